@@ -28,7 +28,7 @@
  * is never taken for the same. The module refuses an image of another version and names both; so do
  * the proxy and the command.
  */
-#define HANARE_VERSION 0x376ab7eU
+#define HANARE_VERSION 0xf2580fd6U
 /* Bytes of a base page. */
 #define HANARE_PAGE_SIZE 4096ULL
 /* Bytes of a large page, and the granule in which memory is reserved. */
@@ -42,8 +42,8 @@
  * ```text
  * 0x0000_0000_0001_0000  USER_MIN      the application: same addresses in the
  * 0x0000_7d00_0000_0000  USER_MAX      LWK's page table and in the proxy
- * 0x0000_7d00_2010_0000  CONTROL_BASE  scratch pages, slots, start block:
- * 0x0000_7d00_4310_0000  CONTROL_END   proxy and LWK only
+ * 0x0000_7d00_2010_0000  CONTROL_BASE  scratch pages, slots, start block, request
+ * 0x0000_7d00_4310_1000  CONTROL_END   box: proxy and LWK only
  * 0x0000_7d80_0000_0000  MESSAGES_BASE messages of calls whose arguments are copied:
  * 0x0000_7dfd_0000_0000  MESSAGES_END  mapped by the proxy at the first such call
  * 0x0000_7e00_0000_0000  PROXY_BASE    the proxy's own image, heap, mmap area
@@ -81,9 +81,9 @@
 /* Start of the control window: memory shared by the proxy and the LWK. */
 #define HANARE_CONTROL_BASE 0x7d0020100000ULL
 /* End (exclusive) of the control window. */
-#define HANARE_CONTROL_END 0x7d0043100000ULL
+#define HANARE_CONTROL_END 0x7d0043101000ULL
 /* Bytes of the control window. */
-#define HANARE_CONTROL_SIZE 0x23000000ULL
+#define HANARE_CONTROL_SIZE 0x23001000ULL
 /*
  * One scratch page per slot, for arguments of calls that the LWK makes on its
  * own account (a path, a `struct stat`), the first one last: see `scratch`.
@@ -99,6 +99,10 @@
 #define HANARE_START_BASE 0x7d0042100000ULL
 /* Most bytes a start block can have: header, arguments and environment. */
 #define HANARE_START_SIZE 0x1000000ULL
+/* The request box (see `crate::requestbox`); only processes that have one touch its page. */
+#define HANARE_BOX_BASE 0x7d0043100000ULL
+/* Bytes reserved for the request box. */
+#define HANARE_BOX_SIZE 4096ULL
 /* Most threads one process can have. */
 #define HANARE_SLOTS_MAX 0x20000U
 /*
@@ -183,6 +187,10 @@ struct hanare_copied_status {
  * that it names. Proxies never see this region (only the clock page is mapped
  * to applications, read-only).
  */
+/* Each thread's own worker executes its calls. */
+#define HANARE_DISPATCH_DIRECT 0U
+/* Servers do, which look into the process' request box (`crate::requestbox`). */
+#define HANARE_DISPATCH_BOX 1U
 /* Leaks of the CPU, as Linux names them (its `X86_BUG_*`; Documentation/admin-guide/hw-vuln). */
 #define HANARE_LEAK_MELTDOWN 1U
 /* Bounds checks passed speculatively. */
@@ -259,10 +267,10 @@ struct hanare_copied_status {
 #define HANARE_BELL_CPU_SHIFT 16U
 /*
  * A bell's word, lowest bits: how often it may still be rung. The LWK counts up when the
- * thread goes to sleep, up to this; the module counts down. Two may still come at a time: the
- * late one for a call that is over, and the one for the call that the thread is in.
+ * thread goes to sleep, up to this; the module counts down. So many may still come at a time: a
+ * late one from the worker and from each server, for calls that are over, and the one for the call that the thread is in.
  */
-#define HANARE_BELL_RINGS_MAX 2ULL
+#define HANARE_BELL_RINGS_MAX 10ULL
 /*
  * Bits of a CPU's mailbox that say which of its threads to look at: bit `b % BELL_BITS` for
  * bell `b`. Threads may share one.
@@ -421,6 +429,13 @@ struct hanare_boot_params {
 	__u32 measures;
 	/* Linux' `MPOL_MAX`: modes of its NUMA policies are below. */
 	__u32 linux_policy_modes;
+	/*
+	 * How delegated calls reach who executes them where a program does not say otherwise, `DISPATCH_*`; written by the
+	 * LWK before its first CPU is online.
+	 */
+	__u32 dispatch;
+	/* Most servers of a process' request box. Written as `dispatch`. */
+	__u32 servers;
 	/* Zero-terminated instance name. */
 	__u8 name[32];
 	/* Zero-terminated boot options, e.g. `spin_us=50 log=debug`. */
@@ -529,8 +544,14 @@ struct hanare_cpu_shared {
 	__u64 idle_cycles;
 	/* TSC value since when it has halted, or 0. Written by the LWK. */
 	__u64 idle_since;
+	/* Calls that servers have executed. Written by the LWK. */
+	__u64 boxed_calls;
+	/* Calls that were taken out of a request box again, for their own workers. Written by the LWK. */
+	__u64 unboxed_calls;
+	/* Servers that were started. Written by the LWK. */
+	__u64 servers_made;
 	/* Zero, up to 256 bytes. */
-	__u64 reserved5[4];
+	__u64 reserved5;
 	/* Next entry the module reads (free running). Written by the module. */
 	__u32 outbound_head;
 	/* Zero, up to 384 bytes. */
@@ -1034,6 +1055,11 @@ struct hanare_service {
  * answered so.
  */
 #define HANARE_SLOT_NOT_STARTED 8U
+/*
+ * System call written by the LWK (release), which waits in the request box (`crate::requestbox`): whoever takes its bit
+ * out of the box answers it. The slot's worker is not asked for it.
+ */
+#define HANARE_SLOT_BOXED 16U
 /* States in which the worker is asked for something. */
 #define HANARE_SLOT_ASKED 3U
 /* States in which it has answered. */
@@ -1088,8 +1114,11 @@ struct hanare_slot {
 	 * the LWK does not rely on it.
 	 */
 	__u32 doorbell;
-	/* Zero. */
-	__u32 reserved2;
+	/*
+	 * 1: a signal has come for the thread, of which the LWK knows. Its call in the request box is not started, or
+	 * interrupted. Written by the worker; the server that finds it writes 0.
+	 */
+	__u32 interrupted;
 	/* Zero, up to 256 bytes. */
 	__u64 reserved3[14];
 } __attribute__((aligned(256)));
@@ -1168,6 +1197,8 @@ struct hanare_slot {
 #define HANARE_CONTROL_TRAP 22U
 /* `Control::MapPart`. */
 #define HANARE_CONTROL_MAP_PART 23U
+/* `Control::Server`. */
+#define HANARE_CONTROL_SERVER 24U
 /*
  * `Control::Execed`: start_code, end_code, start_data, end_data, start_brk, brk, start_stack,
  * arg_start, arg_end, env_start, env_end, address and bytes of auxv.
@@ -1208,12 +1239,16 @@ struct hanare_slot {
  */
 /* No address space randomisation (personality ADDR_NO_RANDOMIZE). */
 #define HANARE_START_NO_RANDOM 1ULL
+/* Exit of the program is reported with the LWK's counters on stderr. */
+#define HANARE_START_STATS 2ULL
 /* Arguments of the program's calls are copied, whatever is usual in the instance. */
 #define HANARE_START_COPIED 4ULL
 /* They are mapped, likewise. */
 #define HANARE_START_MAPPED 8ULL
-/* Exit of the program is reported with the LWK's counters on stderr. */
-#define HANARE_START_STATS 2ULL
+/* The program's calls go by the request box where they may, whatever the instance says. */
+#define HANARE_START_BOX 16ULL
+/* They go to each thread's own worker, whatever the instance says. */
+#define HANARE_START_DIRECT 32ULL
 
 /* Header of the start block. */
 struct hanare_start_block {
@@ -1554,7 +1589,7 @@ struct hanare_numa_info {
 /* See `Shutdown`. */
 #define HANARE_IOCTL_SHUTDOWN 0xc0f04805U
 /* See `Status`. */
-#define HANARE_IOCTL_STATUS 0xc1084806U
+#define HANARE_IOCTL_STATUS 0xc1284806U
 /* See `Log`. */
 #define HANARE_IOCTL_LOG 0xc0384807U
 /* See `Debug`. */
@@ -1778,6 +1813,16 @@ struct hanare_status {
 	__u64 node_bytes[8];
 	/* How arguments of calls reach Linux. */
 	struct hanare_copied_status copied;
+	/* Out: `DISPATCH_*` of `crate::boot`, and the most servers of a process. */
+	__u32 dispatch;
+	/* See `dispatch`. */
+	__u32 servers;
+	/* Out: calls that servers have executed, calls that were taken out of a request box again, servers that were started. */
+	__u64 boxed_calls;
+	/* See `boxed_calls`. */
+	__u64 unboxed_calls;
+	/* See `boxed_calls`. */
+	__u64 servers_made;
 };
 
 /* `IOCTL_LOG`: read the kernel log. */
@@ -2385,6 +2430,47 @@ struct hanare_message_page {
 	__u64 reserved;
 };
 
+/* ---- requestbox ---- */
+
+/*
+ * The request box of a process: which of its slots hold a call that any of its *servers* may execute. The
+ * call itself stays in the slot, in the state `SLOT_BOXED`(crate::slot::SLOT_BOXED).
+ *
+ * The box lies in the control window at `BOX_BASE`(crate::layout::BOX_BASE), so a proxy may write anything
+ * there: the LWK reads of it whom to ring, which it checks, and whether a call that it takes back was still there.
+ * A wrong answer to either harms the proxy's own process only.
+ */
+/* Slots that have a place in the box: the lowest ones. Calls of other threads go to their own workers. */
+#define HANARE_BOX_SLOTS 512U
+/* Words of `RequestBox::waiting`. */
+#define HANARE_BOX_WORDS 8
+/* Most servers of a process. */
+#define HANARE_SERVERS_MAX 8U
+/* `SERVERS_MAX`, for arrays. */
+#define HANARE_BOX_SERVERS 8
+
+/* A cache line for each kind of word. */
+struct hanare_request_box {
+	/* Bit `n`: server `n` sleeps, or is about to. It sets the bit; whoever clears it rings the server, or is the server. */
+	__u64 idle;
+	/* For each server the slot for whose call it was rung, plus 1: it looks there first. Written by the LWK before it rings. */
+	__u32 first[HANARE_BOX_SERVERS];
+	/* Zero, up to 64 bytes. */
+	__u64 reserved0[3];
+	/*
+	 * For each server the doorbell next to where it sleeps, as in `Slot::doorbell`(crate::slot::Slot::doorbell).
+	 * Written by the server.
+	 */
+	__u32 doorbells[HANARE_BOX_SERVERS];
+	/* Zero, up to 128 bytes. */
+	__u64 reserved1[4];
+	/*
+	 * Bit `n % 64` of word `n / 64`: the call in slot `n` waits. Set by the LWK. Whoever clears it owns the call: a
+	 * server executes it, the slot's worker or the LWK takes it back.
+	 */
+	__u64 waiting[HANARE_BOX_WORDS];
+} __attribute__((aligned(64)));
+
 /* ---- what Rust computed ---- */
 
 _Static_assert(__builtin_offsetof(struct hanare_copied_status, copies) == 0, "CopiedStatus.copies");
@@ -2444,10 +2530,12 @@ _Static_assert(__builtin_offsetof(struct hanare_boot_params, linux_node_ids) == 
 _Static_assert(__builtin_offsetof(struct hanare_boot_params, linux_cpumask_size) == 132, "BootParams.linux_cpumask_size");
 _Static_assert(__builtin_offsetof(struct hanare_boot_params, measures) == 136, "BootParams.measures");
 _Static_assert(__builtin_offsetof(struct hanare_boot_params, linux_policy_modes) == 140, "BootParams.linux_policy_modes");
-_Static_assert(__builtin_offsetof(struct hanare_boot_params, name) == 144, "BootParams.name");
-_Static_assert(__builtin_offsetof(struct hanare_boot_params, cmdline) == 176, "BootParams.cmdline");
-_Static_assert(__builtin_offsetof(struct hanare_boot_params, banner) == 432, "BootParams.banner");
-_Static_assert(sizeof(struct hanare_boot_params) == 560, "BootParams");
+_Static_assert(__builtin_offsetof(struct hanare_boot_params, dispatch) == 144, "BootParams.dispatch");
+_Static_assert(__builtin_offsetof(struct hanare_boot_params, servers) == 148, "BootParams.servers");
+_Static_assert(__builtin_offsetof(struct hanare_boot_params, name) == 152, "BootParams.name");
+_Static_assert(__builtin_offsetof(struct hanare_boot_params, cmdline) == 184, "BootParams.cmdline");
+_Static_assert(__builtin_offsetof(struct hanare_boot_params, banner) == 440, "BootParams.banner");
+_Static_assert(sizeof(struct hanare_boot_params) == 568, "BootParams");
 _Static_assert(__builtin_offsetof(struct hanare_doorbell_shared, target) == 0, "DoorbellShared.target");
 _Static_assert(__builtin_offsetof(struct hanare_doorbell_shared, reserved0) == 8, "DoorbellShared.reserved0");
 _Static_assert(__builtin_offsetof(struct hanare_doorbell_shared, rang) == 64, "DoorbellShared.rang");
@@ -2483,7 +2571,10 @@ _Static_assert(__builtin_offsetof(struct hanare_cpu_shared, outbound_seen) == 20
 _Static_assert(__builtin_offsetof(struct hanare_cpu_shared, reserved4) == 204, "CpuShared.reserved4");
 _Static_assert(__builtin_offsetof(struct hanare_cpu_shared, idle_cycles) == 208, "CpuShared.idle_cycles");
 _Static_assert(__builtin_offsetof(struct hanare_cpu_shared, idle_since) == 216, "CpuShared.idle_since");
-_Static_assert(__builtin_offsetof(struct hanare_cpu_shared, reserved5) == 224, "CpuShared.reserved5");
+_Static_assert(__builtin_offsetof(struct hanare_cpu_shared, boxed_calls) == 224, "CpuShared.boxed_calls");
+_Static_assert(__builtin_offsetof(struct hanare_cpu_shared, unboxed_calls) == 232, "CpuShared.unboxed_calls");
+_Static_assert(__builtin_offsetof(struct hanare_cpu_shared, servers_made) == 240, "CpuShared.servers_made");
+_Static_assert(__builtin_offsetof(struct hanare_cpu_shared, reserved5) == 248, "CpuShared.reserved5");
 _Static_assert(__builtin_offsetof(struct hanare_cpu_shared, outbound_head) == 256, "CpuShared.outbound_head");
 _Static_assert(__builtin_offsetof(struct hanare_cpu_shared, reserved6) == 260, "CpuShared.reserved6");
 _Static_assert(__builtin_offsetof(struct hanare_cpu_shared, entries) == 384, "CpuShared.entries");
@@ -2558,7 +2649,7 @@ _Static_assert(__builtin_offsetof(struct hanare_slot, reserved1) == 96, "Slot.re
 _Static_assert(__builtin_offsetof(struct hanare_slot, worker_wait) == 128, "Slot.worker_wait");
 _Static_assert(__builtin_offsetof(struct hanare_slot, tid) == 132, "Slot.tid");
 _Static_assert(__builtin_offsetof(struct hanare_slot, doorbell) == 136, "Slot.doorbell");
-_Static_assert(__builtin_offsetof(struct hanare_slot, reserved2) == 140, "Slot.reserved2");
+_Static_assert(__builtin_offsetof(struct hanare_slot, interrupted) == 140, "Slot.interrupted");
 _Static_assert(__builtin_offsetof(struct hanare_slot, reserved3) == 144, "Slot.reserved3");
 _Static_assert(sizeof(struct hanare_slot) == 256, "Slot");
 _Static_assert(__builtin_offsetof(struct hanare_start_block, magic) == 0, "StartBlock.magic");
@@ -2705,7 +2796,12 @@ _Static_assert(__builtin_offsetof(struct hanare_status, log_head) == 80, "Status
 _Static_assert(__builtin_offsetof(struct hanare_status, cpus) == 88, "Status.cpus");
 _Static_assert(__builtin_offsetof(struct hanare_status, node_bytes) == 96, "Status.node_bytes");
 _Static_assert(__builtin_offsetof(struct hanare_status, copied) == 160, "Status.copied");
-_Static_assert(sizeof(struct hanare_status) == 264, "Status");
+_Static_assert(__builtin_offsetof(struct hanare_status, dispatch) == 264, "Status.dispatch");
+_Static_assert(__builtin_offsetof(struct hanare_status, servers) == 268, "Status.servers");
+_Static_assert(__builtin_offsetof(struct hanare_status, boxed_calls) == 272, "Status.boxed_calls");
+_Static_assert(__builtin_offsetof(struct hanare_status, unboxed_calls) == 280, "Status.unboxed_calls");
+_Static_assert(__builtin_offsetof(struct hanare_status, servers_made) == 288, "Status.servers_made");
+_Static_assert(sizeof(struct hanare_status) == 296, "Status");
 _Static_assert(__builtin_offsetof(struct hanare_log, name) == 0, "Log.name");
 _Static_assert(__builtin_offsetof(struct hanare_log, position) == 32, "Log.position");
 _Static_assert(__builtin_offsetof(struct hanare_log, buffer) == 40, "Log.buffer");
@@ -2860,5 +2956,12 @@ _Static_assert(__builtin_offsetof(struct hanare_message_page, count) == 12, "Mes
 _Static_assert(__builtin_offsetof(struct hanare_message_page, call) == 16, "MessagePage.call");
 _Static_assert(__builtin_offsetof(struct hanare_message_page, reserved) == 24, "MessagePage.reserved");
 _Static_assert(sizeof(struct hanare_message_page) == 32, "MessagePage");
+_Static_assert(__builtin_offsetof(struct hanare_request_box, idle) == 0, "RequestBox.idle");
+_Static_assert(__builtin_offsetof(struct hanare_request_box, first) == 8, "RequestBox.first");
+_Static_assert(__builtin_offsetof(struct hanare_request_box, reserved0) == 40, "RequestBox.reserved0");
+_Static_assert(__builtin_offsetof(struct hanare_request_box, doorbells) == 64, "RequestBox.doorbells");
+_Static_assert(__builtin_offsetof(struct hanare_request_box, reserved1) == 96, "RequestBox.reserved1");
+_Static_assert(__builtin_offsetof(struct hanare_request_box, waiting) == 128, "RequestBox.waiting");
+_Static_assert(sizeof(struct hanare_request_box) == 192, "RequestBox");
 
 #endif

@@ -40,8 +40,25 @@ fn main() {
     println!("cargo::rerun-if-changed=../abi/src");
     let mut out = String::from("const FILES: &[File] = &[\n");
     let files = [
-        "lib", "layout", "copied", "boot", "log", "clock", "request", "service", "slot", "wake",
-        "control", "start", "info", "ioctl", "observe", "offer", "signal", "message",
+        "lib",
+        "layout",
+        "copied",
+        "boot",
+        "log",
+        "clock",
+        "request",
+        "service",
+        "slot",
+        "wake",
+        "control",
+        "start",
+        "info",
+        "ioctl",
+        "observe",
+        "offer",
+        "signal",
+        "message",
+        "requestbox",
     ];
     let present = fs::read_dir(src).expect("abi/src").count();
     assert_eq!(present, files.len(), "abi/src: list a new file in xtask/build.rs");

@@ -124,6 +124,11 @@ pub struct BootParams {
     pub measures: u32,
     /// Linux' `MPOL_MAX`: modes of its NUMA policies are below.
     pub linux_policy_modes: u32,
+    /// How delegated calls reach who executes them where a program does not say otherwise, `DISPATCH_*`; written by the
+    /// LWK before its first CPU is online.
+    pub dispatch: u32,
+    /// Most servers of a process' request box. Written as `dispatch`.
+    pub servers: u32,
     /// Zero-terminated instance name.
     pub name: [u8; 32],
     /// Zero-terminated boot options, e.g. `spin_us=50 log=debug`.
@@ -132,6 +137,11 @@ pub struct BootParams {
     /// this is the first line of Linux' boot banner, for the log only.
     pub banner: [u8; 128],
 }
+
+/// Each thread's own worker executes its calls.
+pub const DISPATCH_DIRECT: u32 = 0;
+/// Servers do, which look into the process' request box ([`crate::requestbox`]).
+pub const DISPATCH_BOX: u32 = 1;
 
 /// Leaks of the CPU, as Linux names them (its `X86_BUG_*`; Documentation/admin-guide/hw-vuln).
 pub const LEAK_MELTDOWN: u32 = 1 << 0;
@@ -207,9 +217,9 @@ pub const BELL_SPACE_SHIFT: u32 = 32;
 /// A bell's word, from this bit on, below the space: the CPU that it rings (index in the instance).
 pub const BELL_CPU_SHIFT: u32 = 16;
 /// A bell's word, lowest bits: how often it may still be rung. The LWK counts up when the
-/// thread goes to sleep, up to this; the module counts down. Two may still come at a time: the
-/// late one for a call that is over, and the one for the call that the thread is in.
-pub const BELL_RINGS_MAX: u64 = 2;
+/// thread goes to sleep, up to this; the module counts down. So many may still come at a time: a
+/// late one from the worker and from each server, for calls that are over, and the one for the call that the thread is in.
+pub const BELL_RINGS_MAX: u64 = 2 + crate::requestbox::SERVERS_MAX as u64;
 /// Bits of a CPU's mailbox that say which of its threads to look at: bit `b % BELL_BITS` for
 /// bell `b`. Threads may share one.
 pub const BELL_BITS: u32 = 1024;
@@ -324,8 +334,14 @@ pub struct CpuShared {
     pub idle_cycles: u64,
     /// TSC value since when it has halted, or 0. Written by the LWK.
     pub idle_since: u64,
+    /// Calls that servers have executed. Written by the LWK.
+    pub boxed_calls: u64,
+    /// Calls that were taken out of a request box again, for their own workers. Written by the LWK.
+    pub unboxed_calls: u64,
+    /// Servers that were started. Written by the LWK.
+    pub servers_made: u64,
     /// Zero, up to 256 bytes.
-    pub reserved5: [u64; 4],
+    pub reserved5: u64,
     /// Next entry the module reads (free running). Written by the module.
     pub outbound_head: u32,
     /// Zero, up to 384 bytes.

@@ -53,6 +53,8 @@ pub const CONTROL_DUMP_THREAD: u32 = 21;
 pub const CONTROL_TRAP: u32 = 22;
 /// [`Control::MapPart`].
 pub const CONTROL_MAP_PART: u32 = 23;
+/// [`Control::Server`].
+pub const CONTROL_SERVER: u32 = 24;
 
 /// [`Control::Execed`]: start_code, end_code, start_data, end_data, start_brk, brk, start_stack,
 /// arg_start, arg_end, env_start, env_end, address and bytes of auxv.
@@ -422,6 +424,16 @@ requests! {
         /// The signal.
         signal: u32,
     }
+    /// Start a server of the request box ([`crate::requestbox`]): a worker that executes calls of any slot, and serves
+    /// requests in its own. Result = its Linux thread id.
+    Server = CONTROL_SERVER {
+        /// Its own slot.
+        slot: u32,
+        /// Its number in the box.
+        number: u32,
+        /// The CPUs of Linux' on which it runs, bit `n` for CPU `n`; 0: those of the proxy.
+        cpus: u64,
+    }
 }
 
 #[cfg(test)]
@@ -442,12 +454,12 @@ mod tests {
             }
             Control::decode(number, &words)
         };
-        (0..=CONTROL_MAP_PART).filter_map(fill)
+        (0..=CONTROL_SERVER).filter_map(fill)
     }
 
     #[test]
     fn decode_gives_what_was_encoded() {
-        let all: [Control; 24] = core::array::from_fn({
+        let all: [Control; 25] = core::array::from_fn({
             let mut requests = one_of_each();
             move |_| requests.next().expect("a request for each number")
         });
@@ -459,7 +471,7 @@ mod tests {
 
     #[test]
     fn what_is_no_request_is_not_decoded() {
-        assert_eq!(Control::decode(CONTROL_MAP_PART + 1, &[0; 6]), None);
+        assert_eq!(Control::decode(CONTROL_SERVER + 1, &[0; 6]), None);
         assert_eq!(Control::decode(u32::MAX, &[0; 6]), None);
         // A word too large for its field, a choice that there is not, words behind the last field.
         assert_eq!(Control::decode(CONTROL_SERVE, &[1 << 32, 0, 0, 0, 0, 0]), None);

@@ -203,6 +203,16 @@ pub struct Status {
     pub node_bytes: [u64; 8],
     /// How arguments of calls reach Linux.
     pub copied: CopiedStatus,
+    /// Out: `DISPATCH_*` of [`crate::boot`], and the most servers of a process.
+    pub dispatch: u32,
+    /// See `dispatch`.
+    pub servers: u32,
+    /// Out: calls that servers have executed, calls that were taken out of a request box again, servers that were started.
+    pub boxed_calls: u64,
+    /// See `boxed_calls`.
+    pub unboxed_calls: u64,
+    /// See `boxed_calls`.
+    pub servers_made: u64,
 }
 
 /// `IOCTL_LOG`: read the kernel log.

@@ -3,8 +3,8 @@
 //! ```text
 //! 0x0000_0000_0001_0000  USER_MIN      the application: same addresses in the
 //! 0x0000_7d00_0000_0000  USER_MAX      LWK's page table and in the proxy
-//! 0x0000_7d00_2010_0000  CONTROL_BASE  scratch pages, slots, start block:
-//! 0x0000_7d00_4310_0000  CONTROL_END   proxy and LWK only
+//! 0x0000_7d00_2010_0000  CONTROL_BASE  scratch pages, slots, start block, request
+//! 0x0000_7d00_4310_1000  CONTROL_END   box: proxy and LWK only
 //! 0x0000_7d80_0000_0000  MESSAGES_BASE messages of calls whose arguments are copied:
 //! 0x0000_7dfd_0000_0000  MESSAGES_END  mapped by the proxy at the first such call
 //! 0x0000_7e00_0000_0000  PROXY_BASE    the proxy's own image, heap, mmap area
@@ -52,7 +52,7 @@ pub const fn part(number: u32) -> (u64, u64) {
 /// Start of the control window: memory shared by the proxy and the LWK.
 pub const CONTROL_BASE: u64 = SCRATCH_BASE;
 /// End (exclusive) of the control window.
-pub const CONTROL_END: u64 = START_BASE + START_SIZE;
+pub const CONTROL_END: u64 = BOX_BASE + BOX_SIZE;
 /// Bytes of the control window.
 pub const CONTROL_SIZE: u64 = CONTROL_END - CONTROL_BASE;
 /// One scratch page per slot, for arguments of calls that the LWK makes on its
@@ -68,6 +68,10 @@ pub const SLOT_SIZE: u64 = 32 << 20;
 pub const START_BASE: u64 = SLOT_BASE + SLOT_SIZE;
 /// Most bytes a start block can have: header, arguments and environment.
 pub const START_SIZE: u64 = 16 << 20;
+/// The request box (see [`crate::requestbox`]); only processes that have one touch its page.
+pub const BOX_BASE: u64 = START_BASE + START_SIZE;
+/// Bytes reserved for the request box.
+pub const BOX_SIZE: u64 = PAGE_SIZE;
 /// Most threads one process can have.
 pub const SLOTS_MAX: u32 = 131_072;
 /// The scratch page of a slot.

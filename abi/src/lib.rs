@@ -25,6 +25,7 @@ pub mod message;
 pub mod observe;
 pub mod offer;
 pub mod request;
+pub mod requestbox;
 pub mod service;
 pub mod signal;
 pub mod slot;

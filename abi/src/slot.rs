@@ -17,6 +17,9 @@ pub const SLOT_DONE: u32 = 4;
 /// then makes the call again (what Linux calls ERESTARTNOINTR). Control requests are never
 /// answered so.
 pub const SLOT_NOT_STARTED: u32 = 8;
+/// System call written by the LWK (release), which waits in the request box ([`crate::requestbox`]): whoever takes its bit
+/// out of the box answers it. The slot's worker is not asked for it.
+pub const SLOT_BOXED: u32 = 16;
 /// States in which the worker is asked for something.
 pub const SLOT_ASKED: u32 = SLOT_REQUESTED | SLOT_CONTROL;
 /// States in which it has answered.
@@ -66,8 +69,9 @@ pub struct Slot {
     /// The doorbell next to where the worker sleeps, plus 1; 0: not known. Written by the worker, as `IOCTL_WAIT` has said;
     /// the LWK does not rely on it.
     pub doorbell: u32,
-    /// Zero.
-    pub reserved2: u32,
+    /// 1: a signal has come for the thread, of which the LWK knows. Its call in the request box is not started, or
+    /// interrupted. Written by the worker; the server that finds it writes 0.
+    pub interrupted: u32,
     /// Zero, up to 256 bytes.
     pub reserved3: [u64; 14],
 }

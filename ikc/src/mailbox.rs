@@ -46,7 +46,10 @@ pub struct CpuWords {
     reserved4: AtomicU32,
     idle_cycles: AtomicU64,
     idle_since: AtomicU64,
-    reserved5: [AtomicU64; 4],
+    boxed_calls: AtomicU64,
+    unboxed_calls: AtomicU64,
+    servers_made: AtomicU64,
+    reserved5: AtomicU64,
     outbound_head: AtomicU32,
     reserved6: [AtomicU32; 31],
     entries: [EntryPair; RING_ENTRIES],
@@ -71,7 +74,7 @@ same_layout!(CpuWords, CpuShared:
     apic_id, linux_cpu, node, state, doorbell, ipi_vector, lwk_wait, current_space, heartbeat,
     interrupts, exceptions, page_faults, local_calls, delegated_calls, inbound_tail,
     inbound_seen, inbound_head, outbound_tail, outbound_seen, outbound_head, entries, idle_cycles, idle_since,
-    bells_rung, bells, interrupts_by, exceptions_by, crowded,
+    bells_rung, bells, interrupts_by, exceptions_by, crowded, boxed_calls, unboxed_calls, servers_made,
     copies, copied_calls, copied_in, copied_out, mapped_by, mapped_calls);
 
 /// Requests for this CPU: the module posts, the LWK takes.
@@ -369,6 +372,21 @@ impl<'a> CpuRef<'a> {
     /// Counts a call delegated.
     pub fn count_delegated_call(&self) {
         bump(&self.words.delegated_calls);
+    }
+
+    /// Counts a call that a server has executed.
+    pub fn count_boxed_call(&self) {
+        bump(&self.words.boxed_calls);
+    }
+
+    /// Counts a call that was taken out of a request box again.
+    pub fn count_unboxed_call(&self) {
+        bump(&self.words.unboxed_calls);
+    }
+
+    /// Counts a server that was started.
+    pub fn count_server(&self) {
+        bump(&self.words.servers_made);
     }
 
     /// Stores that this CPU halts since `now`, a TSC value.

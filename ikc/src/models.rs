@@ -29,6 +29,7 @@ mod bells;
 mod cpus;
 mod doorbells;
 mod offers;
+mod requestboxes;
 mod rings;
 
 /// Whose slots and bells the models have.

@@ -4,7 +4,8 @@ use hanare_abi::control::Control;
 #[cfg(not(loom))]
 use hanare_abi::slot::Slot;
 use hanare_abi::slot::{
-    SLOT_ANSWERED, SLOT_ASKED, SLOT_CONTROL, SLOT_DONE, SLOT_IDLE, SLOT_NOT_STARTED, SLOT_REQUESTED,
+    SLOT_ANSWERED, SLOT_ASKED, SLOT_BOXED, SLOT_CONTROL, SLOT_DONE, SLOT_IDLE, SLOT_NOT_STARTED,
+    SLOT_REQUESTED,
 };
 use hanare_abi::wake::WAIT_AWAKE;
 
@@ -33,13 +34,14 @@ pub struct SlotWords {
     worker_wait: AtomicU32,
     tid: AtomicU32,
     doorbell: AtomicU32,
-    reserved2: AtomicU32,
+    interrupted: AtomicU32,
     #[cfg(not(loom))]
     reserved3: [AtomicU64; 14],
 }
 
 same_layout!(SlotWords, Slot:
-    state, nr, args, result, lwk_wait, bell, poll_us, sigmask, robust_list, worker_wait, tid, doorbell);
+    state, nr, args, result, lwk_wait, bell, poll_us, sigmask, robust_list, worker_wait, tid, doorbell,
+    interrupted);
 
 #[cfg(not(loom))]
 #[allow(clippy::new_without_default, reason = "const")]
@@ -62,7 +64,7 @@ impl SlotWords {
             worker_wait: AtomicU32::new(WAIT_AWAKE),
             tid: AtomicU32::new(0),
             doorbell: AtomicU32::new(0),
-            reserved2: AtomicU32::new(0),
+            interrupted: AtomicU32::new(0),
             reserved3: [const { AtomicU64::new(0) }; 14],
         }
     }
@@ -87,7 +89,7 @@ impl SlotWords {
             reserved0: AtomicU32::new(0),
             robust_list: AtomicU64::new(0),
             doorbell: AtomicU32::new(0),
-            reserved2: AtomicU32::new(0),
+            interrupted: AtomicU32::new(0),
         }
     }
 }
@@ -184,13 +186,49 @@ impl<'a, const MUTANT: u8> SlotRef<'a, MUTANT> {
 
     #[inline(always)]
     fn post(&self, state: u32, nr: u32, args: [u64; 6]) -> bool {
-        let words = self.words;
-        words.nr.store(nr, Ordering::Relaxed);
-        for (word, arg) in words.args.iter().zip(args) {
+        self.write(nr, args);
+        self.words.state.swap(state, exchanges::<MUTANT>());
+        self.worker().must_be_rung_after_exchange()
+    }
+
+    #[inline(always)]
+    fn write(&self, nr: u32, args: [u64; 6]) {
+        self.words.nr.store(nr, Ordering::Relaxed);
+        for (word, arg) in self.words.args.iter().zip(args) {
             word.store(arg, Ordering::Relaxed);
         }
-        words.state.swap(state, exchanges::<MUTANT>());
-        self.worker().must_be_rung_after_exchange()
+    }
+
+    /// LWK: writes a call that any server may execute; [`BoxRef::put`](crate::BoxRef::put) publishes it. The slot is idle.
+    pub fn lwk_box(&self, nr: u32, args: [u64; 6]) {
+        self.write(nr, args);
+        self.words.state.store(SLOT_BOXED, Ordering::Relaxed);
+    }
+
+    /// LWK: whether its call is in the box, or with a server.
+    #[must_use]
+    pub fn is_boxed(&self) -> bool {
+        self.words.state.load(Ordering::Relaxed) == SLOT_BOXED
+    }
+
+    /// LWK: has taken the call out of the box again: the slot is idle.
+    pub fn lwk_unbox(&self) {
+        self.words.state.store(SLOT_IDLE, Ordering::Relaxed);
+    }
+
+    /// Worker, in a signal's handler: the thread's call in the box, or the next one, is not to be started, or to end.
+    pub fn mark(&self) {
+        self.words.interrupted.store(1, Ordering::Relaxed);
+    }
+
+    /// Who owns a call that was in the box: whether a signal came for the thread. That is forgotten.
+    #[must_use]
+    pub fn take_mark(&self) -> bool {
+        let is_marked = self.words.interrupted.load(Ordering::Relaxed) != 0;
+        if is_marked {
+            self.words.interrupted.store(0, Ordering::Relaxed);
+        }
+        is_marked
     }
 
     /// LWK: takes the answer if there is one; the slot is idle then.
@@ -248,6 +286,7 @@ impl<'a, const MUTANT: u8> SlotRef<'a, MUTANT> {
     pub fn lwk_reset(&self) {
         self.lwk_awake();
         self.worker().wakes();
+        self.words.interrupted.store(0, Ordering::Relaxed);
         self.words.state.store(SLOT_IDLE, Ordering::Release);
     }
 

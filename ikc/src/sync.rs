@@ -37,6 +37,12 @@ pub const LEAVES_BELLS: u8 = 10;
 pub const TAKES_BELLS: u8 = 11;
 /// Mutant for the models: a CPU is taken out of a set after it was woken.
 pub const REMOVES_LATE: u8 = 12;
+/// Mutant for the models: a server says whose call it executes when it has taken it.
+pub const ANNOUNCES_LATE: u8 = 13;
+/// Mutant for the models: a signal that comes before a call leaves no mark.
+pub const NO_MARK: u8 = 14;
+/// Mutant for the models: a server does not look whether a signal came before it took the call.
+pub const NO_LOOK: u8 = 15;
 
 /// Lets another side go on while it is waited for.
 pub fn spin() {

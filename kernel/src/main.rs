@@ -24,7 +24,7 @@ mod signal;
 use base::{accounts, frames, heap, log, stacks, time};
 use gate::observe;
 use life::{depart, exit, fork};
-use link::{caller, direct, inbound, services};
+use link::{caller, direct, inbound, pool, services};
 use mm::{content, messages, vdso};
 use process::{oom, spaces, thread};
 use sched::{attention, cpus, hold, machinecheck, user_mode};
@@ -101,6 +101,7 @@ fn first_cpu() {
     accounts::init(options.user_limits);
     depart::init(options.exec_seen);
     messages::init(options.copies);
+    pool::init(options.dispatch);
 }
 
 /// What ends of threads, processes and spaces mean.

@@ -56,6 +56,28 @@ static void arguments_status(const struct hanare_instance *inst, struct hanare_c
 	}
 }
 
+/* inst->live is held. What the LWK writes is told as it is. */
+static void dispatch_status(const struct hanare_instance *inst, struct hanare_status *status)
+{
+	const struct hanare_boot_params *params = inst->shared;
+	u32 i;
+
+	status->dispatch = params ? READ_ONCE(params->dispatch) : 0;
+	status->servers = params ? READ_ONCE(params->servers) : 0;
+	status->boxed_calls = 0;
+	status->unboxed_calls = 0;
+	status->servers_made = 0;
+	for (i = 0; params && i < inst->cpu_count; i++) {
+		const struct hanare_cpu_shared *shared = inst->cpus[i].shared;
+
+		if (!shared)
+			continue;
+		status->boxed_calls += READ_ONCE(shared->boxed_calls);
+		status->unboxed_calls += READ_ONCE(shared->unboxed_calls);
+		status->servers_made += READ_ONCE(shared->servers_made);
+	}
+}
+
 static struct hanare_instance *instance_at(u32 index)
 {
 	struct hanare_instance *inst, *found = NULL;
@@ -110,6 +132,7 @@ long hanare_do_status(struct hanare_file *hf, void *data)
 	arg->memory_bytes = inst->memory_bytes;
 	arg->chunks = inst->chunk_count;
 	memcpy(arg->node_bytes, inst->node_bytes, sizeof(arg->node_bytes));
+	dispatch_status(inst, arg);
 	count = min(room, inst->cpu_count);
 	for (i = 0; i < count; i++)
 		cpu_status(&inst->cpus[i], &cpus[i]);

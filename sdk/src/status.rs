@@ -300,6 +300,24 @@ pub struct Instance {
     pub arguments: Arguments,
     /// Its CPUs.
     pub cpus: Vec<Cpu>,
+    /// How delegated calls reach who executes them.
+    pub dispatch: Dispatch,
+}
+
+/// How delegated calls reach who executes them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct Dispatch {
+    /// By request boxes, where a program does not say otherwise; else by each thread's own worker.
+    pub is_box: bool,
+    /// Most servers of a process' request box.
+    pub servers: u32,
+    /// Calls that servers have executed.
+    pub boxed_calls: u64,
+    /// Calls that were taken out of a box again, for their threads' own workers.
+    pub unboxed_calls: u64,
+    /// Servers that were started.
+    pub servers_made: u64,
 }
 
 impl Instance {
@@ -318,6 +336,13 @@ impl Instance {
             log_bytes: status.log_head,
             arguments: Arguments::from_abi(&status.copied, mapped_calls),
             cpus: cpus.iter().map(Cpu::from_abi).collect(),
+            dispatch: Dispatch {
+                is_box: status.dispatch == boot::DISPATCH_BOX,
+                servers: status.servers,
+                boxed_calls: status.boxed_calls,
+                unboxed_calls: status.unboxed_calls,
+                servers_made: status.servers_made,
+            },
         }
     }
 }
@@ -412,6 +437,11 @@ fn question(which: Which, ping: bool) -> ioctl::Status {
             mapped_by: [0; copied::MAPPED_REASONS],
             mapped_calls: 0,
         },
+        dispatch: 0,
+        servers: 0,
+        boxed_calls: 0,
+        unboxed_calls: 0,
+        servers_made: 0,
     }
 }
 

@@ -7,7 +7,8 @@ A group is a Python script under tests/groups. It prints one line per check, whi
     skip NAME: reason     cannot be tested on this machine
 
 Everything has a deadline. A check that hangs or finds the LWK dead leaves a fresh LWK behind for
-the next one. TESTS_ONLY (a regular expression) selects checks by name.
+the next one. TESTS_ONLY (a regular expression) selects checks by name; with TESTS_DISPATCH=box
+calls of programs go by the request box.
 """
 
 import contextlib
@@ -140,7 +141,8 @@ def run(*argv, on=None, **more):
 def boot(*arguments):
     global boot_arguments
     boot_arguments = list(arguments) or boot_arguments
-    hanare('boot', *boot_arguments, *(['--arguments', ARGUMENTS] if ARGUMENTS else []))
+    ways = (('--arguments', ARGUMENTS), ('--dispatch', os.environ.get('TESTS_DISPATCH')))
+    hanare('boot', *boot_arguments, *(word for option, way in ways if way for word in (option, way)))
 
 
 def status(name='default'):

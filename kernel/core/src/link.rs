@@ -1,6 +1,8 @@
 //! What becomes of a call that somebody else executes, or of a request to him: outcomes, and what
 //! follows from each (`docs/link.md`).
 
+pub mod pool;
+
 use crate::errno::{self, Errno};
 use crate::syscalls::Restart;
 use hanare_abi::control::Control;
@@ -64,6 +66,7 @@ pub const fn sake(request: &Control) -> Sake {
         | Control::StopSignal { .. }
         | Control::RequeueSignal { .. }
         | Control::Thread { .. }
+        | Control::Server { .. }
         | Control::ThreadExit
         | Control::ThreadRenew { .. }
         | Control::Rights { .. }

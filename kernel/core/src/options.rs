@@ -3,6 +3,7 @@
 use crate::mitigations::Policy;
 use crate::userlimits::{self, UserLimits};
 use core::fmt;
+use hanare_abi::requestbox::SERVERS_MAX;
 
 /// The options, with their defaults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +22,47 @@ pub struct Options {
     pub copies: bool,
     /// What is done about leaks of the CPU.
     pub mitigations: Policy,
+    /// How delegated calls reach who executes them.
+    pub dispatch: Dispatch,
+}
+
+/// How delegated calls reach who executes them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Dispatch {
+    /// By the request box, where a program does not say otherwise.
+    pub is_box: bool,
+    /// Most servers of a process' box; `None`: as there are CPUs.
+    pub servers: Option<u32>,
+    /// The CPUs of Linux' that they run on, a bit each; 0: those of the proxy.
+    pub server_cpus: u64,
+}
+
+impl Dispatch {
+    fn set(&mut self, key: &str, value: &str, number: Option<u32>) -> Option<()> {
+        match key {
+            "dispatch" => {
+                self.is_box = matches!(value, "box")
+                    .then_some(true)
+                    .or((value == "direct").then_some(false))?
+            }
+            "servers" => {
+                self.servers = Some(number.filter(|number| (1..=SERVERS_MAX).contains(number))?);
+            }
+            "server_cpus" => self.server_cpus = cpus(value)?,
+            _ => return None,
+        }
+        Some(())
+    }
+}
+
+/// A list of CPUs below 64, like `0,2-3`.
+fn cpus(list: &str) -> Option<u64> {
+    let number = |text| userlimits::number(text).filter(|&number| number < 64);
+    list.split(',').try_fold(0, |all, part| {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let (first, last) = (number(first)?, number(last)?);
+        (first <= last).then(|| all | (u64::MAX >> (63 - last) & u64::MAX << first))
+    })
 }
 
 impl Default for Options {
@@ -33,6 +75,7 @@ impl Default for Options {
             copies: false,
             user_limits: UserLimits::default(),
             mitigations: Policy::default(),
+            dispatch: Dispatch::default(),
         }
     }
 }
@@ -46,6 +89,8 @@ log=debug (more in hanare log; default log=info), \
 user_limits=LIST (as --user-limits), \
 mitigations=off (nothing against leaks of the CPU; default mitigations=auto: what the CPU needs), \
 pti=on|off (separate page tables for user mode; default pti=auto: if the CPU needs them), \
+dispatch=box (delegated calls by a request box, which servers fewer than threads look into; default dispatch=direct: each \
+thread's own worker), servers=N (at most so many for each process), server_cpus=LIST (Linux' CPUs that they run on), \
 hold_ms=N (for tests of Hanare: hold threads at certain moments)";
 
 /// Largest number an option takes: a minute of µs.
@@ -92,7 +137,7 @@ impl Options {
             "pti" => self.mitigations.isolation = Some(one_of([("on", true), ("off", false)])?),
             "hold_ms" => self.hold_ms = number()?,
             "user_limits" => self.user_limits = UserLimits::parse(value)?,
-            _ => return None,
+            _ => self.dispatch.set(key, value, number())?,
         }
         Some(())
     }
@@ -135,6 +180,25 @@ mod tests {
         );
         assert_eq!(of("pti=on pti=off").isolation, Some(false));
         assert_eq!(of("pti=on pti=auto").isolation, None);
+    }
+
+    #[test]
+    fn calls_are_dispatched_as_is_said() {
+        let of = |text| Options::parse(text).map(|options| options.dispatch);
+        assert_eq!(of("dispatch=box dispatch=direct"), Ok(Dispatch::default()));
+        let wanted = Dispatch { is_box: true, servers: Some(2), server_cpus: 0b1101 };
+        assert_eq!(of("dispatch=box servers=2 server_cpus=0,2-3"), Ok(wanted));
+        assert_eq!(of("server_cpus=63").map(|d| d.server_cpus), Ok(1 << 63));
+        for wrong in [
+            "dispatch=auto",
+            "servers=0",
+            "servers=9",
+            "server_cpus=64",
+            "server_cpus=3-2",
+            "server_cpus=",
+        ] {
+            assert_eq!(of(wrong), Err(Refused(wrong)));
+        }
     }
 
     #[test]

@@ -10,7 +10,7 @@ pub mod pointers;
 mod row;
 mod table;
 use arguments::Argument;
-pub use row::{Hook, LocalCall, Restart, Row, Service};
+pub use row::{By, Hook, LocalCall, Restart, Row, Service};
 use table::ROWS;
 
 /// One more than the highest number in the table.
@@ -85,6 +85,15 @@ pub fn arguments(number: u64) -> &'static [Argument] {
 #[must_use]
 pub fn rows() -> &'static [Row] {
     ROWS
+}
+
+/// Which thread of the proxy may execute a call, by its number.
+#[must_use]
+pub const fn executed_by(number: u64) -> By {
+    match row(number) {
+        Some(row) => row.by,
+        None => By::Own,
+    }
 }
 
 /// Name of a call, for logs; `?` if there is none.

@@ -28,7 +28,17 @@ pub fn set_measures(measures: u32) {
     unsafe { (&raw mut (*PARAMS.load(Ordering::Acquire)).measures).write_volatile(measures) };
 }
 
-/// The boot parameter block. Constant after boot, but for `panicked` and `measures`.
+/// Tells the module how delegated calls reach who executes them (`DISPATCH_*`), and the most servers of a process.
+pub fn set_dispatch(dispatch: u32, servers: u32) {
+    let params = PARAMS.load(Ordering::Acquire);
+    // SAFETY: as `params`; the fields are written here only, and read by the module.
+    unsafe {
+        (&raw mut (*params).dispatch).write_volatile(dispatch);
+        (&raw mut (*params).servers).write_volatile(servers);
+    }
+}
+
+/// The boot parameter block. Constant after boot, but for `panicked` and what is told the module.
 pub fn params() -> &'static BootParams {
     // SAFETY: `init` ran first on CPU 0, before any other CPU was started; the
     // module does not change the block after that.

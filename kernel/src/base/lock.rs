@@ -62,6 +62,8 @@ ranks! {
     TakenPlans,
     /// A part of the spaces.
     Spaces,
+    /// Servers of a process' request box.
+    Servers,
     /// Slots and workers of a process.
     Slots,
     /// Slots that no thread of a space has.

@@ -51,7 +51,8 @@ pub fn call(row: &Row, args: &[u64; 6]) -> Option<Outcome> {
     if let Some(bytes) = plan.shortened {
         made[2] = bytes;
     }
-    match delegate::call(me, Call::new(row.number.into(), made)) {
+    // It is one of a program's first calls: servers are for what comes later.
+    match delegate::call_worker(me, Call::new(row.number.into(), made)) {
         Outcome::Done(value) if Errno::from_return(value).is_none() => {
             let value = value as u64;
             if plan.shortened.is_some_and(|bytes| value >= bytes) {

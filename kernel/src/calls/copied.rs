@@ -91,7 +91,8 @@ fn send(
         return Ok(None);
     }
     let place = [message(me.slot_index), to.size() as u64, 0, 0, 0, 0];
-    let outcome = delegate::call(me, Call::new(NR_MESSAGE, place));
+    let (call, message) = (Call::new(number, *args), Call::new(NR_MESSAGE, place));
+    let outcome = delegate::call_message(me, &call, &message);
     let Outcome::Done(0) = outcome else {
         let is_refused = matches!(outcome, Outcome::Done(_));
         return if is_refused { Err(MAPPED_NOT_TAKEN) } else { Ok(Some(outcome)) };

@@ -164,8 +164,19 @@ pub extern "C" fn early_call(
 
 #[inline(always)]
 fn execute(number: u32, args: [u64; 6]) -> Result<u64> {
-    let outcome = delegate::call(thread::current(), Call::new(number, args));
+    let me = thread::current();
+    let outcome = match me.process.pool.is_special() {
+        false => delegate::call_at_once(me, Call::new(number, args)),
+        true => call_specially(number, &args),
+    };
     result_of(number, &args, outcome)
+}
+
+/// Likewise, where calls of the process are looked at first.
+#[cold]
+#[inline(never)]
+fn call_specially(number: u32, args: &[u64; 6]) -> Outcome {
+    delegate::call_specially(thread::current(), Call::new(number, *args))
 }
 
 /// What the call with the program's arguments `args` returns.

@@ -7,7 +7,7 @@ use crate::gate::{fatal, ptrace};
 use crate::link::delegate;
 use crate::mm::{AddressSpace, FileRef};
 use crate::process::thread::Thread;
-use crate::process::{self, Process};
+use crate::process::{self, Process, servers};
 use crate::sched::cpus;
 use alloc::vec::Vec;
 use hanare_abi::control::{Control, DumpKind};
@@ -47,6 +47,7 @@ pub fn die(thread: &Thread, queued: &QueuedSignal, regs: &Regs) {
     }
     ptrace::on_exit(thread, queued.signal | 0x80);
     if delegate::ask(Control::Dump) == Outcome::Done(1) && gather(p, thread) {
+        servers::end_all(p, thread); // a dump shows the program's threads
         let ranges = ranges(&mut p.mm.lock()); // which is given back before Linux is asked
         if let Ok(ranges) = ranges {
             for (start, end, kind) in ranges {

@@ -168,7 +168,7 @@ impl Inherited {
         if self.shares_table {
             p.last_mapped.never_holds();
         }
-        p.owes.store(!self.signals.mirrored.owed().is_empty(), Ordering::Relaxed);
+        p.pool.set_owes(!self.signals.mirrored.owed().is_empty());
         *p.signals.lock() = self.signals;
         p.cpu_timers.set_limit(self.cpu_limit.0, self.cpu_limit.1);
         first.bind(self.affinity);

@@ -22,7 +22,7 @@ use crate::mm::unmap;
 use crate::process::thread;
 use crate::process::thread::{Birth, Thread};
 use crate::process::workers;
-use crate::process::{Process, cputimers, futex};
+use crate::process::{Process, cputimers, futex, servers};
 use crate::sched::user_mode;
 use crate::sched::{cpus, hold};
 use crate::signal::dispositions;
@@ -218,6 +218,7 @@ fn load(
         None
     };
     end_others(p, thread).map_err(memory)?;
+    servers::end_all(p, thread);
     if depart::is_needed(thread) {
         return Err(Failed(errno::EAGAIN, SHARED));
     }

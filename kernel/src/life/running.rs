@@ -3,13 +3,16 @@
 
 use crate::gate::{debugregs, observe, park};
 use crate::link::caller::{Delegates, Owner, Port};
+use crate::link::pool::Pool;
 use crate::process::thread::Thread;
-use crate::process::{cputimers, usertsc};
+use crate::process::{cputimers, servers, usertsc};
 use crate::sched::task::{Runs, Task};
 use crate::signal::dispositions;
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 use hanare_abi::control::Control;
+use hanare_core::link::Call;
+use hanare_core::syscalls::By;
 use hanare_hal::{paging, percpu};
 
 impl Runs for Thread {
@@ -98,7 +101,7 @@ impl Delegates for Thread {
 
     #[inline(always)] // each delegated call asks
     fn tell_owed(&self) {
-        if self.process.owes.load(Ordering::Relaxed) && !Thread::must_end(self) {
+        if self.process.pool.owes() && !Thread::must_end(self) {
             dispositions::tell_owed(self);
         }
     }
@@ -113,5 +116,25 @@ impl Delegates for Thread {
         if !matches!(request, Some(Control::Serve { .. })) {
             self.process.last_mapped.forget();
         }
+    }
+
+    fn pool(&self) -> &Pool {
+        &self.process.pool
+    }
+
+    fn may_box(&self, by: By, call: &Call) -> bool {
+        servers::may_execute(self, by, call)
+    }
+
+    fn fits_servers(&self) -> bool {
+        servers::are_like(self)
+    }
+
+    fn add_server(&self) -> bool {
+        servers::add(self)
+    }
+
+    fn end_server(&self) {
+        servers::end_one(&self.process);
     }
 }

@@ -1,11 +1,14 @@
 //! Who calls Linux: a thread, as the link knows it.
 
 use crate::base::lock::{Mutex, rank};
+use crate::link::pool::Pool;
 use crate::sched::task::{Runs, Task};
 use alloc::vec::Vec;
 use core::ops::Deref;
 use hanare_abi::control::Control;
 pub use hanare_core::fair::Owner;
+use hanare_core::link::Call;
+use hanare_core::syscalls::By;
 use hanare_ikc::{Patience, SlotRef};
 use spin::Once;
 
@@ -60,6 +63,16 @@ pub trait Delegates: Runs {
     fn asks(&self, request: Option<&Control>);
     /// It has done so, or is gone.
     fn asked(&self, request: Option<&Control>);
+    /// The request box of its process.
+    fn pool(&self) -> &Pool;
+    /// Whether a server may execute a call of it, of which the table says `by`.
+    fn may_box(&self, by: By, call: &Call) -> bool;
+    /// Whether what Linux keeps for each thread is the same for it and for the servers that there are.
+    fn fits_servers(&self) -> bool;
+    /// Its worker starts one more server. False: it could not.
+    fn add_server(&self) -> bool;
+    /// A server that has nothing to do ends.
+    fn end_server(&self);
 }
 
 /// How the running thread is found.

@@ -1,5 +1,6 @@
 //! What is asked for by way of the link, and what is made of its outcomes (`docs/link.md`).
 
+use crate::link::boxed;
 use crate::link::caller::{self, Delegates};
 use crate::link::direct::Direct;
 use crate::link::interface::Link;
@@ -11,9 +12,26 @@ use hanare_core::link::{Call, Failure, Last, Outcome};
 /// The link of this instance.
 static LINK: Direct = Direct;
 
-/// Has a call of the running thread `context` executed, see [`Link::call`].
+/// Has a call of the running thread `context`, to which nothing is special, executed by its own worker, see [`Link::call`].
 #[inline(always)] // every delegated call of a program goes this way
-pub fn call(context: &(impl Delegates + ?Sized), call: Call) -> Outcome {
+pub fn call_at_once(context: &(impl Delegates + ?Sized), call: Call) -> Outcome {
+    LINK.call_at_once(context, call)
+}
+
+/// The same where [`Pool::is_special`](crate::link::pool::Pool::is_special): by the request box where calls go by that, or
+/// after Linux has been told what it is owed.
+#[cold] // calls that go directly do not pay for it
+pub fn call_specially(context: &(impl Delegates + ?Sized), call: Call) -> Outcome {
+    boxed::call(context, &call)
+}
+
+/// The same, where what goes to Linux is a message that stands for `call`.
+pub fn call_message(context: &(impl Delegates + ?Sized), call: &Call, message: &Call) -> Outcome {
+    boxed::call_message(context, call, message)
+}
+
+/// The same, always by the thread's own worker.
+pub fn call_worker(context: &(impl Delegates + ?Sized), call: Call) -> Outcome {
     LINK.call(context, call)
 }
 

@@ -106,19 +106,11 @@ pub struct Direct;
 impl Link for Direct {
     /// A thread that has to end though its process goes on begins no call; one in flight is awaited, since its worker
     /// serves another thread next (`Control::Interrupt` sees to it that it ends soon).
-    #[inline(always)] // every delegated call of a program goes this way
     fn call(&self, context: &(impl Delegates + ?Sized), call: Call) -> Outcome {
         if call.sake == Sake::Thread {
             context.tell_owed();
         }
-        // After that, which may have taken the only interruption that there is.
-        if let Err(outcome) = link::may_begin(asker(context), call.sake) {
-            return outcome;
-        }
-        context.asks(None);
-        let outcome = exchange(context, true, |slot| slot.lwk_post(call.nr, call.args));
-        context.asked(None);
-        outcome
+        self.call_at_once(context, call)
     }
 
     fn ask(&self, context: &(impl Delegates + ?Sized), request: Control) -> Outcome {
@@ -140,7 +132,23 @@ impl Link for Direct {
     }
 }
 
-fn asker(context: &(impl Delegates + ?Sized)) -> Asker {
+impl Direct {
+    /// [`Link::call`] where Linux need not be told anything first, or has been.
+    #[inline(always)] // every delegated call of a program goes this way
+    pub fn call_at_once(&self, context: &(impl Delegates + ?Sized), call: Call) -> Outcome {
+        // After what Linux was told, which may have taken the only interruption that there is.
+        if let Err(outcome) = link::may_begin(asker(context), call.sake) {
+            return outcome;
+        }
+        context.asks(None);
+        let outcome = exchange(context, true, |slot| slot.lwk_post(call.nr, call.args));
+        context.asked(None);
+        outcome
+    }
+}
+
+/// As whom a thread asks.
+pub fn asker(context: &(impl Delegates + ?Sized)) -> Asker {
     match context.must_end() {
         false => Asker::Runs,
         true if context.is_killed() => Asker::IsAlone,
@@ -189,22 +197,34 @@ fn await_answer(caller: &(impl Delegates + ?Sized), asleep: bool) -> Option<Answ
         ring_worker(port.space, port.slot_index, &port.slot);
     }
     let mut answered = Answered { caller, answer: Cell::new(None) };
+    wait_for(caller, &mut answered, asleep);
+    answered.answer.get()
+}
+
+/// Waits for what answers the running thread: polls for a while, unless the other side was `asleep`, then sleeps.
+#[inline(always)]
+pub fn wait_for(caller: &(impl Delegates + ?Sized), answered: &mut impl cpus::Wait, asleep: bool) {
+    let port = caller.port();
     let longest = TIMES.longest.load(Ordering::Relaxed);
     let window = if longest == 0 { 0 } else { port.patience.window(longest) };
     let short = TIMES.short.load(Ordering::Relaxed);
-    if !asleep && cpus::poll_for(&answered, window.min(short)) {
-        return answered.answer.get();
+    if !asleep && cpus::poll_for(answered, window.min(short)) {
+        return;
     }
     let start = cpu::rdtsc();
-    let now = cpus::wait_alone(caller, &answered, start, window).unwrap_or_else(|| {
-        cpus::wait(&mut answered, window);
+    // Who halts alone looks at no deadline.
+    let alone = match answered.deadline() {
+        cpus::NEVER => cpus::wait_alone(caller, answered, start, window),
+        _ => None,
+    };
+    let now = alone.unwrap_or_else(|| {
+        cpus::wait(answered, window);
         cpu::rdtsc()
     });
     if longest != 0 {
         let quick = TIMES.quick.load(Ordering::Relaxed);
         port.patience.waited(now.wrapping_sub(start), longest, quick);
     }
-    answered.answer.get()
 }
 
 /// Asks a worker that has no thread: nobody waits here, the answer is in its slot later.

@@ -20,10 +20,11 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use hanare_abi::layout::{
-    CONTROL_BASE, CONTROL_END, PARTS_ALL, SCRATCH_BASE, SCRATCH_END, SLOT_BASE, SLOTS_MAX,
-    START_BASE, START_SIZE, scratch,
+    BOX_BASE, CONTROL_BASE, CONTROL_END, PARTS_ALL, SCRATCH_BASE, SCRATCH_END, SLOT_BASE,
+    SLOTS_MAX, START_BASE, START_SIZE, scratch,
 };
 use hanare_abi::request::{CHILD_WORDS, GROUPS_WORD, USER_WORD};
+use hanare_abi::requestbox::RequestBox;
 use hanare_abi::slot::Slot;
 use hanare_abi::start::StartBlock;
 use hanare_core::bounce;
@@ -31,7 +32,7 @@ use hanare_core::errno::{self, Result};
 use hanare_core::life::{self, SpaceWord};
 use hanare_hal::addr::PhysAddr;
 use hanare_hal::memory;
-use hanare_ikc::SlotRef;
+use hanare_ikc::{BoxRef, SlotRef};
 use zerocopy::{FromBytes, IntoBytes};
 
 /// Where the words of `REQUEST_SPACE_OPEN` say from which number tokens are counted.
@@ -88,6 +89,8 @@ pub struct Space {
     bells: Mutex<BTreeMap<u32, Bell>, rank::SpaceBells>,
     /// Of those, the ones that are free again, their process being gone.
     slots_free: Mutex<Vec<u32>, rank::FreeSlots>,
+    /// It has a request box.
+    has_box: AtomicBool,
     /// Its state, and how many processes have it, as [`SpaceWord`].
     life: AtomicU32,
 }
@@ -130,6 +133,7 @@ impl Space {
             maps_messages: AtomicBool::new(false),
             slots_made: AtomicU32::new(1),
             bells: Mutex::new(BTreeMap::new()),
+            has_box: AtomicBool::new(false),
             slots_free: Mutex::new(Vec::new()),
             life: AtomicU32::new(life::Space::NEW.word().bits()),
         }
@@ -278,6 +282,16 @@ impl Space {
         Some(unsafe { SlotRef::from_raw(pointer) })
     }
 
+    /// The request box, which is there from now on.
+    #[allow(unsafe_code)]
+    pub fn request_box(&self) -> Option<BoxRef<'static>> {
+        self.has_box.store(true, Ordering::Relaxed);
+        let frame = self.control_page(BOX_BASE).ok()?;
+        let pointer = memory::direct(frame) as *mut RequestBox;
+        // SAFETY: the frame is the space's until it is reaped, after its threads.
+        Some(unsafe { BoxRef::from_raw(pointer) })
+    }
+
     /// The frame of a page of the control window, created on first use.
     ///
     /// # Errors
@@ -294,6 +308,7 @@ impl Space {
         let in_use = match page {
             SCRATCH_BASE..SCRATCH_END => page >= SCRATCH_END - made * 4096,
             SLOT_BASE..START_BASE => page < SLOT_BASE + made * size_of::<Slot>() as u64,
+            BOX_BASE => made != 0 && self.has_box.load(Ordering::Relaxed),
             _ => of_proxy && self.life().is_open(),
         };
         if !in_use {

@@ -136,6 +136,11 @@ impl OfThread {
         inner
     }
 
+    /// Whether [`news`](Self::news) has some.
+    pub fn has_news(&self) -> bool {
+        self.touched.load(Ordering::Relaxed)
+    }
+
     /// The mask for the worker's next call, if that is not the one of its last call for certain. It will then be
     /// applied: without that of a call with a mask of its own, which Linux applies itself.
     #[inline]

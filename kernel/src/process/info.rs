@@ -58,10 +58,11 @@ pub fn memory(r: &RequestRef<'_>, node: u64) {
     }
 }
 
-/// Whether it waits. Not for a worker that sleeps, which has not seen the thread's call yet or has
+/// Whether it waits; for a server, too. Not for a worker that sleeps, which has not seen the thread's call yet or has
 /// answered it: that is as good as running.
 fn waits(t: &Thread) -> bool {
-    t.counts.waits.load(Ordering::Relaxed) && (t.slot.is_idle() || t.slot.worker_is_awake())
+    t.counts.waits.load(Ordering::Relaxed)
+        && (t.slot.is_idle() || t.slot.is_boxed() || t.slot.worker_is_awake())
 }
 
 /// `THREAD_*`, by its life.

@@ -6,9 +6,11 @@ mod faulting;
 pub mod futex;
 pub mod identity;
 pub mod info;
+pub mod leaving;
 pub mod memory;
 pub mod oom;
 pub mod rights;
+pub mod servers;
 pub mod slots;
 pub mod spaces;
 pub mod states;
@@ -27,6 +29,7 @@ use crate::base::counts::{Counted, Kind};
 use crate::base::lists;
 use crate::base::lock::{Mutex, rank};
 use crate::base::{heap, time};
+use crate::link::pool::Pool;
 use crate::parts::cputimers::CpuTimers;
 use crate::parts::usage::{Accounts, Children};
 use crate::parts::{observed, signals};
@@ -62,8 +65,6 @@ pub struct Process {
     pub usage: Mutex<Accounts, rank::Usage>,
     /// Dispositions and process-directed pending signals.
     pub signals: Mutex<signals::ProcessSignals, rank::ProcessSignals>,
-    /// Linux has to be told of dispositions (`Mirrored::owed`).
-    pub owes: AtomicBool,
     /// A thread is setting a filter of system calls.
     pub filtering: AtomicBool,
     /// Some thread has changed its attributes (`slots`).
@@ -87,6 +88,8 @@ pub struct Process {
     pub first_traced: AtomicBool,
     /// Its life and its threads. Locked after the processes of its space.
     threads: Mutex<Listed<life::Process, Thread>, rank::Threads>,
+    /// Its request box, and whether Linux has to be told of dispositions (`Mirrored::owed`).
+    pub pool: Pool,
     /// Slots and the workers behind them.
     pub slots: Mutex<Slots, rank::Slots>,
     /// Timers that count CPU time.
@@ -147,7 +150,6 @@ impl Process {
             parent,
             usage,
             signals: Mutex::new(signals::ProcessSignals::default()),
-            owes: AtomicBool::new(false),
             filtering: AtomicBool::new(false),
             shares_table: AtomicBool::new(false),
             attributes_vary: AtomicBool::new(false),
@@ -159,6 +161,7 @@ impl Process {
             traces: AtomicBool::new(false),
             first_traced: AtomicBool::new(false),
             threads: Mutex::new(Listed::new(life)),
+            pool: Pool::default(),
             slots: Mutex::new(Slots::first(first_slot)?),
             cpu_timers: CpuTimers::default(),
             timers: Mutex::new(Vec::new()),

@@ -17,6 +17,8 @@
 
 use crate::link::{bells, delegate, direct};
 use crate::process::Process;
+use crate::process::leaving::{self, PATIENCE_NS};
+use crate::process::servers;
 use crate::process::slots::{Spare, Taken};
 use crate::process::spaces;
 use crate::process::thread;
@@ -28,7 +30,6 @@ use core::cell::Cell;
 use core::sync::atomic::{AtomicU64, Ordering};
 use hanare_abi::control::Control;
 use hanare_core::errno::{self, Errno, Result};
-use hanare_hal::cpu;
 use hanare_ikc::{Answer, SlotRef};
 use linux_raw_sys::general::{__NR_sched_yield, __NR_tgkill};
 
@@ -47,6 +48,9 @@ pub fn attributes_changed(thread: &Thread) {
 /// rights that no thread of the process has.
 pub fn rights_changed(thread: &Thread) {
     attributes_changed(thread);
+    // Servers have the rights from before. The program's calls do not go by the box any more.
+    thread.process.pool.open(false);
+    servers::end_all(&thread.process, thread);
     shed(&thread.process, thread);
 }
 
@@ -138,8 +142,14 @@ pub fn take(p: &Process, own: u64) -> Result<Taken> {
         return Ok(Taken { index: s.index, slot: s.slot, name });
     }
     let _ = retire(p);
-    let index = p.slots.lock().take_empty(p).ok_or(errno::EAGAIN)?;
-    start_worker(p, index, own)
+    let start = || {
+        let index = p.slots.lock().take_empty(p).ok_or(errno::EAGAIN)?;
+        start_worker(p, index, own)
+    };
+    match start() {
+        Err(errno::EAGAIN) if servers::end_all(p, me) => start(),
+        taken => taken,
+    }
 }
 
 /// Whether the id is that of a thread that has ended and whose worker has not yet. After that
@@ -190,9 +200,8 @@ fn send_away(p: &Process, s: Spare) -> u32 {
     reason = "no more than SPARES_MAX and GONE_MAX ids, if need be of the reserve"
 )]
 pub fn dismiss(p: &Process) -> bool {
-    const PATIENCE_NS: u64 = 1_000_000_000;
     let mut leaving: Vec<u32> = core::iter::from_fn(|| retire(p)).collect();
-    let any = !leaving.is_empty();
+    let any = servers::end_all(p, thread::current()) | !leaving.is_empty();
     leaving.extend(p.slots.lock().gone.iter());
     await_end(p, thread::current(), leaving, Some(cpus::deadline(PATIENCE_NS)));
     any
@@ -210,19 +219,8 @@ pub fn make_process(p: &Process, request: Control) -> Result<u64> {
 }
 
 /// Waits until Linux has no task of the process with these ids, at most until a deadline.
-fn await_end(p: &Process, me: &Thread, mut leaving: Vec<u32>, deadline: Option<u64>) {
-    let pid = u64::from(p.pid());
-    // An id may have been given to a thread that lives.
-    leaving.retain(|&tid| tid != 0 && p.threads().all(|t| t.slot.tid() != tid));
-    for tid in leaving {
-        while delegate::linux(__NR_tgkill, [pid, tid.into(), 0, 0, 0, 0]).is_ok()
-            && deadline.is_none_or(|d| cpu::rdtsc() < d)
-            && !me.must_end()
-        {
-            let _ = delegate::linux(__NR_sched_yield, [0; 6]); // the one that ends may need our worker's CPU
-            cpus::yield_now();
-        }
-    }
+fn await_end(p: &Process, me: &Thread, leaving: Vec<u32>, deadline: Option<u64>) {
+    leaving.into_iter().for_each(|tid| leaving::wait(p, me, tid, deadline));
 }
 
 /// The thread of a slot has ended: its worker, with all signals blocked, ends too,

@@ -121,7 +121,7 @@ fn tell(
                     s.telling = told.is_some();
                     // In the same request what else is owed, as far as it can.
                     let also = told.map(|told| (told, s.mirrored.take_ignored(&s.actions)));
-                    p.owes.store(!s.mirrored.owed().is_empty(), Ordering::Relaxed);
+                    p.pool.set_owes(!s.mirrored.owed().is_empty());
                     break also;
                 }
                 s.waiting_to_tell += 1;

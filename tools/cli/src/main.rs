@@ -10,6 +10,7 @@ mod bench;
 mod commands;
 mod cpu_list;
 mod device;
+mod dispatch;
 mod failure;
 mod find;
 mod gdb;

@@ -12,6 +12,7 @@ use clap::ValueEnum;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::cpu_list::CpuList;
+use crate::dispatch::Mode;
 use crate::failure::{CANNOT_RUN, NOT_FOUND, WithStatus};
 use crate::find;
 
@@ -47,6 +48,8 @@ pub struct Program {
     pub arguments: Option<Arguments>,
     /// Print time, memory and calls on stderr when the program ends.
     pub stats: bool,
+    /// Who executes its delegated calls; `None`: as the instance was booted.
+    pub dispatch: Option<Mode>,
     /// The program, looked up in PATH as a shell does, and its arguments.
     pub command: Vec<OsString>,
 }
@@ -64,6 +67,8 @@ impl Program {
         arguments.extend(limit_stack().map(|limits| format!("--stack={limits}").into()));
         arguments.extend(self.arguments.map(|how| format!("--arguments={how}").into()));
         arguments.extend(self.stats.then(|| "--stats".into()));
+        let dispatch = self.dispatch.map(|mode| format!("--dispatch={}", mode.word()).into());
+        arguments.extend(dispatch);
         arguments.extend(hold.map(|socket| format!("--hold={socket}").into()));
         arguments.extend(["--".into(), path.into_os_string()]);
         arguments.extend(self.command);

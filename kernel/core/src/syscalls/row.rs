@@ -156,6 +156,19 @@ pub enum Restart {
     Interrupted,
 }
 
+/// Which thread of the proxy may execute a delegated call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum By {
+    /// The calling thread's own worker: the call depends on what Linux keeps for each thread, or could: the thread id, the
+    /// signal mask and pending signals, credentials, keyrings, children, limits of scheduling, ioctls.
+    Own,
+    /// Any server of the process' request box: the call is about descriptors, paths or the process.
+    Any,
+    /// Likewise; but it may raise signals for the thread that executes it (SIGPIPE, SIGXFSZ, SIGTTIN, SIGTTOU), so the own
+    /// worker executes it where the caller blocks one of them: there it has to be pending.
+    Unmasked,
+}
+
 /// One call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Row {
@@ -169,6 +182,8 @@ pub struct Row {
     pub arguments: &'static [Argument],
     /// Who serves it.
     pub service: Service,
+    /// Of a delegated one: which thread of the proxy may.
+    pub by: By,
     /// What happens when a signal interrupts it.
     pub restart: Restart,
     /// The vDSO answers it without a trap, too.

@@ -14,6 +14,7 @@ use hanare_core::{options, userlimits};
 use hanare_sdk::{Builder, Device, Error};
 
 use crate::cpu_list::CpuList;
+use crate::dispatch::Dispatch;
 use crate::output::{self, outln};
 use crate::program::Arguments;
 use crate::size::{Bytes, Memory, Piece};
@@ -52,6 +53,8 @@ pub struct Boot {
     // Its help is how they are written.
     #[arg(long, value_name = "LIMIT,...", value_parser = user_limits, help = format!("What each user but root may have of the instance: {}", userlimits::HELP))]
     user_limits: Option<String>,
+    #[command(flatten)]
+    dispatch: Dispatch,
     /// Seconds each CPU may take to answer; six times that to come online
     #[arg(long, value_name = "S", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=600))]
     timeout: u32,
@@ -65,8 +68,8 @@ impl Boot {
     pub fn execute(self) -> Result<()> {
         let limits = self.user_limits.map(|limits| format!("user_limits={limits}"));
         let arguments = self.arguments.map(|how| format!("arguments={how}"));
-        let options: Vec<String> =
-            self.options.into_iter().chain(limits).chain(arguments).collect();
+        let options = self.options.into_iter().chain(limits).chain(arguments);
+        let options: Vec<String> = options.chain(self.dispatch.options()).collect();
         let options = options.join(" ");
         let path = self.image.clone().map_or_else(find::image, Ok)?;
         let image =

@@ -8,6 +8,7 @@ use anyhow::{Context, Result};
 use clap::{Args, ValueHint};
 
 use crate::cpu_list::CpuList;
+use crate::dispatch::Mode;
 use crate::instances;
 use crate::program::{Arguments, Program};
 
@@ -36,6 +37,9 @@ pub struct Run {
     /// Print time, memory and calls on stderr when the program ends
     #[arg(long)]
     pub stats: bool,
+    /// Who executes the program's delegated calls [default: as the instance was booted]
+    #[arg(long, value_name = "WAY")]
+    pub dispatch: Option<Mode>,
     /// The program, looked up in PATH as a shell does, and its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM", value_hint = ValueHint::CommandWithArguments)]
     pub command: Vec<OsString>,
@@ -62,6 +66,7 @@ impl Run {
             on: None,
             cpus: None,
             arguments: None,
+            dispatch: None,
             stats: false,
             command,
         })
@@ -69,8 +74,9 @@ impl Run {
 
     /// Becomes the proxy.
     pub fn execute(self) -> Result<Infallible> {
-        let Self { on, cpus, arguments, stats, command } = self;
-        let (proxy, arguments) = Program { on, cpus, arguments, stats, command }.proxy(None)?;
+        let Self { on, cpus, arguments, dispatch, stats, command } = self;
+        let program = Program { on, cpus, arguments, dispatch, stats, command };
+        let (proxy, arguments) = program.proxy(None)?;
         let arguments =
             arguments.iter().map(|argument| c_string(argument)).collect::<Result<Vec<_>>>()?;
         nix::unistd::execv(&c_string(proxy.as_os_str())?, &arguments)

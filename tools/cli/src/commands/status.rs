@@ -2,9 +2,10 @@
 
 use anyhow::Result;
 use clap::Args;
-use hanare_sdk::{Arguments, Cpu, Device, Error, Instance, Mapped};
+use hanare_sdk::{Arguments, Cpu, Device, Dispatch, Error, Instance, Mapped};
 
 use crate::commands::ls;
+use crate::dispatch::Mode;
 use crate::output::{self, outln};
 use crate::size::Bytes;
 use crate::{instances, table};
@@ -66,6 +67,7 @@ fn print(instance: &Instance) -> Result<()> {
     outln!("memory    {} in {pieces}{}", Bytes(instance.memory_bytes), nodes(instance))?;
     outln!("programs  {}", instance.programs)?;
     print_arguments(&instance.arguments)?;
+    outln!("dispatch  {}", dispatch(&instance.dispatch))?;
     outln!("log       {} written", Bytes(instance.log_bytes))?;
     if let Some(ns) = instance.ping_ns {
         outln!("ping      {} µs", ns.div_ceil(1000))?;
@@ -110,6 +112,20 @@ fn print_arguments(arguments: &Arguments) -> Result<()> {
         outln!("          mapped by name: {names}")?;
     }
     Ok(())
+}
+
+/// How calls are dispatched, and what came of it where a program's calls went by a box.
+fn dispatch(dispatch: &Dispatch) -> String {
+    let Dispatch { is_box, servers, boxed_calls, unboxed_calls, servers_made } = *dispatch;
+    let mode = if is_box { Mode::Box } else { Mode::Direct };
+    let word = mode.word();
+    if !is_box && servers_made == 0 {
+        return word.into();
+    }
+    let most = output::count(servers.into(), "server", "servers");
+    format!(
+        "{word} ({most} for each process, {servers_made} started; {boxed_calls} calls by them, {unboxed_calls} taken back)"
+    )
 }
 
 /// What to do in a bad state.

@@ -125,7 +125,8 @@ impl Trace {
 
     fn program(self, printer: Printer, stop: &Arc<AtomicBool>) -> Result<i32> {
         let (on, command) = (self.on.clone(), self.command.clone());
-        let program = Program { on, cpus: None, arguments: None, stats: false, command };
+        let program =
+            Program { on, cpus: None, arguments: None, dispatch: None, stats: false, command };
         let held = match launch::start(program, |_| ())? {
             Ok(held) => held,
             Err(status) => return Ok(status),

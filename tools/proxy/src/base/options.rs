@@ -1,6 +1,7 @@
 //! The command line, as `hanare run` writes it:
 //!
-//! `hanare-proxy [--instance=NAME] [--cpus=LIST] [--stack=SOFT:HARD] [--stats] [--arguments=copied|mapped] [--hold=FD] -- PATH ARGV0 ARG…`
+//! `hanare-proxy [--instance=NAME] [--cpus=LIST] [--stack=SOFT:HARD] [--stats] [--arguments=copied|mapped]
+//! [--dispatch=direct|box] [--hold=FD] -- PATH ARGV0 ARG…`
 //!
 //! `LIST` is like `0,2-5` (Linux' numbers), the limits are bytes, decimal
 //! (`u64::MAX`: unlimited).
@@ -8,6 +9,7 @@
 use core::ffi::CStr;
 
 use hanare_abi::ioctl::{CPU_WORDS, NAME_SIZE};
+use hanare_abi::start::{START_BOX, START_DIRECT};
 
 use crate::sys::shared::Initial;
 
@@ -25,6 +27,8 @@ pub struct Options {
     pub copies: Option<bool>,
     /// Print a line of counters at the end.
     pub stats: bool,
+    /// Flag of the start block that says how calls reach who executes them; 0: as the instance says.
+    pub dispatch: u64,
     /// The program to run.
     pub path: &'static CStr,
     /// Where its arguments start in ours.
@@ -40,6 +44,7 @@ pub fn parse(initial: &Initial) -> Result<Options, &'static str> {
         hold: None,
         copies: None,
         stats: false,
+        dispatch: 0,
         path: c"",
         first_argument: 0,
     };
@@ -67,6 +72,10 @@ fn apply(options: &mut Options, argument: &[u8]) -> Result<(), &'static str> {
         options.copies = Some(true);
     } else if argument == b"--arguments=mapped" {
         options.copies = Some(false);
+    } else if argument == b"--dispatch=box" {
+        options.dispatch = START_BOX;
+    } else if argument == b"--dispatch=direct" {
+        options.dispatch = START_DIRECT;
     } else if let Some(fd) = argument.strip_prefix(b"--hold=") {
         let fd = number(fd).and_then(|fd| fd.try_into().ok());
         options.hold = Some(fd.ok_or("bad --hold; expected a descriptor")?);

@@ -2,14 +2,16 @@
 
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-use hanare_abi::ioctl::{IOCTL_USAGE, Usage};
+use hanare_abi::ioctl::{IOCTL_RING, IOCTL_USAGE, Usage};
+use linux_raw_sys::errno::EIO;
 
 use crate::base::clock::Clock;
 use crate::base::message::{EXIT_HANARE, die, print, text};
 use crate::sys::shared::Once;
-use crate::sys::{self, signal, worker};
+use crate::sys::{self, Errno, signal, worker};
 
 pub mod attach;
+pub mod servers;
 pub mod signals;
 
 use attach::Space;
@@ -80,6 +82,14 @@ impl Process {
             self.calls.load(Ordering::Relaxed),
             self.sleeps.load(Ordering::Relaxed),
         ));
+    }
+}
+
+/// Rings the bell of a thread that sleeps.
+#[cold]
+pub fn ring(process: &Process, bell: u32) {
+    if sys::ioctl_number(process.space.fd, IOCTL_RING, bell.into()) == Err(Errno(EIO)) {
+        lwk_died();
     }
 }
 

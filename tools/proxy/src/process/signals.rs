@@ -39,9 +39,10 @@ use linux_raw_sys::errno::{EAGAIN, EINTR, EINVAL, EIO};
 use linux_raw_sys::general::*;
 
 use crate::base::message::{EXIT_HANARE, die, print};
-use crate::process;
+use crate::process::{self, servers};
 use crate::sys::arch::{abort_address, current_worker, done_address, place};
 use crate::sys::signal::{self, Action, Frame, Info, LAST, Mask, bit};
+use crate::sys::worker::{Role, Worker};
 use crate::sys::{self, Errno};
 
 /// Signals that Linux ignores by default, or that stop or continue a process:
@@ -92,6 +93,8 @@ pub fn mirror(signal: u32, disposition: Mirror, flags: u64) -> sys::Result<()> {
     let signal = valid(signal)?;
     let restart = flags & u64::from(SA_RESTART) != 0;
     let action = match disposition {
+        // With servers its handler ends calls on behalf of other signals: whether they are made again is the LWK's to say.
+        _ if signal == SIGBUS && servers::are_used() => Action::Forward { restart: false },
         Mirror::Default | Mirror::Ignore if signal == SIGBUS => Action::Forward { restart },
         Mirror::Default => Action::Default,
         Mirror::Ignore => Action::Ignore,
@@ -120,12 +123,10 @@ pub fn valid(signal: u32) -> sys::Result<u32> {
 
 /// The handler: all signals are blocked, the stack is the worker's own.
 pub fn taken(signal: u32, info: &Info, frame: &mut Frame) {
-    if signal == SIGBUS && info.code() == INTERRUPT {
-        let worker = current_worker();
-        worker.interrupted.mark();
-        return redirect(worker.call.load(Ordering::Relaxed), frame);
-    }
     let worker = current_worker();
+    if signal == SIGBUS && info.code() == INTERRUPT {
+        return interrupted(worker, frame);
+    }
     if FAULTS & bit(signal) != 0 && frame.raised(info) {
         own_fault(signal, info, frame);
     }
@@ -138,6 +139,7 @@ pub fn taken(signal: u32, info: &Info, frame: &mut Frame) {
                 frame.block(signal);
             }
             redirect(worker.call.load(Ordering::Relaxed), frame);
+            interrupt_server(worker);
         }
         Err(Errno(EAGAIN)) => {
             worker.held.store(true, Ordering::Relaxed);
@@ -152,6 +154,29 @@ pub fn taken(signal: u32, info: &Info, frame: &mut Frame) {
 
 /// si_code of a SIGBUS that one worker sends another: nothing but an interruption.
 const INTERRUPT: i32 = -0x4a;
+
+/// Has come to a worker, whose thread has to leave its call, or to a server.
+fn interrupted(worker: &Worker, frame: &mut Frame) {
+    if let Role::Server(number) = worker.role {
+        if !servers::is_interrupted(process::get(), number, &worker.interrupted) {
+            return;
+        }
+    } else {
+        worker.interrupted.mark();
+    }
+    redirect(worker.call.load(Ordering::Relaxed), frame);
+    interrupt_server(worker);
+}
+
+/// Where the call of the worker's thread is in the request box: the signal keeps it from being started, or goes to the
+/// server that executes it.
+fn interrupt_server(worker: &Worker) {
+    if !matches!(worker.role, Role::Server(_)) {
+        servers::interrupt(process::get(), worker, |tid| {
+            let _ = interrupt(tid);
+        });
+    }
+}
 
 /// `Control::Interrupt`: ends the call of another worker, by a signal to its thread.
 pub fn interrupt(tid: u32) -> sys::Result<()> {

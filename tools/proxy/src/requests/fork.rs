@@ -10,7 +10,7 @@ use linux_raw_sys::errno::{EIO, ESRCH, ETIMEDOUT};
 use linux_raw_sys::general::{CLONE_FILES, clone_args};
 
 use crate::base::message::{EXIT_HANARE, die};
-use crate::process::{self, Process, attach};
+use crate::process::{self, Process, attach, servers};
 use crate::sys::worker::Worker;
 use crate::sys::{self, Errno, signal};
 
@@ -74,6 +74,7 @@ fn become_child(
     shares_table: bool,
 ) -> sys::Result<()> {
     process.begin_child();
+    servers::begin_child();
     let space = &process.space;
     attach::child(space, token, shares_table)?;
     worker.begin_child();

@@ -116,7 +116,7 @@ fn header(
     let ((uid, euid), (gid, egid)) = (sys::user_ids(), sys::group_ids());
     let mut random = [0; 32];
     let _ = sys::random(&mut random);
-    let mut flags = 0;
+    let mut flags = options.dispatch;
     if sys::personality() & ADDR_NO_RANDOMIZE != 0 {
         flags |= START_NO_RANDOM;
     }

@@ -323,6 +323,15 @@ pub fn monotonic_ns() -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
+/// Has this thread run on these CPUs, bit `n` for CPU `n`, if there are any among those that it may run on.
+pub fn run_on(cpus: u64) {
+    if cpus != 0 {
+        // SAFETY: a set of 64 CPUs, which Linux only reads.
+        let _ =
+            unsafe { raw_call(__NR_sched_setaffinity, [0, 8, &raw const cpus as u64, 0, 0, 0]) };
+    }
+}
+
 /// Sleeps; a signal ends it early.
 pub fn sleep_ms(ms: u64) {
     let time =

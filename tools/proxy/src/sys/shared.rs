@@ -6,12 +6,13 @@ use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicU32, Ordering};
 
 use hanare_abi::layout::{
-    CONTROL_BASE, CONTROL_END, MESSAGE_MAX, MESSAGES_MAX, SCRATCH_BASE, SCRATCH_END, SLOT_BASE,
-    START_BASE, START_SIZE, message,
+    BOX_BASE, CONTROL_BASE, CONTROL_END, MESSAGE_MAX, MESSAGES_MAX, SCRATCH_BASE, SCRATCH_END,
+    SLOT_BASE, START_BASE, START_SIZE, message,
 };
+use hanare_abi::requestbox::RequestBox;
 use hanare_abi::slot::Slot;
 use hanare_abi::start::StartBlock;
-use hanare_ikc::SlotRef;
+use hanare_ikc::{BoxRef, SlotRef};
 use linux_raw_sys::auxvec::AT_NULL;
 
 /// What the kernel put on the stack: arguments, environment, auxiliary vector.
@@ -110,6 +111,12 @@ impl Window {
         let address = SLOT_BASE + u64::from(index) * size_of::<Slot>() as u64;
         // SAFETY: mapped for good, aligned, and touched by nothing else here.
         unsafe { SlotRef::from_raw(address as *mut Slot) }
+    }
+
+    /// The request box.
+    pub fn request_box(self) -> BoxRef<'static> {
+        // SAFETY: mapped for good, aligned, and touched by nothing else here.
+        unsafe { BoxRef::from_raw(BOX_BASE as *mut RequestBox) }
     }
 
     /// Address of the scratch page of slot `index`.

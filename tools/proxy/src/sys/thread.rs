@@ -100,6 +100,11 @@ pub fn spawn(slot: u32, own: u64) -> Result<u32> {
     make(slot, Role::Thread, flags, 0, Wanted::default()).map(|(tid, _)| tid)
 }
 
+/// Makes server `number` of the request box, whose own slot is `slot`, and gives its thread id.
+pub fn spawn_server(slot: u32, number: u32) -> Result<u32> {
+    make(slot, Role::Server(number), THREAD.into(), 0, Wanted::default()).map(|(tid, _)| tid)
+}
+
 /// The same, for a worker that ends and has all signals blocked already.
 pub fn spawn_successor(slot: u32) -> Result<()> {
     make_blocked(slot, Role::Successor, THREAD.into(), 0, Wanted::default()).map(drop)

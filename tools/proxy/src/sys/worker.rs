@@ -16,7 +16,7 @@ use super::filter::Filter;
 
 /// How a worker begins.
 #[derive(Clone, Copy, PartialEq, Eq)]
-#[repr(u32)]
+#[repr(C, u32)]
 pub enum Role {
     /// The process' first one.
     First,
@@ -26,6 +26,8 @@ pub enum Role {
     Successor,
     /// The first one of a process that shares its creator's memory (`Control::Share`).
     Sharer,
+    /// A server of the request box, with its number.
+    Server(u32),
 }
 
 /// One worker. The first two fields are known to assembly.
@@ -86,6 +88,11 @@ impl Worker {
     /// Index of its slot.
     pub fn slot(&self) -> u32 {
         self.slot.load(Ordering::Relaxed)
+    }
+
+    /// It acts for the thread of another slot from now on: it is a server.
+    pub fn set_slot(&self, slot: u32) {
+        self.slot.store(slot, Ordering::Relaxed);
     }
 
     /// Has Linux know the application's list of robust futexes, which Linux walks where

@@ -25,6 +25,7 @@ use crate::sys::worker::{Role, Worker};
 use crate::sys::{self, code};
 
 mod message;
+mod server;
 mod slot;
 mod threads;
 
@@ -97,6 +98,9 @@ fn serve_request(process: &Process, worker: &Worker, slot: SlotRef) -> Option<i6
             code(signals::trap(signal, process.space.window.scratch(worker.slot())))
         }
         Control::Thread { slot, own } => number(threads::start_worker(process, slot, own)),
+        Control::Server { slot, number: own, cpus } => {
+            number(server::start(process, slot, own, cpus))
+        }
         Control::ThreadRenew { other } => threads::renew_worker(process, worker, other),
         Control::ThreadExit => threads::end_worker(process, worker),
         Control::Filter { at, bytes, before, whole, flags, confine } => {
@@ -135,6 +139,10 @@ pub fn begin(worker: &'static Worker) -> ! {
     let slot = process.space.window.slot(worker.slot());
     match worker.role {
         Role::First | Role::Thread => {}
+        Role::Server(number) => {
+            let means = server::Means { call: linux_call, request: serve_request };
+            server::begin(process, worker, number, &means)
+        }
         Role::Successor => {
             slot.set_tid(sys::thread_id());
             answer(process, worker, slot, Answer::Done(0));

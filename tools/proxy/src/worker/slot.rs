@@ -3,11 +3,11 @@
 use core::hint::spin_loop;
 use core::sync::atomic::Ordering;
 
-use hanare_abi::ioctl::{IOCTL_RING, IOCTL_WAIT, WAIT_RING_SHIFT};
+use hanare_abi::ioctl::{IOCTL_WAIT, WAIT_RING_SHIFT};
 use hanare_ikc::{Answer, Kind, SlotRef};
-use linux_raw_sys::errno::{EINTR, EIO};
+use linux_raw_sys::errno::EINTR;
 
-use crate::process::{self, Process};
+use crate::process::{self, Process, ring};
 use crate::sys::arch::tsc;
 use crate::sys::worker::Worker;
 use crate::sys::{self, Errno};
@@ -120,12 +120,5 @@ pub fn publish(worker: &Worker, slot: SlotRef, answer: Answer) -> bool {
 pub fn answer(process: &Process, worker: &Worker, slot: SlotRef, answer: Answer) {
     if publish(worker, slot, answer) {
         ring(process, slot.bell());
-    }
-}
-
-#[cold]
-fn ring(process: &Process, bell: u32) {
-    if sys::ioctl_number(process.space.fd, IOCTL_RING, bell.into()) == Err(Errno(EIO)) {
-        process::lwk_died();
     }
 }

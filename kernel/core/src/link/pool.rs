@@ -1,0 +1,136 @@
+//! The servers of a process' request box: when there is to be one more or one less, and when a call does not wait for
+//! them any longer.
+
+use hanare_abi::start::{START_BOX, START_DIRECT};
+
+/// Most servers of a process, unless a boot option says so, and fewer where Linux has fewer CPUs.
+pub const SERVERS_USUAL: u32 = 4;
+/// How long a call waits in the box while no server ends one, ns. Then its own worker executes it.
+pub const STALLED_NS: u64 = 5_000_000;
+/// How long a server must not have been needed before it goes, ns.
+pub const IDLE_NS: u64 = 1_000_000_000;
+
+/// Most servers: what is asked for, or what there are CPUs for that Linux has left.
+#[must_use]
+pub fn most(asked: Option<u32>, linux_cpus: u32, most: u32) -> u32 {
+    asked.unwrap_or(SERVERS_USUAL.min(linux_cpus)).clamp(1, most)
+}
+
+/// Whether the calls of a program go by the box: as the flags of its start block say, or as its instance does.
+#[must_use]
+pub const fn is_boxed(flags: u64, instance: bool) -> bool {
+    flags & START_BOX != 0 || instance && flags & START_DIRECT == 0
+}
+
+/// How many servers a process has, and what they have to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Load {
+    /// Servers that there are.
+    pub servers: u32,
+    /// How many there may be.
+    pub most: u32,
+    /// Calls in the box or with a server, the one that is about to come left out.
+    pub calls: u32,
+}
+
+impl Load {
+    /// Whether there is to be one more before a call comes: it would wait for another one, which may wait for anything.
+    #[must_use]
+    pub const fn grows(self) -> bool {
+        self.servers < self.most && self.calls >= self.servers
+    }
+
+    /// Whether one is too many, of whom at most `needed` had something to do since `since_ns` ago.
+    #[must_use]
+    pub const fn shrinks(self, needed: u32, since_ns: u64) -> bool {
+        since_ns >= IDLE_NS && self.servers > 1 && needed < self.servers
+    }
+}
+
+/// A call in the box: until when it waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Watch {
+    /// Calls that servers had ended when it was looked at last.
+    ended: u32,
+    /// When that was.
+    since_ns: u64,
+}
+
+impl Watch {
+    /// Of a call that has just come.
+    #[must_use]
+    pub const fn new(ended: u32, now_ns: u64) -> Self {
+        Self { ended, since_ns: now_ns }
+    }
+
+    /// When it is to be looked at next.
+    #[must_use]
+    pub const fn deadline_ns(self) -> u64 {
+        self.since_ns.saturating_add(STALLED_NS)
+    }
+
+    /// Whether all servers are blocked, as far as can be told: none has ended a call. Otherwise it waits on.
+    pub const fn is_stalled(&mut self, ended: u32, now_ns: u64) -> bool {
+        if now_ns < self.deadline_ns() {
+            return false;
+        }
+        let is_stalled = ended == self.ended;
+        *self = Self::new(ended, now_ns);
+        is_stalled
+    }
+}
+
+/// Whether a path names the calling thread's own directory in /proc, which depends on who looks.
+#[must_use]
+pub fn names_thread(path: &[u8]) -> bool {
+    const NAME: &[u8] = b"thread-self";
+    path.windows(NAME.len()).any(|part| part == NAME)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn there_are_servers_for_the_cpus_of_linux() {
+        assert_eq!([1, 2, 64].map(|cpus| most(None, cpus, 8)), [1, 2, 4]);
+        assert_eq!([0, 1, 6, 9].map(|asked| most(Some(asked), 1, 8)), [1, 1, 6, 8]);
+        assert_eq!(most(None, 0, 8), 1);
+    }
+
+    #[test]
+    fn a_program_says_more_than_its_instance() {
+        assert!(is_boxed(START_BOX, false) && is_boxed(0, true));
+        assert!(!is_boxed(START_DIRECT, true) && !is_boxed(0, false));
+    }
+
+    #[test]
+    fn a_call_that_would_wait_for_another_one_brings_a_server() {
+        let load = |servers, calls| Load { servers, most: 2, calls };
+        assert!(load(0, 0).grows(), "the first one");
+        assert!(!load(1, 0).grows() && load(1, 1).grows() && !load(2, 9).grows());
+    }
+
+    #[test]
+    fn a_server_goes_that_was_not_needed_for_a_while() {
+        let load = |servers| Load { servers, most: 4, calls: 0 };
+        assert!(load(3).shrinks(2, IDLE_NS));
+        assert!(!load(3).shrinks(3, IDLE_NS) && !load(3).shrinks(2, IDLE_NS - 1));
+        assert!(!load(1).shrinks(0, u64::MAX), "one stays");
+    }
+
+    #[test]
+    fn a_call_waits_as_long_as_servers_end_some() {
+        let mut watch = Watch::new(7, 100);
+        assert!(!watch.is_stalled(7, 100 + STALLED_NS - 1));
+        assert!(!watch.is_stalled(8, 100 + STALLED_NS));
+        assert_eq!(watch.deadline_ns(), 100 + 2 * STALLED_NS);
+        assert!(watch.is_stalled(8, 100 + 2 * STALLED_NS));
+    }
+
+    #[test]
+    fn the_threads_own_directory_is_found_in_a_path() {
+        assert!(names_thread(b"/proc/thread-self/comm") && names_thread(b"thread-self"));
+        assert!(!names_thread(b"/proc/self/comm") && !names_thread(b""));
+    }
+}

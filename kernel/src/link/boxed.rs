@@ -1,0 +1,234 @@
+//! The request box: a call stays in its thread's slot, and a bit in the box of the process says that it waits for any of
+//! the process' servers (`ikc/src/requestbox.rs`). What no server may execute, and what none takes in time, goes by
+//! [`Direct`].
+
+use crate::base::counts;
+use crate::base::time;
+use crate::link::bells;
+use crate::link::caller::Delegates;
+use crate::link::direct::{self, Direct};
+use crate::link::interface::Link;
+use crate::link::pool::Pool;
+use crate::sched::cpus;
+use core::cell::Cell;
+use core::sync::atomic::Ordering;
+use hanare_abi::requestbox::BOX_SLOTS;
+use hanare_core::link::pool::{IDLE_NS, Watch};
+use hanare_core::link::{self, Call, Outcome};
+use hanare_core::syscalls::{self, By};
+use hanare_hal::{cpu, shared};
+use hanare_ikc::{Answer, BoxRef};
+use linux_raw_sys::general::{__NR_signalfd, __NR_signalfd4};
+
+/// How long no server is asked for after Linux had no thread to give, ns.
+const REFUSED_NS: u64 = 1_000_000_000;
+
+/// One more server where a call would wait, one less where one was not needed for a while.
+fn fit(pool: &Pool, context: &(impl Delegates + ?Sized)) {
+    let (load, now) = (pool.load(), cpu::rdtsc());
+    if load.grows()
+        && now >= pool.refused.load(Ordering::Relaxed)
+        && !pool.grows.swap(true, Ordering::Acquire)
+    {
+        if !context.add_server() {
+            pool.refused.store(cpus::deadline(REFUSED_NS), Ordering::Relaxed);
+        }
+        pool.since.store(now, Ordering::Relaxed);
+        pool.grows.store(false, Ordering::Release);
+    }
+    let since_ns = time::cycles_to_ns(now.saturating_sub(pool.since.load(Ordering::Relaxed)));
+    if since_ns >= IDLE_NS {
+        pool.since.store(now, Ordering::Relaxed);
+        let needed = pool.needed.swap(load.calls + 1, Ordering::Relaxed);
+        if load.shrinks(needed, since_ns) {
+            context.end_server();
+        }
+    }
+}
+
+/// Has a call of the running thread `context` executed by a server where it may be, or by its own worker.
+#[cold]
+#[inline(never)] // calls that go directly do not pay for it
+pub fn call(context: &(impl Delegates + ?Sized), call: &Call) -> Outcome {
+    call_message(context, call, call)
+}
+
+/// Likewise, with `message` in place of the call.
+pub fn call_message(context: &(impl Delegates + ?Sized), call: &Call, message: &Call) -> Outcome {
+    by_server(context, call, message).unwrap_or_else(|| Direct.call(context, *message))
+}
+
+/// `None`: it is the own worker's, and nobody has begun it.
+fn by_server(context: &(impl Delegates + ?Sized), call: &Call, message: &Call) -> Option<Outcome> {
+    let (pool, by) = (context.pool(), syscalls::executed_by(call.nr.into()));
+    if !pool.is_open() || context.port().slot_index >= BOX_SLOTS {
+        return None;
+    }
+    if by == By::Own {
+        // Who reads such a descriptor takes signals that are pending for the reading thread.
+        if matches!(call.nr, __NR_signalfd | __NR_signalfd4) {
+            pool.open(false);
+        }
+        return None;
+    }
+    context.tell_owed();
+    if let Err(outcome) = link::may_begin(direct::asker(context), call.sake) {
+        return Some(outcome);
+    }
+    if !context.may_box(by, call) {
+        return None;
+    }
+    fit(pool, context);
+    let calls = pool.page(|| None)?;
+    // Before its attributes are looked at: servers with others are made only while no call is under way.
+    pool.calls.fetch_add(1, Ordering::SeqCst);
+    let present = pool.present.load(Ordering::Acquire);
+    let end = (present != 0 && context.fits_servers() && !context.must_end()).then(|| {
+        context.asks(None);
+        let end = exchange(context, pool, calls, present, message);
+        context.asked(None);
+        end
+    });
+    let before = pool.calls.fetch_sub(1, Ordering::Relaxed);
+    pool.needed.fetch_max(before, Ordering::Relaxed);
+    Some(match end? {
+        End::TakenBack => {
+            shared::here().count_unboxed_call();
+            return None;
+        }
+        End::Gone => Outcome::PeerGone,
+        End::Answered(answer) => {
+            shared::here().count_delegated_call();
+            counts::count(&context.port().counts.delegated);
+            pool.ended.fetch_add(1, Ordering::Relaxed);
+            shared::here().count_boxed_call();
+            outcome(context, answer)
+        }
+    })
+}
+
+/// A signal interrupts the server through the thread's own worker, and may be taken before it does: where nothing is left
+/// to be seen to, the call is made again.
+fn outcome(context: &(impl Delegates + ?Sized), answer: Answer) -> Outcome {
+    const EINTR: i64 = hanare_core::errno::EINTR.as_return();
+    match answer {
+        Answer::Done(EINTR) if !context.has_signal() && !context.must_end() => Outcome::NotStarted,
+        Answer::Done(result) => Outcome::Done(result),
+        Answer::NotStarted => Outcome::NotStarted,
+    }
+}
+
+/// What has become of a call in the box.
+enum End {
+    Answered(Answer),
+    /// Nobody has begun it, or will.
+    TakenBack,
+    /// The process has no proxy any more.
+    Gone,
+}
+
+fn exchange(
+    context: &(impl Delegates + ?Sized),
+    pool: &Pool,
+    calls: BoxRef<'static>,
+    present: u64,
+    call: &Call,
+) -> End {
+    /// Looks at the slot without a look at anything else, as of a call that goes directly.
+    const EAGER: u32 = 512;
+    let port = context.port();
+    port.slot.lwk_box(call.nr, call.args);
+    let rung = calls.put(port.slot_index, present);
+    let looks = match rung {
+        Some(server) => {
+            pool.ring(port.space, server, calls.doorbell(server));
+            0
+        }
+        None => EAGER,
+    };
+    match (0..looks).find_map(|_| port.slot.lwk_poll()) {
+        Some(answer) => End::Answered(answer),
+        None => await_answer(context, pool, calls, rung.is_some()),
+    }
+}
+
+/// Waits for the answer to the running thread's call in the box.
+struct Answered<'a, C: ?Sized> {
+    caller: &'a C,
+    pool: &'a Pool,
+    calls: BoxRef<'static>,
+    answer: Cell<Option<Answer>>,
+    /// A server was rung for it.
+    is_rung: bool,
+    /// When it is looked at whether servers end calls, TSC.
+    until: u64,
+}
+
+impl<C: Delegates + ?Sized> Answered<'_, C> {
+    /// No server is left, and none has taken it.
+    fn is_abandoned(&self) -> bool {
+        self.pool.servers() == 0 && self.calls.waits(self.caller.port().slot_index)
+    }
+}
+
+impl<C: Delegates + ?Sized> cpus::Wait for Answered<'_, C> {
+    fn ready(&self) -> bool {
+        if self.answer.get().is_none() {
+            self.answer.set(self.caller.port().slot.lwk_poll());
+        }
+        self.answer.get().is_some()
+            || self.caller.is_killed()
+            || self.is_abandoned()
+            || self.until != cpus::NEVER && cpu::rdtsc() >= self.until
+    }
+    fn near(&self) -> bool {
+        !self.is_rung
+    }
+    fn is_told(&self) -> bool {
+        true // by its bell, when its process is killed, and when servers end
+    }
+    fn deadline(&self) -> u64 {
+        self.until
+    }
+    fn announce(&self, asleep: bool) {
+        let port = self.caller.port();
+        if asleep {
+            bells::expect_ring(port.space, &port.slot, port.bell);
+        } else {
+            port.slot.lwk_awake();
+        }
+    }
+}
+
+#[cold]
+fn await_answer(
+    caller: &(impl Delegates + ?Sized),
+    pool: &Pool,
+    calls: BoxRef<'static>,
+    is_rung: bool,
+) -> End {
+    let (ended, now_ns) =
+        (|| pool.ended.load(Ordering::Relaxed), || time::cycles_to_ns(cpu::rdtsc()));
+    let slot = caller.port().slot_index;
+    let mut watch = Watch::new(ended(), now_ns());
+    let (answer, until) = (Cell::new(None), cpus::NEVER);
+    let mut what = Answered { caller, pool, calls, answer, is_rung, until };
+    loop {
+        // A server that was rung begins with it. One that waits for any server may find all of them blocked.
+        let is_watched = !is_rung && calls.waits(slot);
+        let left_ns = watch.deadline_ns().saturating_sub(now_ns());
+        what.until = if is_watched { cpus::deadline(left_ns) } else { cpus::NEVER };
+        direct::wait_for(caller, &mut what, is_rung);
+        if let Some(answer) = what.answer.get() {
+            return End::Answered(answer);
+        }
+        if caller.is_killed() {
+            return End::Gone;
+        }
+        let gives_up = what.is_abandoned() || is_watched && watch.is_stalled(ended(), now_ns());
+        if gives_up && calls.take_back(slot) {
+            caller.port().slot.lwk_unbox();
+            return End::TakenBack;
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! The request box of a process and its servers, as the link knows them.
+
+use crate::base::lock::{Mutex, rank};
+use crate::sched::doorbell;
+use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use hanare_abi::boot::{DISPATCH_BOX, DISPATCH_DIRECT, EVENT_SLOT};
+use hanare_abi::requestbox::SERVERS_MAX;
+use hanare_core::link::pool::{self, Load};
+use hanare_core::options::Dispatch;
+use hanare_hal::shared;
+use hanare_ikc::{BoxRef, SlotRef};
+use spin::Once;
+
+/// Calls go by the box where they may.
+const OPEN: u8 = 1;
+/// Linux has to be told of dispositions.
+const OWES: u8 = 2;
+
+static OPTIONS: Once<Dispatch> = Once::new();
+
+/// Takes the boot options.
+pub fn init(options: Dispatch) {
+    OPTIONS.call_once(|| options);
+    shared::set_dispatch(if options.is_box { DISPATCH_BOX } else { DISPATCH_DIRECT }, most());
+}
+
+/// The boot options.
+pub fn options() -> Dispatch {
+    OPTIONS.get().copied().unwrap_or_default()
+}
+
+/// Most servers of a process.
+fn most() -> u32 {
+    let p = shared::params();
+    pool::most(options().servers, p.linux_cpu_ids.saturating_sub(p.cpu_count), SERVERS_MAX)
+}
+
+/// Where a server is, or was.
+#[derive(Default)]
+pub struct Place {
+    /// Its own slot, which a later server with this number has, too.
+    pub slot: Option<(u32, SlotRef<'static>)>,
+    /// It was started, and has not been told to end.
+    pub is_used: bool,
+}
+
+/// A process' request box and its servers.
+#[derive(Default)]
+pub struct Pool {
+    /// Whether calls go another way than directly, and at once: [`OPEN`], [`OWES`].
+    ways: AtomicU8,
+    /// The box, once a server was made.
+    page: Once<BoxRef<'static>>,
+    /// Servers that take calls, a bit each.
+    pub present: AtomicU64,
+    /// Their slots, for who rings one.
+    slots: [AtomicU32; SERVERS_MAX as usize],
+    /// One thread at a time makes or ends servers.
+    pub places: Mutex<[Place; SERVERS_MAX as usize], rank::Servers>,
+    /// A thread is asking for a server.
+    pub grows: AtomicBool,
+    /// Until when none is asked for, TSC.
+    pub refused: AtomicU64,
+    /// What the servers have from the worker that made them (`workers`).
+    pub attributes: AtomicU64,
+    /// Calls in the box or with a server.
+    pub calls: AtomicU32,
+    /// Calls that servers have ended.
+    pub ended: AtomicU32,
+    /// Most of `calls` at once, since the TSC value `since`.
+    pub needed: AtomicU32,
+    /// See `needed`.
+    pub since: AtomicU64,
+}
+
+impl Pool {
+    fn set(&self, way: u8, is_set: bool) {
+        if is_set {
+            self.ways.fetch_or(way, Ordering::Relaxed);
+        } else {
+            self.ways.fetch_and(!way, Ordering::Relaxed);
+        }
+    }
+
+    /// Calls go by the box from now on, where they may; or not any more.
+    pub fn open(&self, is_open: bool) {
+        self.set(OPEN, is_open);
+    }
+
+    /// Before its next call Linux has to be told of dispositions; or not any more.
+    pub fn set_owes(&self, owes: bool) {
+        self.set(OWES, owes);
+    }
+
+    /// Whether Linux has to be told of dispositions.
+    #[inline(always)]
+    pub fn owes(&self) -> bool {
+        self.ways.load(Ordering::Relaxed) & OWES != 0
+    }
+
+    /// Whether its calls are to be looked at: each delegated call asks.
+    #[inline(always)]
+    pub fn is_special(&self) -> bool {
+        self.ways.load(Ordering::Relaxed) != 0
+    }
+
+    /// Whether calls go by the box where they may.
+    pub fn is_open(&self) -> bool {
+        self.ways.load(Ordering::Relaxed) & OPEN != 0
+    }
+
+    /// The box, which `make` finds the first time.
+    pub fn page(&self, make: impl FnOnce() -> Option<BoxRef<'static>>) -> Option<BoxRef<'static>> {
+        if let Some(page) = self.page.get() {
+            return Some(*page);
+        }
+        let page = make()?;
+        Some(*self.page.call_once(|| page))
+    }
+
+    /// Server `number`, whose slot is `slot`, takes calls from now on. The places are locked.
+    pub fn enter(&self, number: usize, slot: u32) {
+        self.slots[number].store(slot, Ordering::Relaxed);
+        self.present.fetch_or(1 << number, Ordering::Release);
+        shared::here().count_server();
+    }
+
+    /// Server `number` does not take calls any more. The places are locked.
+    pub fn leave(&self, number: usize) {
+        self.present.fetch_and(!(1 << number), Ordering::Relaxed);
+    }
+
+    /// Servers are made from now on by workers with these attributes, unless calls are under way.
+    pub fn change(&self, attributes: u64) -> bool {
+        let before = self.attributes.swap(attributes, Ordering::SeqCst);
+        let is_idle = before == attributes || self.calls.load(Ordering::SeqCst) == 0;
+        if !is_idle {
+            self.attributes.store(before, Ordering::SeqCst);
+        }
+        is_idle
+    }
+
+    /// A server that sleeps, and that nobody rings from now on but the caller.
+    pub fn take_idle(&self) -> Option<usize> {
+        let present = self.present.load(Ordering::Acquire);
+        self.page.get()?.take_idle(present).map(|number| number as usize)
+    }
+
+    /// Whether there are no servers.
+    pub fn is_empty(&self) -> bool {
+        self.servers() == 0
+    }
+
+    /// How many there are.
+    pub fn servers(&self) -> u32 {
+        self.present.load(Ordering::Relaxed).count_ones()
+    }
+
+    /// How many there are, and what they have to do.
+    pub fn load(&self) -> Load {
+        let calls = self.calls.load(Ordering::Relaxed);
+        Load { servers: self.servers(), most: most(), calls }
+    }
+
+    /// Rings a server of `space`, which sleeps next to the doorbell `near`.
+    pub fn ring(&self, space: u32, server: u32, near: u32) {
+        let slot = self.slots[(server % SERVERS_MAX) as usize].load(Ordering::Relaxed);
+        doorbell::ring(near, EVENT_SLOT, u64::from(space) << 24 | u64::from(slot));
+    }
+}

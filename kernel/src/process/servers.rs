@@ -1,0 +1,164 @@
+//! The servers of a process' request box (`link/boxed.rs`): threads of its proxy that execute calls of any of its threads.
+//!
+//! To Linux they are threads of the process like the workers behind slots (`workers`): each has from the worker that made
+//! it what Linux keeps for each thread, so it executes calls of threads with the same attributes only, and it ends where a
+//! thread gives up rights, or where the number of threads matters.
+
+use crate::link::pool::{self, Place, Pool};
+use crate::link::{delegate, direct};
+use crate::process::Process;
+use crate::process::leaving::{self, PATIENCE_NS};
+use crate::process::thread::Thread;
+use crate::sched::cpus;
+use alloc::sync::Arc;
+use core::sync::atomic::Ordering;
+use hanare_abi::control::Control;
+use hanare_abi::requestbox::SERVERS_MAX;
+use hanare_core::link::Call;
+use hanare_core::link::pool::names_thread;
+use hanare_core::signal::{SIGPIPE, SIGTTIN, SIGTTOU, SIGXFSZ, SigSet};
+use hanare_core::syscalls::arguments::Argument;
+use hanare_core::syscalls::{self, By};
+use hanare_hal::usercopy::{self, UserAddr};
+use hanare_ikc::SlotRef;
+
+/// Signals that a call may raise for the thread that executes it.
+const RAISED: SigSet = SigSet::of(SIGPIPE).with(SIGXFSZ).with(SIGTTIN).with(SIGTTOU);
+/// Bytes of a path that are looked at.
+const LOOKED_AT: usize = 256;
+
+/// Whether a server may execute a call of the running thread `me`: to Linux the thread is as when servers were made, its
+/// worker knows its mask, so that it takes its signals, and nobody else has the memory.
+pub fn may_execute(me: &Thread, by: By, call: &Call) -> bool {
+    !me.signals.has_news()
+        && me.seccomp.mode() == 0
+        && !me.process.is_shared()
+        // As its worker has been told: the proxy could have changed it, and hurts its own process.
+        && (by == By::Any || SigSet(me.slot.sigmask()).intersection(RAISED).is_empty())
+        && !names_own_folder(call)
+}
+
+/// Whether servers have what Linux keeps for the running thread.
+pub fn are_like(me: &Thread) -> bool {
+    me.attributes.load(Ordering::Relaxed) == me.process.pool.attributes.load(Ordering::SeqCst)
+}
+
+/// Whether a path of the call means the calling thread's own directory in /proc.
+fn names_own_folder(call: &Call) -> bool {
+    let is_path = |argument: &Argument| matches!(argument, Argument::Text);
+    syscalls::arguments(call.nr.into()).iter().zip(call.args).any(|(argument, at)| {
+        let mut bytes = [0; LOOKED_AT];
+        is_path(argument)
+            && usercopy::read_string(UserAddr::of(at), &mut bytes)
+                .is_ok_and(|path| path.is_none_or(names_thread))
+    })
+}
+
+/// Has the running thread's worker start one more server. False: there is none to be had.
+pub fn add(me: &Thread) -> bool {
+    let (p, pool) = (&me.process, &me.process.pool);
+    if pool.page(|| p.request_box()).is_none() {
+        return false;
+    }
+    let Some((number, index, slot)) = place(me, pool) else { return false };
+    slot.lwk_reset();
+    slot.set_poll_us(direct::worker_poll_us());
+    let cpus = pool::options().server_cpus;
+    let request = Control::Server { slot: index, number: number as u32, cpus };
+    let made = delegate::result_of(request).is_ok();
+    let mut places = pool.places.lock();
+    places[number].is_used = made;
+    if made {
+        pool.enter(number, index);
+    }
+    drop(places);
+    // Who closes the box ends the servers that there are by then.
+    if made && !pool.is_open() {
+        end_all(p, me);
+        return false;
+    }
+    made
+}
+
+/// A number and a slot for one more server: of one that has ended, or new ones.
+fn place(me: &Thread, pool: &Pool) -> Option<(usize, u32, SlotRef<'static>)> {
+    let p = &me.process;
+    let mut places = pool.places.lock();
+    // Its thread may still be in its last call.
+    let has_ended = |place: &Place| place.slot.is_none_or(|(_, slot)| slot.tid() == 0);
+    let have_ended = || places.iter().all(|place| !place.is_used && has_ended(place));
+    if !(are_like(me) || have_ended() && pool.change(me.attributes.load(Ordering::Relaxed))) {
+        return None;
+    }
+    let number = places.iter().position(|place| !place.is_used && has_ended(place))?;
+    if places[number].slot.is_none() {
+        let index = p.slots.lock().take_empty(p)?;
+        let Some(slot) = p.slot(index) else {
+            p.slots.lock().add_dropped(index);
+            return None;
+        };
+        places[number].slot = Some((index, slot));
+    }
+    let (index, slot) = places[number].slot?;
+    Some((number, index, slot))
+}
+
+/// Tells a server that sleeps to end, if there is one.
+pub fn end_one(p: &Process) {
+    if let Some(number) = p.pool.take_idle() {
+        let told = tell(p, &mut p.pool.places.lock()[number], number);
+        told.into_iter().for_each(|told| ring(p, told));
+    }
+}
+
+/// Tells all servers to end, which they do after the call that they are in, and waits for them: for those that execute
+/// calls of other threads not for ever. Whether there were any.
+pub fn end_all(p: &Process, me: &Thread) -> bool {
+    if p.pool.is_empty() {
+        return false;
+    }
+    let told: [_; SERVERS_MAX as usize] = {
+        let mut places = p.pool.places.lock();
+        core::array::from_fn(|number| tell(p, &mut places[number], number))
+    };
+    told.into_iter().flatten().for_each(|told| ring(p, told));
+    p.kick_all(); // calls in the box are their own workers' now
+    let tids = told.map(|told| told.map_or(0, |told| told.tid));
+    await_end(p, me, &tids);
+    true
+}
+
+/// Waits until servers with these ids have ended. Those that execute calls of other threads may not end for a while: these
+/// threads have what the servers have.
+fn await_end(p: &Process, me: &Thread, tids: &[u32]) {
+    let attributes = p.pool.attributes.load(Ordering::Relaxed);
+    let others = |t: &Arc<Thread>| {
+        !core::ptr::eq(&**t, me) && t.attributes.load(Ordering::Relaxed) == attributes
+    };
+    let is_shared = p.with_threads(|all| all.iter().any(others));
+    let deadline = is_shared.then(|| cpus::deadline(PATIENCE_NS));
+    tids.iter().for_each(|&tid| leaving::wait(p, me, tid, deadline));
+}
+
+/// A server that has been told to end.
+#[derive(Clone, Copy)]
+struct Told {
+    tid: u32,
+    index: u32,
+    slot: SlotRef<'static>,
+}
+
+/// Tells server `number` to end, if there is one at its place; it has to be rung.
+fn tell(p: &Process, place: &mut Place, number: usize) -> Option<Told> {
+    let (index, slot) = place.slot.filter(|_| place.is_used)?;
+    place.is_used = false;
+    p.pool.leave(number);
+    let tid = slot.tid();
+    let _ = slot.lwk_ask(Control::ThreadExit);
+    Some(Told { tid, index, slot })
+}
+
+/// Rings it: what it says of its sleep is in the box, not in its slot.
+fn ring(p: &Process, told: Told) {
+    direct::ring_worker(p.space, told.index, &told.slot);
+}

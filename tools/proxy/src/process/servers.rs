@@ -1,0 +1,69 @@
+//! What workers have to know of the servers of the request box (`worker/server.rs`), so that signals reach them.
+
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+
+use hanare_abi::requestbox::{BOX_SLOTS, SERVERS_MAX};
+use hanare_ikc::{Interrupted, Serving};
+
+use super::{Process, ring};
+use crate::sys::worker::Worker;
+
+/// What others have to know of a server, by its number. A line of its own: it changes with each call.
+#[repr(align(64))]
+pub struct Server {
+    /// What it executes.
+    pub serving: Serving,
+    /// Its Linux thread id.
+    pub tid: AtomicU32,
+    /// CPUs that it is to run on; 0: any.
+    pub cpus: AtomicU64,
+}
+
+/// The servers.
+pub static SERVERS: [Server; SERVERS_MAX as usize] =
+    [const { Server { serving: Serving::new(), tid: AtomicU32::new(0), cpus: AtomicU64::new(0) } };
+        SERVERS_MAX as usize];
+/// There is a server, or was.
+static USED: AtomicBool = AtomicBool::new(false);
+
+/// In the child of a fork: servers were not inherited.
+pub fn begin_child() {
+    USED.store(false, Ordering::Relaxed);
+    SERVERS.iter().for_each(|server| server.serving.end());
+}
+
+/// Whether the process has, or had, servers.
+pub fn are_used() -> bool {
+    USED.load(Ordering::Relaxed)
+}
+
+/// There are servers from now on.
+pub fn set_used() {
+    USED.store(true, Ordering::Relaxed);
+}
+
+/// In the handler of a signal of which the LWK knows, on the thread of a worker that is no server: the call of its thread
+/// may be in the box, or with a server, which is interrupted by `send`, given its thread id.
+pub fn interrupt(process: &Process, worker: &Worker, send: impl Fn(u32)) {
+    let (number, window) = (worker.slot(), process.space.window);
+    let slot = window.slot(number);
+    // What the worker itself is asked for it has been kept from by its own mark.
+    if !are_used() || number >= BOX_SLOTS || slot.worker_poll().is_some() {
+        return;
+    }
+    let servers = SERVERS.iter().map(|server| &server.serving);
+    let send = |server: usize| send(SERVERS[server].tid.load(Ordering::Relaxed));
+    if hanare_ikc::interrupt(window.request_box(), number, slot, servers, send) {
+        ring(process, slot.bell());
+    }
+}
+
+/// In the handler of an interruption, on the thread of server `number`: whether it is for the call that is executed.
+pub fn is_interrupted(process: &Process, number: u32, interrupted: &Interrupted) -> bool {
+    let serving = &SERVERS[number as usize].serving;
+    let is_meant = hanare_ikc::is_interrupted(serving, |slot| process.space.window.slot(slot));
+    if is_meant {
+        interrupted.mark();
+    }
+    is_meant
+}
