@@ -165,18 +165,25 @@ pub extern "C" fn early_call(
 #[inline(always)]
 fn execute(number: u32, args: [u64; 6]) -> Result<u64> {
     let me = thread::current();
-    let outcome = match me.process.pool.is_special() {
-        false => delegate::call_at_once(me, Call::new(number, args)),
-        true => call_specially(number, &args),
-    };
-    result_of(number, &args, outcome)
+    if me.process.pool.is_special() {
+        return execute_specially(number, &args);
+    }
+    result_of(number, &args, delegate::call_at_once(me, Call::new(number, args)))
 }
 
 /// Likewise, where calls of the process are looked at first.
 #[cold]
 #[inline(never)]
-fn call_specially(number: u32, args: &[u64; 6]) -> Outcome {
-    delegate::call_specially(thread::current(), Call::new(number, *args))
+fn execute_specially(number: u32, args: &[u64; 6]) -> Result<u64> {
+    let me = thread::current();
+    let (outcome, by_server) = delegate::call_specially(me, Call::new(number, *args));
+    let restart = syscalls::row(number.into()).map_or(Restart::Never, |row| row.restart);
+    if by_server && restart == Restart::Sys && outcome.is_refused(errno::EINTR) {
+        // Linux has not seen the flags of the signal that interrupted it: the handler's SA_RESTART decides.
+        me.signals.lock().set_interrupted(Interrupted::Local(restart));
+        return Err(errno::EINTR);
+    }
+    result_of(number, args, outcome)
 }
 
 /// What the call with the program's arguments `args` returns.

@@ -18,7 +18,7 @@ use hanare_core::link::{self, Call, Outcome};
 use hanare_core::syscalls::{self, By};
 use hanare_hal::{cpu, shared};
 use hanare_ikc::{Answer, BoxRef};
-use linux_raw_sys::general::{__NR_signalfd, __NR_signalfd4};
+use linux_raw_sys::general::{__NR_setsockopt, __NR_signalfd, __NR_signalfd4};
 
 /// How long no server is asked for after Linux had no thread to give, ns.
 const REFUSED_NS: u64 = 1_000_000_000;
@@ -46,11 +46,23 @@ fn fit(pool: &Pool, context: &(impl Delegates + ?Sized)) {
     }
 }
 
-/// Has a call of the running thread `context` executed by a server where it may be, or by its own worker.
+/// Has a call of the running thread `context` executed by a server where it may be, or by its own worker. Also whether it was
+/// a server.
 #[cold]
 #[inline(never)] // calls that go directly do not pay for it
-pub fn call(context: &(impl Delegates + ?Sized), call: &Call) -> Outcome {
-    by_server(context, call).unwrap_or_else(|| Direct.call(context, *call))
+pub fn call(context: &(impl Delegates + ?Sized), call: &Call) -> (Outcome, bool) {
+    match by_server(context, call) {
+        Some(outcome) => (outcome, true),
+        None => (Direct.call(context, *call), false),
+    }
+}
+
+/// Calls on a socket with a timeout end with `EINTR` whatever SA_RESTART says, which only Linux knows.
+fn sets_timeout(call: &Call) -> bool {
+    const TIMEOUTS: [u64; 4] = [20, 21, 66, 67]; // SO_RCVTIMEO, SO_SNDTIMEO, and those for 64 bits
+    call.nr == __NR_setsockopt
+        && call.args[1] as u32 == 1 // SOL_SOCKET
+        && TIMEOUTS.contains(&(call.args[2] & 0xffff_ffff))
 }
 
 /// `None`: it is the own worker's, and nobody has begun it.
@@ -64,6 +76,10 @@ fn by_server(context: &(impl Delegates + ?Sized), call: &Call) -> Option<Outcome
         if matches!(call.nr, __NR_signalfd | __NR_signalfd4) {
             pool.open(false);
         }
+        return None;
+    }
+    if sets_timeout(call) {
+        pool.open(false);
         return None;
     }
     context.tell_owed();

@@ -19,9 +19,9 @@ pub fn call_at_once(context: &(impl Delegates + ?Sized), call: Call) -> Outcome 
 }
 
 /// The same where [`Pool::is_special`](crate::link::pool::Pool::is_special): by the request box where calls go by that, or
-/// after Linux has been told what it is owed.
+/// after Linux has been told what it is owed. Also whether a server executed it.
 #[cold] // calls that go directly do not pay for it
-pub fn call_specially(context: &(impl Delegates + ?Sized), call: Call) -> Outcome {
+pub fn call_specially(context: &(impl Delegates + ?Sized), call: Call) -> (Outcome, bool) {
     boxed::call(context, &call)
 }
 
