@@ -25,10 +25,11 @@ pub fn is_on(thread: &Thread) -> bool {
 }
 
 /// Has Linux execute the call with its memory in the scratch page, or copied. The outcome, with what was written brought to the
-/// program. `None`: that cannot be, or a result was cut short: it is to be made as it is.
+/// program, and whether a server of the request box executed it. `None`: that cannot be, or a result was cut short: it is to be made
+/// as it is.
 #[cold]
 #[inline(never)]
-pub fn call(row: &Row, args: &[u64; 6]) -> Option<Outcome> {
+pub fn call(row: &Row, args: &[u64; 6]) -> Option<(Outcome, bool)> {
     let me = thread::current();
     let p = &me.process;
     if p.copies() {
@@ -59,9 +60,9 @@ pub fn call(row: &Row, args: &[u64; 6]) -> Option<Outcome> {
                 return None;
             }
             let taken = take_out(&plan, args, frame, value).map(|()| value as i64);
-            Some(Outcome::Done(taken.unwrap_or_else(Errno::as_return)))
+            Some((Outcome::Done(taken.unwrap_or_else(Errno::as_return)), false))
         }
-        outcome => Some(outcome),
+        outcome => Some((outcome, false)),
     }
 }
 

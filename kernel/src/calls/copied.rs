@@ -45,9 +45,9 @@ const PART_BYTES: usize = 512;
 /// After so many calls that need no more than that it has no more.
 const SMALL_CALLS: u32 = 64;
 
-/// Has Linux execute the call from a message. The outcome, with what was written brought to the program. `None`: it is to be made
-/// as it is.
-pub fn call(row: &Row, args: &[u64; 6]) -> Option<Outcome> {
+/// Has Linux execute the call from a message. The outcome, with what was written brought to the program, and whether a server
+/// of the request box executed it. `None`: it is to be made as it is.
+pub fn call(row: &Row, args: &[u64; 6]) -> Option<(Outcome, bool)> {
     if !marshal::refers(row) {
         return None; // the slot has all of it
     }
@@ -67,17 +67,15 @@ pub fn call(row: &Row, args: &[u64; 6]) -> Option<Outcome> {
 
 #[cold]
 #[inline(never)] // its list would cost each call as much as all the rest
-fn send_large(me: &Thread, number: u32, args: &[u64; 6]) -> Result<Option<Outcome>, u32> {
+fn send_large(me: &Thread, number: u32, args: &[u64; 6]) -> Sent {
     send(me, number, args, &mut [Piece::NONE; PIECES_MAX])
 }
 
-/// `Ok(None)`: it refers to nothing. `Err`: why there can be no message.
-fn send(
-    me: &Thread,
-    number: u32,
-    args: &[u64; 6],
-    pieces: &mut [Piece],
-) -> Result<Option<Outcome>, u32> {
+/// `Ok(None)`: the call refers to nothing. `Err`: why there can be no message.
+type Sent = Result<Option<(Outcome, bool)>, u32>;
+
+/// See [`Sent`].
+fn send(me: &Thread, number: u32, args: &[u64; 6], pieces: &mut [Piece]) -> Sent {
     if me.seccomp.mode() == FILTER {
         return Err(MAPPED_JUDGED);
     }
@@ -92,15 +90,17 @@ fn send(
     }
     let place = [message(me.slot_index), to.size() as u64, 0, 0, 0, 0];
     let (call, message) = (Call::new(number, *args), Call::new(NR_MESSAGE, place));
-    let outcome = delegate::call_message(me, &call, &message);
-    let Outcome::Done(0) = outcome else {
-        let is_refused = matches!(outcome, Outcome::Done(_));
-        return if is_refused { Err(MAPPED_NOT_TAKEN) } else { Ok(Some(outcome)) };
-    };
-    let value = marshal::complete(&to, &pieces[..encoded.pieces], &mut program);
-    shared::here().count_copied(to.loaded, to.stored.get());
-    has_sent(&caller, &mut to, encoded.size as u64);
-    Ok(Some(Outcome::Done(value)))
+    let answered = delegate::call_message(me, &call, &message, |outcome| match outcome {
+        Outcome::Done(0) => {
+            let value = marshal::complete(&to, &pieces[..encoded.pieces], &mut program);
+            shared::here().count_copied(to.loaded, to.stored.get());
+            has_sent(&caller, &mut to, encoded.size as u64);
+            Ok(Outcome::Done(value))
+        }
+        Outcome::Done(_) => Err(MAPPED_NOT_TAKEN),
+        outcome => Ok(outcome),
+    })?;
+    Ok(Some(answered))
 }
 
 /// Whether Linux may read the memory after the call.

@@ -108,7 +108,7 @@ pub fn forward(row: &Row, args: [u64; 6]) -> Result<u64> {
     if bounce::is_on(thread::current())
         && let Some(outcome) = bounce::call(row, &args)
     {
-        return result_of(row.number.into(), &args, outcome);
+        return result_by(row.number.into(), &args, outcome);
     }
     offer_memory(row.number.into(), &args);
     execute(row.number.into(), args)
@@ -156,7 +156,7 @@ pub extern "C" fn early_call(
         && let Some(row) = syscalls::row(regs.orig_rax)
         && let Some(outcome) = bounce::call(row, &[a, b, c, d, e, f])
     {
-        let result = result_of(row.number.into(), &[a, b, c, d, e, f], outcome);
+        let result = result_by(row.number.into(), &[a, b, c, d, e, f], outcome);
         return result.unwrap_or_else(|e| e.as_return() as u64);
     }
     with_pointers(a, b, c, d, e, f, regs)
@@ -165,18 +165,31 @@ pub extern "C" fn early_call(
 #[inline(always)]
 fn execute(number: u32, args: [u64; 6]) -> Result<u64> {
     let me = thread::current();
-    let outcome = match me.process.pool.is_special() {
-        false => delegate::call_at_once(me, Call::new(number, args)),
-        true => call_specially(number, &args),
-    };
-    result_of(number, &args, outcome)
+    if me.process.pool.is_special() {
+        return execute_specially(number, &args);
+    }
+    result_of(number, &args, delegate::call_at_once(me, Call::new(number, args)))
 }
 
 /// Likewise, where calls of the process are looked at first.
 #[cold]
 #[inline(never)]
-fn call_specially(number: u32, args: &[u64; 6]) -> Outcome {
-    delegate::call_specially(thread::current(), Call::new(number, *args))
+fn execute_specially(number: u32, args: &[u64; 6]) -> Result<u64> {
+    let me = thread::current();
+    result_by(number, args, delegate::call_specially(me, Call::new(number, *args)))
+}
+
+/// As [`result_of`]; also said is whether a server of the request box executed it.
+#[cold]
+fn result_by(number: u32, args: &[u64; 6], outcome: (Outcome, bool)) -> Result<u64> {
+    let (outcome, by_server) = outcome;
+    let restart = syscalls::row(number.into()).map_or(Restart::Never, |row| row.restart);
+    if by_server && restart == Restart::Sys && outcome.is_refused(errno::EINTR) {
+        // Linux has not seen the flags of the signal that interrupted it: the handler's SA_RESTART decides.
+        thread::current().signals.lock().set_interrupted(Interrupted::Local(restart));
+        return Err(errno::EINTR);
+    }
+    result_of(number, args, outcome)
 }
 
 /// What the call with the program's arguments `args` returns.

@@ -18,7 +18,7 @@ use hanare_core::link::{self, Call, Outcome};
 use hanare_core::syscalls::{self, By};
 use hanare_hal::{cpu, shared};
 use hanare_ikc::{Answer, BoxRef};
-use linux_raw_sys::general::{__NR_signalfd, __NR_signalfd4};
+use linux_raw_sys::general::{__NR_setsockopt, __NR_signalfd, __NR_signalfd4};
 
 /// How long no server is asked for after Linux had no thread to give, ns.
 const REFUSED_NS: u64 = 1_000_000_000;
@@ -46,16 +46,32 @@ fn fit(pool: &Pool, context: &(impl Delegates + ?Sized)) {
     }
 }
 
-/// Has a call of the running thread `context` executed by a server where it may be, or by its own worker.
+/// Has a call of the running thread `context` executed by a server where it may be, or by its own worker. Also whether it was
+/// a server.
 #[cold]
 #[inline(never)] // calls that go directly do not pay for it
-pub fn call(context: &(impl Delegates + ?Sized), call: &Call) -> Outcome {
+pub fn call(context: &(impl Delegates + ?Sized), call: &Call) -> (Outcome, bool) {
     call_message(context, call, call)
 }
 
 /// Likewise, with `message` in place of the call.
-pub fn call_message(context: &(impl Delegates + ?Sized), call: &Call, message: &Call) -> Outcome {
-    by_server(context, call, message).unwrap_or_else(|| Direct.call(context, *message))
+pub fn call_message(
+    context: &(impl Delegates + ?Sized),
+    call: &Call,
+    message: &Call,
+) -> (Outcome, bool) {
+    match by_server(context, call, message) {
+        Some(outcome) => (outcome, true),
+        None => (Direct.call(context, *message), false),
+    }
+}
+
+/// Calls on a socket with a timeout end with `EINTR` whatever SA_RESTART says, which only Linux knows.
+fn sets_timeout(call: &Call) -> bool {
+    const TIMEOUTS: [u64; 4] = [20, 21, 66, 67]; // SO_RCVTIMEO, SO_SNDTIMEO, and those for 64 bits
+    call.nr == __NR_setsockopt
+        && call.args[1] as u32 == 1 // SOL_SOCKET
+        && TIMEOUTS.contains(&(call.args[2] & 0xffff_ffff))
 }
 
 /// `None`: it is the own worker's, and nobody has begun it.
@@ -69,6 +85,10 @@ fn by_server(context: &(impl Delegates + ?Sized), call: &Call, message: &Call) -
         if matches!(call.nr, __NR_signalfd | __NR_signalfd4) {
             pool.open(false);
         }
+        return None;
+    }
+    if sets_timeout(call) {
+        pool.open(false);
         return None;
     }
     context.tell_owed();
@@ -109,7 +129,7 @@ fn by_server(context: &(impl Delegates + ?Sized), call: &Call, message: &Call) -
 
 /// A signal interrupts the server through the thread's own worker, and may be taken before it does: where nothing is left
 /// to be seen to, the call is made again.
-fn outcome(context: &(impl Delegates + ?Sized), answer: Answer) -> Outcome {
+pub fn outcome(context: &(impl Delegates + ?Sized), answer: Answer) -> Outcome {
     const EINTR: i64 = hanare_core::errno::EINTR.as_return();
     match answer {
         Answer::Done(EINTR) if !context.has_signal() && !context.must_end() => Outcome::NotStarted,

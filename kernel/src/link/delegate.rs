@@ -8,6 +8,7 @@ use crate::sched::cpus;
 use hanare_abi::control::Control;
 use hanare_core::errno::{Errno, Result};
 use hanare_core::link::{Call, Failure, Last, Outcome};
+use hanare_ikc::Answer;
 
 /// The link of this instance.
 static LINK: Direct = Direct;
@@ -19,15 +20,26 @@ pub fn call_at_once(context: &(impl Delegates + ?Sized), call: Call) -> Outcome 
 }
 
 /// The same where [`Pool::is_special`](crate::link::pool::Pool::is_special): by the request box where calls go by that, or
-/// after Linux has been told what it is owed.
+/// after Linux has been told what it is owed. Also whether a server executed it.
 #[cold] // calls that go directly do not pay for it
-pub fn call_specially(context: &(impl Delegates + ?Sized), call: Call) -> Outcome {
+pub fn call_specially(context: &(impl Delegates + ?Sized), call: Call) -> (Outcome, bool) {
     boxed::call(context, &call)
 }
 
-/// The same, where what goes to Linux is a message that stands for `call`.
-pub fn call_message(context: &(impl Delegates + ?Sized), call: &Call, message: &Call) -> Outcome {
-    boxed::call_message(context, call, message)
+/// The same, where what goes to Linux is a message that stands for `call`. `result` finds the result of the call in it,
+/// where it was executed (0 is the result of the message).
+pub fn call_message<E>(
+    context: &(impl Delegates + ?Sized),
+    call: &Call,
+    message: &Call,
+    result: impl FnOnce(Outcome) -> core::result::Result<Outcome, E>,
+) -> core::result::Result<(Outcome, bool), E> {
+    let (outcome, by_server) = boxed::call_message(context, call, message);
+    let outcome = match result(outcome)? {
+        Outcome::Done(value) if by_server => boxed::outcome(context, Answer::Done(value)),
+        outcome => outcome,
+    };
+    Ok((outcome, by_server))
 }
 
 /// The same, always by the thread's own worker.
