@@ -49,10 +49,10 @@ pub struct BoxWords {
 
 same_layout!(BoxWords, RequestBox: idle, first, doorbells, waiting);
 
-#[cfg(test)]
-#[allow(clippy::new_without_default, reason = "for models and tests")]
+#[allow(clippy::new_without_default, reason = "for benches, models and tests")]
 impl BoxWords {
     /// An empty box.
+    #[must_use]
     pub fn new() -> Self {
         Self {
             idle: AtomicU64::new(0),

@@ -19,6 +19,11 @@ pub const FIGURES: &[Figure] = &[
     ),
     Figure::lower("native.slot", "ns", "slot: request and answer, both sides polling")
         .target(LIMIT),
+    Figure::lower(
+        "native.box",
+        "ns",
+        "request box: a call by a server that looks for it, and its answer",
+    ),
     Figure::lower("native.ring", "ns", "rings: an element there and one back, both sides polling")
         .target(LIMIT),
     Figure::lower("native.futex", "ns", "futex: wake the other thread and sleep, both ways"),

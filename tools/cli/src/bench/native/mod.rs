@@ -49,6 +49,7 @@ fn measure(pair: &Pair, id: &str) -> Result<Batches> {
         "native.pingpong" => pair.exchange(&polled::Line::new()),
         "native.lines" => pair.exchange(&polled::Lines::new()),
         "native.slot" => pair.exchange(&polled::Slot::new()),
+        "native.box" => pair.exchange(&polled::Box::new()),
         "native.ring" => pair.exchange(&polled::Rings::new()),
         "native.futex" => pair.exchange(&woken::Futex::new()),
         "native.pipe" => pair.exchange(&woken::Pipes::new()?),

@@ -5,7 +5,10 @@ use std::hint::spin_loop;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use hanare_abi::boot::RING_ENTRIES;
-use hanare_ikc::{Answer, EntryPair, Ring, SlotRef, SlotWords, ToLinux, ToLwk};
+use hanare_ikc::{
+    Answer, BoxRef, BoxWords, EntryPair, Interrupted, Kind, REAL, Ring, Serving, SlotRef,
+    SlotWords, ToLinux, ToLwk, serve,
+};
 
 use super::pair::Exchange;
 
@@ -109,6 +112,42 @@ impl Exchange for Slot {
         for _ in 0..count {
             let asked = slot.worker_takes(poll(|| slot.worker_poll()));
             let _awake = slot.worker_complete(Answer::Done(asked.args[0].cast_signed()));
+        }
+    }
+}
+
+/// Such a call by a request box, with one server that never sleeps.
+pub struct Box {
+    calls: BoxWords,
+    slot: SlotWords,
+}
+
+impl Box {
+    pub fn new() -> Self {
+        Self { calls: BoxWords::new(), slot: SlotWords::new() }
+    }
+}
+
+impl Exchange for Box {
+    const BATCH: u32 = 1000;
+
+    fn ask(&self, count: u32) {
+        let (calls, slot) = (BoxRef::<REAL>::new(&self.calls), SlotRef::<REAL>::new(&self.slot));
+        for number in 0..count {
+            slot.lwk_box(number, [number.into(); 6]);
+            let _nobody_sleeps = calls.put(0, 1);
+            poll(|| slot.lwk_poll());
+        }
+    }
+
+    fn answer(&self, count: u32) {
+        let (calls, slot) = (BoxRef::<REAL>::new(&self.calls), SlotRef::<REAL>::new(&self.slot));
+        let (serving, interrupted) = (Serving::<REAL>::new(), Interrupted::<REAL>::new());
+        for _ in 0..count {
+            poll(|| serve(calls, 0, &serving, &interrupted, |_| slot));
+            let argument = slot.worker_takes(Kind::Call).args[0];
+            serving.end();
+            let _awake = slot.worker_complete(Answer::Done(argument.cast_signed()));
         }
     }
 }
