@@ -18,7 +18,7 @@ use hanare_abi::copied::{
     MAPPED_CHANGED, MAPPED_JUDGED, MAPPED_KEPT, MAPPED_NO_MEMORY, MAPPED_NOT_TAKEN, MAPPED_PIECES,
     MAPPED_TOO_LARGE, MAPPED_UNDESCRIBED,
 };
-use hanare_abi::layout::{message, scratch};
+use hanare_abi::layout::{MESSAGE_MAX, message, scratch};
 use hanare_abi::slot::NR_MESSAGE;
 use hanare_core::errno;
 use hanare_core::link::{Call, Outcome};
@@ -30,12 +30,14 @@ use hanare_hal::addr::PhysAddr;
 use hanare_hal::paging::SMALL;
 use hanare_hal::usercopy::{self, UserAddr};
 use hanare_hal::{memory, shared};
-use linux_raw_sys::general::{__NR_sendmmsg, __NR_sendmsg, __NR_sendto};
+use linux_raw_sys::general::{__NR_poll, __NR_ppoll, __NR_sendmmsg, __NR_sendmsg, __NR_sendto};
 
 /// What may be written back of most calls.
 const PIECES_FEW: usize = 4;
 /// What may be written back of a call; one with more goes by mapping.
 const PIECES_MAX: usize = 64;
+/// Descriptors of a poll: each has a word of its own to write back, without another thread's turn in between.
+const POLLED_MAX: u64 = 1 << 16;
 /// Bytes of a message that a thread keeps for its next calls.
 const KEPT_BYTES: u64 = 256 << 10;
 /// Bytes that are copied at a time.
@@ -81,6 +83,9 @@ fn send(me: &Thread, number: u32, args: &[u64; 6], pieces: &mut [Piece]) -> Sent
     }
     if is_kept(number, args) {
         return Err(MAPPED_KEPT);
+    }
+    if matches!(number, __NR_poll | __NR_ppoll) && args[1] > POLLED_MAX {
+        return Err(MAPPED_TOO_LARGE);
     }
     let caller = me.caller();
     let mut program = Program(&caller);
@@ -287,9 +292,13 @@ impl UserMemory for Program<'_> {
 
 impl CallerMemory for Program<'_> {
     fn writable(&self, addr: u64, bytes: u64) -> u64 {
+        if bytes > MESSAGE_MAX {
+            return bytes; // no message is as large: nothing is brought in for it
+        }
         let end = addr.saturating_add(bytes);
         let mut at = addr;
         while at < end {
+            tlb::serve();
             // Memory that comes when it is written to is not made before Linux has something for it.
             let comes =
                 |v: &&Vma<_>| v.backing == Backing::Anonymous && v.prot.contains(Prot::WRITE);

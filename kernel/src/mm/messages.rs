@@ -8,6 +8,7 @@ use super::space::Space;
 use crate::base::chain::{Chain, Run};
 use crate::base::{heap, lists};
 use crate::link::delegate;
+use crate::sched::tlb;
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicBool, Ordering};
 use hanare_abi::control::Control;
@@ -94,6 +95,7 @@ pub fn grow(p: &Caller<'_>, bytes: u64) -> Result<Arc<Frames>> {
     let cost = wanted.saturating_sub(before) * SMALL;
     p.account.add_kernel(cost)?;
     while new.pages() < wanted {
+        tlb::serve(); // a block is cleared
         if !new.add(wanted - new.pages()) {
             while new.count() > had {
                 new.pop().into_iter().for_each(Run::free); // Linux has not seen them

@@ -5,7 +5,7 @@ use super::decode::fields;
 use super::encode::Piece;
 use super::walk::{Part, Rule};
 use super::wire::RESULT_AT;
-use crate::errno::{EFAULT, Errno};
+use crate::errno::{EFAULT, EINTR, Errno};
 use crate::usermemory::CallerMemory;
 
 /// Writes what came back to the caller's memory, as [`super::encode`] has noted it, and says the
@@ -50,13 +50,20 @@ impl<B: Buffer + ?Sized> Completion<'_, B> {
         Errno::from_return(self.result).is_none()
     }
 
+    fn has_failed_by(&self, error: Errno) -> bool {
+        Errno::from_return(self.result) == Some(error)
+    }
+
     fn write(&mut self, piece: &Piece, memory: &mut impl CallerMemory) {
         let whole = piece.length as u64;
         let bytes = match piece.rule {
             Rule::Nothing => 0,
             Rule::Success => whole * u64::from(self.has_succeeded()),
             Rule::Always | Rule::Quiet => whole,
-            Rule::Field { unit, from, to } if !piece.is_partial => {
+            // poll(2) says what it has seen also when a signal ends it.
+            Rule::Field { unit, from, to }
+                if !piece.is_partial && (self.has_succeeded() || self.has_failed_by(EINTR)) =>
+            {
                 let (unit, from, to) = (unit as usize, from as usize, to as usize);
                 for start in (0..piece.length).step_by(unit) {
                     self.store(piece, start + from, to - from, memory);
@@ -72,8 +79,10 @@ impl<B: Buffer + ?Sized> Completion<'_, B> {
             Rule::Length { at } => self.word(at) * u64::from(self.has_succeeded()),
             Rule::Message { at, index, part } => self.message(piece, at, index, part, memory),
         };
-        // Of what is there in part only Linux may have written all there is, and then failed.
-        let bytes = if piece.is_partial { whole } else { bytes.min(whole) };
+        // Of what is there in part only Linux may have written all there is, and then failed. Otherwise another thread's
+        // data may lie behind what the call has written.
+        let has_met_end = piece.is_partial && self.has_failed_by(EFAULT);
+        let bytes = if has_met_end { whole } else { bytes.min(whole) };
         self.store(piece, 0, usize::try_from(bytes).unwrap_or(piece.length), memory);
     }
 
