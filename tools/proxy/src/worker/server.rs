@@ -89,19 +89,24 @@ impl Serves<'_> {
     /// Executes the call in `slot`. The bell of its thread, if that has to be rung.
     fn execute(&self, slot: u32, is_marked: bool) -> Option<u32> {
         let (worker, at) = (self.worker, self.process.space.window.slot(slot));
+        self.restore_mask();
         worker.set_slot(slot);
         let result = if is_marked {
             Answer::NotStarted
         } else {
             (self.means.call)(self.process, worker, at)
         };
+        self.restore_mask();
         worker.set_slot(self.own);
-        // What a handler left blocked.
-        if worker.held.swap(false, Ordering::Relaxed) {
-            signal::set_mask(BLOCKED);
-        }
         self.serving.end();
         publish(worker, at, result).then(|| at.bell())
+    }
+
+    /// Takes again what a handler left blocked: it is whose slot the worker has.
+    fn restore_mask(&self) {
+        if self.worker.held.swap(false, Ordering::Relaxed) {
+            signal::set_mask(BLOCKED);
+        }
     }
 
     fn take(&self, from: u32) -> Option<Taken> {
