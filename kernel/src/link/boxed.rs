@@ -15,7 +15,7 @@ use core::sync::atomic::Ordering;
 use hanare_abi::requestbox::BOX_SLOTS;
 use hanare_core::link::pool::{IDLE_NS, Watch};
 use hanare_core::link::{self, Call, Outcome};
-use hanare_core::syscalls::{self, By};
+use hanare_core::syscalls::{self, By, Restart};
 use hanare_hal::{cpu, shared};
 use hanare_ikc::{Answer, BoxRef};
 use linux_raw_sys::general::{__NR_setsockopt, __NR_signalfd, __NR_signalfd4};
@@ -47,7 +47,7 @@ fn fit(pool: &Pool, context: &(impl Delegates + ?Sized)) {
 }
 
 /// Has a call of the running thread `context` executed by a server where it may be, or by its own worker. Also whether it was
-/// a server.
+/// a server, which a signal interrupted.
 #[cold]
 #[inline(never)] // calls that go directly do not pay for it
 pub fn call(context: &(impl Delegates + ?Sized), call: &Call) -> (Outcome, bool) {
@@ -61,7 +61,7 @@ pub fn call_message(
     message: &Call,
 ) -> (Outcome, bool) {
     match by_server(context, call, message) {
-        Some(outcome) => (outcome, true),
+        Some(done) => done,
         None => (Direct.call(context, *message), false),
     }
 }
@@ -75,7 +75,11 @@ fn sets_timeout(call: &Call) -> bool {
 }
 
 /// `None`: it is the own worker's, and nobody has begun it.
-fn by_server(context: &(impl Delegates + ?Sized), call: &Call, message: &Call) -> Option<Outcome> {
+fn by_server(
+    context: &(impl Delegates + ?Sized),
+    call: &Call,
+    message: &Call,
+) -> Option<(Outcome, bool)> {
     let (pool, by) = (context.pool(), syscalls::executed_by(call.nr.into()));
     if !pool.is_open() || context.port().slot_index >= BOX_SLOTS {
         return None;
@@ -93,7 +97,7 @@ fn by_server(context: &(impl Delegates + ?Sized), call: &Call, message: &Call) -
     }
     context.tell_owed();
     if let Err(outcome) = link::may_begin(direct::asker(context), call.sake) {
-        return Some(outcome);
+        return Some((outcome, false));
     }
     if !context.may_box(by, call) {
         return None;
@@ -116,23 +120,36 @@ fn by_server(context: &(impl Delegates + ?Sized), call: &Call, message: &Call) -
             shared::here().count_unboxed_call();
             return None;
         }
-        End::Gone => Outcome::PeerGone,
+        End::Gone => (Outcome::PeerGone, false),
         End::Answered(answer) => {
             shared::here().count_delegated_call();
             counts::count(&context.port().counts.delegated);
             pool.ended.fetch_add(1, Ordering::Relaxed);
             shared::here().count_boxed_call();
-            outcome(context, answer)
+            let by_signal = context.port().slot.is_ended_by_signal();
+            (outcome(context, call.nr, answer, by_signal), by_signal)
         }
     })
 }
 
 /// A signal interrupts the server through the thread's own worker, and may be taken before it does: where nothing is left
-/// to be seen to, the call is made again.
-pub fn outcome(context: &(impl Delegates + ?Sized), answer: Answer) -> Outcome {
+/// to be seen to, a call that has no timeout is made again. Not `close`, which has closed, and not what was no signal's doing:
+/// drivers say `EINTR` on their own.
+pub fn outcome(
+    context: &(impl Delegates + ?Sized),
+    nr: u32,
+    answer: Answer,
+    by_signal: bool,
+) -> Outcome {
     const EINTR: i64 = hanare_core::errno::EINTR.as_return();
+    let is_again = || {
+        by_signal
+            && syscalls::row(nr.into()).is_some_and(|row| row.restart == Restart::Sys)
+            && !context.has_signal()
+            && !context.must_end()
+    };
     match answer {
-        Answer::Done(EINTR) if !context.has_signal() && !context.must_end() => Outcome::NotStarted,
+        Answer::Done(EINTR) if is_again() => Outcome::NotStarted,
         Answer::Done(result) => Outcome::Done(result),
         Answer::NotStarted => Outcome::NotStarted,
     }

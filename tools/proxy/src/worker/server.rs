@@ -96,6 +96,7 @@ impl Serves<'_> {
         } else {
             (self.means.call)(self.process, worker, at)
         };
+        at.set_ended_by_signal(worker.interrupted.is_marked());
         self.restore_mask();
         worker.set_slot(self.own);
         self.serving.end();
