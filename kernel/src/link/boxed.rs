@@ -185,7 +185,7 @@ fn exchange(
     };
     match (0..looks).find_map(|_| port.slot.lwk_poll()) {
         Some(answer) => End::Answered(answer),
-        None => await_answer(context, pool, calls, rung.is_some()),
+        None => await_answer(context, pool, calls, rung),
     }
 }
 
@@ -195,8 +195,8 @@ struct Answered<'a, C: ?Sized> {
     pool: &'a Pool,
     calls: BoxRef<'static>,
     answer: Cell<Option<Answer>>,
-    /// A server was rung for it.
-    is_rung: bool,
+    /// The server that was rung for it, which begins with it.
+    rung: Option<u32>,
     /// When it is looked at whether servers end calls, TSC.
     until: u64,
 }
@@ -205,6 +205,11 @@ impl<C: Delegates + ?Sized> Answered<'_, C> {
     /// No server is left, and none has taken it.
     fn is_abandoned(&self) -> bool {
         self.pool.servers() == 0 && self.calls.waits(self.caller.port().slot_index)
+    }
+
+    /// The server that was rung for it has been told to end.
+    fn is_left(&self) -> bool {
+        self.rung.is_some_and(|server| !self.pool.has(server))
     }
 }
 
@@ -216,10 +221,11 @@ impl<C: Delegates + ?Sized> cpus::Wait for Answered<'_, C> {
         self.answer.get().is_some()
             || self.caller.is_killed()
             || self.is_abandoned()
+            || self.is_left()
             || self.until != cpus::NEVER && cpu::rdtsc() >= self.until
     }
     fn near(&self) -> bool {
-        !self.is_rung
+        self.rung.is_none()
     }
     fn is_told(&self) -> bool {
         true // by its bell, when its process is killed, and when servers end
@@ -242,20 +248,23 @@ fn await_answer(
     caller: &(impl Delegates + ?Sized),
     pool: &Pool,
     calls: BoxRef<'static>,
-    is_rung: bool,
+    rung: Option<u32>,
 ) -> End {
     let (ended, now_ns) =
         (|| pool.ended.load(Ordering::Relaxed), || time::cycles_to_ns(cpu::rdtsc()));
     let slot = caller.port().slot_index;
     let mut watch = Watch::new(ended(), now_ns());
     let (answer, until) = (Cell::new(None), cpus::NEVER);
-    let mut what = Answered { caller, pool, calls, answer, is_rung, until };
+    let mut what = Answered { caller, pool, calls, answer, rung, until };
     loop {
         // A server that was rung begins with it. One that waits for any server may find all of them blocked.
-        let is_watched = !is_rung && calls.waits(slot);
+        if what.is_left() {
+            what.rung = None;
+        }
+        let is_watched = what.rung.is_none() && calls.waits(slot);
         let left_ns = watch.deadline_ns().saturating_sub(now_ns());
         what.until = if is_watched { cpus::deadline(left_ns) } else { cpus::NEVER };
-        direct::wait_for(caller, &mut what, is_rung);
+        direct::wait_for(caller, &mut what, rung.is_some());
         if let Some(answer) = what.answer.get() {
             return End::Answered(answer);
         }

@@ -151,6 +151,11 @@ impl Pool {
         self.servers() == 0
     }
 
+    /// Whether server `number` is there, and has not been told to end.
+    pub fn has(&self, number: u32) -> bool {
+        self.present.load(Ordering::Relaxed) >> (number % SERVERS_MAX) & 1 != 0
+    }
+
     /// How many there are.
     pub fn servers(&self) -> u32 {
         self.present.load(Ordering::Relaxed).count_ones()
