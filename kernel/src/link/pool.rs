@@ -44,6 +44,9 @@ pub struct Place {
     pub is_used: bool,
 }
 
+/// The places of a process' servers, by their numbers.
+pub type Places = [Place; SERVERS_MAX as usize];
+
 /// A process' request box and its servers.
 #[derive(Default)]
 pub struct Pool {
@@ -56,7 +59,7 @@ pub struct Pool {
     /// Their slots, for who rings one.
     slots: [AtomicU32; SERVERS_MAX as usize],
     /// One thread at a time makes or ends servers.
-    pub places: Mutex<[Place; SERVERS_MAX as usize], rank::Servers>,
+    pub places: Mutex<Places, rank::Servers>,
     /// A thread is asking for a server.
     pub grows: AtomicBool,
     /// Until when none is asked for, TSC.
@@ -118,6 +121,11 @@ impl Pool {
         Some(*self.page.call_once(|| page))
     }
 
+    /// Whether there are servers, or were.
+    pub fn has_served(&self) -> bool {
+        self.page.get().is_some()
+    }
+
     /// Server `number`, whose slot is `slot`, takes calls from now on. The places are locked.
     pub fn enter(&self, number: usize, slot: u32) {
         self.slots[number].store(slot, Ordering::Relaxed);
@@ -144,11 +152,6 @@ impl Pool {
     pub fn take_idle(&self) -> Option<usize> {
         let present = self.present.load(Ordering::Acquire);
         self.page.get()?.take_idle(present).map(|number| number as usize)
-    }
-
-    /// Whether there are no servers.
-    pub fn is_empty(&self) -> bool {
-        self.servers() == 0
     }
 
     /// Whether server `number` is there, and has not been told to end.

@@ -4,7 +4,7 @@
 //! it what Linux keeps for each thread, so it executes calls of threads with the same attributes only, and it ends where a
 //! thread gives up rights, or where the number of threads matters.
 
-use crate::link::pool::{self, Place, Pool};
+use crate::link::pool::{self, Place, Places, Pool};
 use crate::link::{delegate, direct};
 use crate::process::Process;
 use crate::process::leaving::{self, PATIENCE_NS};
@@ -111,21 +111,36 @@ pub fn end_one(p: &Process) {
     }
 }
 
-/// Tells all servers to end, which they do after the call that they are in, and waits for them: for those that execute
-/// calls of other threads not for ever. Whether there were any.
+/// Tells all servers to end, which they do after the call that they are in, and waits for them and for those told earlier: for
+/// those that execute calls of other threads not for ever. Whether any has been told, or has ended.
 pub fn end_all(p: &Process, me: &Thread) -> bool {
-    if p.pool.is_empty() {
+    if !p.pool.has_served() {
         return false;
     }
-    let told: [_; SERVERS_MAX as usize] = {
-        let mut places = p.pool.places.lock();
-        core::array::from_fn(|number| tell(p, &mut places[number], number))
-    };
-    told.into_iter().flatten().for_each(|told| ring(p, told));
-    p.kick_all(); // calls in the box are their own workers' now
-    let tids = told.map(|told| told.map_or(0, |told| told.tid));
+    let (any, tids) = tell_all(p);
     await_end(p, me, &tids);
-    true
+    let left = tids.iter().filter(|&&tid| tid != 0).count();
+    any || thread_ids(&p.pool.places.lock()).iter().filter(|&&tid| tid != 0).count() < left
+}
+
+/// The ids of the servers that there are, told to end or not. 0: none.
+fn thread_ids(places: &Places) -> [u32; SERVERS_MAX as usize] {
+    core::array::from_fn(|number| places[number].slot.map_or(0, |(_, slot)| slot.tid()))
+}
+
+/// Tells all servers to end. Whether there were any to be told, and the ids of those that may live.
+fn tell_all(p: &Process) -> (bool, [u32; SERVERS_MAX as usize]) {
+    let (tids, told): (_, [_; SERVERS_MAX as usize]) = {
+        let mut places = p.pool.places.lock();
+        let tids = thread_ids(&places);
+        (tids, core::array::from_fn(|number| tell(p, &mut places[number], number)))
+    };
+    let any = told.iter().any(Option::is_some);
+    told.into_iter().flatten().for_each(|told| ring(p, told));
+    if any {
+        p.kick_all(); // calls in the box are their own workers' now
+    }
+    (any, tids)
 }
 
 /// Waits until servers with these ids have ended. Those that execute calls of other threads may not end for a while: these
@@ -143,7 +158,6 @@ fn await_end(p: &Process, me: &Thread, tids: &[u32]) {
 /// A server that has been told to end.
 #[derive(Clone, Copy)]
 struct Told {
-    tid: u32,
     index: u32,
     slot: SlotRef<'static>,
 }
@@ -153,9 +167,8 @@ fn tell(p: &Process, place: &mut Place, number: usize) -> Option<Told> {
     let (index, slot) = place.slot.filter(|_| place.is_used)?;
     place.is_used = false;
     p.pool.leave(number);
-    let tid = slot.tid();
     let _ = slot.lwk_ask(Control::ThreadExit);
-    Some(Told { tid, index, slot })
+    Some(Told { index, slot })
 }
 
 /// Rings it: what it says of its sleep is in the box, not in its slot.
