@@ -87,12 +87,12 @@ fn by_server(
     if by == By::Own {
         // Who reads such a descriptor takes signals that are pending for the reading thread.
         if matches!(call.nr, __NR_signalfd | __NR_signalfd4) {
-            pool.open(false);
+            context.close_box();
         }
         return None;
     }
     if sets_timeout(call) {
-        pool.open(false);
+        context.close_box();
         return None;
     }
     context.tell_owed();

@@ -123,6 +123,14 @@ pub fn end_all(p: &Process, me: &Thread) -> bool {
     any || thread_ids(&p.pool.places.lock()).iter().filter(|&&tid| tid != 0).count() < left
 }
 
+/// Calls of the process do not go by the box any more. Servers end after those that they are in, which nobody waits for.
+pub fn close(p: &Process) {
+    p.pool.open(false);
+    if p.pool.has_served() {
+        let _ = tell_all(p);
+    }
+}
+
 /// The ids of the servers that there are, told to end or not. 0: none.
 fn thread_ids(places: &Places) -> [u32; SERVERS_MAX as usize] {
     core::array::from_fn(|number| places[number].slot.map_or(0, |(_, slot)| slot.tid()))
