@@ -70,6 +70,15 @@ def main():
         expect(told()['boxed_calls'] >= before + 400, f'{told()} after {before}')
     check('a-program-chooses-its-way', chosen)
 
+    def spawned():
+        before = told()['boxed_calls']
+        stats = 'import os; [os.stat("/usr") for i in range(500)]'
+        body = f'import os, sys\nargv = [sys.executable, "-c", {stats!r}]\n' \
+               'sys.exit(os.waitstatus_to_exitcode(os.waitpid(os.posix_spawn(argv[0], argv, os.environ), 0)[1]))'
+        result = command(by_box('python3', '-c', body))
+        expect(result.status == 0 and told()['boxed_calls'] >= before + 400, f'{told()} after {before}: {result}')
+    check('what-posix-spawn-starts-goes-by-the-box', spawned)
+
     def placed():
         program, server = waiting()
         cpus = tasks(program.pid)

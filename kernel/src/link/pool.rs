@@ -52,6 +52,8 @@ pub type Places = [Place; SERVERS_MAX as usize];
 pub struct Pool {
     /// Whether calls go another way than directly, and at once: [`OPEN`], [`OWES`].
     ways: AtomicU8,
+    /// Those of its next program will, though its own do not: it has another process' memory.
+    opens_later: AtomicBool,
     /// The box, once a server was made.
     page: Once<BoxRef<'static>>,
     /// Servers that take calls, a bit each.
@@ -87,7 +89,19 @@ impl Pool {
 
     /// Calls go by the box from now on, where they may; or not any more.
     pub fn open(&self, is_open: bool) {
+        self.opens_later.store(false, Ordering::Relaxed);
         self.set(OPEN, is_open);
+    }
+
+    /// Of a process that shares the memory of the one with the pool `creator`: its calls go directly, those of its next program
+    /// as its creator's.
+    pub fn open_later(&self, creator: &Pool) {
+        self.opens_later.store(creator.is_inherited(), Ordering::Relaxed);
+    }
+
+    /// Whether calls of its child, or of its next program, go by the box where they may.
+    pub fn is_inherited(&self) -> bool {
+        self.is_open() || self.opens_later.load(Ordering::Relaxed)
     }
 
     /// Before its next call Linux has to be told of dispositions; or not any more.
