@@ -112,6 +112,14 @@ def main():
         expect(result.out == b'refused\n1\n', result)
     check('no-server-keeps-rights-that-were-given-up', rights)
 
+    def written():
+        before = told()['boxed_calls']
+        body = 'import os\nfor i in range(9): os.stat("/usr")\nopen("/proc/self/timerslack_ns", "w").write("60000")\n' \
+               'print(open("/proc/self/timerslack_ns").read().strip())\nfor i in range(3000): os.stat("/usr")'
+        result = command(by_box('python3', '-c', body))
+        expect(result.out == b'60000\n' and told()['boxed_calls'] < before + 2500, f'{told()} after {before}: {result}')
+    check('what-only-a-thread-itself-may-write-is-not-a-servers', written)
+
     def refused():
         for wrong in ['--servers', '0'], ['--servers', '9'], ['--server-cpus', '64'], ['--dispatch', 'auto']:
             result = hanare('boot', 'other', '--cpus', '1', '--mem', '64M', *wrong, status=2)

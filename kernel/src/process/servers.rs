@@ -15,7 +15,7 @@ use core::sync::atomic::Ordering;
 use hanare_abi::control::Control;
 use hanare_abi::requestbox::SERVERS_MAX;
 use hanare_core::link::Call;
-use hanare_core::link::pool::names_thread;
+use hanare_core::link::pool::{is_threads_own, names_thread};
 use hanare_core::signal::{SIGPIPE, SIGTTIN, SIGTTOU, SIGXFSZ, SigSet};
 use hanare_core::syscalls::arguments::Argument;
 use hanare_core::syscalls::{self, By};
@@ -35,7 +35,7 @@ pub fn may_execute(me: &Thread, by: By, call: &Call) -> bool {
         && !me.process.is_shared()
         // As its worker has been told: the proxy could have changed it, and hurts its own process.
         && (by == By::Any || SigSet(me.slot.sigmask()).intersection(RAISED).is_empty())
-        && !names_own_folder(call)
+        && !names_own(me, call)
 }
 
 /// Whether servers have what Linux keeps for the running thread.
@@ -43,15 +43,25 @@ pub fn are_like(me: &Thread) -> bool {
     me.attributes.load(Ordering::Relaxed) == me.process.pool.attributes.load(Ordering::SeqCst)
 }
 
-/// Whether a path of the call means the calling thread's own directory in /proc.
-fn names_own_folder(call: &Call) -> bool {
+/// Whether a path of the call means something of the calling thread in /proc. What only the thread itself may write is written
+/// by calls without a path: the process' go directly from then on.
+fn names_own(me: &Thread, call: &Call) -> bool {
     let is_path = |argument: &Argument| matches!(argument, Argument::Text);
     syscalls::arguments(call.nr.into()).iter().zip(call.args).any(|(argument, at)| {
         let mut bytes = [0; LOOKED_AT];
         is_path(argument)
             && usercopy::read_string(UserAddr::of(at), &mut bytes)
-                .is_ok_and(|path| path.is_none_or(names_thread))
+                .is_ok_and(|path| path.is_none_or(|path| is_own(me, path)))
     })
+}
+
+/// See [`names_own`].
+fn is_own(me: &Thread, path: &[u8]) -> bool {
+    if is_threads_own(path) {
+        close(&me.process);
+        return true;
+    }
+    names_thread(path)
 }
 
 /// Has the running thread's worker start one more server. False: there is none to be had.
