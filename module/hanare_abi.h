@@ -28,7 +28,7 @@
  * is never taken for the same. The module refuses an image of another version and names both; so do
  * the proxy and the command.
  */
-#define HANARE_VERSION 0xf2580fd6U
+#define HANARE_VERSION 0x4d0be34eU
 /* Bytes of a base page. */
 #define HANARE_PAGE_SIZE 4096ULL
 /* Bytes of a large page, and the granule in which memory is reserved. */
@@ -1119,8 +1119,15 @@ struct hanare_slot {
 	 * interrupted. Written by the worker; the server that finds it writes 0.
 	 */
 	__u32 interrupted;
+	/*
+	 * 1: the server that executed the last call of the request box was interrupted in it by a signal of which the LWK knows.
+	 * Written by the server before its answer.
+	 */
+	__u32 ended_by_signal;
+	/* Zero. */
+	__u32 reserved2;
 	/* Zero, up to 256 bytes. */
-	__u64 reserved3[14];
+	__u64 reserved3[13];
 } __attribute__((aligned(256)));
 
 /* ---- wake ---- */
@@ -2650,7 +2657,9 @@ _Static_assert(__builtin_offsetof(struct hanare_slot, worker_wait) == 128, "Slot
 _Static_assert(__builtin_offsetof(struct hanare_slot, tid) == 132, "Slot.tid");
 _Static_assert(__builtin_offsetof(struct hanare_slot, doorbell) == 136, "Slot.doorbell");
 _Static_assert(__builtin_offsetof(struct hanare_slot, interrupted) == 140, "Slot.interrupted");
-_Static_assert(__builtin_offsetof(struct hanare_slot, reserved3) == 144, "Slot.reserved3");
+_Static_assert(__builtin_offsetof(struct hanare_slot, ended_by_signal) == 144, "Slot.ended_by_signal");
+_Static_assert(__builtin_offsetof(struct hanare_slot, reserved2) == 148, "Slot.reserved2");
+_Static_assert(__builtin_offsetof(struct hanare_slot, reserved3) == 152, "Slot.reserved3");
 _Static_assert(sizeof(struct hanare_slot) == 256, "Slot");
 _Static_assert(__builtin_offsetof(struct hanare_start_block, magic) == 0, "StartBlock.magic");
 _Static_assert(__builtin_offsetof(struct hanare_start_block, version) == 8, "StartBlock.version");

@@ -72,6 +72,11 @@ pub struct Slot {
     /// 1: a signal has come for the thread, of which the LWK knows. Its call in the request box is not started, or
     /// interrupted. Written by the worker; the server that finds it writes 0.
     pub interrupted: u32,
+    /// 1: the server that executed the last call of the request box was interrupted in it by a signal of which the LWK knows.
+    /// Written by the server before its answer.
+    pub ended_by_signal: u32,
+    /// Zero.
+    pub reserved2: u32,
     /// Zero, up to 256 bytes.
-    pub reserved3: [u64; 14],
+    pub reserved3: [u64; 13],
 }

@@ -133,6 +133,13 @@ impl<'a, const MUTANT: u8> BoxRef<'a, MUTANT> {
         Some(slot)
     }
 
+    /// Server, whose bit somebody has taken: whether that one has said yet for which call it rings.
+    #[must_use]
+    #[cfg(not(loom))]
+    pub fn is_told(&self, server: u32) -> bool {
+        self.words.first[(server % SERVERS_MAX) as usize].load(Ordering::Relaxed) != 0
+    }
+
     /// LWK: one of `servers` that sleeps, or is about to, and that nobody else rings.
     #[must_use]
     pub fn take_idle(&self, servers: u64) -> Option<u32> {

@@ -35,13 +35,16 @@ pub struct SlotWords {
     tid: AtomicU32,
     doorbell: AtomicU32,
     interrupted: AtomicU32,
+    ended_by_signal: AtomicU32,
     #[cfg(not(loom))]
-    reserved3: [AtomicU64; 14],
+    reserved2: AtomicU32,
+    #[cfg(not(loom))]
+    reserved3: [AtomicU64; 13],
 }
 
 same_layout!(SlotWords, Slot:
     state, nr, args, result, lwk_wait, bell, poll_us, sigmask, robust_list, worker_wait, tid, doorbell,
-    interrupted);
+    interrupted, ended_by_signal);
 
 #[cfg(not(loom))]
 #[allow(clippy::new_without_default, reason = "const")]
@@ -65,7 +68,9 @@ impl SlotWords {
             tid: AtomicU32::new(0),
             doorbell: AtomicU32::new(0),
             interrupted: AtomicU32::new(0),
-            reserved3: [const { AtomicU64::new(0) }; 14],
+            ended_by_signal: AtomicU32::new(0),
+            reserved2: AtomicU32::new(0),
+            reserved3: [const { AtomicU64::new(0) }; 13],
         }
     }
 }
@@ -90,6 +95,7 @@ impl SlotWords {
             robust_list: AtomicU64::new(0),
             doorbell: AtomicU32::new(0),
             interrupted: AtomicU32::new(0),
+            ended_by_signal: AtomicU32::new(0),
         }
     }
 }
@@ -229,6 +235,20 @@ impl<'a, const MUTANT: u8> SlotRef<'a, MUTANT> {
             self.words.interrupted.store(0, Ordering::Relaxed);
         }
         is_marked
+    }
+
+    /// Server, before its answer: whether a signal has interrupted it in the call. A line of its own is written only where that
+    /// changes.
+    pub fn set_ended_by_signal(&self, by_signal: bool) {
+        if self.is_ended_by_signal() != by_signal {
+            self.words.ended_by_signal.store(by_signal.into(), Ordering::Relaxed);
+        }
+    }
+
+    /// LWK, after the answer: whether a signal has interrupted the server that has given it, as that says.
+    #[must_use]
+    pub fn is_ended_by_signal(&self) -> bool {
+        self.words.ended_by_signal.load(Ordering::Relaxed) != 0
     }
 
     /// LWK: takes the answer if there is one; the slot is idle then.

@@ -70,6 +70,15 @@ def main():
         expect(told()['boxed_calls'] >= before + 400, f'{told()} after {before}')
     check('a-program-chooses-its-way', chosen)
 
+    def spawned():
+        before = told()['boxed_calls']
+        stats = 'import os; [os.stat("/usr") for i in range(500)]'
+        body = f'import os, sys\nargv = [sys.executable, "-c", {stats!r}]\n' \
+               'sys.exit(os.waitstatus_to_exitcode(os.waitpid(os.posix_spawn(argv[0], argv, os.environ), 0)[1]))'
+        result = command(by_box('python3', '-c', body))
+        expect(result.status == 0 and told()['boxed_calls'] >= before + 400, f'{told()} after {before}: {result}')
+    check('what-posix-spawn-starts-goes-by-the-box', spawned)
+
     def placed():
         program, server = waiting()
         cpus = tasks(program.pid)
@@ -102,6 +111,14 @@ def main():
         result = command(by_box('python3', '-c', body))
         expect(result.out == b'refused\n1\n', result)
     check('no-server-keeps-rights-that-were-given-up', rights)
+
+    def written():
+        before = told()['boxed_calls']
+        body = 'import os\nfor i in range(9): os.stat("/usr")\nopen("/proc/self/timerslack_ns", "w").write("60000")\n' \
+               'print(open("/proc/self/timerslack_ns").read().strip())\nfor i in range(3000): os.stat("/usr")'
+        result = command(by_box('python3', '-c', body))
+        expect(result.out == b'60000\n' and told()['boxed_calls'] < before + 2500, f'{told()} after {before}: {result}')
+    check('what-only-a-thread-itself-may-write-is-not-a-servers', written)
 
     def refused():
         for wrong in ['--servers', '0'], ['--servers', '9'], ['--server-cpus', '64'], ['--dispatch', 'auto']:

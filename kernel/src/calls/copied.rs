@@ -48,7 +48,7 @@ const PART_BYTES: usize = 512;
 const SMALL_CALLS: u32 = 64;
 
 /// Has Linux execute the call from a message. The outcome, with what was written brought to the program, and whether a server
-/// of the request box executed it. `None`: it is to be made as it is.
+/// of the request box executed it, which a signal interrupted. `None`: it is to be made as it is.
 pub fn call(row: &Row, args: &[u64; 6]) -> Option<(Outcome, bool)> {
     if !marshal::refers(row) {
         return None; // the slot has all of it

@@ -179,12 +179,12 @@ fn execute_specially(number: u32, args: &[u64; 6]) -> Result<u64> {
     result_by(number, args, delegate::call_specially(me, Call::new(number, *args)))
 }
 
-/// As [`result_of`]; also said is whether a server of the request box executed it.
+/// As [`result_of`]; also said is whether a server of the request box executed it, which a signal interrupted.
 #[cold]
 fn result_by(number: u32, args: &[u64; 6], outcome: (Outcome, bool)) -> Result<u64> {
-    let (outcome, by_server) = outcome;
+    let (outcome, by_signal) = outcome;
     let restart = syscalls::row(number.into()).map_or(Restart::Never, |row| row.restart);
-    if by_server && restart == Restart::Sys && outcome.is_refused(errno::EINTR) {
+    if by_signal && restart == Restart::Sys && outcome.is_refused(errno::EINTR) {
         // Linux has not seen the flags of the signal that interrupted it: the handler's SA_RESTART decides.
         thread::current().signals.lock().set_interrupted(Interrupted::Local(restart));
         return Err(errno::EINTR);

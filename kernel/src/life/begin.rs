@@ -62,7 +62,7 @@ pub fn child(p: &Arc<Process>, mut e: Box<fork::Embryo>, words: &[u64]) -> Resul
     if let Some(waits) = e.waits.take() {
         p.set_parent_waits(waits);
     }
-    p.pool.open(e.parent.process.pool.is_open());
+    p.pool.open(e.parent.process.pool.is_inherited());
     let thread = first_thread(p, fork::first_step_of_child)?;
     thread.slot.set_tid(pid); // the proxy may come to it later than the thread
     p.pid.store(pid, Ordering::Relaxed);
@@ -87,7 +87,7 @@ pub fn program_of(
     let word = |i: usize| words.get(i).copied().unwrap_or(0);
     let [pid, uid, euid, gid, egid] = core::array::from_fn(|i| word(i) as u32);
     let random = zerocopy::transmute!([word(7), word(8), word(9), word(10)]);
-    p.pool.open(old.process.pool.is_open());
+    p.pool.open(old.process.pool.is_inherited());
     let thread = first_thread(p, start)?;
     thread.slot.set_tid(pid); // the proxy may come to it later than the thread
     let before = *old.process.identity.lock();

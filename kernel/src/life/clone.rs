@@ -67,7 +67,7 @@ fn thread(r: &Request, regs: &mut Regs) -> Result<u64> {
     *new.birth.lock() = Some(Birth { name: taken.name, ..birth(r, regs) });
     new.be_like(me);
     if own != 0 {
-        workers::attributes_changed(&new); // descriptors or a working directory of its own
+        workers::attributes_differ(&new); // descriptors or a working directory of its own
     }
     new.is_apart.store(own != 0 || me.is_apart.load(Ordering::Relaxed), Ordering::Relaxed);
     if r.flags & flag::PARENT_SETTID != 0 {

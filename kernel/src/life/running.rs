@@ -134,6 +134,10 @@ impl Delegates for Thread {
         servers::add(self)
     }
 
+    fn close_box(&self) {
+        servers::close(&self.process);
+    }
+
     fn end_server(&self) {
         servers::end_one(&self.process);
     }

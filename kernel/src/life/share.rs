@@ -34,6 +34,7 @@ pub fn process(r: &Request, regs: &mut Regs) -> Result<u64> {
     let new = Process::new(p.memory().clone(), index, parent, life::Process::EXPECTED)
         .and_then(|new| p.memory().enter(&new).map(|()| new))
         .inspect_err(|_| p.return_slot(index))?;
+    new.pool.open_later(&p.pool);
     let vforks = r.flags & flag::VFORK != 0;
     let made = bear(r, regs, &new);
     if made.is_err() {

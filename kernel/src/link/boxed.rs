@@ -15,7 +15,7 @@ use core::sync::atomic::Ordering;
 use hanare_abi::requestbox::BOX_SLOTS;
 use hanare_core::link::pool::{IDLE_NS, Watch};
 use hanare_core::link::{self, Call, Outcome};
-use hanare_core::syscalls::{self, By};
+use hanare_core::syscalls::{self, By, Restart};
 use hanare_hal::{cpu, shared};
 use hanare_ikc::{Answer, BoxRef};
 use linux_raw_sys::general::{__NR_setsockopt, __NR_signalfd, __NR_signalfd4};
@@ -47,7 +47,7 @@ fn fit(pool: &Pool, context: &(impl Delegates + ?Sized)) {
 }
 
 /// Has a call of the running thread `context` executed by a server where it may be, or by its own worker. Also whether it was
-/// a server.
+/// a server, which a signal interrupted.
 #[cold]
 #[inline(never)] // calls that go directly do not pay for it
 pub fn call(context: &(impl Delegates + ?Sized), call: &Call) -> (Outcome, bool) {
@@ -61,7 +61,7 @@ pub fn call_message(
     message: &Call,
 ) -> (Outcome, bool) {
     match by_server(context, call, message) {
-        Some(outcome) => (outcome, true),
+        Some(done) => done,
         None => (Direct.call(context, *message), false),
     }
 }
@@ -75,7 +75,11 @@ fn sets_timeout(call: &Call) -> bool {
 }
 
 /// `None`: it is the own worker's, and nobody has begun it.
-fn by_server(context: &(impl Delegates + ?Sized), call: &Call, message: &Call) -> Option<Outcome> {
+fn by_server(
+    context: &(impl Delegates + ?Sized),
+    call: &Call,
+    message: &Call,
+) -> Option<(Outcome, bool)> {
     let (pool, by) = (context.pool(), syscalls::executed_by(call.nr.into()));
     if !pool.is_open() || context.port().slot_index >= BOX_SLOTS {
         return None;
@@ -83,17 +87,17 @@ fn by_server(context: &(impl Delegates + ?Sized), call: &Call, message: &Call) -
     if by == By::Own {
         // Who reads such a descriptor takes signals that are pending for the reading thread.
         if matches!(call.nr, __NR_signalfd | __NR_signalfd4) {
-            pool.open(false);
+            context.close_box();
         }
         return None;
     }
     if sets_timeout(call) {
-        pool.open(false);
+        context.close_box();
         return None;
     }
     context.tell_owed();
     if let Err(outcome) = link::may_begin(direct::asker(context), call.sake) {
-        return Some(outcome);
+        return Some((outcome, false));
     }
     if !context.may_box(by, call) {
         return None;
@@ -116,23 +120,36 @@ fn by_server(context: &(impl Delegates + ?Sized), call: &Call, message: &Call) -
             shared::here().count_unboxed_call();
             return None;
         }
-        End::Gone => Outcome::PeerGone,
+        End::Gone => (Outcome::PeerGone, false),
         End::Answered(answer) => {
             shared::here().count_delegated_call();
             counts::count(&context.port().counts.delegated);
             pool.ended.fetch_add(1, Ordering::Relaxed);
             shared::here().count_boxed_call();
-            outcome(context, answer)
+            let by_signal = context.port().slot.is_ended_by_signal();
+            (outcome(context, call.nr, answer, by_signal), by_signal)
         }
     })
 }
 
 /// A signal interrupts the server through the thread's own worker, and may be taken before it does: where nothing is left
-/// to be seen to, the call is made again.
-pub fn outcome(context: &(impl Delegates + ?Sized), answer: Answer) -> Outcome {
+/// to be seen to, a call that has no timeout is made again. Not `close`, which has closed, and not what was no signal's doing:
+/// drivers say `EINTR` on their own.
+pub fn outcome(
+    context: &(impl Delegates + ?Sized),
+    nr: u32,
+    answer: Answer,
+    by_signal: bool,
+) -> Outcome {
     const EINTR: i64 = hanare_core::errno::EINTR.as_return();
+    let is_again = || {
+        by_signal
+            && syscalls::row(nr.into()).is_some_and(|row| row.restart == Restart::Sys)
+            && !context.has_signal()
+            && !context.must_end()
+    };
     match answer {
-        Answer::Done(EINTR) if !context.has_signal() && !context.must_end() => Outcome::NotStarted,
+        Answer::Done(EINTR) if is_again() => Outcome::NotStarted,
         Answer::Done(result) => Outcome::Done(result),
         Answer::NotStarted => Outcome::NotStarted,
     }
@@ -168,7 +185,7 @@ fn exchange(
     };
     match (0..looks).find_map(|_| port.slot.lwk_poll()) {
         Some(answer) => End::Answered(answer),
-        None => await_answer(context, pool, calls, rung.is_some()),
+        None => await_answer(context, pool, calls, rung),
     }
 }
 
@@ -178,8 +195,8 @@ struct Answered<'a, C: ?Sized> {
     pool: &'a Pool,
     calls: BoxRef<'static>,
     answer: Cell<Option<Answer>>,
-    /// A server was rung for it.
-    is_rung: bool,
+    /// The server that was rung for it, which begins with it.
+    rung: Option<u32>,
     /// When it is looked at whether servers end calls, TSC.
     until: u64,
 }
@@ -188,6 +205,11 @@ impl<C: Delegates + ?Sized> Answered<'_, C> {
     /// No server is left, and none has taken it.
     fn is_abandoned(&self) -> bool {
         self.pool.servers() == 0 && self.calls.waits(self.caller.port().slot_index)
+    }
+
+    /// The server that was rung for it has been told to end.
+    fn is_left(&self) -> bool {
+        self.rung.is_some_and(|server| !self.pool.has(server))
     }
 }
 
@@ -199,10 +221,11 @@ impl<C: Delegates + ?Sized> cpus::Wait for Answered<'_, C> {
         self.answer.get().is_some()
             || self.caller.is_killed()
             || self.is_abandoned()
+            || self.is_left()
             || self.until != cpus::NEVER && cpu::rdtsc() >= self.until
     }
     fn near(&self) -> bool {
-        !self.is_rung
+        self.rung.is_none()
     }
     fn is_told(&self) -> bool {
         true // by its bell, when its process is killed, and when servers end
@@ -225,20 +248,23 @@ fn await_answer(
     caller: &(impl Delegates + ?Sized),
     pool: &Pool,
     calls: BoxRef<'static>,
-    is_rung: bool,
+    rung: Option<u32>,
 ) -> End {
     let (ended, now_ns) =
         (|| pool.ended.load(Ordering::Relaxed), || time::cycles_to_ns(cpu::rdtsc()));
     let slot = caller.port().slot_index;
     let mut watch = Watch::new(ended(), now_ns());
     let (answer, until) = (Cell::new(None), cpus::NEVER);
-    let mut what = Answered { caller, pool, calls, answer, is_rung, until };
+    let mut what = Answered { caller, pool, calls, answer, rung, until };
     loop {
         // A server that was rung begins with it. One that waits for any server may find all of them blocked.
-        let is_watched = !is_rung && calls.waits(slot);
+        if what.is_left() {
+            what.rung = None;
+        }
+        let is_watched = what.rung.is_none() && calls.waits(slot);
         let left_ns = watch.deadline_ns().saturating_sub(now_ns());
         what.until = if is_watched { cpus::deadline(left_ns) } else { cpus::NEVER };
-        direct::wait_for(caller, &mut what, is_rung);
+        direct::wait_for(caller, &mut what, rung.is_some());
         if let Some(answer) = what.answer.get() {
             return End::Answered(answer);
         }

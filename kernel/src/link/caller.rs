@@ -71,6 +71,8 @@ pub trait Delegates: Runs {
     fn fits_servers(&self) -> bool;
     /// Its worker starts one more server. False: it could not.
     fn add_server(&self) -> bool;
+    /// Calls of its process do not go by the box any more; servers end after those that they are in.
+    fn close_box(&self);
     /// A server that has nothing to do ends.
     fn end_server(&self);
 }

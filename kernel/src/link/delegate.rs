@@ -20,7 +20,7 @@ pub fn call_at_once(context: &(impl Delegates + ?Sized), call: Call) -> Outcome 
 }
 
 /// The same where [`Pool::is_special`](crate::link::pool::Pool::is_special): by the request box where calls go by that, or
-/// after Linux has been told what it is owed. Also whether a server executed it.
+/// after Linux has been told what it is owed. Also whether a server executed it, which a signal interrupted.
 #[cold] // calls that go directly do not pay for it
 pub fn call_specially(context: &(impl Delegates + ?Sized), call: Call) -> (Outcome, bool) {
     boxed::call(context, &call)
@@ -34,12 +34,12 @@ pub fn call_message<E>(
     message: &Call,
     result: impl FnOnce(Outcome) -> core::result::Result<Outcome, E>,
 ) -> core::result::Result<(Outcome, bool), E> {
-    let (outcome, by_server) = boxed::call_message(context, call, message);
+    let (outcome, by_signal) = boxed::call_message(context, call, message);
     let outcome = match result(outcome)? {
-        Outcome::Done(value) if by_server => boxed::outcome(context, Answer::Done(value)),
+        Outcome::Done(value) => boxed::outcome(context, call.nr, Answer::Done(value), by_signal),
         outcome => outcome,
     };
-    Ok((outcome, by_server))
+    Ok((outcome, by_signal))
 }
 
 /// The same, always by the thread's own worker.

@@ -44,11 +44,16 @@ pub struct Place {
     pub is_used: bool,
 }
 
+/// The places of a process' servers, by their numbers.
+pub type Places = [Place; SERVERS_MAX as usize];
+
 /// A process' request box and its servers.
 #[derive(Default)]
 pub struct Pool {
     /// Whether calls go another way than directly, and at once: [`OPEN`], [`OWES`].
     ways: AtomicU8,
+    /// Those of its next program will, though its own do not: it has another process' memory.
+    opens_later: AtomicBool,
     /// The box, once a server was made.
     page: Once<BoxRef<'static>>,
     /// Servers that take calls, a bit each.
@@ -56,7 +61,7 @@ pub struct Pool {
     /// Their slots, for who rings one.
     slots: [AtomicU32; SERVERS_MAX as usize],
     /// One thread at a time makes or ends servers.
-    pub places: Mutex<[Place; SERVERS_MAX as usize], rank::Servers>,
+    pub places: Mutex<Places, rank::Servers>,
     /// A thread is asking for a server.
     pub grows: AtomicBool,
     /// Until when none is asked for, TSC.
@@ -84,7 +89,19 @@ impl Pool {
 
     /// Calls go by the box from now on, where they may; or not any more.
     pub fn open(&self, is_open: bool) {
+        self.opens_later.store(false, Ordering::Relaxed);
         self.set(OPEN, is_open);
+    }
+
+    /// Of a process that shares the memory of the one with the pool `creator`: its calls go directly, those of its next program
+    /// as its creator's.
+    pub fn open_later(&self, creator: &Pool) {
+        self.opens_later.store(creator.is_inherited(), Ordering::Relaxed);
+    }
+
+    /// Whether calls of its child, or of its next program, go by the box where they may.
+    pub fn is_inherited(&self) -> bool {
+        self.is_open() || self.opens_later.load(Ordering::Relaxed)
     }
 
     /// Before its next call Linux has to be told of dispositions; or not any more.
@@ -118,6 +135,11 @@ impl Pool {
         Some(*self.page.call_once(|| page))
     }
 
+    /// Whether there are servers, or were.
+    pub fn has_served(&self) -> bool {
+        self.page.get().is_some()
+    }
+
     /// Server `number`, whose slot is `slot`, takes calls from now on. The places are locked.
     pub fn enter(&self, number: usize, slot: u32) {
         self.slots[number].store(slot, Ordering::Relaxed);
@@ -146,9 +168,9 @@ impl Pool {
         self.page.get()?.take_idle(present).map(|number| number as usize)
     }
 
-    /// Whether there are no servers.
-    pub fn is_empty(&self) -> bool {
-        self.servers() == 0
+    /// Whether server `number` is there, and has not been told to end.
+    pub fn has(&self, number: u32) -> bool {
+        self.present.load(Ordering::Relaxed) >> (number % SERVERS_MAX) & 1 != 0
     }
 
     /// How many there are.

@@ -4,7 +4,7 @@
 //! it what Linux keeps for each thread, so it executes calls of threads with the same attributes only, and it ends where a
 //! thread gives up rights, or where the number of threads matters.
 
-use crate::link::pool::{self, Place, Pool};
+use crate::link::pool::{self, Place, Places, Pool};
 use crate::link::{delegate, direct};
 use crate::process::Process;
 use crate::process::leaving::{self, PATIENCE_NS};
@@ -15,7 +15,7 @@ use core::sync::atomic::Ordering;
 use hanare_abi::control::Control;
 use hanare_abi::requestbox::SERVERS_MAX;
 use hanare_core::link::Call;
-use hanare_core::link::pool::names_thread;
+use hanare_core::link::pool::{is_threads_own, names_thread};
 use hanare_core::signal::{SIGPIPE, SIGTTIN, SIGTTOU, SIGXFSZ, SigSet};
 use hanare_core::syscalls::arguments::Argument;
 use hanare_core::syscalls::{self, By};
@@ -35,7 +35,7 @@ pub fn may_execute(me: &Thread, by: By, call: &Call) -> bool {
         && !me.process.is_shared()
         // As its worker has been told: the proxy could have changed it, and hurts its own process.
         && (by == By::Any || SigSet(me.slot.sigmask()).intersection(RAISED).is_empty())
-        && !names_own_folder(call)
+        && !names_own(me, call)
 }
 
 /// Whether servers have what Linux keeps for the running thread.
@@ -43,15 +43,25 @@ pub fn are_like(me: &Thread) -> bool {
     me.attributes.load(Ordering::Relaxed) == me.process.pool.attributes.load(Ordering::SeqCst)
 }
 
-/// Whether a path of the call means the calling thread's own directory in /proc.
-fn names_own_folder(call: &Call) -> bool {
+/// Whether a path of the call means something of the calling thread in /proc. What only the thread itself may write is written
+/// by calls without a path: the process' go directly from then on.
+fn names_own(me: &Thread, call: &Call) -> bool {
     let is_path = |argument: &Argument| matches!(argument, Argument::Text);
     syscalls::arguments(call.nr.into()).iter().zip(call.args).any(|(argument, at)| {
         let mut bytes = [0; LOOKED_AT];
         is_path(argument)
             && usercopy::read_string(UserAddr::of(at), &mut bytes)
-                .is_ok_and(|path| path.is_none_or(names_thread))
+                .is_ok_and(|path| path.is_none_or(|path| is_own(me, path)))
     })
+}
+
+/// See [`names_own`].
+fn is_own(me: &Thread, path: &[u8]) -> bool {
+    if is_threads_own(path) {
+        close(&me.process);
+        return true;
+    }
+    names_thread(path)
 }
 
 /// Has the running thread's worker start one more server. False: there is none to be had.
@@ -111,21 +121,44 @@ pub fn end_one(p: &Process) {
     }
 }
 
-/// Tells all servers to end, which they do after the call that they are in, and waits for them: for those that execute
-/// calls of other threads not for ever. Whether there were any.
+/// Tells all servers to end, which they do after the call that they are in, and waits for them and for those told earlier: for
+/// those that execute calls of other threads not for ever. Whether any has been told, or has ended.
 pub fn end_all(p: &Process, me: &Thread) -> bool {
-    if p.pool.is_empty() {
+    if !p.pool.has_served() {
         return false;
     }
-    let told: [_; SERVERS_MAX as usize] = {
-        let mut places = p.pool.places.lock();
-        core::array::from_fn(|number| tell(p, &mut places[number], number))
-    };
-    told.into_iter().flatten().for_each(|told| ring(p, told));
-    p.kick_all(); // calls in the box are their own workers' now
-    let tids = told.map(|told| told.map_or(0, |told| told.tid));
+    let (any, tids) = tell_all(p);
     await_end(p, me, &tids);
-    true
+    let left = tids.iter().filter(|&&tid| tid != 0).count();
+    any || thread_ids(&p.pool.places.lock()).iter().filter(|&&tid| tid != 0).count() < left
+}
+
+/// Calls of the process do not go by the box any more. Servers end after those that they are in, which nobody waits for.
+pub fn close(p: &Process) {
+    p.pool.open(false);
+    if p.pool.has_served() {
+        let _ = tell_all(p);
+    }
+}
+
+/// The ids of the servers that there are, told to end or not. 0: none.
+fn thread_ids(places: &Places) -> [u32; SERVERS_MAX as usize] {
+    core::array::from_fn(|number| places[number].slot.map_or(0, |(_, slot)| slot.tid()))
+}
+
+/// Tells all servers to end. Whether there were any to be told, and the ids of those that may live.
+fn tell_all(p: &Process) -> (bool, [u32; SERVERS_MAX as usize]) {
+    let (tids, told): (_, [_; SERVERS_MAX as usize]) = {
+        let mut places = p.pool.places.lock();
+        let tids = thread_ids(&places);
+        (tids, core::array::from_fn(|number| tell(p, &mut places[number], number)))
+    };
+    let any = told.iter().any(Option::is_some);
+    told.into_iter().flatten().for_each(|told| ring(p, told));
+    if any {
+        p.kick_all(); // calls in the box are their own workers' now
+    }
+    (any, tids)
 }
 
 /// Waits until servers with these ids have ended. Those that execute calls of other threads may not end for a while: these
@@ -143,7 +176,6 @@ fn await_end(p: &Process, me: &Thread, tids: &[u32]) {
 /// A server that has been told to end.
 #[derive(Clone, Copy)]
 struct Told {
-    tid: u32,
     index: u32,
     slot: SlotRef<'static>,
 }
@@ -153,9 +185,8 @@ fn tell(p: &Process, place: &mut Place, number: usize) -> Option<Told> {
     let (index, slot) = place.slot.filter(|_| place.is_used)?;
     place.is_used = false;
     p.pool.leave(number);
-    let tid = slot.tid();
     let _ = slot.lwk_ask(Control::ThreadExit);
-    Some(Told { tid, index, slot })
+    Some(Told { index, slot })
 }
 
 /// Rings it: what it says of its sleep is in the box, not in its slot.

@@ -38,8 +38,14 @@ static NEXT_ATTRIBUTES: AtomicU64 = AtomicU64::new(1);
 /// Workers that wait for threads, at most; those of further threads leave none behind.
 const SPARES_MAX: usize = 16;
 
-/// The running thread changed something that Linux keeps for each thread.
+/// The running thread changed something that Linux keeps for each thread. Servers end that are like no thread.
 pub fn attributes_changed(thread: &Thread) {
+    attributes_differ(thread);
+    shed_servers(&thread.process, thread);
+}
+
+/// What Linux keeps for each thread is like no other one's for a thread.
+pub fn attributes_differ(thread: &Thread) {
     thread.process.attributes_vary.store(true, Ordering::Relaxed);
     thread.attributes.store(NEXT_ATTRIBUTES.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
 }
@@ -47,7 +53,7 @@ pub fn attributes_changed(thread: &Thread) {
 /// The running thread changed its rights. When this returns no worker without a thread has
 /// rights that no thread of the process has.
 pub fn rights_changed(thread: &Thread) {
-    attributes_changed(thread);
+    attributes_differ(thread);
     // Servers have the rights from before. The program's calls do not go by the box any more.
     thread.process.pool.open(false);
     servers::end_all(&thread.process, thread);
@@ -57,7 +63,18 @@ pub fn rights_changed(thread: &Thread) {
 /// The running thread is about to end, others stay, and have or have not its rights.
 pub fn rights_end(thread: &Thread) {
     if thread.process.attributes_vary.load(Ordering::Relaxed) {
+        shed_servers(&thread.process, thread);
         shed(&thread.process, thread);
+    }
+}
+
+/// Ends servers whose attributes no thread has: none may use them, nor have others, and they keep descriptors open.
+fn shed_servers(p: &Process, me: &Thread) {
+    let attributes = p.pool.attributes.load(Ordering::SeqCst);
+    let is_like =
+        |t: &Arc<Thread>| !t.exits() && t.attributes.load(Ordering::Relaxed) == attributes;
+    if p.pool.servers() != 0 && !p.with_threads(|all| all.iter().any(is_like)) {
+        servers::end_all(p, me);
     }
 }
 

@@ -87,6 +87,18 @@ pub fn names_thread(path: &[u8]) -> bool {
     path.windows(NAME.len()).any(|part| part == NAME)
 }
 
+/// Whether a path may name a file in /proc that Linux has only the very thread write whom it is about, or that changes what
+/// such a thread has.
+#[must_use]
+pub fn is_threads_own(path: &[u8]) -> bool {
+    const NAMES: [&[u8]; 2] = [b"loginuid", b"timerslack_ns"];
+    const ATTRIBUTES: [&[u8]; 5] = [b"current", b"exec", b"fscreate", b"keycreate", b"sockcreate"];
+    let mut parts = path.rsplit(|&byte| byte == b'/');
+    let name = parts.next().unwrap_or_default();
+    // `attr/apparmor/exec`, too.
+    NAMES.contains(&name) || ATTRIBUTES.contains(&name) && parts.take(2).any(|part| part == b"attr")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -132,5 +144,22 @@ mod tests {
     fn the_threads_own_directory_is_found_in_a_path() {
         assert!(names_thread(b"/proc/thread-self/comm") && names_thread(b"thread-self"));
         assert!(!names_thread(b"/proc/self/comm") && !names_thread(b""));
+    }
+
+    #[test]
+    fn files_that_only_the_thread_itself_may_write_are_found() {
+        for path in [
+            &b"/proc/self/attr/exec"[..],
+            b"/proc/thread-self/attr/apparmor/current",
+            b"attr/fscreate",
+            b"/proc/12/loginuid",
+            b"timerslack_ns",
+        ] {
+            assert!(is_threads_own(path));
+        }
+        for path in [&b"/usr/lib/python3/attr/__init__.py"[..], b"/bin/exec", b"/x/loginuid/y", b""]
+        {
+            assert!(!is_threads_own(path));
+        }
     }
 }

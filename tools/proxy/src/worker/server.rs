@@ -61,6 +61,7 @@ pub fn begin(process: &Process, worker: &'static Worker, number: u32, means: &Me
     let Server { serving, tid, cpus } = &SERVERS[number as usize];
     tid.store(sys::thread_id(), Ordering::Relaxed); // who made it may say so later
     serving.end();
+    let _ = calls.first(number); // said to one that has ended
     sys::run_on(cpus.load(Ordering::Relaxed));
     signal::set_mask(BLOCKED);
     let server = Serves { process, worker, calls, number, own, serving, means };
@@ -89,19 +90,25 @@ impl Serves<'_> {
     /// Executes the call in `slot`. The bell of its thread, if that has to be rung.
     fn execute(&self, slot: u32, is_marked: bool) -> Option<u32> {
         let (worker, at) = (self.worker, self.process.space.window.slot(slot));
+        self.restore_mask();
         worker.set_slot(slot);
         let result = if is_marked {
             Answer::NotStarted
         } else {
             (self.means.call)(self.process, worker, at)
         };
+        at.set_ended_by_signal(worker.interrupted.is_marked());
+        self.restore_mask();
         worker.set_slot(self.own);
-        // What a handler left blocked.
-        if worker.held.swap(false, Ordering::Relaxed) {
-            signal::set_mask(BLOCKED);
-        }
         self.serving.end();
         publish(worker, at, result).then(|| at.bell())
+    }
+
+    /// Takes again what a handler left blocked: it is whose slot the worker has.
+    fn restore_mask(&self) {
+        if self.worker.held.swap(false, Ordering::Relaxed) {
+            signal::set_mask(BLOCKED);
+        }
     }
 
     fn take(&self, from: u32) -> Option<Taken> {
@@ -175,7 +182,7 @@ impl Serves<'_> {
     }
 
     /// Rings `bell`, if any, and sleeps until it is rung, or its bit in the box is still its own when something else ends the
-    /// sleep.
+    /// sleep, as a ring for a server with this number that has ended.
     fn sleep(&self, bell: Option<u32>) {
         let mut bell = bell.map_or(0, |bell| (u64::from(bell) + 1) << WAIT_RING_SHIFT);
         loop {
@@ -184,9 +191,14 @@ impl Serves<'_> {
             match sys::ioctl_number(self.process.space.fd, IOCTL_WAIT, argument) {
                 Ok(doorbell) => {
                     self.calls.set_doorbell(self.number, doorbell as u32);
-                    // Who rings it for a request of the LWK's has left the bit.
-                    let _ = self.calls.wakes(self.number);
-                    return;
+                    // Who rings it for a request of the LWK's may have left the bit.
+                    if self.calls.wakes(self.number)
+                        || self.calls.is_told(self.number)
+                        || self.slot().worker_poll().is_some()
+                    {
+                        return;
+                    }
+                    bell = 0; // somebody is about to ring
                 }
                 Err(Errno(EINTR)) if self.calls.wakes(self.number) => return,
                 Err(Errno(EINTR)) => bell = 0, // somebody is about to ring
