@@ -95,6 +95,36 @@ static void interrupts(const char *what, void *(*body)(void *))
 	printf("%s: %d interrupted, %d handlers\n", what, eintr, handlers);
 }
 
+static void *sends_sigbus(void *tid)
+{
+	int i;
+
+	for (i = 0; i < 3; i++) {
+		usleep(50000);
+		syscall(SYS_tgkill, getpid(), (int)(long)tid, SIGBUS);
+	}
+	return NULL;
+}
+
+/* SIGBUS, which interrupts servers, in a call that no server executes. */
+static void restarts_after_sigbus(const char *where)
+{
+	pthread_t thread;
+	int status = -1, child, result;
+
+	fflush(stdout);
+	child = fork();
+	if (child == 0) {
+		usleep(400000);
+		_exit(5);
+	}
+	handled = 0;
+	pthread_create(&thread, NULL, sends_sigbus, (void *)syscall(SYS_gettid));
+	result = waitpid(child, &status, 0);
+	pthread_join(thread, NULL);
+	printf("%s, SIGBUS: %d, status %d, handled %d\n", where, result == child, status, handled > 0);
+}
+
 /* With SA_RESTART the handler runs and the call goes on until there is something to read. */
 static void restarts(void)
 {
@@ -164,9 +194,11 @@ int main(int argc, char **argv)
 	install(SIGUSR1, on_signal, 0);
 	install(SIGUSR2, on_signal, SA_RESTART);
 	install(SIGPIPE, on_pipe, SA_RESTART);
+	install(SIGBUS, on_signal, SA_RESTART);
 	interrupts("read", reads);
 	interrupts("epoll_wait", waits_for_events);
 	restarts();
+	restarts_after_sigbus("beside servers");
 	pthread_create(&thread, NULL, writes_to_nobody, NULL);
 	pthread_join(thread, &result);
 	printf("SIGPIPE: %ld\n", (long)result);
@@ -177,6 +209,7 @@ int main(int argc, char **argv)
 	printf("poll: %d\n", poll(&polled, 1, 10));
 	fflush(stdout);
 	if (fork() == 0) {
+		restarts_after_sigbus("in the child");
 		pthread_create(&thread, NULL, writes_to_nobody, NULL);
 		pthread_join(thread, &result);
 		printf("in the child: %ld\n", (long)result);

@@ -63,6 +63,7 @@ pub fn child(p: &Arc<Process>, mut e: Box<fork::Embryo>, words: &[u64]) -> Resul
         p.set_parent_waits(waits);
     }
     p.pool.open(e.parent.process.pool.is_inherited());
+    p.pool.take_handlers(&e.parent.process.pool);
     let thread = first_thread(p, fork::first_step_of_child)?;
     thread.slot.set_tid(pid); // the proxy may come to it later than the thread
     p.pid.store(pid, Ordering::Relaxed);

@@ -35,6 +35,7 @@ pub fn process(r: &Request, regs: &mut Regs) -> Result<u64> {
         .and_then(|new| p.memory().enter(&new).map(|()| new))
         .inspect_err(|_| p.return_slot(index))?;
     new.pool.open_later(&p.pool);
+    new.pool.take_handlers(&p.pool);
     let vforks = r.flags & flag::VFORK != 0;
     let made = bear(r, regs, &new);
     if made.is_err() {

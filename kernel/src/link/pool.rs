@@ -54,6 +54,8 @@ pub struct Pool {
     ways: AtomicU8,
     /// Those of its next program will, though its own do not: it has another process' memory.
     opens_later: AtomicBool,
+    /// The proxy's handler of SIGBUS is without SA_RESTART, whatever the program's is: there are servers, or its parent had some.
+    has_interruptions: AtomicBool,
     /// The box, once a server was made.
     page: Once<BoxRef<'static>>,
     /// Servers that take calls, a bit each.
@@ -97,6 +99,16 @@ impl Pool {
     /// as its creator's.
     pub fn open_later(&self, creator: &Pool) {
         self.opens_later.store(creator.is_inherited(), Ordering::Relaxed);
+    }
+
+    /// Of a process whose proxy has the handlers of the one with the pool `creator`.
+    pub fn take_handlers(&self, creator: &Pool) {
+        self.has_interruptions.store(creator.has_interruptions(), Ordering::Relaxed);
+    }
+
+    /// Whether the proxy's SIGBUS stands for other signals, so that Linux makes no call again after it.
+    pub fn has_interruptions(&self) -> bool {
+        self.has_served() || self.has_interruptions.load(Ordering::Relaxed)
     }
 
     /// Whether calls of its child, or of its next program, go by the box where they may.

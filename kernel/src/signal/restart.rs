@@ -4,7 +4,7 @@ use crate::parts::signals::Interrupted;
 use crate::process::thread;
 use crate::process::thread::Thread;
 use hanare_core::errno::{self, Result};
-use hanare_core::signal::SigAction;
+use hanare_core::signal::{SIGBUS, SigAction};
 use hanare_core::syscalls::Restart;
 use hanare_hal::traps::Regs;
 use linux_raw_sys::general::__NR_restart_syscall;
@@ -13,6 +13,12 @@ use linux_raw_sys::general::__NR_restart_syscall;
 pub fn restart_syscall() -> Result<u64> {
     let rest = thread::current().signals.lock().take_rest();
     rest.map_or(Err(errno::EINTR), |rest| rest.go_on())
+}
+
+/// Whether Linux knows of SA_RESTART of a signal's handler.
+fn knows_restart(thread: &Thread, signal: u32) -> bool {
+    let p = &thread.process;
+    p.signals.lock().mirrored.restarts(signal) && !(signal == SIGBUS && p.pool.has_interruptions())
 }
 
 /// Decides what becomes of an interrupted call; true if registers changed.
@@ -27,7 +33,7 @@ pub fn finish_interrupted(
         (Interrupted::NotStarted, _) => true,
         // Where Linux knows of SA_RESTART, it has decided (not for sockets with a timeout).
         (Interrupted::Started(Restart::Sys), Some((signal, a))) => {
-            a.restarts() && !thread.process.signals.lock().mirrored.restarts(signal)
+            a.restarts() && !knows_restart(thread, signal)
         }
         (Interrupted::Local(Restart::Sys), Some((_, a))) => a.restarts(),
         (Interrupted::Local(_), None) => true,
