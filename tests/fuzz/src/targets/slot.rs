@@ -50,8 +50,10 @@ fn check(input: &[u8]) {
         worker_wait: input.u32(),
         tid: input.u32(),
         doorbell: 0,
+        interrupted: input.u32(),
+        ended_by_signal: 0,
         reserved2: 0,
-        reserved3: [0; 14],
+        reserved3: [0; 13],
     };
     // SAFETY: the slot is there longer than this, and nobody else looks at it.
     let slot = unsafe { SlotRef::from_raw(&raw mut slot) };
