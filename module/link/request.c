@@ -371,6 +371,9 @@ static struct hanare_cpu *quietest(struct hanare_instance *inst, struct hanare_c
 
 		if (i >= LOOKS && least < OTHER_CALLS)
 			break;
+		/* Who is alone on a CPU is not interrupted for a program that is kept off that CPU. */
+		if (found >= OTHER_CALLS && space && !(space->allowed >> (cpu - inst->cpus) & 1))
+			continue;
 		if (runs(cpu, space) && !runs(first, space))
 			WRITE_ONCE(space->near, cpu);
 		/* Who serves it may take memory near to himself. */
