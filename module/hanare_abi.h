@@ -140,7 +140,7 @@
 /* Calls whose arguments are copied, counted (`docs/delegation.md`, *Copied arguments*). */
 /* Why arguments are mapped that were to be copied: nothing describes them. */
 #define HANARE_MAPPED_UNDESCRIBED 0U
-/* They are larger than a message can be. */
+/* Reason: the arguments are larger than a message can be. */
 #define HANARE_MAPPED_TOO_LARGE 1U
 /* There is no memory for the message, or no place. */
 #define HANARE_MAPPED_NO_MEMORY 2U
@@ -148,7 +148,7 @@
 #define HANARE_MAPPED_KEPT 3U
 /* A filter of system calls, which may look at where they lie, judges the call. */
 #define HANARE_MAPPED_JUDGED 4U
-/* They have more pieces than can be written back, or several that are there in part only. */
+/* Reason: more pieces than can be written back, or several that are there in part only. */
 #define HANARE_MAPPED_PIECES 5U
 /* The proxy has not taken the message. */
 #define HANARE_MAPPED_NOT_TAKEN 6U
@@ -159,7 +159,7 @@
 /* Entries of `crate::boot::CpuShared::mapped_calls`; the last one also counts higher numbers. */
 #define HANARE_MAPPED_CALLS 512
 
-/* Of an instance, all CPUs together: `crate::boot::CpuShared` has the same of each. */
+/* Copied arguments of an instance, all CPUs together: `crate::boot::CpuShared` has the same of each. */
 struct hanare_copied_status {
 	/* Out: 1: arguments of calls are copied where nothing else is said. */
 	__u32 copies;
@@ -1250,11 +1250,11 @@ struct hanare_slot {
 #define HANARE_START_STATS 2ULL
 /* Arguments of the program's calls are copied, whatever is usual in the instance. */
 #define HANARE_START_COPIED 4ULL
-/* They are mapped, likewise. */
+/* Arguments of the program's calls are mapped, whatever is usual in the instance. */
 #define HANARE_START_MAPPED 8ULL
 /* The program's calls go by the request box where they may, whatever the instance says. */
 #define HANARE_START_BOX 16ULL
-/* They go to each thread's own worker, whatever the instance says. */
+/* The program's calls go to each thread's own worker, whatever the instance says. */
 #define HANARE_START_DIRECT 32ULL
 
 /* Header of the start block. */

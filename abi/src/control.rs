@@ -427,9 +427,9 @@ requests! {
     /// Start a server of the request box ([`crate::requestbox`]): a worker that executes calls of any slot, and serves
     /// requests in its own. Result = its Linux thread id.
     Server = CONTROL_SERVER {
-        /// Its own slot.
+        /// Slot of the server itself.
         slot: u32,
-        /// Its number in the box.
+        /// Number of the server in the box.
         number: u32,
         /// The CPUs of Linux' on which it runs, bit `n` for CPU `n`; 0: those of the proxy.
         cpus: u64,

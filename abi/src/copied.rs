@@ -2,7 +2,7 @@
 
 /// Why arguments are mapped that were to be copied: nothing describes them.
 pub const MAPPED_UNDESCRIBED: u32 = 0;
-/// They are larger than a message can be.
+/// Reason: the arguments are larger than a message can be.
 pub const MAPPED_TOO_LARGE: u32 = 1;
 /// There is no memory for the message, or no place.
 pub const MAPPED_NO_MEMORY: u32 = 2;
@@ -10,7 +10,7 @@ pub const MAPPED_NO_MEMORY: u32 = 2;
 pub const MAPPED_KEPT: u32 = 3;
 /// A filter of system calls, which may look at where they lie, judges the call.
 pub const MAPPED_JUDGED: u32 = 4;
-/// They have more pieces than can be written back, or several that are there in part only.
+/// Reason: more pieces than can be written back, or several that are there in part only.
 pub const MAPPED_PIECES: u32 = 5;
 /// The proxy has not taken the message.
 pub const MAPPED_NOT_TAKEN: u32 = 6;
@@ -21,7 +21,7 @@ pub const MAPPED_REASONS: usize = 8;
 /// Entries of [`crate::boot::CpuShared::mapped_calls`]; the last one also counts higher numbers.
 pub const MAPPED_CALLS: usize = 512;
 
-/// Of an instance, all CPUs together: [`crate::boot::CpuShared`] has the same of each.
+/// Copied arguments of an instance, all CPUs together: [`crate::boot::CpuShared`] has the same of each.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct CopiedStatus {

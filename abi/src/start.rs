@@ -72,9 +72,9 @@ pub const START_NO_RANDOM: u64 = 1;
 pub const START_STATS: u64 = 2;
 /// Arguments of the program's calls are copied, whatever is usual in the instance.
 pub const START_COPIED: u64 = 4;
-/// They are mapped, likewise.
+/// Arguments of the program's calls are mapped, whatever is usual in the instance.
 pub const START_MAPPED: u64 = 8;
 /// The program's calls go by the request box where they may, whatever the instance says.
 pub const START_BOX: u64 = 16;
-/// They go to each thread's own worker, whatever the instance says.
+/// The program's calls go to each thread's own worker, whatever the instance says.
 pub const START_DIRECT: u64 = 32;

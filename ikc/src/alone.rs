@@ -8,7 +8,7 @@ use crate::mailbox::Bells;
 use crate::sync::{LEAVES_BELLS, REAL, TAKES_BELLS};
 use crate::wake::{BEFORE_USER, CpuWake, SLEEPS, WANTS_CPU};
 
-/// What the CPU asks, and does, for the running thread while it waits alone.
+/// The running thread of a CPU that waits alone: what that asks it and does for it.
 pub trait Waits {
     /// Whether the CPU may halt: nobody wants the running thread elsewhere, and there is no thread to take over.
     fn may_halt(&self) -> bool;
@@ -20,7 +20,7 @@ pub trait Waits {
 
 /// A CPU whose running thread waits alone.
 pub trait Alone<const MUTANT: u8 = REAL> {
-    /// What others wake the CPU for.
+    /// Words by which others wake the CPU.
     fn wake(&self) -> CpuWake<'_, MUTANT>;
     /// Bells of threads that wait there.
     fn bells(&self) -> Bells<'_, MUTANT>;

@@ -10,9 +10,9 @@ use crate::sync::{REAL, REMOVES_LATE};
 /// CPUs of which others want to know.
 #[derive(Debug)]
 pub struct Balance<const WORDS: usize, const MUTANT: u8 = REAL> {
-    /// Those where a thread waits for its turn.
+    /// CPUs where a thread waits for its turn.
     busy: CpuSet<WORDS, MUTANT>,
-    /// Those that halt, or are about to and look for work once more.
+    /// CPUs that halt, or are about to and look for work once more.
     idle: CpuSet<WORDS, MUTANT>,
 }
 

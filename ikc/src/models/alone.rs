@@ -12,7 +12,7 @@ use crate::slot::Answer;
 use crate::sync::{LEAVES_BELLS, REAL, TAKES_BELLS};
 use crate::wake::{BEFORE_USER, CpuWake, QUEUE, SLEEPS};
 
-/// What the CPU knows of thread 1.
+/// Thread 1 as the CPU knows it.
 struct Other<'a, const MUTANT: u8> {
     cpu: &'a Cpu<MUTANT>,
     /// It sleeps there until its bell rings.
