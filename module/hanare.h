@@ -195,6 +195,8 @@ struct hanare_space {
 	u32 parts;				/* of its addresses that its process maps at once */
 	u64 control[2];				/* frames: first slots, first scratch page; or 0 */
 	unsigned long ended;			/* bit 0: the LWK was told */
+	struct hanare_pool *pool;		/* of a native task or a pooled proxy, with a reference; or NULL */
+	bool is_member;				/* its process is a pooled proxy */
 	bool leaves, left;			/* its process, by an execve; under share_lock */
 	bool stopped;				/* the LWK was told; stop.c only */
 	wait_queue_entry_t gone;		/* share.c: on pid's queue until the end */
@@ -226,7 +228,7 @@ struct hanare_space {
 	unsigned long *rung;
 };
 
-enum hanare_role { ROLE_NONE, ROLE_BUILDER, ROLE_SPACE, ROLE_OBSERVER };
+enum hanare_role { ROLE_NONE, ROLE_BUILDER, ROLE_SPACE, ROLE_OBSERVER, ROLE_POOL };
 
 struct hanare_file {
 	struct mutex lock;			/* role changes */
@@ -234,6 +236,7 @@ struct hanare_file {
 	struct hanare_instance *inst;		/* builder */
 	struct hanare_space *space;
 	struct hanare_observer *observer;
+	struct hanare_pool *pool;
 };
 
 /* Puts a sentence into the caller's structure; the value is the errno. */

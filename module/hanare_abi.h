@@ -28,7 +28,7 @@
  * is never taken for the same. The module refuses an image of another version and names both; so do
  * the proxy and the command.
  */
-#define HANARE_VERSION 0x4d0be34eU
+#define HANARE_VERSION 0xfc2d4530U
 /* Bytes of a base page. */
 #define HANARE_PAGE_SIZE 4096ULL
 /* Bytes of a large page, and the granule in which memory is reserved. */
@@ -591,8 +591,12 @@ struct hanare_cpu_shared {
 	__u32 mapped_by[HANARE_MAPPED_REASONS];
 	/* Likewise, by the number of the call. */
 	__u32 mapped_calls[HANARE_MAPPED_CALLS];
+	/* Calls of native tasks that pooled proxies have executed. Written by the LWK, as what follows. */
+	__u64 packed_calls;
+	/* Pooled proxies that have come. */
+	__u64 members_made;
 	/* Zero, up to 8192 bytes. */
-	__u64 reserved8[144];
+	__u64 reserved8[142];
 } __attribute__((aligned(4096)));
 
 /* ---- log ---- */
@@ -683,7 +687,8 @@ struct hanare_clock_page {
 /*
  * A new space: `space`; args: [0] = mask bits 0..63 of instance CPUs it may run on,
  * [1] = index of its home CPU (one of them), the one that gets its requests.
- * [2] = parent space of a fork or 0, [3] = its token (`IOCTL_CHILD`). The child of a
+ * [2] = parent space of a fork or 0, [3] = its token (`IOCTL_CHILD`), or, without a parent, what it is to a pool
+ * (`crate::pooled`). The child of a
  * fork begins to run at once: `pages` holds `CHILD_WORDS` words about it: process id,
  * user id, effective one, group id, effective one, as the proxy would be told them, and
  * the number of its process id namespace (of every process). After `Control::Exec` the token is that
@@ -729,7 +734,8 @@ struct hanare_clock_page {
 /*
  * The proxy of `space` is gone (its memory map too): end its threads, free all
  * its memory, then answer. Answered only when everything is back. Answer args:
- * [0] = user ns, [1] = system ns it has used, [2] = peak resident bytes.
+ * [0] = user ns, [1] = system ns it has used, [2] = peak resident bytes, [3] = space of the pooled proxy that a native
+ * task had when it ended, which ends with it; 0: none.
  */
 #define HANARE_REQUEST_SPACE_CLOSE 4U
 /*
@@ -1070,6 +1076,12 @@ struct hanare_service {
  * where the call was executed, whose result is in the message, or -errno where it cannot be executed from the message.
  */
 #define HANARE_NR_MESSAGE 0x4d5347U
+/*
+ * In place of the number of a system call, in the slot of a pooled proxy (`crate::pooled`): the call is a packed message.
+ * `args[0]` is the number of its first page, or `MESSAGE_PAGE_NONE`, `args[1]` whose call it is, as its pages say,
+ * `args[2]` flags (`PACKED_*`). The result is 0 where the call was executed, whose result is in the message, or -errno.
+ */
+#define HANARE_NR_PACKED 0x50434bU
 
 /* 256 bytes: a cache line for the call, one for the LWK's words, one for the worker's. */
 struct hanare_slot {
@@ -1206,6 +1218,8 @@ struct hanare_slot {
 #define HANARE_CONTROL_MAP_PART 23U
 /* `Control::Server`. */
 #define HANARE_CONTROL_SERVER 24U
+/* See `Control::Member`. */
+#define HANARE_CONTROL_MEMBER 25U
 /*
  * `Control::Execed`: start_code, end_code, start_data, end_data, start_brk, brk, start_stack,
  * arg_start, arg_end, env_start, env_end, address and bytes of auxv.
@@ -1256,6 +1270,8 @@ struct hanare_slot {
 #define HANARE_START_BOX 16ULL
 /* The program's calls go to each thread's own worker, whatever the instance says. */
 #define HANARE_START_DIRECT 32ULL
+/* A native task keeps a pooled proxy from the beginning. */
+#define HANARE_START_KEEPS 64ULL
 
 /* Header of the start block. */
 struct hanare_start_block {
@@ -1596,13 +1612,15 @@ struct hanare_numa_info {
 /* See `Shutdown`. */
 #define HANARE_IOCTL_SHUTDOWN 0xc0f04805U
 /* See `Status`. */
-#define HANARE_IOCTL_STATUS 0xc1284806U
+#define HANARE_IOCTL_STATUS 0xc1384806U
 /* See `Log`. */
 #define HANARE_IOCTL_LOG 0xc0384807U
 /* See `Debug`. */
 #define HANARE_IOCTL_DEBUG 0xc0a04808U
 /* See `Attach`. */
-#define HANARE_IOCTL_ATTACH 0xc2f84810U
+#define HANARE_IOCTL_ATTACH 0xc3004810U
+/* See `PoolMake`. */
+#define HANARE_IOCTL_POOL 0xc0f04809U
 /* No argument: start the program of the start block (`REQUEST_SPACE_START`). */
 #define HANARE_IOCTL_START 0x4811U
 /*
@@ -1830,6 +1848,10 @@ struct hanare_status {
 	__u64 unboxed_calls;
 	/* See `boxed_calls`. */
 	__u64 servers_made;
+	/* Out: calls of native tasks that pooled proxies have executed, pooled proxies that have come. */
+	__u64 packed_calls;
+	/* See `packed_calls`. */
+	__u64 members_made;
 };
 
 /* `IOCTL_LOG`: read the kernel log. */
@@ -1882,6 +1904,10 @@ struct hanare_attach {
 	__u32 fd;
 	/* In: zero. Out: 1 if Linux counts events of the caller (`perf stat`). */
 	__u32 counted;
+	/* In: `ATTACH_*` of `crate::pooled`. */
+	__u32 kind;
+	/* In: descriptor of the pool, of all but `ATTACH_PROGRAM`; else 0. */
+	__u32 pool_fd;
 	/* Out: why not. */
 	__u8 message[HANARE_MESSAGE_SIZE];
 };
@@ -2478,6 +2504,78 @@ struct hanare_request_box {
 	__u64 waiting[HANARE_BOX_WORDS];
 } __attribute__((aligned(64)));
 
+/* ---- pooled ---- */
+
+/*
+ * Pooled proxies: Linux processes made beforehand, which execute the packed calls of *native tasks*, programs of the
+ * LWK whose memory no process of Linux has (`docs/delegation.md`, *Packed arguments and pooled proxies*).
+ *
+ * A pool belongs to who holds its descriptor (`IOCTL_POOL`(crate::ioctl::IOCTL_POOL)). A pooled proxy is a space in
+ * which no program runs. Its control window has one slot; where others have messages it has a `Member` page, and
+ * behind that the pages of packed calls (`crate::message`).
+ */
+/* Where a pooled proxy finds its `Member` page. */
+#define HANARE_MEMBER_BASE 0x7d8000000000ULL
+/* Where the pages of its calls begin: page `n` lies `n * MESSAGE_PAGE_SIZE` behind. */
+#define HANARE_PACKED_BASE 0x7d8000001000ULL
+/* Most pages of a packed call: a MiB, less their heads. */
+#define HANARE_PACKED_PAGES 256U
+/* Most pooled proxies of a pool. */
+#define HANARE_POOL_MAX 1024U
+/* The program of a proxy runs in the space. In `Attach::kind`(crate::ioctl::Attach::kind), as what follows. */
+#define HANARE_ATTACH_PROGRAM 0U
+/* A native task does: the process maps nothing of its memory. */
+#define HANARE_ATTACH_NATIVE 1U
+/* None does: the process is a pooled proxy. */
+#define HANARE_ATTACH_MEMBER 2U
+/*
+ * Bits of the number of proxies that a pool may have, in `args[3]` of
+ * `REQUEST_SPACE_OPEN`(crate::request::REQUEST_SPACE_OPEN), where [2] is 0: the kind in the lowest 8 bits, this
+ * number behind them, the number of the pool from bit 32 on.
+ */
+#define HANARE_POOLED_LIMIT_SHIFT 8U
+/* See `POOLED_LIMIT_SHIFT`. */
+#define HANARE_POOLED_POOL_SHIFT 32U
+/* The pooled proxy serves nobody. */
+#define HANARE_MEMBER_FREE 0U
+/* A task has it, alone. Nothing of its call has been executed. */
+#define HANARE_MEMBER_CLAIMED 1U
+/* A call that it was sent is being executed, or has been. */
+#define HANARE_MEMBER_BEGUN 2U
+/* It had nothing to do for a while, and ends. */
+#define HANARE_MEMBER_LEAVES 3U
+/*
+ * Flag of a packed call: the proxy has been the caller's for calls before, and is free of their traces when it answers.
+ * Without a page it is the only thing to do.
+ */
+#define HANARE_PACKED_CLEAN 1ULL
+
+/* Page of a pooled proxy that says what it is doing. The proxy may write anything there: it harms who uses its pool. */
+struct hanare_member {
+	/*
+	 * `MEMBER_*`. From `FREE` the LWK takes it to `CLAIMED`, the proxy to `LEAVES`, by one exchange; from `CLAIMED` the
+	 * proxy takes it to `BEGUN`, the LWK back, and to `FREE`.
+	 */
+	__u32 state;
+	/* Zero. */
+	__u32 reserved;
+};
+
+/*
+ * `IOCTL_POOL`: the descriptor becomes a pool of an instance: who has it may attach native tasks and pooled proxies to
+ * it, as long as he has the rights of who made it. When it is closed the proxies end.
+ */
+struct hanare_pool_make {
+	/* In: name of the instance; empty: the only instance, or the one called `default`. Out: its name. */
+	__u8 name[HANARE_NAME_SIZE];
+	/* In: most proxies, up to `POOL_MAX`. */
+	__u32 limit;
+	/* In: how long a proxy may have nothing to do before it ends, ms; 0: for ever. */
+	__u32 idle_ms;
+	/* Out: why not. */
+	__u8 message[HANARE_MESSAGE_SIZE];
+};
+
 /* ---- what Rust computed ---- */
 
 _Static_assert(__builtin_offsetof(struct hanare_copied_status, copies) == 0, "CopiedStatus.copies");
@@ -2597,7 +2695,9 @@ _Static_assert(__builtin_offsetof(struct hanare_cpu_shared, copied_in) == 4944, 
 _Static_assert(__builtin_offsetof(struct hanare_cpu_shared, copied_out) == 4952, "CpuShared.copied_out");
 _Static_assert(__builtin_offsetof(struct hanare_cpu_shared, mapped_by) == 4960, "CpuShared.mapped_by");
 _Static_assert(__builtin_offsetof(struct hanare_cpu_shared, mapped_calls) == 4992, "CpuShared.mapped_calls");
-_Static_assert(__builtin_offsetof(struct hanare_cpu_shared, reserved8) == 7040, "CpuShared.reserved8");
+_Static_assert(__builtin_offsetof(struct hanare_cpu_shared, packed_calls) == 7040, "CpuShared.packed_calls");
+_Static_assert(__builtin_offsetof(struct hanare_cpu_shared, members_made) == 7048, "CpuShared.members_made");
+_Static_assert(__builtin_offsetof(struct hanare_cpu_shared, reserved8) == 7056, "CpuShared.reserved8");
 _Static_assert(sizeof(struct hanare_cpu_shared) == 8192, "CpuShared");
 _Static_assert(__builtin_offsetof(struct hanare_log_ring, head) == 0, "LogRing.head");
 _Static_assert(__builtin_offsetof(struct hanare_log_ring, reserved) == 8, "LogRing.reserved");
@@ -2810,7 +2910,9 @@ _Static_assert(__builtin_offsetof(struct hanare_status, servers) == 268, "Status
 _Static_assert(__builtin_offsetof(struct hanare_status, boxed_calls) == 272, "Status.boxed_calls");
 _Static_assert(__builtin_offsetof(struct hanare_status, unboxed_calls) == 280, "Status.unboxed_calls");
 _Static_assert(__builtin_offsetof(struct hanare_status, servers_made) == 288, "Status.servers_made");
-_Static_assert(sizeof(struct hanare_status) == 296, "Status");
+_Static_assert(__builtin_offsetof(struct hanare_status, packed_calls) == 296, "Status.packed_calls");
+_Static_assert(__builtin_offsetof(struct hanare_status, members_made) == 304, "Status.members_made");
+_Static_assert(sizeof(struct hanare_status) == 312, "Status");
 _Static_assert(__builtin_offsetof(struct hanare_log, name) == 0, "Log.name");
 _Static_assert(__builtin_offsetof(struct hanare_log, position) == 32, "Log.position");
 _Static_assert(__builtin_offsetof(struct hanare_log, buffer) == 40, "Log.buffer");
@@ -2828,8 +2930,10 @@ _Static_assert(__builtin_offsetof(struct hanare_attach, space) == 544, "Attach.s
 _Static_assert(__builtin_offsetof(struct hanare_attach, cpu_count) == 548, "Attach.cpu_count");
 _Static_assert(__builtin_offsetof(struct hanare_attach, fd) == 552, "Attach.fd");
 _Static_assert(__builtin_offsetof(struct hanare_attach, counted) == 556, "Attach.counted");
-_Static_assert(__builtin_offsetof(struct hanare_attach, message) == 560, "Attach.message");
-_Static_assert(sizeof(struct hanare_attach) == 760, "Attach");
+_Static_assert(__builtin_offsetof(struct hanare_attach, kind) == 560, "Attach.kind");
+_Static_assert(__builtin_offsetof(struct hanare_attach, pool_fd) == 564, "Attach.pool_fd");
+_Static_assert(__builtin_offsetof(struct hanare_attach, message) == 568, "Attach.message");
+_Static_assert(sizeof(struct hanare_attach) == 768, "Attach");
 _Static_assert(__builtin_offsetof(struct hanare_serve, index) == 0, "Serve.index");
 _Static_assert(__builtin_offsetof(struct hanare_serve, reserved) == 4, "Serve.reserved");
 _Static_assert(sizeof(struct hanare_serve) == 8, "Serve");
@@ -2972,5 +3076,13 @@ _Static_assert(__builtin_offsetof(struct hanare_request_box, doorbells) == 64, "
 _Static_assert(__builtin_offsetof(struct hanare_request_box, reserved1) == 96, "RequestBox.reserved1");
 _Static_assert(__builtin_offsetof(struct hanare_request_box, waiting) == 128, "RequestBox.waiting");
 _Static_assert(sizeof(struct hanare_request_box) == 192, "RequestBox");
+_Static_assert(__builtin_offsetof(struct hanare_member, state) == 0, "Member.state");
+_Static_assert(__builtin_offsetof(struct hanare_member, reserved) == 4, "Member.reserved");
+_Static_assert(sizeof(struct hanare_member) == 8, "Member");
+_Static_assert(__builtin_offsetof(struct hanare_pool_make, name) == 0, "PoolMake.name");
+_Static_assert(__builtin_offsetof(struct hanare_pool_make, limit) == 32, "PoolMake.limit");
+_Static_assert(__builtin_offsetof(struct hanare_pool_make, idle_ms) == 36, "PoolMake.idle_ms");
+_Static_assert(__builtin_offsetof(struct hanare_pool_make, message) == 40, "PoolMake.message");
+_Static_assert(sizeof(struct hanare_pool_make) == 240, "PoolMake");
 
 #endif

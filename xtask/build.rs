@@ -59,6 +59,7 @@ fn main() {
         "signal",
         "message",
         "requestbox",
+        "pooled",
     ];
     let present = fs::read_dir(src).expect("abi/src").count();
     assert_eq!(present, files.len(), "abi/src: list a new file in xtask/build.rs");

@@ -375,8 +375,12 @@ pub struct CpuShared {
     pub mapped_by: [u32; crate::copied::MAPPED_REASONS],
     /// Likewise, by the number of the call.
     pub mapped_calls: [u32; crate::copied::MAPPED_CALLS],
+    /// Calls of native tasks that pooled proxies have executed. Written by the LWK, as what follows.
+    pub packed_calls: u64,
+    /// Pooled proxies that have come.
+    pub members_made: u64,
     /// Zero, up to 8192 bytes.
-    pub reserved8: [u64; 144],
+    pub reserved8: [u64; 142],
 }
 
 /// Bit where the kind of an outbound event starts; the payload is below.

@@ -55,6 +55,8 @@ pub const CONTROL_TRAP: u32 = 22;
 pub const CONTROL_MAP_PART: u32 = 23;
 /// [`Control::Server`].
 pub const CONTROL_SERVER: u32 = 24;
+/// See [`Control::Member`].
+pub const CONTROL_MEMBER: u32 = 25;
 
 /// [`Control::Execed`]: start_code, end_code, start_data, end_data, start_brk, brk, start_stack,
 /// arg_start, arg_end, env_start, env_end, address and bytes of auxv.
@@ -434,6 +436,9 @@ requests! {
         /// The CPUs of Linux' on which it runs, bit `n` for CPU `n`; 0: those of the proxy.
         cpus: u64,
     }
+    /// Start one more pooled proxy ([`crate::pooled`]) for the pool of this native task: a process that has what this one was
+    /// started with. Result = its process id.
+    Member = CONTROL_MEMBER
 }
 
 #[cfg(test)]
@@ -454,12 +459,12 @@ mod tests {
             }
             Control::decode(number, &words)
         };
-        (0..=CONTROL_SERVER).filter_map(fill)
+        (0..=CONTROL_MEMBER).filter_map(fill)
     }
 
     #[test]
     fn decode_gives_what_was_encoded() {
-        let all: [Control; 25] = core::array::from_fn({
+        let all: [Control; 26] = core::array::from_fn({
             let mut requests = one_of_each();
             move |_| requests.next().expect("a request for each number")
         });
@@ -471,7 +476,7 @@ mod tests {
 
     #[test]
     fn what_is_no_request_is_not_decoded() {
-        assert_eq!(Control::decode(CONTROL_SERVER + 1, &[0; 6]), None);
+        assert_eq!(Control::decode(CONTROL_MEMBER + 1, &[0; 6]), None);
         assert_eq!(Control::decode(u32::MAX, &[0; 6]), None);
         // A word too large for its field, a choice that there is not, words behind the last field.
         assert_eq!(Control::decode(CONTROL_SERVE, &[1 << 32, 0, 0, 0, 0, 0]), None);

@@ -8,6 +8,7 @@
 use crate::copied::CopiedStatus;
 use crate::info::{ProcessInfo, ThreadInfo};
 use crate::observe::{Observation, Observe, TraceRead};
+use crate::pooled::PoolMake;
 use crate::request::KEPT_WORDS;
 
 /// Type byte of the ioctl numbers.
@@ -213,6 +214,10 @@ pub struct Status {
     pub unboxed_calls: u64,
     /// See `boxed_calls`.
     pub servers_made: u64,
+    /// Out: calls of native tasks that pooled proxies have executed, pooled proxies that have come.
+    pub packed_calls: u64,
+    /// See `packed_calls`.
+    pub members_made: u64,
 }
 
 /// `IOCTL_LOG`: read the kernel log.
@@ -265,6 +270,10 @@ pub struct Attach {
     pub fd: u32,
     /// In: zero. Out: 1 if Linux counts events of the caller (`perf stat`).
     pub counted: u32,
+    /// In: `ATTACH_*` of [`crate::pooled`].
+    pub kind: u32,
+    /// In: descriptor of the pool, of all but `ATTACH_PROGRAM`; else 0.
+    pub pool_fd: u32,
     /// Out: why not.
     pub message: [u8; MESSAGE_SIZE],
 }
@@ -554,6 +563,8 @@ pub const IOCTL_LOG: u32 = iowr::<Log>(7);
 pub const IOCTL_DEBUG: u32 = iowr::<Debug>(8);
 /// See [`Attach`].
 pub const IOCTL_ATTACH: u32 = iowr::<Attach>(16);
+/// See [`PoolMake`].
+pub const IOCTL_POOL: u32 = iowr::<PoolMake>(9);
 /// No argument: start the program of the start block (`REQUEST_SPACE_START`).
 pub const IOCTL_START: u32 = number(0, 17, 0);
 /// The worker of a slot sleeps until the LWK rings it. The argument is a number, so that nothing is copied:

@@ -24,6 +24,7 @@ pub mod log;
 pub mod message;
 pub mod observe;
 pub mod offer;
+pub mod pooled;
 pub mod request;
 pub mod requestbox;
 pub mod service;

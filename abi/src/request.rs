@@ -20,7 +20,8 @@ pub const REQUEST_DONE: u32 = 2;
 pub const REQUEST_PING: u32 = 1;
 /// A new space: `space`; args: [0] = mask bits 0..63 of instance CPUs it may run on,
 /// [1] = index of its home CPU (one of them), the one that gets its requests.
-/// [2] = parent space of a fork or 0, [3] = its token (`IOCTL_CHILD`). The child of a
+/// [2] = parent space of a fork or 0, [3] = its token (`IOCTL_CHILD`), or, without a parent, what it is to a pool
+/// ([`crate::pooled`]). The child of a
 /// fork begins to run at once: `pages` holds [`CHILD_WORDS`] words about it: process id,
 /// user id, effective one, group id, effective one, as the proxy would be told them, and
 /// the number of its process id namespace (of every process). After `Control::Exec` the token is that
@@ -59,7 +60,8 @@ pub const USER_WORD: usize = CHILD_WORDS - 2;
 pub const REQUEST_SPACE_START: u32 = 3;
 /// The proxy of `space` is gone (its memory map too): end its threads, free all
 /// its memory, then answer. Answered only when everything is back. Answer args:
-/// [0] = user ns, [1] = system ns it has used, [2] = peak resident bytes.
+/// [0] = user ns, [1] = system ns it has used, [2] = peak resident bytes, [3] = space of the pooled proxy that a native
+/// task had when it ended, which ends with it; 0: none.
 pub const REQUEST_SPACE_CLOSE: u32 = 4;
 /// A proxy touched a page: args: [0] = page address, [1] = `FAULT_*` bits,
 /// [2] = most pages wanted (1..=PAGES_MAX) and, << 32, the id of the thread of the proxy that

@@ -29,6 +29,10 @@ pub const SLOT_ANSWERED: u32 = SLOT_DONE | SLOT_NOT_STARTED;
 /// of the slot ([`crate::layout::message`]), `args[1]` the bytes of its buffer, behind which nothing is mapped. The result is 0
 /// where the call was executed, whose result is in the message, or -errno where it cannot be executed from the message.
 pub const NR_MESSAGE: u32 = 0x4d_5347;
+/// In place of the number of a system call, in the slot of a pooled proxy ([`crate::pooled`]): the call is a packed message.
+/// `args[0]` is the number of its first page, or `MESSAGE_PAGE_NONE`, `args[1]` whose call it is, as its pages say,
+/// `args[2]` flags (`PACKED_*`). The result is 0 where the call was executed, whose result is in the message, or -errno.
+pub const NR_PACKED: u32 = 0x50_434b;
 
 /// 256 bytes: a cache line for the call, one for the LWK's words, one for the worker's.
 #[repr(C, align(256))]

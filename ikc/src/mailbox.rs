@@ -65,7 +65,9 @@ pub struct CpuWords {
     copied_out: AtomicU64,
     mapped_by: [AtomicU32; MAPPED_REASONS],
     mapped_calls: [AtomicU32; MAPPED_CALLS],
-    reserved8: [AtomicU64; 144],
+    packed_calls: AtomicU64,
+    members_made: AtomicU64,
+    reserved8: [AtomicU64; 142],
 }
 
 same_layout!(EntryPair, RingEntries: outbound, inbound);
@@ -75,7 +77,8 @@ same_layout!(CpuWords, CpuShared:
     interrupts, exceptions, page_faults, local_calls, delegated_calls, inbound_tail,
     inbound_seen, inbound_head, outbound_tail, outbound_seen, outbound_head, entries, idle_cycles, idle_since,
     bells_rung, bells, interrupts_by, exceptions_by, crowded, boxed_calls, unboxed_calls, servers_made,
-    copies, copied_calls, copied_in, copied_out, mapped_by, mapped_calls);
+    copies, copied_calls, copied_in, copied_out, mapped_by, mapped_calls,
+    packed_calls, members_made);
 
 /// Requests for this CPU: the module posts, the LWK takes.
 #[derive(Clone, Copy, Debug)]
@@ -387,6 +390,16 @@ impl<'a> CpuRef<'a> {
     /// Counts a server that was started.
     pub fn count_server(&self) {
         bump(&self.words.servers_made);
+    }
+
+    /// Counts a call that a pooled proxy has executed.
+    pub fn count_packed_call(&self) {
+        bump(&self.words.packed_calls);
+    }
+
+    /// Counts a pooled proxy that has come.
+    pub fn count_member(&self) {
+        bump(&self.words.members_made);
     }
 
     /// Stores that this CPU halts since `now`, a TSC value.

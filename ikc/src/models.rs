@@ -29,6 +29,7 @@ mod bells;
 mod cpus;
 mod doorbells;
 mod offers;
+mod pooled;
 mod requestboxes;
 mod rings;
 

@@ -43,6 +43,8 @@ pub const ANNOUNCES_LATE: u8 = 13;
 pub const NO_MARK: u8 = 14;
 /// Mutant for the models: a server does not look whether a signal came before it took the call.
 pub const NO_LOOK: u8 = 15;
+/// Mutant for the models: a pooled proxy says that it has begun when it is over.
+pub const BEGINS_LATE: u8 = 16;
 
 /// Lets another side go on while it is waited for.
 pub fn spin() {

@@ -8,7 +8,7 @@ use crate::link::inbound::complete;
 use crate::mm::linux::Lack;
 use crate::mm::{self, linux};
 use crate::process::thread::Thread;
-use crate::process::{Process, info, oom, spaces, until};
+use crate::process::{Process, info, members, oom, spaces, until};
 use crate::sched::{machinecheck, park};
 use crate::signal::signals;
 use alloc::sync::Arc;
@@ -129,7 +129,10 @@ fn open(r: &RequestRef<'_>, call: &RequestCall) -> errno::Result<()> {
 fn close(index: u32, space: u32) {
     match spaces::find(space) {
         None => complete(index, 0),
-        Some(space) => space.close(index),
+        Some(found) => {
+            members::leave(space);
+            found.close(index);
+        }
     }
 }
 

@@ -3,7 +3,7 @@
  * hanare.ko: /dev/hanare, its ioctls, and what the layers below call upward.
  *
  * A descriptor has one role, given by its first call: none (questions, and
- * management by name), builder of one instance, or one space.
+ * management by name), builder of one instance, one space, or a pool of proxies.
  */
 #include "device/device.h"
 
@@ -134,6 +134,7 @@ static const struct command commands[] = {
 	{ HANARE_IOCTL_OBSERVE, false, true, hanare_do_observe },
 	{ HANARE_IOCTL_OBSERVATION, false, false, hanare_do_observation },
 	{ HANARE_IOCTL_TRACE_READ, false, false, hanare_do_trace_read },
+	{ HANARE_IOCTL_POOL, false, true, hanare_do_pool },
 };
 
 static long run_command(struct hanare_file *hf, const struct command *c, void __user *arg)
@@ -208,6 +209,8 @@ static int hanare_release(struct inode *inode, struct file *file)
 		hanare_space_put(hf->space);
 	}
 	hanare_observer_end(hf);
+	if (hf->pool)
+		hanare_pool_end(hf->pool);
 	if (hf->inst) {
 		/* Closed before boot succeeded: all of it goes back. */
 		mutex_lock(&hf->inst->lock);

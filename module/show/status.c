@@ -67,6 +67,8 @@ static void dispatch_status(const struct hanare_instance *inst, struct hanare_st
 	status->boxed_calls = 0;
 	status->unboxed_calls = 0;
 	status->servers_made = 0;
+	status->packed_calls = 0;
+	status->members_made = 0;
 	for (i = 0; params && i < inst->cpu_count; i++) {
 		const struct hanare_cpu_shared *shared = inst->cpus[i].shared;
 
@@ -75,6 +77,8 @@ static void dispatch_status(const struct hanare_instance *inst, struct hanare_st
 		status->boxed_calls += READ_ONCE(shared->boxed_calls);
 		status->unboxed_calls += READ_ONCE(shared->unboxed_calls);
 		status->servers_made += READ_ONCE(shared->servers_made);
+		status->packed_calls += READ_ONCE(shared->packed_calls);
+		status->members_made += READ_ONCE(shared->members_made);
 	}
 }
 

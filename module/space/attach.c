@@ -28,7 +28,8 @@ static u64 allowed_cpus(struct hanare_instance *inst, struct hanare_attach *arg)
 	return any ? allowed : HANARE_ALLOWED_ALL;
 }
 
-static int attach_to(struct hanare_instance *inst, struct file *file, struct hanare_attach *arg)
+static int attach_to(struct hanare_instance *inst, struct hanare_pool *pool, struct file *file,
+		     struct hanare_attach *arg)
 {
 	struct hanare_space *space;
 	u64 allowed, ns;
@@ -46,7 +47,8 @@ static int attach_to(struct hanare_instance *inst, struct file *file, struct han
 	allowed = allowed_cpus(inst, arg);
 	if (!allowed)
 		return -EINVAL;
-	space = hanare_space_enter(inst, file_inode(file), allowed, NULL, NULL, arg->message);
+	space = hanare_space_enter(inst, file_inode(file), allowed, NULL, NULL, pool,
+				   arg->kind == HANARE_ATTACH_MEMBER, arg->message);
 	if (IS_ERR(space))
 		return PTR_ERR(space);
 	memcpy(arg->name, inst->name, sizeof(arg->name));
@@ -61,19 +63,27 @@ static int attach_to(struct hanare_instance *inst, struct file *file, struct han
 int hanare_attach(struct file *file, struct hanare_attach *arg)
 {
 	struct hanare_file *hf = file->private_data;
+	struct hanare_pool *pool = NULL;
 	struct hanare_instance *inst;
 	int err;
 
 	if (hf->role != ROLE_NONE)
 		return refuse(arg->message, -EBUSY, "this descriptor has a role already: open another");
-	if (!current->mm || arg->fd > INT_MAX || arg->counted)
+	if (!current->mm || arg->fd > INT_MAX || arg->counted || arg->kind > HANARE_ATTACH_MEMBER)
 		return -EINVAL;
-	inst = hanare_instance_named(arg->name);
+	if (arg->kind != HANARE_ATTACH_PROGRAM) {
+		pool = hanare_pool_join(arg->pool_fd, arg->message);
+		if (IS_ERR(pool))
+			return PTR_ERR(pool);
+	}
+	inst = pool ? hanare_pool_instance(pool) : hanare_instance_named(arg->name);
 	if (!inst)
 		return hanare_refuse_unknown(arg->message, arg->name);
 	down_read(&inst->live);
-	err = attach_to(inst, file, arg);
+	err = attach_to(inst, pool, file, arg);
 	up_read(&inst->live);
 	hanare_instance_put(inst);
+	if (pool)
+		hanare_pool_put(pool);
 	return err;
 }

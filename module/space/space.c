@@ -136,7 +136,7 @@ long hanare_wait(struct hanare_space *space, unsigned long arg)
 	u32 slot = arg, bell = arg >> HANARE_WAIT_RING_SHIFT;
 	unsigned long *bits;
 	bool was_rung = false;
-	int err;
+	long left;
 
 	if (slot >= HANARE_SLOTS_MAX || bell > inst->bell_count)
 		return -EINVAL;
@@ -145,12 +145,12 @@ long hanare_wait(struct hanare_space *space, unsigned long arg)
 		return -EINVAL;
 	if (bell)
 		hanare_ring_bell(space, bell - 1);
-	err = wait_event_interruptible(space->slot_queues[slot % HANARE_SLOT_QUEUES],
-				       (was_rung = test_and_clear_bit(slot, bits)) ||
-				       READ_ONCE(inst->dead));
+	left = wait_event_interruptible_timeout(space->slot_queues[slot % HANARE_SLOT_QUEUES],
+						(was_rung = test_and_clear_bit(slot, bits)) ||
+						READ_ONCE(inst->dead), hanare_pool_patience(space));
 	if (was_rung)
 		return hanare_doorbell_here(inst);
-	return READ_ONCE(inst->dead) ? -EIO : err ? -EINTR : 0;
+	return READ_ONCE(inst->dead) ? -EIO : left < 0 ? -EINTR : left ? 0 : -ETIME;
 }
 
 /* ---- the other calls of a worker ---- */
@@ -330,7 +330,7 @@ static int space_open(struct hanare_space *space, struct hanare_space *parent,
 		.kind = HANARE_REQUEST_SPACE_OPEN,
 		.space = space->id,
 		.args = { space->allowed, space->home - space->inst->cpus,
-			  parent ? parent->id : 0, from ? from->token : 0 },
+			  parent ? parent->id : 0, from ? from->token : hanare_pool_words(space) },
 		.data = child,
 		.data_words = ARRAY_SIZE(child),
 		.pages = pages,
@@ -407,7 +407,8 @@ static void inherit(struct hanare_space *space, const struct hanare_space *paren
  */
 struct hanare_space *hanare_space_enter(struct hanare_instance *inst, struct inode *inode,
 					u64 allowed, struct hanare_space *parent,
-					const struct hanare_child *child, u8 *message)
+					const struct hanare_child *child, struct hanare_pool *pool,
+					bool is_member, u8 *message)
 {
 	struct hanare_space *space = space_new(inst, inode, allowed);
 	int err;
@@ -415,6 +416,9 @@ struct hanare_space *hanare_space_enter(struct hanare_instance *inst, struct ino
 	if (!space)
 		return ERR_PTR(refuse(message, -ENOMEM, "Linux has no memory left"));
 	inherit(space, parent);
+	if (pool)
+		space->pool = hanare_pool_get(pool);
+	space->is_member = is_member;
 	space->proxy = parent ? (parent->proxy ? get_file(parent->proxy) : NULL) :
 				running_file();
 	/* Before the LWK hears of it: then it may drop what the parent has. */
@@ -510,6 +514,8 @@ void hanare_space_end(struct hanare_space *space)
 		hanare_does_not_answer(inst);
 	else if (!err)
 		account(space, &call);
+	if (!err)
+		hanare_pool_kill(space, call.args[3]);
 	hanare_space_unwatch_process(space);
 	hanare_space_unshare(space);
 	hanare_space_unwatch_all(space);

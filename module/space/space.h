@@ -74,6 +74,18 @@ u32 hanare_space_pid_vnr(struct hanare_space *space);
 bool hanare_space_stop_changed(struct hanare_space *space, u32 look, bool (*is_stopped)(struct pid *pid),
 			       u32 *slot, bool *stopped);
 
+/* pool.c */
+long hanare_do_pool(struct hanare_file *hf, void *data);
+void hanare_pool_end(struct hanare_pool *pool);
+struct hanare_pool *hanare_pool_get(struct hanare_pool *pool);
+void hanare_pool_put(struct hanare_pool *pool);
+struct hanare_pool *hanare_pool_join(u32 fd, u8 *message);
+/* With a reference. */
+struct hanare_instance *hanare_pool_instance(struct hanare_pool *pool);
+u64 hanare_pool_words(const struct hanare_space *space);
+unsigned long hanare_pool_patience(const struct hanare_space *space);
+void hanare_pool_kill(const struct hanare_space *space, u64 id);
+
 /* stop.c */
 void hanare_stop_init(void);
 void hanare_stop_exit(void);
@@ -120,7 +132,8 @@ void hanare_space_end(struct hanare_space *space);
 void hanare_space_flush(struct hanare_space *space);
 struct hanare_space *hanare_space_enter(struct hanare_instance *inst, struct inode *inode,
 					u64 allowed, struct hanare_space *parent,
-					const struct hanare_child *child, u8 *message);
+					const struct hanare_child *child, struct hanare_pool *pool,
+					bool is_member, u8 *message);
 void hanare_file_set_space(struct file *file, struct hanare_space *space);
 
 /* fault.c */

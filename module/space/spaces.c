@@ -125,6 +125,8 @@ static void space_release(struct kref *ref)
 	iput(space->inode);
 	if (space->proxy)
 		fput(space->proxy);
+	if (space->pool)
+		hanare_pool_put(space->pool);
 	mmdrop(space->mm);
 	/* The doorbell's handler may have just looked it up; stop.c its process, too. */
 	call_rcu(&space->rcu, space_free_rcu);

@@ -3,6 +3,7 @@
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use hanare_abi::ioctl::{self, CPU_WORDS, MESSAGE_SIZE};
+use hanare_abi::pooled::ATTACH_PROGRAM;
 use hanare_abi::{MAGIC, VERSION, request};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
@@ -130,6 +131,8 @@ impl Device {
             cpu_count: 0,
             fd: self.fd.as_raw_fd() as u32,
             counted: 0,
+            kind: ATTACH_PROGRAM,
+            pool_fd: 0,
             message: [0; MESSAGE_SIZE],
         };
         for &cpu in cpus {

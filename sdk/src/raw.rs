@@ -6,6 +6,7 @@ use std::os::fd::BorrowedFd;
 use hanare_abi::copied::MAPPED_CALLS;
 use hanare_abi::ioctl::*;
 use hanare_abi::observe::{Observation, Observe, TraceRead};
+use hanare_abi::pooled::PoolMake;
 use rustix::io::Result;
 use rustix::ioctl::{Updater, ioctl};
 
@@ -44,6 +45,8 @@ calls! {
     usage(Usage) = IOCTL_USAGE;
     /// The next process.
     process(ProcessStatus) = IOCTL_PROCESS;
+    /// Makes the descriptor that of a pool of proxies.
+    pool(PoolMake) = IOCTL_POOL;
     /// Threads of a process.
     threads(Threads) = IOCTL_THREADS;
 }

@@ -318,6 +318,10 @@ pub struct Dispatch {
     pub unboxed_calls: u64,
     /// Servers that were started.
     pub servers_made: u64,
+    /// Calls of native tasks that pooled proxies have executed.
+    pub packed_calls: u64,
+    /// Pooled proxies that have come.
+    pub members_made: u64,
 }
 
 impl Instance {
@@ -342,6 +346,8 @@ impl Instance {
                 boxed_calls: status.boxed_calls,
                 unboxed_calls: status.unboxed_calls,
                 servers_made: status.servers_made,
+                packed_calls: status.packed_calls,
+                members_made: status.members_made,
             },
         }
     }
@@ -442,6 +448,8 @@ fn question(which: Which, ping: bool) -> ioctl::Status {
         boxed_calls: 0,
         unboxed_calls: 0,
         servers_made: 0,
+        packed_calls: 0,
+        members_made: 0,
     }
 }
 

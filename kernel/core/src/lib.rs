@@ -37,6 +37,7 @@ pub mod machinecheck;
 pub mod marshal;
 pub mod mempolicy;
 pub mod mitigations;
+pub mod native;
 pub mod nodes;
 pub mod options;
 pub mod ptrace;

@@ -67,6 +67,7 @@ pub const fn sake(request: &Control) -> Sake {
         | Control::RequeueSignal { .. }
         | Control::Thread { .. }
         | Control::Server { .. }
+        | Control::Member
         | Control::ThreadExit
         | Control::ThreadRenew { .. }
         | Control::Rights { .. }

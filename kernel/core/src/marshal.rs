@@ -34,7 +34,7 @@ pub use encode::{Encoded, Piece, Refusal, encode};
 pub use ranges::{RangesEnd, ranges};
 pub use short::{Short, shorter};
 pub use walk::refers;
-pub use wire::{HEAD_BYTES, PAYLOAD_BYTES, TEXT_MAX, VECTORS_MAX};
+pub use wire::{HEAD_BYTES, PAGE_HEAD_BYTES, PAYLOAD_BYTES, TEXT_MAX, VECTORS_MAX, page_bytes};
 
 #[cfg(test)]
 mod tests;

@@ -64,6 +64,16 @@ ranks! {
     Spaces,
     /// Servers of a process' request box.
     Servers,
+    /// Pools of proxies, by number.
+    ProxyPools,
+    /// Proxies of a pool.
+    PooledProxies,
+    /// Pooled proxies, by space.
+    Members,
+    /// The pooled proxy that a native task has.
+    TaskProxy,
+    /// Threads that wait for a pooled proxy.
+    PoolWaiters,
     /// Slots and workers of a process.
     Slots,
     /// Slots that no thread of a space has.

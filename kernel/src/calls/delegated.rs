@@ -3,7 +3,7 @@
 use crate::base::log_limit;
 use crate::calls::bounce;
 use crate::calls::rlimits::{self, Change};
-use crate::calls::{clocktimers, itimer, mmap};
+use crate::calls::{clocktimers, itimer, mmap, packed};
 use crate::gate::ptrace;
 use crate::life::target::AT_FDCWD;
 use crate::link::delegate;
@@ -28,6 +28,9 @@ use linux_raw_sys::general::{__NR_close, __NR_close_range, __NR_openat};
 
 /// A row that says `delegated`.
 pub fn serve(row: &Row, hook: Hook, args: [u64; 6]) -> Result<u64> {
+    if thread::current().process.pool.is_packed() {
+        return execute(row.number.into(), args); // what the LWK does beside Linux is about a program's own proxy
+    }
     match hook {
         Hook::None | Hook::OtherMemory | Hook::SigWait => forward(row, args),
         Hook::IoUringSetup => {
@@ -176,6 +179,9 @@ fn execute(number: u32, args: [u64; 6]) -> Result<u64> {
 #[inline(never)]
 fn execute_specially(number: u32, args: &[u64; 6]) -> Result<u64> {
     let me = thread::current();
+    if me.process.pool.is_packed() {
+        return result_of(number, args, packed::call(number, args));
+    }
     result_by(number, args, delegate::call_specially(me, Call::new(number, *args)))
 }
 

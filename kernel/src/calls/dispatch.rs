@@ -1,11 +1,12 @@
 //! The system call entry: the table's row decides who serves a call.
 
 use crate::calls::seccomp::{self, Judged};
-use crate::calls::{delegated, local};
+use crate::calls::{delegated, local, packed};
+use crate::process::thread;
 use crate::sched::cpus;
 use hanare_core::bounce;
-use hanare_core::errno;
-use hanare_core::syscalls::{self, Hook, LocalCall, Service, pointers};
+use hanare_core::errno::{self, Errno};
+use hanare_core::syscalls::{self, Hook, LocalCall, Row, Service, pointers};
 use hanare_hal::traps::{self, Call, Regs};
 use hanare_hal::{shared, speculation};
 
@@ -58,6 +59,10 @@ fn execute(regs: &mut Regs, number: u64) -> Option<()> {
         return Some(());
     };
     crate::debug!("{} {:x?}", row.name, regs.arguments());
+    if let Some(error) = is_refused(row, &regs.arguments()) {
+        regs.rax = error.as_return() as u64;
+        return Some(());
+    }
     let result = match row.service {
         Service::Local(call) => {
             shared::here().count_local_call();
@@ -72,4 +77,10 @@ fn execute(regs: &mut Regs, number: u64) -> Option<()> {
     crate::debug!("{} = {:x?}", row.name, result);
     regs.rax = result.unwrap_or_else(|e| e.as_return() as u64);
     Some(())
+}
+
+/// Whether the running thread is a native task's, which has no such call: the error.
+fn is_refused(row: &Row, args: &[u64; 6]) -> Option<Errno> {
+    let is_native = thread::current().process.pool.is_packed();
+    is_native.then(|| packed::refusal(row.number.into(), args))?
 }

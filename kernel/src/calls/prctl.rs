@@ -1,11 +1,12 @@
 //! prctl(2): Linux' business but for what would hit the proxy instead of the program.
 
 use crate::base::user::put;
-use crate::calls::seccomp;
+use crate::calls::{packed, seccomp};
 use crate::process::thread;
 use crate::process::workers;
 use core::sync::atomic::Ordering;
 use hanare_core::errno::{self, Result};
+use hanare_core::native::PR_HANARE_PROXY;
 use hanare_core::syscalls::Row;
 use hanare_hal::usercopy::{self, UserAddr};
 use linux_raw_sys::prctl::{
@@ -23,6 +24,7 @@ pub fn prctl(row: &Row, a: [u64; 6]) -> Result<u64> {
     let thread = thread::current();
     match a[0] as u32 {
         PR_SET_SECCOMP => seccomp::prctl(a[1], UserAddr::of(a[2])),
+        PR_HANARE_PROXY => packed::proxy(a[1]),
         PR_GET_SECCOMP => Ok(u64::from(thread.seccomp.mode())),
         PR_SET_SYSCALL_USER_DISPATCH | PR_GET_AUXV => Err(errno::EINVAL),
         PR_SET_TSC => {

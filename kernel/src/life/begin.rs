@@ -12,6 +12,7 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 use hanare_abi::request::{GROUPS_WORD, RANDOM_WORD};
+use hanare_abi::start::START_KEEPS;
 use hanare_core::errno::{self, Result};
 use hanare_core::link::pool::is_boxed;
 use hanare_hal::{cpu, shared};
@@ -24,7 +25,9 @@ pub fn program(p: &Arc<Process>, start: extern "C" fn() -> !) -> Result<()> {
     p.memory().start()?;
     let block = p.start_block()?;
     p.set_start_mask(block.sigmask);
-    if let Some(copies) = hanare_core::start::copies(&block) {
+    if p.native.get().is_none()
+        && let Some(copies) = hanare_core::start::copies(&block)
+    {
         p.set_copies(copies);
         p.observed.set(COPIES, copies);
     }
@@ -48,7 +51,10 @@ pub fn program(p: &Arc<Process>, start: extern "C" fn() -> !) -> Result<()> {
         membarrier: 0,
     };
     p.cpu_timers.set_limit(block.cpu_soft, block.cpu_hard);
-    p.pool.open(is_boxed(block.flags, pool::options().is_box));
+    match p.native.get() {
+        Some(task) => task.keeps.store(block.flags & START_KEEPS != 0, Ordering::Relaxed),
+        None => p.pool.open(is_boxed(block.flags, pool::options().is_box)),
+    }
     let thread = first_thread(p, start)?;
     *thread.ids.lock() = Ids { uid: block.uid, euid: block.euid, gid: block.gid, egid: block.egid };
     run_first(p, thread)

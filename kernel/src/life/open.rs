@@ -6,6 +6,7 @@ use crate::life::{begin, depart};
 use crate::mm::AddressSpace;
 use crate::mm::space::Space;
 use crate::mm::{messages, parts};
+use crate::process::members;
 use crate::process::spaces::ProcessSpace;
 use alloc::boxed::Box;
 use alloc::sync::{Arc, Weak};
@@ -15,19 +16,19 @@ use hanare_core::life::Process;
 
 /// `REQUEST_SPACE_OPEN`.
 /// args: [0] = CPUs it may use, [2], [3] = parent space and token of a fork, whose
-/// child, described by `words`, begins to run. Gives which parts of its addresses the proxy is to map
+/// child, described by `words`, begins to run; without a parent [3] is what it is to a pool of proxies. Gives which parts of its addresses the proxy is to map
 /// at once.
 pub fn space(space: u32, args: &[u64; 4], words: &[u64]) -> Result<(Arc<ProcessSpace>, u32)> {
     let parent = args[2] as u32;
     if parent == 0 {
-        return make(space, args[0], None, words);
+        return make(space, args[0], None, args[3], words);
     }
     if let Some(plan) = depart::claim(parent, args[3]) {
         return for_program(space, args[0], plan, words);
     }
     let embryo = fork::claim(parent, args[3]).ok_or(errno::ESRCH)?;
     let maker = embryo.parent.clone();
-    let made = make(space, args[0], Some(embryo), words);
+    let made = make(space, args[0], Some(embryo), 0, words);
     fork::come(parent, args[3], &maker);
     made
 }
@@ -36,6 +37,7 @@ fn make(
     space: u32,
     cpus: u64,
     embryo: Option<Box<fork::Embryo>>,
+    to_pool: u64,
     words: &[u64],
 ) -> Result<(Arc<ProcessSpace>, u32)> {
     let account = Space::account_of(words)?;
@@ -63,6 +65,7 @@ fn make(
     if let Some(e) = embryo {
         begin::child(&first, e, words).inspect_err(|_| first.fail())?;
     }
+    let parts = members::join(&new, &first, to_pool, parts)?;
     Ok((new, parts))
 }
 

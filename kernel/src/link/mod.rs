@@ -7,5 +7,6 @@ pub mod delegate;
 pub mod direct;
 pub mod inbound;
 pub mod interface;
+pub mod packed;
 pub mod pool;
 pub mod services;

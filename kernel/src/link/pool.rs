@@ -15,6 +15,8 @@ use spin::Once;
 const OPEN: u8 = 1;
 /// Linux has to be told of dispositions.
 const OWES: u8 = 2;
+/// Calls are packed, and pooled proxies execute them.
+const PACKED: u8 = 4;
 
 static OPTIONS: Once<Dispatch> = Once::new();
 
@@ -50,7 +52,7 @@ pub type Places = [Place; SERVERS_MAX as usize];
 /// A process' request box and its servers.
 #[derive(Default)]
 pub struct Pool {
-    /// Whether calls go another way than directly, and at once: [`OPEN`], [`OWES`].
+    /// Whether calls go another way than directly, and at once: [`OPEN`], [`OWES`], [`PACKED`].
     ways: AtomicU8,
     /// Those of its next program will, though its own do not: it has another process' memory.
     opens_later: AtomicBool,
@@ -131,6 +133,16 @@ impl Pool {
     #[inline(always)]
     pub fn is_special(&self) -> bool {
         self.ways.load(Ordering::Relaxed) != 0
+    }
+
+    /// Of a native task: all calls are packed.
+    pub fn pack(&self) {
+        self.set(PACKED, true);
+    }
+
+    /// Whether they are.
+    pub fn is_packed(&self) -> bool {
+        self.ways.load(Ordering::Relaxed) & PACKED != 0
     }
 
     /// Whether calls go by the box where they may.

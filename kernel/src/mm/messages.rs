@@ -86,7 +86,15 @@ pub fn grow(p: &Caller<'_>, bytes: u64) -> Result<Arc<Frames>> {
             .map_err(|_| errno::ENOMEM)?;
         p.maps_messages.store(true, Ordering::Release);
     }
-    let mut new = p.message(p.slot).map_or_else(Frames::none, |frames| frames.copy());
+    grow_of(p, p.slot, bytes)
+}
+
+/// Likewise of a slot of `p`, where the proxy has mapped messages or is going to.
+///
+/// # Errors
+/// `ENOMEM`: there is no memory.
+pub fn grow_of(p: &Space, slot: u32, bytes: u64) -> Result<Arc<Frames>> {
+    let mut new = p.message(slot).map_or_else(Frames::none, |frames| frames.copy());
     let (before, had) = (new.pages(), new.count());
     let wanted = bytes.div_ceil(SMALL).next_power_of_two();
     let wanted = wanted.clamp(PAGES_MIN, MESSAGE_MAX / SMALL);
@@ -105,7 +113,7 @@ pub fn grow(p: &Caller<'_>, bytes: u64) -> Result<Arc<Frames>> {
         }
     }
     let new = lists::arc_within(new);
-    p.set_message(p.slot, Some(new.clone()));
+    p.set_message(slot, Some(new.clone()));
     Ok(new)
 }
 

@@ -204,6 +204,11 @@ impl ThreadSignals {
         self.pending.is_deliverable(self.mask) || self.chosen.is_deliverable(self.mask)
     }
 
+    /// All of its own that wait, blocked or not.
+    pub fn waiting(&self) -> SigSet {
+        self.pending.set().union(self.chosen.set())
+    }
+
     /// Takes the next signal of the thread or, behind them, of its process; as Linux.
     pub fn dequeue(&mut self, shared: &mut Pending, blocked: SigSet) -> Option<QueuedSignal> {
         self.pending

@@ -7,6 +7,7 @@ pub mod futex;
 pub mod identity;
 pub mod info;
 pub mod leaving;
+pub mod members;
 pub mod memory;
 pub mod oom;
 pub mod rights;
@@ -90,6 +91,8 @@ pub struct Process {
     threads: Mutex<Listed<life::Process, Thread>, rank::Threads>,
     /// Its request box, and whether Linux has to be told of dispositions (`Mirrored::owed`).
     pub pool: Pool,
+    /// Of a native task: its pool of proxies.
+    pub native: Once<members::Native>,
     /// Slots and the workers behind them.
     pub slots: Mutex<Slots, rank::Slots>,
     /// Timers that count CPU time.
@@ -162,6 +165,7 @@ impl Process {
             first_traced: AtomicBool::new(false),
             threads: Mutex::new(Listed::new(life)),
             pool: Pool::default(),
+            native: Once::new(),
             slots: Mutex::new(Slots::first(first_slot)?),
             cpu_timers: CpuTimers::default(),
             timers: Mutex::new(Vec::new()),

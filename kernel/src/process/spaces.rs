@@ -163,6 +163,13 @@ impl ProcessSpace {
         }
     }
 
+    /// Keeps what it has, though Linux may close it, as long as the result is there: a thread of another space is at work in it,
+    /// and counts as one more process. `None`: it is closed.
+    pub fn visit(self: &Arc<Self>) -> Option<Visit> {
+        self.step(SpaceEvent::Enter, |_, _| {}).ok()?;
+        Some(Visit(self.clone()))
+    }
+
     /// Frees everything: no thread is left. Done once.
     fn free(&self) {
         self.processes().for_each(|p| p.finish());
@@ -170,16 +177,29 @@ impl ProcessSpace {
         release::all(self);
         part_of(self.space).lock().remove(&self.space);
         let times = self.processes().next().map_or((0, 0), |p| p.times_ns());
+        let member = self.first().and_then(|p| p.native.get()?.member());
         let processes = core::mem::take(&mut self.processes.lock().all);
         drop(processes);
         heap::trim_if_large();
         let request = self.close_request.swap(NO_REQUEST, Ordering::AcqRel);
         if request != NO_REQUEST {
             let r = shared::request(request);
-            for (i, v) in [times.0, times.1, self.memory_use().1].into_iter().enumerate() {
+            let ends = u64::from(member.unwrap_or(0));
+            for (i, v) in [times.0, times.1, self.memory_use().1, ends].into_iter().enumerate() {
                 r.set_arg(i, v);
             }
             inbound::complete(request, 0);
+        }
+    }
+}
+
+/// See [`ProcessSpace::visit`].
+pub struct Visit(Arc<ProcessSpace>);
+
+impl Drop for Visit {
+    fn drop(&mut self) {
+        if self.0.step(SpaceEvent::Leave, |_, _| {}) == Ok(SpaceEffect::Free) {
+            self.0.free();
         }
     }
 }

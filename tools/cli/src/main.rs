@@ -66,10 +66,14 @@ extern "C" fn main(_argc: c_int, _argv: *const *const c_char) -> c_int {
         Err(error) => return usage(&error),
     };
     // A program gets what the caller has closed as closed.
-    if !matches!(cli.command, Command::Run(_)) {
+    if !matches!(cli.command, Command::Run(_) | Command::Native(_)) {
         output::occupy_standard_descriptors();
     }
-    let failed = if matches!(cli.command, Command::Run(_) | Command::Trace(_) | Command::Gdb(_)) {
+    let runs = |command: &Command| {
+        use Command::{Gdb, Native, Run, Trace};
+        matches!(command, Run(_) | Native(_) | Trace(_) | Gdb(_))
+    };
+    let failed = if runs(&cli.command) {
         failure::HANARE
     } else {
         failure::FAILED
@@ -85,7 +89,7 @@ fn usage(error: &clap::Error) -> c_int {
     if error.use_stderr() {
         let command = std::env::args_os().nth(1);
         let program = command
-            .is_some_and(|command| ["run", "trace", "gdb"].iter().any(|&name| command == name));
+            .is_some_and(|command| ["run", "native", "trace", "gdb"].iter().any(|&name| command == name));
         output::complain(format_args!("{}", complaint(&error.render().to_string())));
         return if program { failure::HANARE } else { failure::USAGE };
     }

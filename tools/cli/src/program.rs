@@ -38,6 +38,16 @@ impl fmt::Display for Arguments {
     }
 }
 
+/// What a native task's proxy is told of its pool.
+pub struct InPool {
+    /// Descriptor of the pool.
+    pub fd: i32,
+    /// Pooled proxies that it starts before the program.
+    pub members: u32,
+    /// The task keeps a proxy from the beginning.
+    pub keeps: bool,
+}
+
 /// A program, and how it is to run.
 pub struct Program {
     /// Instance to run on; `None`: the only one, or the one called 'default'.
@@ -50,6 +60,8 @@ pub struct Program {
     pub stats: bool,
     /// Who executes its delegated calls; `None`: as the instance was booted.
     pub dispatch: Option<Mode>,
+    /// Of a native task: its pool.
+    pub pool: Option<InPool>,
     /// The program, looked up in PATH as a shell does, and its arguments.
     pub command: Vec<OsString>,
 }
@@ -69,6 +81,11 @@ impl Program {
         arguments.extend(self.stats.then(|| "--stats".into()));
         let dispatch = self.dispatch.map(|mode| format!("--dispatch={}", mode.word()).into());
         arguments.extend(dispatch);
+        if let Some(InPool { fd, members, keeps }) = self.pool {
+            let options = ["--native".into(), format!("--pool-fd={fd}"), format!("--members={members}")];
+            arguments.extend(options.map(OsString::from));
+            arguments.extend(keeps.then(|| "--keep".into()));
+        }
         arguments.extend(hold.map(|socket| format!("--hold={socket}").into()));
         arguments.extend(["--".into(), path.into_os_string()]);
         arguments.extend(self.command);

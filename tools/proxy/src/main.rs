@@ -24,12 +24,13 @@ mod worker;
 use core::sync::atomic::Ordering;
 
 use hanare_abi::ioctl::IOCTL_START;
+use hanare_abi::pooled::ATTACH_MEMBER;
 use linux_raw_sys::errno::EIO;
 
 use base::clock::Clock;
 use base::message::{EXIT_CANNOT_RUN, EXIT_HANARE, die};
-use base::options;
-use process::{Process, attach, signals};
+use base::options::{self, Options};
+use process::{Process, attach, pooled, signals};
 use requests::exec::{self, Resumption};
 use requests::program;
 use requests::start::{self, Inherited};
@@ -49,6 +50,9 @@ fn run(initial: Initial) -> ! {
     }
     let options = options::parse(&initial)
         .unwrap_or_else(|problem| die(EXIT_HANARE, format_args!("hanare-proxy: {problem}")));
+    if options.kind == ATTACH_MEMBER {
+        serve_pool(&options, clock);
+    }
     let inherited = Inherited::look(&options);
     let space = attach::attach(&options);
     start::write(&space, &initial, &options, &inherited);
@@ -63,6 +67,11 @@ fn run(initial: Initial) -> ! {
     // From here to START a signal would find nobody to be told to.
     signal::set_mask(!0);
     become_first_worker();
+    for _ in 0..options.members {
+        if let Err(error) = pooled::start(&process.space) {
+            die(EXIT_HANARE, format_args!("cannot start pooled proxies: {error}"));
+        }
+    }
     signals::forward_fatal();
     if let Err(error) = sys::ioctl_plain(process.space.fd, IOCTL_START) {
         if error.0 == EIO {
@@ -80,6 +89,15 @@ fn resume(from: &Resumption, initial: &Initial, clock: Clock) -> ! {
     process::set(exec::resume(from, initial, clock));
     become_first_worker();
     signals::forward_fatal();
+    worker::serve(&FIRST_WORKER, !0)
+}
+
+/// Is a pooled proxy, until it has had nothing to do for a while or is killed: all signals are blocked.
+fn serve_pool(options: &Options, clock: Clock) -> ! {
+    signal::set_mask(!0);
+    let space = pooled::enter(options);
+    process::set(Process::new(space, clock, false));
+    become_first_worker();
     worker::serve(&FIRST_WORKER, !0)
 }
 

@@ -9,6 +9,7 @@ pub mod gdb;
 pub mod log;
 pub mod ls;
 pub mod man;
+pub mod native;
 pub mod ps;
 pub mod run;
 pub mod shutdown;
@@ -28,6 +29,8 @@ pub enum Command {
     Boot(boot::Boot),
     /// Run a program on an LWK
     Run(run::Run),
+    /// Run a native task, whose calls pooled proxies execute
+    Native(native::Native),
     /// List the LWK instances
     Ls(ls::Ls),
     /// Show the state of instances in detail
@@ -66,6 +69,7 @@ impl Command {
         match self {
             Self::Boot(boot) => boot.execute().map(|()| 0),
             Self::Run(run) => run.execute().map(|never| match never {}),
+            Self::Native(native) => native.execute(),
             Self::Ls(ls) => ls.execute().map(|()| 0),
             Self::Status(status) => status.execute().map(|()| 0),
             Self::Ps(ps) => ps.execute().map(|()| 0),

@@ -75,7 +75,7 @@ impl Run {
     /// Becomes the proxy.
     pub fn execute(self) -> Result<Infallible> {
         let Self { on, cpus, arguments, dispatch, stats, command } = self;
-        let program = Program { on, cpus, arguments, dispatch, stats, command };
+        let program = Program { on, cpus, arguments, dispatch, stats, pool: None, command };
         let (proxy, arguments) = program.proxy(None)?;
         let arguments =
             arguments.iter().map(|argument| c_string(argument)).collect::<Result<Vec<_>>>()?;

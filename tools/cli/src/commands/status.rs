@@ -68,6 +68,7 @@ fn print(instance: &Instance) -> Result<()> {
     outln!("programs  {}", instance.programs)?;
     print_arguments(&instance.arguments)?;
     outln!("dispatch  {}", dispatch(&instance.dispatch))?;
+    print_packed(&instance.dispatch)?;
     outln!("log       {} written", Bytes(instance.log_bytes))?;
     if let Some(ns) = instance.ping_ns {
         outln!("ping      {} µs", ns.div_ceil(1000))?;
@@ -116,7 +117,7 @@ fn print_arguments(arguments: &Arguments) -> Result<()> {
 
 /// How calls are dispatched, and what came of it where a program's calls went by a box.
 fn dispatch(dispatch: &Dispatch) -> String {
-    let Dispatch { is_box, servers, boxed_calls, unboxed_calls, servers_made } = *dispatch;
+    let &Dispatch { is_box, servers, boxed_calls, unboxed_calls, servers_made, .. } = dispatch;
     let mode = if is_box { Mode::Box } else { Mode::Direct };
     let word = mode.word();
     if !is_box && servers_made == 0 {
@@ -126,6 +127,17 @@ fn dispatch(dispatch: &Dispatch) -> String {
     format!(
         "{word} ({most} for each process, {servers_made} started; {boxed_calls} calls by them, {unboxed_calls} taken back)"
     )
+}
+
+/// Calls of native tasks, where there were any.
+fn print_packed(dispatch: &Dispatch) -> Result<()> {
+    let &Dispatch { packed_calls, members_made, .. } = dispatch;
+    if members_made != 0 {
+        let calls = output::count(packed_calls, "call", "calls");
+        let proxies = output::count(members_made, "pooled proxy", "pooled proxies");
+        outln!("native    {calls} packed; {proxies} started")?;
+    }
+    Ok(())
 }
 
 /// What to do in a bad state.

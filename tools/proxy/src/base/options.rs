@@ -1,7 +1,9 @@
 //! The command line, as `hanare run` writes it:
 //!
 //! `hanare-proxy [--instance=NAME] [--cpus=LIST] [--stack=SOFT:HARD] [--stats] [--arguments=copied|mapped]
-//! [--dispatch=direct|box] [--hold=FD] -- PATH ARGV0 ARG…`
+//! [--dispatch=direct|box] [--hold=FD] [--native --pool-fd=FD [--members=N] [--keep]] -- PATH ARGV0 ARG…`
+//!
+//! or, of a pooled proxy, as the one of a native task writes it: `hanare-pooled --member --pool-fd=FD --ready=FD`
 //!
 //! `LIST` is like `0,2-5` (Linux' numbers), the limits are bytes, decimal
 //! (`u64::MAX`: unlimited).
@@ -9,6 +11,7 @@
 use core::ffi::CStr;
 
 use hanare_abi::ioctl::{CPU_WORDS, NAME_SIZE};
+use hanare_abi::pooled::{ATTACH_MEMBER, ATTACH_NATIVE, ATTACH_PROGRAM};
 use hanare_abi::start::{START_BOX, START_DIRECT};
 
 use crate::sys::shared::Initial;
@@ -29,6 +32,16 @@ pub struct Options {
     pub stats: bool,
     /// Flag of the start block that says how calls reach who executes them; 0: as the instance says.
     pub dispatch: u64,
+    /// `ATTACH_*`.
+    pub kind: u32,
+    /// Descriptor of the pool of proxies, of a native task or a pooled proxy.
+    pub pool: Option<u32>,
+    /// The native task keeps a pooled proxy from the beginning.
+    pub keeps: bool,
+    /// How many pooled proxies to start before the program.
+    pub members: u32,
+    /// Where to tell that this pooled proxy is ready.
+    pub ready: Option<u32>,
     /// The program to run.
     pub path: &'static CStr,
     /// Where its arguments start in ours.
@@ -45,6 +58,11 @@ pub fn parse(initial: &Initial) -> Result<Options, &'static str> {
         copies: None,
         stats: false,
         dispatch: 0,
+        kind: ATTACH_PROGRAM,
+        pool: None,
+        keeps: false,
+        members: 0,
+        ready: None,
         path: c"",
         first_argument: 0,
     };
@@ -56,6 +74,9 @@ pub fn parse(initial: &Initial) -> Result<Options, &'static str> {
             break;
         }
         apply(&mut options, argument)?;
+    }
+    if options.kind == ATTACH_MEMBER {
+        return Ok(options);
     }
     if index + 1 >= initial.argc {
         return Err("no program given; this program is started by: hanare run PROGRAM ARGUMENT...");
@@ -76,6 +97,21 @@ fn apply(options: &mut Options, argument: &[u8]) -> Result<(), &'static str> {
         options.dispatch = START_BOX;
     } else if argument == b"--dispatch=direct" {
         options.dispatch = START_DIRECT;
+    } else if argument == b"--native" {
+        options.kind = ATTACH_NATIVE;
+    } else if argument == b"--keep" {
+        options.keeps = true;
+    } else if argument == b"--member" {
+        options.kind = ATTACH_MEMBER;
+    } else if let Some(fd) = argument.strip_prefix(b"--pool-fd=") {
+        let fd = number(fd).and_then(|fd| fd.try_into().ok());
+        options.pool = Some(fd.ok_or("bad --pool-fd; expected a descriptor")?);
+    } else if let Some(fd) = argument.strip_prefix(b"--ready=") {
+        let fd = number(fd).and_then(|fd| fd.try_into().ok());
+        options.ready = Some(fd.ok_or("bad --ready; expected a descriptor")?);
+    } else if let Some(count) = argument.strip_prefix(b"--members=") {
+        let count = number(count).and_then(|count| count.try_into().ok());
+        options.members = count.ok_or("bad --members; expected a number")?;
     } else if let Some(fd) = argument.strip_prefix(b"--hold=") {
         let fd = number(fd).and_then(|fd| fd.try_into().ok());
         options.hold = Some(fd.ok_or("bad --hold; expected a descriptor")?);

@@ -10,6 +10,7 @@ use hanare_abi::layout::{
     CONTROL_BASE, CONTROL_END, MESSAGES_BASE, MESSAGES_END, MESSAGES_PART, PARTS, PARTS_ALL,
     SPACE_SHIFT, USER_MAX, USER_MIN, part,
 };
+use hanare_abi::pooled::{ATTACH_NATIVE, ATTACH_PROGRAM};
 use hanare_abi::{MAGIC, VERSION};
 use linux_raw_sys::errno::{EACCES, EEXIST, ENODEV, ENOENT, ENOMEM, ENXIO, EPERM};
 use linux_raw_sys::general::{
@@ -41,12 +42,14 @@ pub struct Space {
     has_messages: AtomicBool,
     /// All of the application's addresses have to be mapped, lest Linux put something else there.
     maps_all: bool,
+    /// Descriptor of the pool of proxies, of a native task.
+    pub pool: Option<u32>,
 }
 
 impl Space {
     fn new(fd: u32, id: u32, instance: [u8; NAME_SIZE], window: Window, maps_all: bool) -> Self {
         let (id, has_messages) = (AtomicU32::new(id), AtomicBool::new(false));
-        Self { fd, id, instance, window, has_messages, maps_all }
+        Self { fd, id, instance, window, has_messages, maps_all, pool: None }
     }
 
     /// The window, where messages are mapped, too.
@@ -66,6 +69,8 @@ pub fn attach(options: &Options) -> Space {
         cpu_count: 0,
         fd,
         counted: 0,
+        kind: options.kind,
+        pool_fd: options.pool.unwrap_or(0),
         message: [0; MESSAGE_SIZE],
     };
     if let Err(error) = sys::ioctl(fd, IOCTL_ATTACH, &mut request) {
@@ -76,8 +81,11 @@ pub fn attach(options: &Options) -> Space {
             "perf sees what Linux does for the program, not the program, which runs on the LWK; see: hanare run --stats, hanare trace -c"
         ));
     }
-    let (window, maps_all) = map(fd, request.space, PARTS_ALL);
-    Space::new(fd, request.space, request.name, window, maps_all)
+    // A process that executes nothing of its program maps nothing of it.
+    let parts = if options.kind == ATTACH_PROGRAM { PARTS_ALL } else { 0 };
+    let (window, maps_all) = map(fd, request.space, parts);
+    let pool = options.pool.map(move_high).filter(|_| options.kind == ATTACH_NATIVE);
+    Space { pool, ..Space::new(fd, request.space, request.name, window, maps_all) }
 }
 
 fn open_device() -> u32 {
@@ -162,7 +170,7 @@ fn offset(id: u32, address: u64) -> u64 {
 fn map(fd: u32, id: u32, parts: u32) -> (Window, bool) {
     lift_address_space_limit();
     let maps_all = !sys::maps_above(CONTROL_END);
-    let parts = if maps_all { PARTS_ALL } else { parts };
+    let parts = if maps_all && parts != 0 { PARTS_ALL } else { parts };
     let mut result = map_new(fd, id, parts);
     if result == Err(Errno(EEXIST)) {
         make_room();

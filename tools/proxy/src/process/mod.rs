@@ -11,6 +11,7 @@ use crate::sys::shared::Once;
 use crate::sys::{self, Errno, signal, worker};
 
 pub mod attach;
+pub mod pooled;
 pub mod servers;
 pub mod signals;
 

@@ -1,7 +1,9 @@
 //! The start block: what the program is started with.
 
 use hanare_abi::layout::START_SIZE;
-use hanare_abi::start::{START_COPIED, START_MAPPED, START_NO_RANDOM, START_STATS, StartBlock};
+use hanare_abi::start::{
+    START_COPIED, START_KEEPS, START_MAPPED, START_NO_RANDOM, START_STATS, StartBlock,
+};
 use hanare_abi::{MAGIC, VERSION};
 use linux_raw_sys::auxvec::{AT_CLKTCK, AT_HWCAP, AT_HWCAP2, AT_SECURE};
 use linux_raw_sys::errno::E2BIG;
@@ -122,6 +124,9 @@ fn header(
     }
     if options.stats {
         flags |= START_STATS;
+    }
+    if options.keeps {
+        flags |= START_KEEPS;
     }
     flags |= match options.copies {
         Some(true) => START_COPIED,

@@ -12,6 +12,7 @@ mod call;
 pub mod entries;
 pub mod filter;
 mod heap;
+pub mod pooled;
 pub mod shared;
 pub mod signal;
 pub mod thread;

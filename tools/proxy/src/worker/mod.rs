@@ -9,13 +9,13 @@ use core::sync::atomic::Ordering;
 
 use hanare_abi::control::Control;
 use hanare_abi::ioctl::{IOCTL_SERVE, Serve};
-use hanare_abi::slot::NR_MESSAGE;
+use hanare_abi::slot::{NR_MESSAGE, NR_PACKED};
 use hanare_ikc::{Answer, Kind, SlotRef};
 use linux_raw_sys::errno::ENOSYS;
 use linux_raw_sys::general::{__NR_exit, __NR_exit_group};
 
 use crate::base::message::EXIT_HANARE;
-use crate::process::{self, Process, attach, signals};
+use crate::process::{self, Process, attach, pooled, signals};
 use crate::requests::{dump, exec, fork, program, pseudo};
 use crate::sys::arch::{call_in_slot, delegated_call, set_current_worker};
 use crate::sys::filter::Part;
@@ -25,6 +25,7 @@ use crate::sys::worker::{Role, Worker};
 use crate::sys::{self, code};
 
 mod message;
+mod packed;
 mod server;
 mod slot;
 mod threads;
@@ -101,6 +102,7 @@ fn serve_request(process: &Process, worker: &Worker, slot: SlotRef) -> Option<i6
         Control::Server { slot, number: own, cpus } => {
             number(server::start(process, slot, own, cpus))
         }
+        Control::Member => number(pooled::start(&process.space)),
         Control::ThreadRenew { other } => threads::renew_worker(process, worker, other),
         Control::ThreadExit => threads::end_worker(process, worker),
         Control::Filter { at, bytes, before, whole, flags, confine } => {
@@ -161,7 +163,7 @@ pub fn begin(worker: &'static Worker) -> ! {
     serve(worker, !0)
 }
 
-/// Calls of which more is to be made than the `syscall` instruction makes; so is what is no call of Linux' (`NR_MESSAGE`).
+/// Calls of which more is to be made than the `syscall` instruction makes; so is what is no call of Linux' (`NR_MESSAGE`, `NR_PACKED`).
 static SPECIAL: [bool; 512] = {
     let mut special = [false; 512];
     special[__NR_exit as usize] = true;
@@ -193,6 +195,9 @@ fn special_call(process: &Process, worker: &Worker, nr: u32, slot: SlotRef) -> A
     let args = slot.worker_takes(Kind::Call).args;
     if nr == NR_MESSAGE {
         return message::call(process, worker, &args);
+    }
+    if nr == NR_PACKED {
+        return packed::call(process, worker, &args);
     }
     pseudo::after(process, nr, &args, delegated_call(nr, &args))
 }

@@ -5,9 +5,9 @@ use core::sync::atomic::Ordering;
 
 use hanare_abi::ioctl::{IOCTL_WAIT, WAIT_RING_SHIFT};
 use hanare_ikc::{Answer, Kind, SlotRef};
-use linux_raw_sys::errno::EINTR;
+use linux_raw_sys::errno::{EINTR, ETIME};
 
-use crate::process::{self, Process, ring};
+use crate::process::{self, Process, pooled, ring};
 use crate::sys::arch::tsc;
 use crate::sys::worker::Worker;
 use crate::sys::{self, Errno};
@@ -105,6 +105,7 @@ fn sleep(process: &Process, worker: &Worker, slot: SlotRef, bell: Option<u32>) {
     match sys::ioctl_number(process.space.fd, IOCTL_WAIT, bell | u64::from(worker.slot())) {
         Ok(doorbell) => slot.set_doorbell(doorbell as u32),
         Err(Errno(EINTR)) => {}
+        Err(Errno(ETIME)) => pooled::had_nothing(&process.space, slot),
         Err(_) => process::lwk_died(),
     }
 }

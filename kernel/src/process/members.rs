@@ -1,0 +1,340 @@
+//! Pools of proxies, and native tasks, whose calls they execute (`docs/delegation.md`, *Packed arguments and pooled
+//! proxies*).
+//!
+//! A pooled proxy is a space in which no program runs: its first slot takes the calls of whichever task has the proxy at that
+//! time, and what they refer to lies in the first slot's message. A task's own space has a proxy, too, the command that started
+//! it, which executes what the LWK asks for on its own account and none of the task's calls.
+
+#![allow(unsafe_code)] // the page of a pooled proxy is found by its frame
+
+use crate::base::lock::{Mutex, rank};
+use crate::base::{heap, lists};
+use crate::link::{delegate, direct};
+use crate::mm::messages;
+use crate::process::Process;
+use crate::process::spaces::{ProcessSpace, Visit};
+use crate::process::thread::Thread;
+use crate::sched::cpus;
+use crate::sched::task::Runs;
+use alloc::collections::BTreeMap;
+use alloc::sync::{Arc, Weak};
+use alloc::vec::Vec;
+use core::ops::Deref;
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use hanare_abi::control::Control;
+use hanare_abi::layout::PARTS_ALL;
+use hanare_abi::pooled::{
+    ATTACH_MEMBER, ATTACH_NATIVE, Member as Page, POOLED_LIMIT_SHIFT, POOLED_POOL_SHIFT,
+};
+use hanare_core::errno::{self, Errno, Result};
+use hanare_core::link::Outcome;
+use hanare_core::signal::{self, Disposition};
+use hanare_hal::paging::SMALL;
+use hanare_hal::{memory, shared};
+use hanare_ikc::{MemberRef, SlotRef};
+
+/// How long a proxy that was started may take to come, ns.
+const COMES_NS: u64 = 10_000_000_000;
+
+static POOLS: Mutex<BTreeMap<u32, Weak<ProxyPool>>, rank::ProxyPools> = Mutex::new(BTreeMap::new());
+static MEMBERS: Mutex<BTreeMap<u32, Arc<Member>>, rank::Members> = Mutex::new(BTreeMap::new());
+
+/// A pool of proxies. Of those who have its descriptor only those join who have the rights of who made it: the module sees
+/// to that.
+pub struct ProxyPool {
+    /// Most proxies.
+    limit: usize,
+    members: Mutex<Vec<Arc<Member>>, rank::PooledProxies>,
+    waiting: Mutex<Vec<Arc<dyn Runs>>, rank::PoolWaiters>,
+    /// Counts when a proxy came, went, or was given back.
+    changes: AtomicU32,
+}
+
+/// A pooled proxy.
+pub struct Member {
+    pool: Arc<ProxyPool>,
+    /// Its space, in which no program runs.
+    pub space: Arc<ProcessSpace>,
+    /// The first slot.
+    pub slot: SlotRef<'static>,
+    /// Whose it is. Read and written while the space is visited or the proxy is in the pool's list.
+    page: MemberRef<'static>,
+    /// Linux has closed its space.
+    is_gone: AtomicBool,
+    /// The thread that has it.
+    user: Mutex<Option<Arc<dyn Runs>>, rank::TaskProxy>,
+}
+
+/// What a native task has in place of a proxy that executes its calls.
+pub struct Native {
+    pool: Arc<ProxyPool>,
+    /// It keeps the proxy that executes its calls.
+    pub keeps: AtomicBool,
+    /// That proxy, or one that is just executing a call.
+    has: Mutex<Option<Arc<Member>>, rank::TaskProxy>,
+    /// Packed calls.
+    pub calls: AtomicU64,
+}
+
+impl Native {
+    /// The space of the proxy that it has now.
+    pub fn member(&self) -> Option<u32> {
+        self.has.lock().as_ref().map(|member| member.space.space)
+    }
+
+    /// Whether it has kept one that is still there.
+    pub fn has_kept(&self) -> bool {
+        self.has.lock().as_ref().is_some_and(|member| !member.is_gone())
+    }
+}
+
+/// `REQUEST_SPACE_OPEN` of a space without a parent: makes it what `word` says that it is to a pool. Gives the parts of its
+/// addresses that the proxy is to map.
+pub fn join(space: &Arc<ProcessSpace>, first: &Process, word: u64, parts: u32) -> Result<u32> {
+    let limit = (word >> POOLED_LIMIT_SHIFT) as u16;
+    let pool = || pool((word >> POOLED_POOL_SHIFT) as u32, limit.into());
+    match word as u8 as u32 {
+        ATTACH_NATIVE => {
+            let (pool, keeps, calls) = (pool()?, AtomicBool::new(false), AtomicU64::new(0));
+            first.native.call_once(|| Native { pool, keeps, has: Mutex::new(None), calls });
+            first.pool.pack();
+            space.set_copies(false);
+            space.end_bounces(); // nothing of its calls goes by its own proxy
+            space.set_parts(PARTS_ALL); // it is asked to map none
+            Ok(0)
+        }
+        ATTACH_MEMBER => enter(space, pool()?).map(|()| 0),
+        _ => Ok(parts),
+    }
+}
+
+/// The pool with a number, which is there from now on.
+fn pool(id: u32, limit: usize) -> Result<Arc<ProxyPool>> {
+    let mut pools = POOLS.lock();
+    if let Some(pool) = pools.get(&id).and_then(Weak::upgrade) {
+        return Ok(pool);
+    }
+    pools.retain(|_, pool| pool.strong_count() != 0);
+    let (members, waiting) = (Mutex::new(Vec::new()), Mutex::new(Vec::new()));
+    let pool = heap::arc(ProxyPool { limit, members, waiting, changes: AtomicU32::new(0) })?;
+    lists::insert(&mut pools, id, Arc::downgrade(&pool))?;
+    Ok(pool)
+}
+
+/// A pooled proxy has come.
+fn enter(space: &Arc<ProcessSpace>, pool: Arc<ProxyPool>) -> Result<()> {
+    let slot = space.slot(0).ok_or(errno::ENOMEM)?;
+    slot.set_poll_us(direct::worker_poll_us());
+    slot.set_sigmask(!0); // signals are not the proxy's business
+    let frames = messages::grow_of(space, 0, SMALL)?;
+    let (frame, _) = frames.place(0).ok_or(errno::ENOMEM)?;
+    let page = memory::direct(frame) as *mut Page;
+    // SAFETY: the frame is the space's until that is freed. Before that the proxy leaves the pool's list (`leave`), and who
+    // has it by then visits the space.
+    let page = unsafe { MemberRef::from_raw(page) };
+    let member = heap::arc(Member {
+        pool: pool.clone(),
+        space: space.clone(),
+        slot,
+        page,
+        is_gone: AtomicBool::new(false),
+        user: Mutex::new(None),
+    })?;
+    {
+        let mut members = pool.members.lock();
+        if members.len() >= pool.limit {
+            return Err(errno::EAGAIN);
+        }
+        lists::push(&mut members, member.clone())?;
+    }
+    if let Err(e) = lists::insert(&mut MEMBERS.lock(), space.space, member.clone()) {
+        pool.members.lock().retain(|one| !Arc::ptr_eq(one, &member));
+        return Err(e);
+    }
+    shared::here().count_member();
+    pool.changed();
+    Ok(())
+}
+
+/// Linux closes a space. If it is that of a pooled proxy, nobody gets that any more, and who has it is told.
+pub fn leave(space: u32) {
+    let Some(member) = MEMBERS.lock().remove(&space) else { return };
+    member.is_gone.store(true, Ordering::SeqCst);
+    let pool = &member.pool;
+    pool.members.lock().retain(|one| !Arc::ptr_eq(one, &member));
+    if let Some(user) = member.user.lock().clone() {
+        cpus::kick(user.task());
+    }
+    pool.changed();
+}
+
+/// Memory of lists that are empty.
+pub fn trim() {
+    heap::trim_list(&MEMBERS);
+}
+
+impl ProxyPool {
+    /// Whoever waits looks again.
+    fn changed(&self) {
+        self.changes.fetch_add(1, Ordering::SeqCst);
+        self.waiting.lock().iter().for_each(|thread| cpus::kick(thread.task()));
+    }
+
+    /// A proxy that nobody has, which is the running thread's `me` from now on.
+    fn claim(&self, me: &Thread) -> Option<(Arc<Member>, Visit)> {
+        let members = self.members.lock();
+        members.iter().find_map(|member| {
+            let visit = member.page.claim().then(|| member.space.visit())??;
+            *member.user.lock() = me.whole();
+            Some((member.clone(), visit))
+        })
+    }
+
+    /// How many there are.
+    fn count(&self) -> usize {
+        self.members.lock().len()
+    }
+}
+
+/// A pooled proxy that the running thread has, whose memory stays as long as this.
+pub struct Taken {
+    member: Arc<Member>,
+    _visit: Visit,
+    /// It is the same one as in the call before.
+    pub is_kept: bool,
+}
+
+impl Deref for Taken {
+    type Target = Member;
+    fn deref(&self) -> &Member {
+        &self.member
+    }
+}
+
+/// Why a call has no proxy.
+pub enum NoProxy {
+    /// The thread has to see to something else first.
+    Interrupted(Outcome),
+    /// The one that it kept is gone, and what was open there with it.
+    Lost,
+    /// There is none, and none can be made.
+    None(Errno),
+}
+
+/// A proxy for the next call of the running thread `me`, of a native task: the one that it keeps, one that nobody has, one that is
+/// made, or the first one that is given back.
+pub fn take(me: &Thread, task: &Native) -> core::result::Result<Taken, NoProxy> {
+    let kept = task.has.lock().take();
+    if let Some(member) = kept {
+        let visit = member.space.visit().filter(|_| !member.is_gone()).ok_or(NoProxy::Lost)?;
+        *member.user.lock() = me.whole();
+        *task.has.lock() = Some(member.clone());
+        return Ok(Taken { member, _visit: visit, is_kept: true });
+    }
+    let (member, visit) = find(me, &task.pool)?;
+    *task.has.lock() = Some(member.clone());
+    Ok(Taken { member, _visit: visit, is_kept: false })
+}
+
+fn find(
+    me: &Thread,
+    pool: &ProxyPool,
+) -> core::result::Result<(Arc<Member>, Visit), NoProxy> {
+    let (mut has_asked, mut deadline) = (false, cpus::NEVER);
+    loop {
+        let seen = pool.changes.load(Ordering::SeqCst);
+        if let Some(found) = pool.claim(me) {
+            return Ok(found);
+        }
+        if !has_asked && pool.count() < pool.limit {
+            has_asked = true;
+            let made = delegate::result_of(Control::Member);
+            deadline = cpus::deadline(COMES_NS);
+            if let (Err(e), 0) = (made, pool.count()) {
+                return Err(NoProxy::None(e));
+            }
+            continue; // it may have come meanwhile
+        }
+        wait(me, pool, seen, deadline).map_err(NoProxy::None)?;
+        let is_over = pool.changes.load(Ordering::SeqCst) == seen;
+        if me.process.is_killed() {
+            return Err(NoProxy::Interrupted(Outcome::PeerGone));
+        }
+        if me.must_end() {
+            return Err(NoProxy::Interrupted(Outcome::ThreadEnding));
+        }
+        if me.has_signal() {
+            return Err(NoProxy::Interrupted(Outcome::NotStarted));
+        }
+        if is_over && pool.count() == 0 {
+            return Err(NoProxy::None(errno::EAGAIN));
+        }
+        if is_over {
+            deadline = cpus::NEVER; // others have them all, and give them back
+        }
+    }
+}
+
+/// Waits until the pool has changed since `seen`, or until `deadline`.
+fn wait(me: &Thread, pool: &ProxyPool, seen: u32, deadline: u64) -> Result<()> {
+    let Some(whole) = me.whole() else { return Ok(()) };
+    lists::push(&mut pool.waiting.lock(), whole)?;
+    let changed = || pool.changes.load(Ordering::SeqCst) != seen;
+    cpus::until_told(
+        || changed() || me.process.is_killed() || me.must_end() || me.has_signal(),
+        deadline,
+    );
+    pool.waiting.lock().retain(|one| !core::ptr::eq(one.task(), &***me));
+    Ok(())
+}
+
+impl Member {
+    /// Whether Linux has closed its space.
+    pub fn is_gone(&self) -> bool {
+        self.is_gone.load(Ordering::SeqCst)
+    }
+}
+
+impl Taken {
+    /// A call is about to be sent: what was begun before is over.
+    pub fn prepare(&self) {
+        self.page.prepare();
+    }
+
+    /// Of a proxy that is gone: whether it may have executed something of the call.
+    pub fn has_begun(&self) -> bool {
+        self.page.has_begun()
+    }
+
+    /// Gives it back to the pool.
+    pub fn give_back(self, task: &Native) {
+        *task.has.lock() = None;
+        *self.user.lock() = None;
+        if !self.is_gone() {
+            self.page.free();
+        }
+        self.pool.changed();
+    }
+
+    /// The call is over, and the task keeps it.
+    pub fn keep(self) {
+        *self.user.lock() = None;
+    }
+}
+
+/// Whether the running thread `me` ends by a signal that waits.
+pub fn dies(me: &Thread) -> bool {
+    if !me.has_signal() {
+        return false;
+    }
+    let own = me.signals.lock();
+    let process = me.process.signals.lock();
+    let mut waiting = own.waiting().union(process.pending.set()).difference(own.mask);
+    while let Some(signal) = waiting.first() {
+        if matches!(signal::decide(signal, &process.actions), Disposition::Terminate { .. }) {
+            return true;
+        }
+        waiting = waiting.without(signal);
+    }
+    false
+}

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Pools of proxies, which execute the calls of native tasks (abi/src/pooled.rs). Who has the descriptor of a
+ * pool may join it, with the rights of who made it and no others: a task's calls are never
+ * executed with rights that its user does not have.
+ */
+#include "space/space.h"
+
+#include <linux/cred.h>
+#include <linux/file.h>
+#include <linux/slab.h>
+
+struct hanare_pool {
+	struct kref ref;
+	struct hanare_instance *inst;
+	u32 id, limit;
+	unsigned long idle;			/* jiffies that a proxy may have nothing to do */
+	const struct cred *cred;		/* of who made it */
+};
+
+/* ---- coming and going ---- */
+
+static void pool_release(struct kref *ref)
+{
+	struct hanare_pool *pool = container_of(ref, struct hanare_pool, ref);
+
+	put_cred(pool->cred);
+	hanare_instance_put(pool->inst);
+	kfree(pool);
+}
+
+void hanare_pool_put(struct hanare_pool *pool)
+{
+	kref_put(&pool->ref, pool_release);
+}
+
+struct hanare_pool *hanare_pool_get(struct hanare_pool *pool)
+{
+	kref_get(&pool->ref);
+	return pool;
+}
+
+static struct hanare_pool *pool_new(const struct hanare_pool_make *arg, struct hanare_instance *inst)
+{
+	static atomic_t last_id;
+	struct hanare_pool *pool = kzalloc(sizeof(*pool), GFP_KERNEL_ACCOUNT);
+
+	if (!pool)
+		return NULL;
+	kref_init(&pool->ref);
+	kref_get(&inst->ref);
+	pool->inst = inst;
+	do {
+		pool->id = atomic_inc_return(&last_id);
+	} while (!pool->id);
+	pool->limit = arg->limit;
+	pool->idle = arg->idle_ms ? msecs_to_jiffies(arg->idle_ms) : MAX_SCHEDULE_TIMEOUT;
+	pool->cred = get_current_cred();
+	return pool;
+}
+
+/* The caller's descriptor becomes a pool. */
+long hanare_do_pool(struct hanare_file *hf, void *data)
+{
+	struct hanare_pool_make *arg = data;
+	struct hanare_instance *inst;
+	struct hanare_pool *pool;
+
+	if (hf->role != ROLE_NONE)
+		return refuse(arg->message, -EBUSY, "this descriptor has a role already: open another");
+	if (!arg->limit || arg->limit > HANARE_POOL_MAX)
+		return refuse(arg->message, -EINVAL, "a pool has 1 to %u proxies, not %u", HANARE_POOL_MAX,
+			      arg->limit);
+	inst = hanare_instance_named(arg->name);
+	if (!inst)
+		return hanare_refuse_unknown(arg->message, arg->name);
+	memcpy(arg->name, inst->name, sizeof(arg->name));
+	pool = pool_new(arg, inst);
+	hanare_instance_put(inst);
+	if (!pool)
+		return refuse(arg->message, -ENOMEM, "Linux has no memory left");
+	hf->role = ROLE_POOL;
+	smp_store_release(&hf->pool, pool);
+	return 0;
+}
+
+/* Its descriptor is closed, so nobody joins any more. Native tasks have it, too, and none of them is left. */
+void hanare_pool_end(struct hanare_pool *pool)
+{
+	struct hanare_space *space;
+	u32 id = 0;
+
+	while ((space = hanare_space_after(pool->inst, id))) {
+		id = space->id;
+		if (space->pool == pool && space->is_member)
+			hanare_space_kill(space);
+		hanare_space_put(space);
+	}
+	hanare_pool_put(pool);
+}
+
+/* ---- joining ---- */
+
+static bool same_groups(const struct group_info *a, const struct group_info *b)
+{
+	int i;
+
+	if (a->ngroups != b->ngroups)
+		return false;
+	for (i = 0; i < a->ngroups; i++)
+		if (!gid_eq(a->gid[i], b->gid[i]))
+			return false;
+	return true;
+}
+
+static bool same_capabilities(const struct cred *a, const struct cred *b)
+{
+	return !memcmp(&a->cap_inheritable, &b->cap_inheritable, sizeof(a->cap_inheritable)) &&
+	       !memcmp(&a->cap_permitted, &b->cap_permitted, sizeof(a->cap_permitted)) &&
+	       !memcmp(&a->cap_effective, &b->cap_effective, sizeof(a->cap_effective)) &&
+	       !memcmp(&a->cap_bset, &b->cap_bset, sizeof(a->cap_bset)) &&
+	       !memcmp(&a->cap_ambient, &b->cap_ambient, sizeof(a->cap_ambient));
+}
+
+static bool same_rights(const struct cred *a, const struct cred *b)
+{
+	return uid_eq(a->uid, b->uid) && uid_eq(a->euid, b->euid) && uid_eq(a->suid, b->suid) &&
+	       uid_eq(a->fsuid, b->fsuid) && gid_eq(a->gid, b->gid) && gid_eq(a->egid, b->egid) &&
+	       gid_eq(a->sgid, b->sgid) && gid_eq(a->fsgid, b->fsgid) && a->user_ns == b->user_ns &&
+	       a->securebits == b->securebits && same_capabilities(a, b) &&
+	       same_groups(a->group_info, b->group_info);
+}
+
+/* The pool behind a descriptor of the caller, with a reference, if he may join it; or an error. */
+struct hanare_pool *hanare_pool_join(u32 fd, u8 *message)
+{
+	struct file *file = fget(fd);
+	struct hanare_pool *pool = NULL;
+	struct hanare_file *hf;
+
+	if (file && hanare_is_device(file)) {
+		hf = file->private_data;
+		pool = smp_load_acquire(&hf->pool);
+	}
+	if (!pool)
+		pool = ERR_PTR(refuse(message, -EBADF, "descriptor %u is no pool of proxies", fd));
+	else if (!same_rights(pool->cred, current_cred()))
+		pool = ERR_PTR(refuse(message, -EPERM,
+				      "the pool of proxies was made with other rights than yours"));
+	else
+		kref_get(&pool->ref);
+	if (file)
+		fput(file);
+	return pool;
+}
+
+struct hanare_instance *hanare_pool_instance(struct hanare_pool *pool)
+{
+	kref_get(&pool->inst->ref);
+	return pool->inst;
+}
+
+/* What the LWK is told of a space when it is opened. */
+u64 hanare_pool_words(const struct hanare_space *space)
+{
+	u64 kind = space->is_member ? HANARE_ATTACH_MEMBER : HANARE_ATTACH_NATIVE;
+
+	if (!space->pool)
+		return 0;
+	return kind | (u64)space->pool->limit << HANARE_POOLED_LIMIT_SHIFT |
+	       (u64)space->pool->id << HANARE_POOLED_POOL_SHIFT;
+}
+
+/* How long a worker of the space may sleep. */
+unsigned long hanare_pool_patience(const struct hanare_space *space)
+{
+	return space->is_member ? space->pool->idle : MAX_SCHEDULE_TIMEOUT;
+}
+
+/* The task of `space` has ended while it had the pooled proxy with this space, which may be in a call for it. */
+void hanare_pool_kill(const struct hanare_space *space, u64 id)
+{
+	struct hanare_space *member;
+
+	if (!space->pool || !id || id >= HANARE_SPACES_MAX)
+		return;
+	member = hanare_space_find(id);
+	if (!member)
+		return;
+	if (member->is_member && member->pool == space->pool)
+		hanare_space_kill(member);
+	hanare_space_put(member);
+}

@@ -1,0 +1,232 @@
+"""Native tasks and pools of proxies: what a call without its own process does, and what becomes of it when something dies.
+
+The demonstrators that are written with the SDK are in the group `native`.
+"""
+
+import os
+import signal
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '../lib'))
+from harness import *
+
+TASK = f'{GUEST}/static/native-task'
+OWNERDEAD = 'EOWNERDEAD'
+
+
+def native(*argv, options=(), **more):
+    return command(['hanare', 'native', *options, '--', TASK, *argv], cwd=WORK, **more)
+
+
+def started(*argv, options=()):
+    return subprocess.Popen(['hanare', 'native', *options, '--', TASK, *argv], cwd=WORK, stdin=subprocess.PIPE,
+                            stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
+def pooled():
+    """The process ids of pooled proxies."""
+    found = []
+    for pid in filter(str.isdigit, os.listdir('/proc')):
+        with contextlib.suppress(OSError), open(f'/proc/{pid}/comm') as comm:
+            if comm.read() == 'hanare-pooled\n':
+                found.append(int(pid))
+    return sorted(found)
+
+
+def told(said):
+    """What each TELL says, by its expression."""
+    return dict(re.findall(r'^\d+: (.*): (.*)$', said.decode(), re.M))
+
+
+def gone():
+    until(lambda: not pooled(), lambda: f'pooled proxies stay: {pooled()}', 20)
+    until(lambda: status()['programs'] == 0, lambda: f'spaces stay: {status()["programs"]}', 20)
+
+
+def without_state():
+    result = native('unkept')
+    said = told(result.out)
+    expect(result.status == 0, result)
+    for good in 'getppid() > 0', 'proxy(2)':
+        expect(said[good] in '01', said)
+    expect([said[call] for call in ('mkdir("native-dir", 0755)', 'stat("native-dir", &st)', 'rmdir("native-dir")')] == ['0'] * 3, said)
+    refused = [expression for expression, value in said.items() if value == '-1 EOPNOTSUPP']
+    expect(len(refused) == 7, f'{refused} of {said}')
+    log = hanare('log').out.decode()
+    expect('open leaves something behind in the proxy' in log or 'openat leaves something behind' in log, log[-400:])
+    gone()
+
+
+def not_there():
+    said = told(native('refused').out)
+    wrong = {call: value for call, value in said.items() if value not in ('-1 ENOSYS', 'ENOSYS') and call != 'proxy(3)'}
+    expect(not wrong and len(said) == 11 and said['proxy(3)'] == '-1 EINVAL', f'{wrong} of {said}')
+
+
+def keeping():
+    result = native('kept', stdin=b'a line\n')
+    said = told(result.out)
+    expect(result.status == 0 and said['read(fd, here, 4)'] == '4' and said['memcmp(here, "kept", 4)'] == '0', result)
+    expect(said['write(fd, "gone", 4)'] == '-1 EBADF' and said['strcmp(here, before)'] == '0', said)
+    expect(said['mask == 022'] == '1' and said['open("/etc/passwd", O_RDONLY) == fd'] == '1', said)
+    expect(b"standard input is the command's again: a line\n" in result.out, result)
+    gone()
+
+
+def data():
+    here, there = command([TASK, 'transfer'], cwd=WORK), native('transfer')
+    plain = [line for line in here.out.decode().splitlines() if 'proxy(1)' not in line and 'shorter' not in line]
+    packed = [line for line in there.out.decode().splitlines() if 'proxy(1)' not in line and 'shorter' not in line]
+    expect(there.status == 0 and plain == packed and len(plain) > 15, f'{plain} {there}')
+    expect(b'shorter than asked for: some' in there.out, 'messages end at a MiB')
+
+
+def exit_statuses():
+    expect(native('exits', '7').status == 7, 'the task\'s exit status')
+    expect(native('faults').status == -signal.SIGSEGV, 'the signal that ends the task')
+    result = native('calls', '100', options=['--tasks', '3', '--pool', '2'])
+    expect(result.status == 0 and result.out == b'100 calls\n' * 3, result)
+    result = command(['hanare', 'native', '/nonexistent'])
+    expect(result.status == 127 and b'No such file' in result.err, result)
+    result = hanare('native', '--pool', '3', '--pool-max', '2', TASK, status=125)
+    expect(b'--pool 3 is more than --pool-max 2 allows' in result.err, result)
+    result = hanare('native', '--on', 'nothing', TASK, status=125)
+    expect(b'nothing' in result.err, result)
+
+
+def used_up():
+    """One proxy, which a task keeps for a while: another one's call waits for it."""
+    holder = started('holds', '3000', options=['--tasks', '2', '--pool', '1', '--pool-max', '1'])
+    out, err = holder.communicate(timeout=TIMEOUT)
+    expect(holder.returncode == 0 and out == b'has one 1\n' * 2, f'{holder.returncode} {out} {err}')
+    gone()
+
+
+def killed_between_calls():
+    """The proxy that a task keeps is killed between two calls: one of them says so, and the next ones have a new proxy."""
+    task = started('loses')
+    expect(task.stdout.readline() == b'ready\n', 'it begins')
+    kept = pooled()
+    expect(len(kept) == 1, kept)
+    os.kill(kept[0], signal.SIGKILL)
+    until(lambda: kept[0] not in pooled(), 'it is gone')
+    out, err = task.communicate(b'\n', TIMEOUT)
+    said = told(out)
+    expect(task.returncode == 0 and said['write(fd, "2", 1)'] == '-1 ' + OWNERDEAD, f'{out} {err}')
+    expect(said['write(fd, "3", 1)'] == '-1 EBADF' and said['write(fd, "4", 1)'] == '1', said)
+    with open(WORK + '/native-lost') as file:
+        text = file.read()
+    expect(text == '14', f'nothing was written twice: {text}')
+
+
+def blocked():
+    fifo = WORK + '/native-fifo'
+    if not os.path.exists(fifo):
+        os.mkfifo(fifo)
+    task = started('blocks', fifo)
+    expect(task.stdout.readline() == b'blocked\n', 'it begins')
+    time.sleep(0.5)
+    return task
+
+
+def killed_in_a_call():
+    """The proxy is killed in a call: the task hears it, and goes on with another proxy."""
+    task = blocked()
+    os.kill(pooled()[0], signal.SIGKILL)
+    out, err = task.communicate(timeout=TIMEOUT)
+    said = told(out)
+    expect(said['read(fd, word, 1)'] == '-1 ' + OWNERDEAD and said['getppid() > 0'] == '1', f'{out} {err}')
+    expect(task.returncode == 0, task.returncode)
+    gone()
+
+
+def task_killed(sign):
+    """The task ends while its proxy is in a call: the proxy ends with it."""
+    task = blocked()
+    task.send_signal(sign)
+    out, err = task.communicate(timeout=TIMEOUT)
+    expect(task.returncode == -sign, f'{task.returncode} {out} {err}')
+    gone()
+
+
+def all_killed():
+    """All proxies are killed again and again while tasks make calls: each call is made, or says that its proxy has died."""
+    tasks = started('calls', '3000', options=['--tasks', '2', '--pool', '2'])
+    killed = 0
+    end = time.monotonic() + 3
+    while tasks.poll() is None and time.monotonic() < end:
+        for pid in pooled():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+                killed += 1
+        time.sleep(0.1)
+    out, err = tasks.communicate(timeout=TIMEOUT)
+    # A call of which the proxy had begun when it died fails, and the program with it.
+    expect(killed > 2 and tasks.returncode in (0, 1), f'{killed} {tasks.returncode} {out} {err}')
+    gone()
+
+
+def idle():
+    """A proxy that has nothing to do for the idle limit ends, and the next call has a new one made."""
+    task = started('calls', '1', options=['--idle', '1'])
+    task.communicate(timeout=TIMEOUT)
+    before = status()['dispatch']['members_made']
+    waits = subprocess.Popen(['hanare', 'native', '--idle', '1', '--pool', '2', '--', TASK, 'holds', '4000'], stdout=subprocess.PIPE)
+    expect(waits.stdout.readline() == b'has one 1\n', 'it begins')
+    until(lambda: len(pooled()) == 1, lambda: f'only the kept one stays: {pooled()}', 20)
+    expect(waits.wait(TIMEOUT) == 0, 'it ends')
+    expect(status()['dispatch']['members_made'] == before + 2, status()['dispatch'])
+    gone()
+
+
+def counted():
+    before = status()['dispatch']
+    native('calls', '500')
+    now = status()['dispatch']
+    expect(now['packed_calls'] >= before['packed_calls'] + 500 and now['members_made'] == before['members_made'] + 1, now)
+    said = hanare('status').out.decode()
+    expect(re.search(r'^native +\d+ calls packed; \d+ pooled prox', said, re.M), said)
+
+
+def of_another_user():
+    """Who has only the descriptor of a pool, and other rights than who made it, does not join."""
+    program = f'{GUEST}/module-pool'
+    for rights, wanted in (([], b'joined\n'), (NOBODY, b'EPERM: the pool of proxies was made with other rights than yours\n')):
+        result = command([program, *rights, program, 'join'])
+        expect(result.out == wanted, f'{rights} {result}')
+    said = command([program, 'wrong']).out.decode().splitlines()
+    wanted = ['EINVAL: a pool has 1 to 1024 proxies, not 0', 'EINVAL: a pool has 1 to 1024 proxies, not 1025',
+              'EBADF: descriptor 0 is no pool of proxies', 'EBADF: descriptor 1000 is no pool of proxies', 'EINVAL: ', 'joined']
+    expect(said == wanted, said)
+
+
+def module_stays():
+    """Shutdown with native tasks in calls ends them and their proxies."""
+    task = blocked()
+    hanare('shutdown', '--force')
+    task.communicate(timeout=TIMEOUT)
+    until(lambda: not pooled(), lambda: f'{pooled()}')
+    boot()
+
+
+def main():
+    start(*BOOT)
+    check('calls-without-state-go-to-any-proxy', without_state)
+    check('what-is-not-there-is-refused-by-name', not_there)
+    check('a-kept-proxy-keeps-what-is-opened-until-it-is-given-back', keeping)
+    check('data-of-any-length-is-packed', data)
+    check('exit-statuses-and-wrong-usage', exit_statuses)
+    check('a-task-waits-for-a-pool-that-is-used-up', used_up)
+    check('a-proxy-killed-between-calls-is-told-of-once', killed_between_calls)
+    check('a-proxy-killed-in-a-call-is-told-of', killed_in_a_call)
+    check('a-task-that-is-killed-ends-its-proxy', lambda: task_killed(signal.SIGKILL))
+    check('a-task-that-is-terminated-ends-its-proxy', lambda: task_killed(signal.SIGTERM))
+    check('calls-go-on-while-proxies-are-killed', all_killed)
+    check('an-idle-proxy-ends', idle)
+    check('status-counts-packed-calls', counted)
+    check('nobody-joins-a-pool-with-other-rights', of_another_user)
+    check('shutdown-ends-native-tasks', module_stays)
+    finish()
+
+
+main()

@@ -1,0 +1,149 @@
+//! Pooled proxies, from both sides: the command of a native task starts them (`Control::Member`), and each gets ready.
+
+use core::ffi::CStr;
+use core::fmt::{self, Write};
+
+use hanare_abi::layout::MESSAGES_PART;
+use hanare_ikc::SlotRef;
+use linux_raw_sys::errno::{EAGAIN, EINTR};
+use linux_raw_sys::general::{AT_FDCWD, F_SETFD, clone_args};
+
+use crate::base::message::{EXIT_HANARE, die};
+use crate::base::options::Options;
+use crate::process::attach::{self, Space};
+use crate::sys::pooled::{self, Inherited};
+use crate::sys::shared::Once;
+use crate::sys::{self, Errno, Execution, signal};
+
+/// What this pooled proxy was started with.
+static INHERITED: Once<Inherited> = Once::new();
+
+/// A string of limited length, ended by a zero.
+struct Argument {
+    bytes: [u8; 32],
+    length: usize,
+}
+
+impl Write for Argument {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let room = self.bytes.len() - 1;
+        let to =
+            self.bytes[..room].get_mut(self.length..self.length + text.len()).ok_or(fmt::Error)?;
+        to.copy_from_slice(text.as_bytes());
+        self.length += text.len();
+        Ok(())
+    }
+}
+
+impl Argument {
+    fn new(text: fmt::Arguments) -> Self {
+        let mut argument = Self { bytes: [0; 32], length: 0 };
+        let _ = argument.write_fmt(text); // two numbers and a word fit
+        argument
+    }
+}
+
+/// Starts one more proxy for the pool of this native task, and waits until it is ready. Its process id.
+///
+/// # Errors
+/// `EAGAIN`: it has ended instead, and has said why. Others: Linux could not start it.
+pub fn start(space: &Space) -> sys::Result<u32> {
+    let pool = space.pool.ok_or(Errno(linux_raw_sys::errno::EBADF))?;
+    pooled::reap(u32::MAX, false); // one that has ended, if there is any
+    let (ready, to_tell) = pooled::pipe()?;
+    let mask = signal::set_mask(!0);
+    let made = sys::fork(&PLAIN);
+    if made == Ok(0) {
+        become_member(pool, to_tell);
+    }
+    signal::set_mask(mask);
+    sys::close(to_tell);
+    let came = made.is_ok() && is_told(ready);
+    sys::close(ready);
+    let pid = made?;
+    if came {
+        return Ok(pid);
+    }
+    pooled::reap(pid, true);
+    Err(Errno(EAGAIN))
+}
+
+/// A child like this process; nobody is told of its end.
+const PLAIN: clone_args = clone_args {
+    flags: 0,
+    exit_signal: 0,
+    pidfd: 0,
+    set_tid: 0,
+    set_tid_size: 0,
+    cgroup: 0,
+    child_tid: 0,
+    parent_tid: 0,
+    stack: 0,
+    stack_size: 0,
+    tls: 0,
+};
+
+/// Waits for a word of the new proxy, or for its end.
+fn is_told(ready: u32) -> bool {
+    loop {
+        match sys::read(ready, &mut [0]) {
+            Err(Errno(EINTR)) => {}
+            result => return result == Ok(1),
+        }
+    }
+}
+
+/// In the child of a fork: loads this program anew, as a pooled proxy.
+fn become_member(pool: u32, to_tell: u32) -> ! {
+    for fd in [pool, to_tell] {
+        let _ = sys::fcntl(fd, F_SETFD, 0);
+    }
+    let pool = Argument::new(format_args!("--pool-fd={pool}"));
+    let ready = Argument::new(format_args!("--ready={to_tell}"));
+    let arguments: [u64; 5] = [
+        c"hanare-pooled".as_ptr() as u64,
+        c"--member".as_ptr() as u64,
+        pool.bytes.as_ptr() as u64,
+        ready.bytes.as_ptr() as u64,
+        0,
+    ];
+    let how = Execution {
+        directory: AT_FDCWD as u64,
+        path: c"/proc/self/exe".as_ptr() as u64,
+        arguments: arguments.as_ptr() as u64,
+        flags: 0,
+    };
+    const NOTHING: &CStr = c"HANARE=pooled";
+    let error = sys::exec(&how, [NOTHING, NOTHING]);
+    die(EXIT_HANARE, format_args!("cannot start a pooled proxy: /proc/self/exe: {error}"))
+}
+
+/// Attaches as a pooled proxy; the one that started it may go on.
+pub fn enter(options: &Options) -> Space {
+    sys::set_name(c"hanare-pooled");
+    let space = attach::attach(options);
+    let ready = attach::map_part(&space, MESSAGES_PART)
+        .and_then(|()| pooled::make_buffer())
+        .and_then(|()| sys::write(options.ready.unwrap_or(u32::MAX), b"!").map(drop));
+    if let Err(error) = ready {
+        die(EXIT_HANARE, format_args!("a pooled proxy cannot get ready: {error}"));
+    }
+    // Descriptors of the pool and of who waits are closed among all others.
+    INHERITED.set(Inherited::keep(u64::from(space.fd), space.fd));
+    space
+}
+
+/// The task has given this proxy back: it forgets what was opened. One that cannot ends.
+pub fn clean(space: &Space) {
+    let restored = INHERITED.get().map(|inherited| inherited.restore(space.fd));
+    if !matches!(restored, Some(Ok(()))) {
+        sys::exit(EXIT_HANARE);
+    }
+}
+
+/// There was nothing to do for as long as the pool allows: ends, unless a task has just taken this proxy.
+pub fn had_nothing(space: &Space, slot: SlotRef) {
+    if slot.worker_poll().is_none() && space.window.member().leave() {
+        sys::exit(0);
+    }
+}

@@ -1,0 +1,145 @@
+//! A pooled proxy's memory for packed calls, and what it has to find again when a task has given it back.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use hanare_abi::PAGE_SIZE;
+use hanare_abi::layout::CONTROL_END;
+use hanare_abi::pooled::{MEMBER_BASE, Member, PACKED_BASE, PACKED_PAGES};
+use hanare_core::marshal::{PAYLOAD_BYTES, Page};
+use hanare_ikc::MemberRef;
+use linux_raw_sys::errno::ENOMEM;
+use linux_raw_sys::general::*;
+
+use super::call::{Errno, Result, check, plain, raw_call};
+use super::shared::Window;
+
+impl Window {
+    /// The page that says whose this pooled proxy is. The device must be mapped there (`attach::map_messages`).
+    pub fn member(self) -> MemberRef<'static> {
+        // SAFETY: mapped for good, aligned, and touched by nothing else here.
+        unsafe { MemberRef::from_raw(MEMBER_BASE as *mut Member) }
+    }
+
+    /// Does something with the pages of the call that is being served. The LWK names none that is not there.
+    pub fn with_pages<R>(self, f: impl FnOnce(&mut [Page]) -> R) -> R {
+        let pages = PACKED_BASE as *mut Page;
+        // SAFETY: memory that the LWK has for this process' only worker, and does not touch between question and answer; bytes
+        // of any value. System calls do not write there.
+        f(unsafe { core::slice::from_raw_parts_mut(pages, PACKED_PAGES as usize) })
+    }
+}
+
+/// Bytes of the longest message, and of whole pages for it.
+const MESSAGE_BYTES: usize = PACKED_PAGES as usize * PAYLOAD_BYTES;
+const BUFFER_BYTES: u64 = (MESSAGE_BYTES as u64).next_multiple_of(PAGE_SIZE);
+
+/// Where a message lies while its call is executed, with nothing mapped behind it; 0: not yet.
+static BUFFER: AtomicU64 = AtomicU64::new(0);
+
+/// Makes memory for messages, once.
+pub fn make_buffer() -> Result<()> {
+    let (protection, flags) =
+        (PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE);
+    let bytes = BUFFER_BYTES + PAGE_SIZE;
+    let at = plain(__NR_mmap, [0, bytes, protection.into(), flags.into(), u64::MAX, 0])?;
+    if at < CONTROL_END {
+        return Err(Errno(ENOMEM));
+    }
+    plain(__NR_mprotect, [at + BUFFER_BYTES, PAGE_SIZE, PROT_NONE.into(), 0, 0, 0])?;
+    BUFFER.store(at, Ordering::Relaxed);
+    Ok(())
+}
+
+/// Does something with memory for a message of so many bytes, whose address is given, too: at the start of pages, or so that it
+/// ends where memory ends. `None`: it is too long, or there is no memory.
+pub fn with_buffer<R>(bytes: usize, has_guard: bool, f: impl FnOnce(u64, &mut [u8]) -> R) -> Option<R> {
+    let start = BUFFER.load(Ordering::Relaxed);
+    if start == 0 || bytes > MESSAGE_BYTES {
+        return None;
+    }
+    let at = start + if has_guard { BUFFER_BYTES - bytes as u64 } else { 0 };
+    // SAFETY: mapped for the only thread of this process, which does one thing at a time; system calls write to it while
+    // nothing borrows it.
+    Some(f(at, unsafe { core::slice::from_raw_parts_mut(at as *mut u8, bytes) }))
+}
+
+/// What a pooled proxy was started with, as far as calls may change it.
+pub struct Inherited {
+    /// Copies of descriptors 0, 1 and 2; `None`: there was none.
+    standard: [Option<u32>; 3],
+    directory: Option<u32>,
+    umask: u64,
+}
+
+impl Inherited {
+    /// Keeps it, in descriptors from `first` on, and closes all others below those but `kept`.
+    pub fn keep(first: u64, kept: u32) -> Self {
+        let copy = |fd: u32| {
+            let args = [fd.into(), F_DUPFD_CLOEXEC.into(), first, 0, 0, 0];
+            plain(__NR_fcntl, args).ok().map(|copy| copy as u32)
+        };
+        let flags = u64::from(O_PATH | O_DIRECTORY | O_CLOEXEC);
+        let here = c".".as_ptr() as u64;
+        // SAFETY: a string of our own, which Linux only reads.
+        let opened = check(unsafe { raw_call(__NR_open, [here, flags, 0, 0, 0, 0]) });
+        let directory = opened.ok().and_then(|fd| {
+            let high = copy(fd as u32);
+            let _ = plain(__NR_close, [fd, 0, 0, 0, 0, 0]);
+            high
+        });
+        let umask = plain(__NR_umask, [0; 6]).unwrap_or(0);
+        let _ = plain(__NR_umask, [umask, 0, 0, 0, 0, 0]);
+        let inherited = Self { standard: [0, 1, 2].map(copy), directory, umask };
+        inherited.close_others(kept);
+        inherited
+    }
+
+    /// Closes what is not one of these descriptors, nor `kept`.
+    fn close_others(&self, kept: u32) {
+        let own = self.standard.into_iter().chain([self.directory, Some(kept)]);
+        let is_own = |fd: u64| own.clone().flatten().any(|one| u64::from(one) == fd);
+        let mut next = 3;
+        // The few that are kept lie together: one range below each.
+        while let Some(end) = own.clone().flatten().map(u64::from).filter(|&fd| fd >= next).min() {
+            if end > next {
+                let _ = plain(__NR_close_range, [next, end - 1, 0, 0, 0, 0]);
+            }
+            next = end + 1;
+        }
+        debug_assert!(!is_own(next));
+        let _ = plain(__NR_close_range, [next, 0xffff_ffff, 0, 0, 0, 0]);
+    }
+
+    /// Has the process be as it was: descriptors, working directory, file mode mask.
+    ///
+    /// # Errors
+    /// It cannot be, and is of no use to others.
+    pub fn restore(&self, kept: u32) -> Result<()> {
+        for (fd, copy) in (0u64..).zip(self.standard) {
+            match copy {
+                Some(copy) => plain(__NR_dup3, [copy.into(), fd, 0, 0, 0, 0]).map(drop)?,
+                None => drop(plain(__NR_close, [fd, 0, 0, 0, 0, 0])),
+            }
+        }
+        self.close_others(kept);
+        if let Some(directory) = self.directory {
+            plain(__NR_fchdir, [directory.into(), 0, 0, 0, 0, 0])?;
+        }
+        plain(__NR_umask, [self.umask, 0, 0, 0, 0, 0]).map(drop)
+    }
+}
+
+/// A pipe: the end that is read, the end that is written.
+pub fn pipe() -> Result<(u32, u32)> {
+    let mut ends = [0u32; 2];
+    let flags = u64::from(O_CLOEXEC);
+    // SAFETY: Linux writes two descriptors.
+    check(unsafe { raw_call(__NR_pipe2, [ends.as_mut_ptr() as u64, flags, 0, 0, 0, 0]) })?;
+    Ok((ends[0], ends[1]))
+}
+
+/// Takes a child that has ended off Linux' list.
+pub fn reap(pid: u32, waits: bool) {
+    let options = __WALL | if waits { 0 } else { WNOHANG };
+    let _ = plain(__NR_wait4, [pid.into(), 0, options.into(), 0, 0, 0]);
+}
