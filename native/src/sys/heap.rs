@@ -39,8 +39,6 @@ struct Block {
 
 // SAFETY: whoever looks inside holds `is_held`.
 unsafe impl Sync for Heap {}
-// SAFETY: the memory it is of has no thread.
-unsafe impl Send for Heap {}
 
 impl Heap {
     /// A heap that has no memory yet.
