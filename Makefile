@@ -21,7 +21,7 @@ STATIC := -C target-feature=+crt-static -C relocation-model=static
 PROXY := tools/proxy/target/x86_64-unknown-none/release/hanare-proxy
 
 .PHONY: build
-build: setup bin lwk module
+build: setup bin lwk module demonstrators
 
 .PHONY: setup
 setup:
@@ -47,6 +47,11 @@ checked:
 	@mkdir -p $(B)/lwk
 	cd kernel && cargo build --quiet --profile checked
 	@install -m 644 kernel/target/x86_64-unknown-none/checked/hanare-lwk $(B)/lwk/hanare-lwk-checked
+
+# Programs for `hanare native` (docs/native.md).
+.PHONY: demonstrators
+demonstrators:
+	@$(MAKE) --no-print-directory -C native
 
 .PHONY: module all-kernels
 module:
@@ -95,7 +100,7 @@ figures: build
 check: setup bin
 	@tests/run $(TESTS) host
 GROUP ?= $(shell tests/run --list)
-test: setup bin lwk all-kernels
+test: setup bin lwk all-kernels demonstrators
 	@tests/run $(TESTS) $(GROUP)
 
 # Two targets at once; what breaks a property is shown in hexadecimal, kept, and can be run again.
@@ -123,6 +128,7 @@ MODULE ?= module
 share := $(DESTDIR)$(PREFIX)/share
 bindir := $(DESTDIR)$(PREFIX)/bin
 libdir := $(DESTDIR)$(PREFIX)/lib/hanare
+includedir := $(DESTDIR)$(PREFIX)/include/hanare
 mandir := $(share)/man/man1
 docdir := $(share)/doc/hanare
 bashdir := $(share)/bash-completion/completions
@@ -141,7 +147,7 @@ installable:
 		test -f $$file || { echo "install: there is no $$file: run 'make native' first" >&2; exit 1; }; done
 	@$(B)/bin/hanare --version >/dev/null || { \
 		echo "install: $(B)/bin/hanare does not run on this machine: run 'make native' here" >&2; exit 1; }
-	@for folder in $(bindir) $(libdir) $(mandir) $(docdir) $(bashdir) $(zshdir) $(fishdir) $(udevdir) $(usersdir); do \
+	@for folder in $(bindir) $(libdir) $(includedir) $(mandir) $(docdir) $(bashdir) $(zshdir) $(fishdir) $(udevdir) $(usersdir); do \
 		while ! test -e $$folder; do folder=$$(dirname $$folder); done; \
 		test -d $$folder -a -w $$folder || { \
 			echo "install: cannot write to $$folder: sudo make install, or another PREFIX" >&2; exit 1; }; done
@@ -150,6 +156,7 @@ install: installable
 	install -D -m 755 $(B)/bin/hanare $(bindir)/hanare
 	install -D -m 755 -t $(libdir) $(B)/bin/hanare-proxy $(B)/bin/hanare-bench-guest
 	install -D -m 644 $(B)/lwk/hanare-lwk $(libdir)/hanare-lwk
+	install -D -m 644 -t $(includedir) native/include/hanare/native.h
 	install -D -m 644 -t $(docdir) README.md CONTRIBUTING.md LICENSE LICENSE-MIT
 	install -D -m 644 -t $(docdir)/docs $(wildcard docs/*.md docs/*.svg)
 	install -d $(bashdir) $(zshdir) $(fishdir)
@@ -165,7 +172,7 @@ uninstall:
 	rm -f $(bindir)/hanare $(mandir)/hanare.1 $(mandir)/hanare-*.1
 	rm -f $(bashdir)/hanare $(zshdir)/_hanare $(fishdir)/hanare.fish
 	rm -f $(udevdir)/60-hanare.rules $(usersdir)/hanare.conf
-	rm -rf $(libdir) $(docdir)
+	rm -rf $(libdir) $(includedir) $(docdir)
 	@for folder in $(mandir) $(bashdir) $(zshdir) $(fishdir) $(udevdir) $(usersdir); do for empty in $$folder $$(dirname $$folder); do \
 		test ! -d $$empty || rmdir --ignore-fail-on-non-empty $$empty; done; done
 	$(if $(MODULE),$(MAKE) --no-print-directory -C module uninstall DESTDIR=$(DESTDIR))

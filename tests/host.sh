@@ -45,10 +45,10 @@ step() {
     fi
 }
 
-# Each of the four workspaces: the host's, the LWK's, the proxy's, the fuzz targets'.
+# Each of the five workspaces: the host's, the LWK's, the proxy's, the native tasks', the fuzz targets'.
 formatted() {
     local workspace
-    for workspace in . kernel tools/proxy tests/fuzz; do
+    for workspace in . kernel tools/proxy native tests/fuzz; do
         (cd $workspace && cargo fmt --all --check) || return 1
     done
 }
@@ -57,6 +57,7 @@ clippy() {
     cargo clippy --quiet --workspace --all-targets -- -D warnings &&
         (cd kernel && cargo clippy --quiet --workspace -- -D warnings) &&
         (cd tools/proxy && cargo clippy --quiet -- -D warnings) &&
+        (cd native && cargo clippy --quiet --all-targets -- -D warnings) &&
         (cd tests/fuzz && cargo clippy --quiet --release -- -D warnings) # as it is built
 }
 
@@ -72,8 +73,12 @@ python_names() {
 
 mkdir -p build/tests
 cargo_test unit --workspace
+# Not its demonstrators, which have a start of their own.
+cargo_test native --manifest-path native/Cargo.toml --lib
+cargo_test native-guard --manifest-path native/Cargo.toml --doc
 RUSTFLAGS='--cfg loom' CARGO_TARGET_DIR=target/loom cargo_test loom -p hanare-ikc --release
 step trend-of-memory python3 -B tests/lib/test_trend.py
+step native-header native/tests/header.sh
 export -f formatted clippy python_names
 step python-names bash -c python_names
 for tool in fmt clippy; do

@@ -27,8 +27,8 @@ def pooled():
     """The process ids of pooled proxies."""
     found = []
     for pid in filter(str.isdigit, os.listdir('/proc')):
-        with contextlib.suppress(OSError), open(f'/proc/{pid}/comm') as comm:
-            if comm.read() == 'hanare-pooled\n':
+        with contextlib.suppress(OSError), open(f'/proc/{pid}/stat') as stat:
+            if re.search(r'\(hanare-pooled\) [^Z]', stat.read()):
                 found.append(int(pid))
     return sorted(found)
 

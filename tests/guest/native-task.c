@@ -121,7 +121,8 @@ static void transfer(void)
 		printf("%zu bytes: %s\n", lengths[n], done == lengths[n] && !memcmp(in, out, lengths[n]) ? "same" : "other");
 	}
 	printf("shorter than asked for: %s\n", short_ones ? "some" : "none");
-	TELL(pread(fd, (void *)8, 100, 0));
+	unsigned char *volatile nowhere = (void *)8;
+	TELL(pread(fd, nowhere, 100, 0));
 	TELL(pread(fd, in, 100, 1 << 30));
 	struct iovec list[3] = { { in, 10 }, { in + 4096, 20 }, { in + 9000, 30 } };
 	TELL(preadv(fd, list, 3, 0));

@@ -75,6 +75,10 @@ pub fn init(exec_seen: bool) {
 /// time namespace.
 pub fn is_needed(thread: &Thread) -> bool {
     let p = &thread.process;
+    // The proxy of a native task has none of what its program is.
+    if p.native.get().is_some() {
+        return false;
+    }
     // A debugger stays with the memory that it has.
     if ALL.load(Ordering::Relaxed) && !p.observed.is_debugged() {
         return true;
