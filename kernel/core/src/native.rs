@@ -127,6 +127,14 @@ fn of_delegated(number: u32, by: By, args: &[u64; 6]) -> Kind {
     if LEAVES.contains(&number) && !only_asks { Kind::Kept } else { Kind::Any }
 }
 
+/// Whether a path that begins so leads to what /proc has of the calling process or thread.
+#[must_use]
+pub fn names_self(path: &[u8]) -> bool {
+    [&b"/proc/self"[..], b"/proc/thread-self"].iter().any(|name| {
+        path.strip_prefix(*name).is_some_and(|rest| matches!(rest.first(), None | Some(0 | b'/')))
+    })
+}
+
 /// mmap(2) of a file: the LWK reads those of a program's own proxy.
 fn maps_file(number: u32, args: &[u64; 6]) -> bool {
     number == __NR_mmap && args[3] & u64::from(MAP_ANONYMOUS) == 0
@@ -197,6 +205,16 @@ mod tests {
         assert_eq!(kind(__NR_prlimit64, &[0, 3, 0, 0x1000, 0, 0]), Kind::Any);
         assert_eq!(kind(__NR_prlimit64, &[0, 3, 0x1000, 0, 0, 0]), Kind::Refused);
         assert_eq!(kind(__NR_prlimit64, &[7, 3, 0, 0x1000, 0, 0]), Kind::Refused);
+    }
+
+    #[test]
+    fn paths_of_the_calling_process_are_found() {
+        for path in [&b"/proc/self"[..], b"/proc/self/exe\0", b"/proc/thread-self/attr", b"/proc/self\0"] {
+            assert!(names_self(path), "{path:?}");
+        }
+        for path in [&b"/proc/selfish"[..], b"/proc/1/exe", b"proc/self", b""] {
+            assert!(!names_self(path), "{path:?}");
+        }
     }
 
     #[test]

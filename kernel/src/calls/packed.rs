@@ -23,7 +23,7 @@ use hanare_core::marshal::{
     self, Buffer, Encoded, PAGE_HEAD_BYTES, PAYLOAD_BYTES, Piece, Refusal, Short, page_bytes,
 };
 use hanare_core::native::{self, Kind};
-use hanare_core::syscalls;
+use hanare_core::syscalls::{self, arguments::Argument};
 use hanare_core::usermemory::{CallerMemory, Fault};
 use hanare_hal::addr::PhysAddr;
 use hanare_hal::paging::SMALL;
@@ -106,6 +106,10 @@ pub fn call(number: u32, args: &[u64; 6]) -> Outcome {
     let Some(task) = me.process.native.get() else {
         return Outcome::Done(errno::ENOSYS.as_return());
     };
+    if names_self(number, args) {
+        say(number, "names what /proc has of the proxy that executes it");
+        return Outcome::Done(errno::ENOENT.as_return());
+    }
     let (short, less) = marshal::shorter(number, args, TRANSFER_MAX);
     let args = if short == Short::Never { args } else { &less };
     loop {
@@ -164,6 +168,16 @@ fn send(me: &Thread, task: &Native, taken: &Taken, number: u32, args: &[u64; 6])
 fn send_large(me: &Thread, task: &Native, taken: &Taken, number: u32, args: &[u64; 6]) -> Sent {
     send_with(me, task, taken, number, args, &mut [Piece::NONE; PIECES_MAX])
         .unwrap_or_else(|refusal| Sent::Done(refused(number, refusal)))
+}
+
+/// Whether a path of the call means something of the calling process: the proxy is not the task.
+fn names_self(number: u32, args: &[u64; 6]) -> bool {
+    let is_path = |argument: &Argument| matches!(argument, Argument::Text);
+    syscalls::arguments(number.into()).iter().zip(args).any(|(argument, &at)| {
+        let mut bytes = [0; 18]; // as long as the longest of them, with more behind it
+        is_path(argument)
+            && usercopy::read(UserAddr::of(at), &mut bytes).is_ok_and(|()| native::names_self(&bytes))
+    })
 }
 
 /// What a call returns that cannot be packed.

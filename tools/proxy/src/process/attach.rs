@@ -14,7 +14,7 @@ use hanare_abi::pooled::{ATTACH_NATIVE, ATTACH_PROGRAM};
 use hanare_abi::{MAGIC, VERSION};
 use linux_raw_sys::errno::{EACCES, EEXIST, ENODEV, ENOENT, ENOMEM, ENXIO, EPERM};
 use linux_raw_sys::general::{
-    F_DUPFD_CLOEXEC, O_CLOEXEC, O_RDONLY, O_RDWR, RLIM64_INFINITY, RLIMIT_AS, RLIMIT_NOFILE,
+    F_DUPFD, F_DUPFD_CLOEXEC, O_CLOEXEC, O_PATH, O_RDONLY, O_RDWR, RLIM64_INFINITY, RLIMIT_AS, RLIMIT_NOFILE,
     rlimit64,
 };
 
@@ -42,8 +42,17 @@ pub struct Space {
     has_messages: AtomicBool,
     /// All of the application's addresses have to be mapped, lest Linux put something else there.
     maps_all: bool,
-    /// Descriptor of the pool of proxies, of a native task.
-    pub pool: Option<u32>,
+    /// Of a native task: what it starts pooled proxies with.
+    pub pool: Option<Pool>,
+}
+
+/// Descriptors that a native task's proxy has for starting pooled proxies; an execve of its program leaves them open.
+#[derive(Clone, Copy)]
+pub struct Pool {
+    /// The pool.
+    pub fd: u32,
+    /// This program, to be executed.
+    pub program: u32,
 }
 
 impl Space {
@@ -60,7 +69,7 @@ impl Space {
 
 /// Attaches and maps, or explains and exits.
 pub fn attach(options: &Options) -> Space {
-    let fd = move_high(open_device());
+    let fd = move_high(open_device(), F_DUPFD_CLOEXEC);
     check_version(fd);
     let mut request = Attach {
         name: options.instance,
@@ -84,7 +93,12 @@ pub fn attach(options: &Options) -> Space {
     // A process that executes nothing of its program maps nothing of it.
     let parts = if options.kind == ATTACH_PROGRAM { PARTS_ALL } else { 0 };
     let (window, maps_all) = map(fd, request.space, parts);
-    let pool = options.pool.map(move_high).filter(|_| options.kind == ATTACH_NATIVE);
+    let pool = options.pool.filter(|_| options.kind == ATTACH_NATIVE).map(|fd| {
+        let program = sys::open(c"/proc/self/exe", O_PATH | O_CLOEXEC).unwrap_or_else(|error| {
+            die(EXIT_HANARE, format_args!("cannot open /proc/self/exe: {error}"))
+        });
+        Pool { fd: move_high(fd, F_DUPFD), program: move_high(program, F_DUPFD) }
+    });
     Space { pool, ..Space::new(fd, request.space, request.name, window, maps_all) }
 }
 
@@ -102,27 +116,29 @@ fn open_device() -> u32 {
     })
 }
 
-/// Moves the descriptor out of the way of the application's own: to the first number above
-/// its soft limit. Not higher, since each fork copies the table up to the last number in use.
-fn move_high(fd: u32) -> u32 {
-    let Ok(limit) = sys::get_limit(RLIMIT_NOFILE) else {
-        return fd;
-    };
+/// Moves the descriptor out of the way of the application's own, see [`copy_high`].
+fn move_high(fd: u32, how: u32) -> u32 {
+    match copy_high(fd, how) {
+        Some(high) => {
+            sys::close(fd);
+            high
+        }
+        None => fd,
+    }
+}
+
+/// A copy of the descriptor out of the way of the application's own: with the first number above its soft limit. Not higher, since
+/// each fork copies the table up to the last number in use. `how`: `F_DUPFD` or `F_DUPFD_CLOEXEC`.
+pub fn copy_high(fd: u32, how: u32) -> Option<u32> {
+    let limit = sys::get_limit(RLIMIT_NOFILE).ok()?;
     let top = limit.rlim_max.min(HIGH_DESCRIPTOR);
     let first = limit.rlim_cur.max(LOW_DESCRIPTOR).min(top.saturating_sub(1));
     let raised = rlimit64 { rlim_cur: limit.rlim_cur.max(top), rlim_max: limit.rlim_max };
     let _ = sys::set_limit(RLIMIT_NOFILE, &raised);
     // Lower, should the caller have left something open from there on.
-    let high =
-        (0..64).find_map(|back| sys::fcntl(fd, F_DUPFD_CLOEXEC, first.checked_sub(back)?).ok());
+    let high = (0..64).find_map(|back| sys::fcntl(fd, how, first.checked_sub(back)?).ok());
     let _ = sys::set_limit(RLIMIT_NOFILE, &limit);
-    match high {
-        Some(high) => {
-            sys::close(fd);
-            high as u32
-        }
-        None => fd,
-    }
+    high.map(|high| high as u32)
 }
 
 fn check_version(fd: u32) {

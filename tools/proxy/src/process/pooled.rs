@@ -6,11 +6,11 @@ use core::fmt::{self, Write};
 use hanare_abi::layout::MESSAGES_PART;
 use hanare_ikc::SlotRef;
 use linux_raw_sys::errno::{EAGAIN, EINTR};
-use linux_raw_sys::general::{AT_FDCWD, F_SETFD, clone_args};
+use linux_raw_sys::general::{AT_EMPTY_PATH, F_DUPFD_CLOEXEC, F_SETFD, clone_args};
 
 use crate::base::message::{EXIT_HANARE, die};
 use crate::base::options::Options;
-use crate::process::attach::{self, Space};
+use crate::process::attach::{self, Pool, Space};
 use crate::sys::pooled::{self, Inherited};
 use crate::sys::shared::Once;
 use crate::sys::{self, Errno, Execution, signal};
@@ -54,7 +54,7 @@ pub fn start(space: &Space) -> sys::Result<u32> {
     let mask = signal::set_mask(!0);
     let made = sys::fork(&PLAIN);
     if made == Ok(0) {
-        become_member(pool, to_tell);
+        become_member(&pool, to_tell);
     }
     signal::set_mask(mask);
     sys::close(to_tell);
@@ -94,11 +94,10 @@ fn is_told(ready: u32) -> bool {
 }
 
 /// In the child of a fork: loads this program anew, as a pooled proxy.
-fn become_member(pool: u32, to_tell: u32) -> ! {
-    for fd in [pool, to_tell] {
-        let _ = sys::fcntl(fd, F_SETFD, 0);
-    }
-    let pool = Argument::new(format_args!("--pool-fd={pool}"));
+fn become_member(pool: &Pool, to_tell: u32) -> ! {
+    let _ = sys::fcntl(to_tell, F_SETFD, 0);
+    let program = pool.program;
+    let pool = Argument::new(format_args!("--pool-fd={}", pool.fd));
     let ready = Argument::new(format_args!("--ready={to_tell}"));
     let arguments: [u64; 5] = [
         c"hanare-pooled".as_ptr() as u64,
@@ -108,14 +107,14 @@ fn become_member(pool: u32, to_tell: u32) -> ! {
         0,
     ];
     let how = Execution {
-        directory: AT_FDCWD as u64,
-        path: c"/proc/self/exe".as_ptr() as u64,
+        directory: program.into(),
+        path: c"".as_ptr() as u64,
         arguments: arguments.as_ptr() as u64,
-        flags: 0,
+        flags: AT_EMPTY_PATH.into(),
     };
     const NOTHING: &CStr = c"HANARE=pooled";
     let error = sys::exec(&how, [NOTHING, NOTHING]);
-    die(EXIT_HANARE, format_args!("cannot start a pooled proxy: /proc/self/exe: {error}"))
+    die(EXIT_HANARE, format_args!("cannot start a pooled proxy: {error}"))
 }
 
 /// Attaches as a pooled proxy; the one that started it may go on.
@@ -129,7 +128,8 @@ pub fn enter(options: &Options) -> Space {
         die(EXIT_HANARE, format_args!("a pooled proxy cannot get ready: {error}"));
     }
     // Descriptors of the pool and of who waits are closed among all others.
-    INHERITED.set(Inherited::keep(u64::from(space.fd), space.fd));
+    let copy = |fd| attach::copy_high(fd, F_DUPFD_CLOEXEC);
+    INHERITED.set(Inherited::keep(copy, space.fd));
     space
 }
 

@@ -174,7 +174,7 @@ pub fn write(fd: u32, bytes: &[u8]) -> Result<usize> {
 
 /// `fcntl` with a number as its argument.
 pub fn fcntl(fd: u32, command: u32, value: u64) -> Result<u64> {
-    assert!([F_GETFD, F_SETFD, F_DUPFD_CLOEXEC].contains(&command));
+    assert!([F_GETFD, F_SETFD, F_DUPFD, F_DUPFD_CLOEXEC].contains(&command));
     plain(__NR_fcntl, [fd.into(), command.into(), value, 0, 0, 0])
 }
 
