@@ -171,6 +171,15 @@ struct hanare_answer {
 /* Slots of most processes. */
 #define HANARE_FIRST_SLOTS 1024
 
+/* A pool of proxies: space/pool.c. */
+struct hanare_pool {
+	struct kref ref;
+	struct hanare_instance *inst;
+	u32 id, limit;
+	unsigned long idle;			/* jiffies that a proxy may have nothing to do */
+	const struct cred *cred;		/* of who made it */
+};
+
 struct hanare_space {
 	u32 id;
 	struct kref ref;

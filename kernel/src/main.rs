@@ -26,7 +26,7 @@ use gate::observe;
 use life::{depart, exit, fork};
 use link::{caller, direct, inbound, pool, services};
 use mm::{content, messages, vdso};
-use process::{members, oom, spaces, thread};
+use process::{oom, spaces, thread};
 use sched::{attention, cpus, hold, machinecheck, user_mode};
 
 use hanare_abi::boot::{CPU_ONLINE, MEASURE_ISOLATION};
@@ -119,9 +119,8 @@ static MEMORY: services::Memory = services::Memory {
 };
 
 /// Whose long lists give their memory back when they are empty.
-static LISTS: [fn(); 9] = [
+static LISTS: [fn(); 8] = [
     spaces::trim,
-    members::trim,
     fork::trim,
     depart::trim,
     cpus::trim,

@@ -10,14 +10,6 @@
 #include <linux/file.h>
 #include <linux/slab.h>
 
-struct hanare_pool {
-	struct kref ref;
-	struct hanare_instance *inst;
-	u32 id, limit;
-	unsigned long idle;			/* jiffies that a proxy may have nothing to do */
-	const struct cred *cred;		/* of who made it */
-};
-
 /* ---- coming and going ---- */
 
 static void pool_release(struct kref *ref)
@@ -82,21 +74,6 @@ long hanare_do_pool(struct hanare_file *hf, void *data)
 	hf->role = ROLE_POOL;
 	smp_store_release(&hf->pool, pool);
 	return 0;
-}
-
-/* Its descriptor is closed, so nobody joins any more. Native tasks have it, too, and none of them is left. */
-void hanare_pool_end(struct hanare_pool *pool)
-{
-	struct hanare_space *space;
-	u32 id = 0;
-
-	while ((space = hanare_space_after(pool->inst, id))) {
-		id = space->id;
-		if (space->pool == pool && space->is_member)
-			hanare_space_kill(space);
-		hanare_space_put(space);
-	}
-	hanare_pool_put(pool);
 }
 
 /* ---- joining ---- */
@@ -175,19 +152,4 @@ u64 hanare_pool_words(const struct hanare_space *space)
 unsigned long hanare_pool_patience(const struct hanare_space *space)
 {
 	return space->is_member ? space->pool->idle : MAX_SCHEDULE_TIMEOUT;
-}
-
-/* The task of `space` has ended while it had the pooled proxy with this space, which may be in a call for it. */
-void hanare_pool_kill(const struct hanare_space *space, u64 id)
-{
-	struct hanare_space *member;
-
-	if (!space->pool || !id || id >= HANARE_SPACES_MAX)
-		return;
-	member = hanare_space_find(id);
-	if (!member)
-		return;
-	if (member->is_member && member->pool == space->pool)
-		hanare_space_kill(member);
-	hanare_space_put(member);
 }

@@ -76,7 +76,6 @@ bool hanare_space_stop_changed(struct hanare_space *space, u32 look, bool (*is_s
 
 /* pool.c */
 long hanare_do_pool(struct hanare_file *hf, void *data);
-void hanare_pool_end(struct hanare_pool *pool);
 struct hanare_pool *hanare_pool_get(struct hanare_pool *pool);
 void hanare_pool_put(struct hanare_pool *pool);
 struct hanare_pool *hanare_pool_join(u32 fd, u8 *message);
@@ -84,6 +83,9 @@ struct hanare_pool *hanare_pool_join(u32 fd, u8 *message);
 struct hanare_instance *hanare_pool_instance(struct hanare_pool *pool);
 u64 hanare_pool_words(const struct hanare_space *space);
 unsigned long hanare_pool_patience(const struct hanare_space *space);
+
+/* members.c */
+void hanare_pool_end(struct hanare_pool *pool);
 void hanare_pool_kill(const struct hanare_space *space, u64 id);
 
 /* stop.c */

@@ -209,7 +209,9 @@ mod tests {
 
     #[test]
     fn paths_of_the_calling_process_are_found() {
-        for path in [&b"/proc/self"[..], b"/proc/self/exe\0", b"/proc/thread-self/attr", b"/proc/self\0"] {
+        for path in
+            [&b"/proc/self"[..], b"/proc/self/exe\0", b"/proc/thread-self/attr", b"/proc/self\0"]
+        {
             assert!(names_self(path), "{path:?}");
         }
         for path in [&b"/proc/selfish"[..], b"/proc/1/exe", b"proc/self", b""] {

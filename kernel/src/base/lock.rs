@@ -64,12 +64,10 @@ ranks! {
     Spaces,
     /// Servers of a process' request box.
     Servers,
-    /// Pools of proxies, by number.
+    /// Pools of proxies, by number; their proxies, by space.
     ProxyPools,
     /// Proxies of a pool.
     PooledProxies,
-    /// Pooled proxies, by space.
-    Members,
     /// The pooled proxy that a native task has.
     TaskProxy,
     /// Threads that wait for a pooled proxy.
@@ -281,19 +279,39 @@ mod order {
     use hanare_hal::boot::CPUS_MAX;
     use hanare_hal::percpu;
 
-    const _: () = assert!(rank::NAMES.len() <= 64, "a bit of a word for each rank");
+    /// Most ranks: a bit of two words for each.
+    const RANKS_MAX: usize = 128;
+    const _: () = assert!(rank::NAMES.len() <= RANKS_MAX, "a bit for each rank");
 
     /// The locks that a CPU holds. Only that CPU uses it, with interrupts off.
     struct Holds {
         /// A bit for each rank.
-        ranks: AtomicU64,
+        ranks: [AtomicU64; 2],
         /// How many of each.
-        counts: [AtomicU8; 64],
+        counts: [AtomicU8; RANKS_MAX],
     }
 
-    static HOLDS: [Holds; CPUS_MAX] =
-        [const { Holds { ranks: AtomicU64::new(0), counts: [const { AtomicU8::new(0) }; 64] } };
-            CPUS_MAX];
+    impl Holds {
+        const fn none() -> Holds {
+            Holds {
+                ranks: [const { AtomicU64::new(0) }; 2],
+                counts: [const { AtomicU8::new(0) }; RANKS_MAX],
+            }
+        }
+
+        fn ranks(&self) -> u128 {
+            let [low, high] =
+                [0, 1].map(|i: usize| u128::from(self.ranks[i].load(Ordering::Relaxed)));
+            low | high << 64
+        }
+
+        fn set_ranks(&self, ranks: u128) {
+            self.ranks[0].store(ranks as u64, Ordering::Relaxed);
+            self.ranks[1].store((ranks >> 64) as u64, Ordering::Relaxed);
+        }
+    }
+
+    static HOLDS: [Holds; CPUS_MAX] = [const { Holds::none() }; CPUS_MAX];
 
     fn held() -> &'static Holds {
         &HOLDS[percpu::index()]
@@ -302,7 +320,7 @@ mod order {
     /// Panics if the calling CPU holds a lock of this rank or of a higher one.
     #[track_caller]
     pub fn check<R: Rank>() {
-        let not_lower = held().ranks.load(Ordering::Relaxed) >> R::ORDER;
+        let not_lower = held().ranks() >> R::ORDER;
         if not_lower != 0 {
             let first = rank::NAMES[usize::from(R::ORDER) + not_lower.trailing_zeros() as usize];
             panic!("lock order: {} is taken while {first} is held", R::NAME);
@@ -312,7 +330,7 @@ mod order {
     /// Panics if the calling CPU holds a lock: it is about to wait for Linux or for another thread, which may need it.
     #[track_caller]
     pub fn assert_none_held() {
-        let ranks = held().ranks.load(Ordering::Relaxed);
+        let ranks = held().ranks();
         if ranks != 0 {
             let first = rank::NAMES[ranks.trailing_zeros() as usize];
             panic!("lock order: a wait while {first} is held");
@@ -327,9 +345,7 @@ mod order {
             let holds = held();
             let of_rank = &holds.counts[R::ORDER as usize];
             of_rank.store(of_rank.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
-            holds
-                .ranks
-                .store(holds.ranks.load(Ordering::Relaxed) | 1 << R::ORDER, Ordering::Relaxed);
+            holds.set_ranks(holds.ranks() | 1 << R::ORDER);
             Held(PhantomData)
         }
     }
@@ -341,10 +357,7 @@ mod order {
             let left = of_rank.load(Ordering::Relaxed) - 1;
             of_rank.store(left, Ordering::Relaxed);
             if left == 0 {
-                holds.ranks.store(
-                    holds.ranks.load(Ordering::Relaxed) & !(1 << R::ORDER),
-                    Ordering::Relaxed,
-                );
+                holds.set_ranks(holds.ranks() & !(1 << R::ORDER));
             }
         }
     }

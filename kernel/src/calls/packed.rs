@@ -176,7 +176,8 @@ fn names_self(number: u32, args: &[u64; 6]) -> bool {
     syscalls::arguments(number.into()).iter().zip(args).any(|(argument, &at)| {
         let mut bytes = [0; 18]; // as long as the longest of them, with more behind it
         is_path(argument)
-            && usercopy::read(UserAddr::of(at), &mut bytes).is_ok_and(|()| native::names_self(&bytes))
+            && usercopy::read(UserAddr::of(at), &mut bytes)
+                .is_ok_and(|()| native::names_self(&bytes))
     })
 }
 
@@ -224,15 +225,14 @@ fn send_with(
         // It has not executed anything.
         Some(Answer::Done(error)) => Sent::Done(error),
         Some(Answer::NotStarted) => Sent::Done(errno::EIO.as_return()),
-        None if taken.is_gone() => {
-            Sent::Died { is_lost: taken.is_kept || taken.has_begun() }
-        }
+        None if taken.is_gone() => Sent::Died { is_lost: taken.is_kept || taken.has_begun() },
         None => Sent::Abandoned,
     })
 }
 
 fn ask(me: &Thread, taken: &Taken, call: &Call) -> Option<Answer> {
-    let gives_up = || me.process.is_killed() || me.must_end() || taken.is_gone() || members::dies(me);
+    let gives_up =
+        || me.process.is_killed() || me.must_end() || taken.is_gone() || members::dies(me);
     let peer = Peer { space: taken.space.space, slot: taken.slot, gives_up: &gives_up };
     packed::exchange(me, &peer, call)
 }
@@ -295,14 +295,8 @@ impl Pages {
         let count = bytes.div_ceil(PAYLOAD_BYTES).min(self.count()) as u32;
         for index in 0..count {
             let next = if index + 1 == count { MESSAGE_PAGE_NONE } else { index + 1 };
-            let head = MessagePage {
-                magic: MESSAGE_PAGE_MAGIC,
-                next,
-                index,
-                count,
-                call,
-                reserved: 0,
-            };
+            let head =
+                MessagePage { magic: MESSAGE_PAGE_MAGIC, next, index, count, call, reserved: 0 };
             if let Some((frame, _)) = self.place(index as usize * PAYLOAD_BYTES) {
                 memory::write(frame.page_down(), &page_bytes(&head));
             }

@@ -5,6 +5,7 @@ pub mod cputimers;
 pub mod debugregs;
 pub mod futexes;
 pub mod observed;
+pub mod pooled;
 pub mod registers;
 pub mod ring;
 pub mod rseq;

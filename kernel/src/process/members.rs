@@ -11,16 +11,15 @@ use crate::base::lock::{Mutex, rank};
 use crate::base::{heap, lists};
 use crate::link::{delegate, direct};
 use crate::mm::messages;
+use crate::parts::pooled;
 use crate::process::Process;
 use crate::process::spaces::{ProcessSpace, Visit};
 use crate::process::thread::Thread;
 use crate::sched::cpus;
-use crate::sched::task::Runs;
 use alloc::collections::BTreeMap;
 use alloc::sync::{Arc, Weak};
-use alloc::vec::Vec;
 use core::ops::Deref;
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, Ordering};
 use hanare_abi::control::Control;
 use hanare_abi::layout::PARTS_ALL;
 use hanare_abi::pooled::{
@@ -31,62 +30,28 @@ use hanare_core::link::Outcome;
 use hanare_core::signal::{self, Disposition};
 use hanare_hal::paging::SMALL;
 use hanare_hal::{memory, shared};
-use hanare_ikc::{MemberRef, SlotRef};
+use hanare_ikc::MemberRef;
 
 /// How long a proxy that was started may take to come, ns.
 const COMES_NS: u64 = 10_000_000_000;
 
-static POOLS: Mutex<BTreeMap<u32, Weak<ProxyPool>>, rank::ProxyPools> = Mutex::new(BTreeMap::new());
-static MEMBERS: Mutex<BTreeMap<u32, Arc<Member>>, rank::Members> = Mutex::new(BTreeMap::new());
-
-/// A pool of proxies. Of those who have its descriptor only those join who have the rights of who made it: the module sees
-/// to that.
-pub struct ProxyPool {
-    /// Most proxies.
-    limit: usize,
-    members: Mutex<Vec<Arc<Member>>, rank::PooledProxies>,
-    waiting: Mutex<Vec<Arc<dyn Runs>>, rank::PoolWaiters>,
-    /// Counts when a proxy came, went, or was given back.
-    changes: AtomicU32,
-}
-
+/// A pool of proxies.
+type ProxyPool = pooled::ProxyPool<ProcessSpace>;
 /// A pooled proxy.
-pub struct Member {
-    pool: Arc<ProxyPool>,
-    /// Its space, in which no program runs.
-    pub space: Arc<ProcessSpace>,
-    /// The first slot.
-    pub slot: SlotRef<'static>,
-    /// Whose it is. Read and written while the space is visited or the proxy is in the pool's list.
-    page: MemberRef<'static>,
-    /// Linux has closed its space.
-    is_gone: AtomicBool,
-    /// The thread that has it.
-    user: Mutex<Option<Arc<dyn Runs>>, rank::TaskProxy>,
-}
-
+type Member = pooled::Member<ProcessSpace>;
 /// What a native task has in place of a proxy that executes its calls.
-pub struct Native {
-    pool: Arc<ProxyPool>,
-    /// It keeps the proxy that executes its calls.
-    pub keeps: AtomicBool,
-    /// That proxy, or one that is just executing a call.
-    has: Mutex<Option<Arc<Member>>, rank::TaskProxy>,
-    /// Packed calls.
-    pub calls: AtomicU64,
+pub type Native = pooled::Native<ProcessSpace>;
+
+/// Pools and pooled proxies that there are.
+struct Known {
+    /// By number.
+    pools: BTreeMap<u32, Weak<ProxyPool>>,
+    /// By space.
+    members: BTreeMap<u32, Arc<Member>>,
 }
 
-impl Native {
-    /// The space of the proxy that it has now.
-    pub fn member(&self) -> Option<u32> {
-        self.has.lock().as_ref().map(|member| member.space.space)
-    }
-
-    /// Whether it has kept one that is still there.
-    pub fn has_kept(&self) -> bool {
-        self.has.lock().as_ref().is_some_and(|member| !member.is_gone())
-    }
-}
+static KNOWN: Mutex<Known, rank::ProxyPools> =
+    Mutex::new(Known { pools: BTreeMap::new(), members: BTreeMap::new() });
 
 /// `REQUEST_SPACE_OPEN` of a space without a parent: makes it what `word` says that it is to a pool. Gives the parts of its
 /// addresses that the proxy is to map.
@@ -95,8 +60,8 @@ pub fn join(space: &Arc<ProcessSpace>, first: &Process, word: u64, parts: u32) -
     let pool = || pool((word >> POOLED_POOL_SHIFT) as u32, limit.into());
     match word as u8 as u32 {
         ATTACH_NATIVE => {
-            let (pool, keeps, calls) = (pool()?, AtomicBool::new(false), AtomicU64::new(0));
-            first.native.call_once(|| Native { pool, keeps, has: Mutex::new(None), calls });
+            let pool = pool()?;
+            first.native.call_once(|| Native::new(pool));
             first.pool.pack();
             space.set_copies(false);
             space.end_bounces(); // nothing of its calls goes by its own proxy
@@ -110,14 +75,13 @@ pub fn join(space: &Arc<ProcessSpace>, first: &Process, word: u64, parts: u32) -
 
 /// The pool with a number, which is there from now on.
 fn pool(id: u32, limit: usize) -> Result<Arc<ProxyPool>> {
-    let mut pools = POOLS.lock();
+    let pools = &mut KNOWN.lock().pools;
     if let Some(pool) = pools.get(&id).and_then(Weak::upgrade) {
         return Ok(pool);
     }
     pools.retain(|_, pool| pool.strong_count() != 0);
-    let (members, waiting) = (Mutex::new(Vec::new()), Mutex::new(Vec::new()));
-    let pool = heap::arc(ProxyPool { limit, members, waiting, changes: AtomicU32::new(0) })?;
-    lists::insert(&mut pools, id, Arc::downgrade(&pool))?;
+    let pool = ProxyPool::new(limit)?;
+    lists::insert(pools, id, Arc::downgrade(&pool))?;
     Ok(pool)
 }
 
@@ -147,7 +111,7 @@ fn enter(space: &Arc<ProcessSpace>, pool: Arc<ProxyPool>) -> Result<()> {
         }
         lists::push(&mut members, member.clone())?;
     }
-    if let Err(e) = lists::insert(&mut MEMBERS.lock(), space.space, member.clone()) {
+    if let Err(e) = lists::insert(&mut KNOWN.lock().members, space.space, member.clone()) {
         pool.members.lock().retain(|one| !Arc::ptr_eq(one, &member));
         return Err(e);
     }
@@ -158,7 +122,7 @@ fn enter(space: &Arc<ProcessSpace>, pool: Arc<ProxyPool>) -> Result<()> {
 
 /// Linux closes a space. If it is that of a pooled proxy, nobody gets that any more, and who has it is told.
 pub fn leave(space: u32) {
-    let Some(member) = MEMBERS.lock().remove(&space) else { return };
+    let Some(member) = KNOWN.lock().members.remove(&space) else { return };
     member.is_gone.store(true, Ordering::SeqCst);
     let pool = &member.pool;
     pool.members.lock().retain(|one| !Arc::ptr_eq(one, &member));
@@ -168,32 +132,14 @@ pub fn leave(space: u32) {
     pool.changed();
 }
 
-/// Memory of lists that are empty.
-pub fn trim() {
-    heap::trim_list(&MEMBERS);
-}
-
-impl ProxyPool {
-    /// Whoever waits looks again.
-    fn changed(&self) {
-        self.changes.fetch_add(1, Ordering::SeqCst);
-        self.waiting.lock().iter().for_each(|thread| cpus::kick(thread.task()));
-    }
-
-    /// A proxy that nobody has, which is the running thread's `me` from now on.
-    fn claim(&self, me: &Thread) -> Option<(Arc<Member>, Visit)> {
-        let members = self.members.lock();
-        members.iter().find_map(|member| {
-            let visit = member.page.claim().then(|| member.space.visit())??;
-            *member.user.lock() = me.whole();
-            Some((member.clone(), visit))
-        })
-    }
-
-    /// How many there are.
-    fn count(&self) -> usize {
-        self.members.lock().len()
-    }
+/// A proxy of the pool that nobody has, which is the running thread's `me` from now on.
+fn claim(pool: &ProxyPool, me: &Thread) -> Option<(Arc<Member>, Visit)> {
+    let members = pool.members.lock();
+    members.iter().find_map(|member| {
+        let visit = member.page.claim().then(|| member.space.visit())??;
+        *member.user.lock() = me.whole();
+        Some((member.clone(), visit))
+    })
 }
 
 /// A pooled proxy that the running thread has, whose memory stays as long as this.
@@ -226,7 +172,7 @@ pub enum NoProxy {
 pub fn take(me: &Thread, task: &Native) -> core::result::Result<Taken, NoProxy> {
     let kept = task.has.lock().take();
     if let Some(member) = kept {
-        let visit = member.space.visit().filter(|_| !member.is_gone()).ok_or(NoProxy::Lost)?;
+        let visit = member.space.visit().filter(|_| !is_gone(&member)).ok_or(NoProxy::Lost)?;
         *member.user.lock() = me.whole();
         *task.has.lock() = Some(member.clone());
         return Ok(Taken { member, _visit: visit, is_kept: true });
@@ -236,14 +182,11 @@ pub fn take(me: &Thread, task: &Native) -> core::result::Result<Taken, NoProxy> 
     Ok(Taken { member, _visit: visit, is_kept: false })
 }
 
-fn find(
-    me: &Thread,
-    pool: &ProxyPool,
-) -> core::result::Result<(Arc<Member>, Visit), NoProxy> {
+fn find(me: &Thread, pool: &ProxyPool) -> core::result::Result<(Arc<Member>, Visit), NoProxy> {
     let (mut has_asked, mut deadline) = (false, cpus::NEVER);
     loop {
         let seen = pool.changes.load(Ordering::SeqCst);
-        if let Some(found) = pool.claim(me) {
+        if let Some(found) = claim(pool, me) {
             return Ok(found);
         }
         if !has_asked && pool.count() < pool.limit {
@@ -288,14 +231,17 @@ fn wait(me: &Thread, pool: &ProxyPool, seen: u32, deadline: u64) -> Result<()> {
     Ok(())
 }
 
-impl Member {
-    /// Whether Linux has closed its space.
-    pub fn is_gone(&self) -> bool {
-        self.is_gone.load(Ordering::SeqCst)
-    }
+/// Whether Linux has closed the proxy's space.
+fn is_gone(member: &Member) -> bool {
+    member.is_gone.load(Ordering::SeqCst)
 }
 
 impl Taken {
+    /// Whether Linux has closed its space.
+    pub fn is_gone(&self) -> bool {
+        is_gone(&self.member)
+    }
+
     /// A call is about to be sent: what was begun before is over.
     pub fn prepare(&self) {
         self.page.prepare();
@@ -310,7 +256,7 @@ impl Taken {
     pub fn give_back(self, task: &Native) {
         *task.has.lock() = None;
         *self.user.lock() = None;
-        if !self.is_gone() {
+        if !is_gone(&self.member) {
             self.page.free();
         }
         self.pool.changed();

@@ -33,7 +33,7 @@ use crate::base::{heap, time};
 use crate::link::pool::Pool;
 use crate::parts::cputimers::CpuTimers;
 use crate::parts::usage::{Accounts, Children};
-use crate::parts::{observed, signals};
+use crate::parts::{observed, pooled, signals};
 use crate::process::slots::Slots;
 use crate::sched::cpus;
 use alloc::sync::{Arc, Weak};
@@ -92,7 +92,7 @@ pub struct Process {
     /// Its request box, and whether Linux has to be told of dispositions (`Mirrored::owed`).
     pub pool: Pool,
     /// Of a native task: its pool of proxies.
-    pub native: Once<members::Native>,
+    pub native: Once<pooled::Native<ProcessSpace>>,
     /// Slots and the workers behind them.
     pub slots: Mutex<Slots, rank::Slots>,
     /// Timers that count CPU time.

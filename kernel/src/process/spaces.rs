@@ -177,7 +177,8 @@ impl ProcessSpace {
         release::all(self);
         part_of(self.space).lock().remove(&self.space);
         let times = self.processes().next().map_or((0, 0), |p| p.times_ns());
-        let member = self.first().and_then(|p| p.native.get()?.member());
+        let member =
+            self.first().and_then(|p| p.native.get()?.has.lock().as_ref().map(|m| m.space.space));
         let processes = core::mem::take(&mut self.processes.lock().all);
         drop(processes);
         heap::trim_if_large();

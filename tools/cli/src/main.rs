@@ -73,11 +73,7 @@ extern "C" fn main(_argc: c_int, _argv: *const *const c_char) -> c_int {
         use Command::{Gdb, Native, Run, Trace};
         matches!(command, Run(_) | Native(_) | Trace(_) | Gdb(_))
     };
-    let failed = if runs(&cli.command) {
-        failure::HANARE
-    } else {
-        failure::FAILED
-    };
+    let failed = if runs(&cli.command) { failure::HANARE } else { failure::FAILED };
     match cli.command.execute(Cli::command) {
         Ok(status) => status,
         Err(error) => failure::report(&error, failed),
@@ -88,8 +84,9 @@ extern "C" fn main(_argc: c_int, _argv: *const *const c_char) -> c_int {
 fn usage(error: &clap::Error) -> c_int {
     if error.use_stderr() {
         let command = std::env::args_os().nth(1);
-        let program = command
-            .is_some_and(|command| ["run", "native", "trace", "gdb"].iter().any(|&name| command == name));
+        let program = command.is_some_and(|command| {
+            ["run", "native", "trace", "gdb"].iter().any(|&name| command == name)
+        });
         output::complain(format_args!("{}", complaint(&error.render().to_string())));
         return if program { failure::HANARE } else { failure::USAGE };
     }

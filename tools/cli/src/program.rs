@@ -82,7 +82,8 @@ impl Program {
         let dispatch = self.dispatch.map(|mode| format!("--dispatch={}", mode.word()).into());
         arguments.extend(dispatch);
         if let Some(InPool { fd, members, keeps }) = self.pool {
-            let options = ["--native".into(), format!("--pool-fd={fd}"), format!("--members={members}")];
+            let options =
+                ["--native".into(), format!("--pool-fd={fd}"), format!("--members={members}")];
             arguments.extend(options.map(OsString::from));
             arguments.extend(keeps.then(|| "--keep".into()));
         }

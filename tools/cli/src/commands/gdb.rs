@@ -110,8 +110,15 @@ impl Gdb {
 
     fn start(&self, way: &Way) -> Result<std::result::Result<(Child, Process), i32>> {
         let (on, command) = (self.on.clone(), self.command.clone());
-        let program =
-            Program { on, cpus: None, arguments: None, dispatch: None, stats: false, pool: None, command };
+        let program = Program {
+            on,
+            cpus: None,
+            arguments: None,
+            dispatch: None,
+            stats: false,
+            pool: None,
+            command,
+        };
         let held = launch::start(program, |command| redirect(command, way))?;
         let held = match held {
             Ok(held) => held,

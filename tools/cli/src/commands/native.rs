@@ -25,8 +25,8 @@ Examples:
   hanare native ./copy from to
   hanare native --tasks 4 --pool 2 ./solver    four tasks, two proxies
 
-A native task has one thread, and no children. What it opens is in the proxy that it keeps: see hanare-native(7) \
-or docs/native.md for what to write it with.
+A native task has one thread, and no children. What it opens is in the proxy that it keeps: see \
+docs/native.md for what to write it with.
 
 Exit status: the program's, of several tasks the first one that is not 0; 125 if Hanare failed, 126 if the program \
 cannot be run, 127 if there is no such program.")]

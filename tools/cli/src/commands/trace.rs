@@ -125,8 +125,15 @@ impl Trace {
 
     fn program(self, printer: Printer, stop: &Arc<AtomicBool>) -> Result<i32> {
         let (on, command) = (self.on.clone(), self.command.clone());
-        let program =
-            Program { on, cpus: None, arguments: None, dispatch: None, stats: false, pool: None, command };
+        let program = Program {
+            on,
+            cpus: None,
+            arguments: None,
+            dispatch: None,
+            stats: false,
+            pool: None,
+            command,
+        };
         let held = match launch::start(program, |_| ())? {
             Ok(held) => held,
             Err(status) => return Ok(status),

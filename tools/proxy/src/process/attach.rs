@@ -14,8 +14,8 @@ use hanare_abi::pooled::{ATTACH_NATIVE, ATTACH_PROGRAM};
 use hanare_abi::{MAGIC, VERSION};
 use linux_raw_sys::errno::{EACCES, EEXIST, ENODEV, ENOENT, ENOMEM, ENXIO, EPERM};
 use linux_raw_sys::general::{
-    F_DUPFD, F_DUPFD_CLOEXEC, O_CLOEXEC, O_PATH, O_RDONLY, O_RDWR, RLIM64_INFINITY, RLIMIT_AS, RLIMIT_NOFILE,
-    rlimit64,
+    F_DUPFD, F_DUPFD_CLOEXEC, O_CLOEXEC, O_PATH, O_RDONLY, O_RDWR, RLIM64_INFINITY, RLIMIT_AS,
+    RLIMIT_NOFILE, rlimit64,
 };
 
 use crate::base::message::{EXIT_HANARE, die, print, text};

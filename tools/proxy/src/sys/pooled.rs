@@ -38,8 +38,7 @@ static BUFFER: AtomicU64 = AtomicU64::new(0);
 
 /// Makes memory for messages, once.
 pub fn make_buffer() -> Result<()> {
-    let (protection, flags) =
-        (PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE);
+    let (protection, flags) = (PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE);
     let bytes = BUFFER_BYTES + PAGE_SIZE;
     let at = plain(__NR_mmap, [0, bytes, protection.into(), flags.into(), u64::MAX, 0])?;
     if at < CONTROL_END {
@@ -52,7 +51,11 @@ pub fn make_buffer() -> Result<()> {
 
 /// Does something with memory for a message of so many bytes, whose address is given, too: at the start of pages, or so that it
 /// ends where memory ends. `None`: it is too long, or there is no memory.
-pub fn with_buffer<R>(bytes: usize, has_guard: bool, f: impl FnOnce(u64, &mut [u8]) -> R) -> Option<R> {
+pub fn with_buffer<R>(
+    bytes: usize,
+    has_guard: bool,
+    f: impl FnOnce(u64, &mut [u8]) -> R,
+) -> Option<R> {
     let start = BUFFER.load(Ordering::Relaxed);
     if start == 0 || bytes > MESSAGE_BYTES {
         return None;

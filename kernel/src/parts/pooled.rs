@@ -1,0 +1,89 @@
+//! What a pool of proxies, a pooled proxy and a native task keep (`process/members.rs`). `S`: the space of a process.
+
+use crate::base::heap;
+use crate::base::lock::{Mutex, rank};
+use crate::sched::cpus;
+use crate::sched::task::Runs;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use hanare_core::errno::Result;
+use hanare_ikc::{MemberRef, SlotRef};
+
+/// A pool of proxies. Of those who have its descriptor only those join who have the rights of who made it: the module sees
+/// to that.
+pub struct ProxyPool<S> {
+    /// Most proxies.
+    pub limit: usize,
+    /// Those that there are.
+    pub members: Mutex<Vec<Arc<Member<S>>>, rank::PooledProxies>,
+    /// Threads that wait for one.
+    pub waiting: Mutex<Vec<Arc<dyn Runs>>, rank::PoolWaiters>,
+    /// Counts when a proxy came, went, or was given back.
+    pub changes: AtomicU32,
+}
+
+/// A pooled proxy.
+pub struct Member<S> {
+    /// Its pool.
+    pub pool: Arc<ProxyPool<S>>,
+    /// Its space, in which no program runs.
+    pub space: Arc<S>,
+    /// The first slot.
+    pub slot: SlotRef<'static>,
+    /// Whose it is. Read and written while the space is visited or the proxy is in the pool's list.
+    pub page: MemberRef<'static>,
+    /// Linux has closed its space.
+    pub is_gone: AtomicBool,
+    /// The thread that has it.
+    pub user: Mutex<Option<Arc<dyn Runs>>, rank::TaskProxy>,
+}
+
+/// What a native task has in place of a proxy that executes its calls.
+pub struct Native<S> {
+    /// Its pool.
+    pub pool: Arc<ProxyPool<S>>,
+    /// It keeps the proxy that executes its calls.
+    pub keeps: AtomicBool,
+    /// That proxy, or one that is just executing a call.
+    pub has: Mutex<Option<Arc<Member<S>>>, rank::TaskProxy>,
+    /// Packed calls.
+    pub calls: AtomicU64,
+}
+
+impl<S> Native<S> {
+    /// Whether it has kept one that is still there.
+    pub fn has_kept(&self) -> bool {
+        self.has.lock().as_ref().is_some_and(|member| !member.is_gone.load(Ordering::SeqCst))
+    }
+}
+
+impl<S> Native<S> {
+    /// Of a task of a pool, without a proxy yet.
+    pub const fn new(pool: Arc<ProxyPool<S>>) -> Self {
+        let (keeps, calls) = (AtomicBool::new(false), AtomicU64::new(0));
+        Self { pool, keeps, has: Mutex::new(None), calls }
+    }
+}
+
+impl<S> ProxyPool<S> {
+    /// Without proxies.
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    pub fn new(limit: usize) -> Result<Arc<Self>> {
+        let (members, waiting) = (Mutex::new(Vec::new()), Mutex::new(Vec::new()));
+        heap::arc(Self { limit, members, waiting, changes: AtomicU32::new(0) })
+    }
+
+    /// Whoever waits looks again.
+    pub fn changed(&self) {
+        self.changes.fetch_add(1, Ordering::SeqCst);
+        self.waiting.lock().iter().for_each(|thread| cpus::kick(thread.task()));
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.members.lock().len()
+    }
+}

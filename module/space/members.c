@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: GPL-2.0
+/* Pooled proxies end with their pool, or with the native task for which they are in a call. */
+#include "space/space.h"
+
+/* Its descriptor is closed, so nobody joins any more. Native tasks have it, too, and none of them is left. */
+void hanare_pool_end(struct hanare_pool *pool)
+{
+	struct hanare_space *space;
+	u32 id = 0;
+
+	while ((space = hanare_space_after(pool->inst, id))) {
+		id = space->id;
+		if (space->pool == pool && space->is_member)
+			hanare_space_kill(space);
+		hanare_space_put(space);
+	}
+	hanare_pool_put(pool);
+}
+
+/* The task of `space` has ended while it had the pooled proxy with this space, which may be in a call for it. */
+void hanare_pool_kill(const struct hanare_space *space, u64 id)
+{
+	struct hanare_space *member;
+
+	if (!space->pool || !id || id >= HANARE_SPACES_MAX)
+		return;
+	member = hanare_space_find(id);
+	if (!member)
+		return;
+	if (member->is_member && member->pool == space->pool)
+		hanare_space_kill(member);
+	hanare_space_put(member);
+}
