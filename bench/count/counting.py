@@ -59,8 +59,8 @@ def vm(script, boot='', timeout_s=580, data=False, cpus=2, mib=512, booted=True)
     return done.stdout
 
 
-def on_lwk(*words):
-    return shlex.join(['hanare', 'run', '--', OPERATIONS, *map(str, words)])
+def on_lwk(*words, how=('run',)):
+    return shlex.join(['hanare', *how, '--', OPERATIONS, *map(str, words)])
 
 
 def counts(mark):

@@ -27,7 +27,7 @@ def inlined(image, addresses):
             is_name = True
         else:
             if is_name:
-                found[at].append(line.split('<')[0].rpartition('::')[2])
+                found[at].append(line.replace('::{{closure}}', '').split('<')[0].rpartition('::')[2])
             is_name = not is_name
     return found
 
@@ -66,3 +66,28 @@ def of_proxy(path, symbols):
     for at, times in path.items():
         steps[CALL if symbols.function(at)[1].startswith('abortable') else TAKE] += times
     return steps
+
+
+# Steps of a packed call, and the functions of each, from the outermost inwards: the first that an instruction is part of.
+PACKED_STEPS = ('LWK: entry, dispatch, return', 'LWK: look whether the call may be packed', 'LWK: find the proxy, give it back',
+                'LWK: write the pages', 'LWK: send the call, wait for the answer', 'LWK: take the result',
+                'proxy: see the call, publish the answer', 'proxy: copy the pages and make arguments of them',
+                'proxy: the call\'s system call instruction', 'proxy: write the result into the pages')
+PACKED_OF_LWK = ((5, ('complete', 'read')), (4, ('exchange', 'ask', 'prepare')), (3, ('pack', 'encode', 'seal', 'write', 'send_with', 'memcpy', 'memset')),
+                 (2, ('take', 'find', 'claim', 'visit', 'give_back', 'keep', 'done_with', 'changed', 'step', 'drop')),
+                 (1, ('refusal', 'kind', 'names_self', 'shorter', 'execute_specially')))
+PACKED_OF_PROXY = ((8, ('abortable_call', 'delegated_call')), (9, ('give', 'finish')),
+                   (7, ('take', 'gather', 'decode', 'asks_for_guard', 'page_head', 'memcpy', 'memset')))
+
+
+def of_packed(lwk, lwk_image, proxy, proxy_image, symbols_of):
+    """{step: instructions} of two paths, {address: how often}."""
+    found = collections.Counter()
+    for paths, image, rules, rest in ((lwk, lwk_image, PACKED_OF_LWK, 0), (proxy, proxy_image, PACKED_OF_PROXY, 6)):
+        chains, symbols = inlined(image, sorted(paths)), symbols_of(image)
+        for at, times in paths.items():
+            names = [*chains.get(at, ()), *symbols.function(at)[1].split('::')]
+            # What is innermost says most.
+            step = next((number for name in names for number, of in rules if name in of), rest)
+            found[PACKED_STEPS[step]] += times
+    return found

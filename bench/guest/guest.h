@@ -19,6 +19,8 @@ struct wish {
 void group_calls(const struct wish *wish);
 void group_after(const struct wish *wish);
 void group_doorbell(const struct wish *wish);
+void group_packed(const struct wish *wish);
+void group_packed_new(const struct wish *wish);
 void group_files(const struct wish *wish);
 void group_transfer(const struct wish *wish);
 void group_device(const struct wish *wish);

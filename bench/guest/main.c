@@ -15,6 +15,8 @@ static const struct group {
 	{ "calls", group_calls },
 	{ "after", group_after },
 	{ "doorbell", group_doorbell },
+	{ "packed", group_packed },
+	{ "packed-new", group_packed_new },
 	{ "files", group_files },
 	{ "transfer", group_transfer },
 	{ "device", group_device },

@@ -250,19 +250,33 @@ impl Lab {
     pub fn command(&self, side: Side, options: &[&str], program: &str) -> Result<Command> {
         match side {
             Side::Linux => Ok(Command::new(program)),
-            Side::Lwk => {
-                let mut command =
-                    Command::new(env::current_exe().context("where is this command?")?);
-                command.args(["run", "--on", self.name()]).args(options).args(["--", program]);
-                Ok(command)
-            }
+            Side::Lwk => self.on_lwk("run", options, program),
         }
+    }
+
+    /// A program on the LWK, by `hanare HOW`.
+    fn on_lwk(&self, how: &str, options: &[&str], program: &str) -> Result<Command> {
+        let mut command = Command::new(env::current_exe().context("where is this command?")?);
+        command.args([how, "--on", self.name()]).args(options).args(["--", program]);
+        Ok(command)
     }
 
     /// Starts the measured program.
     pub fn guest(&self, side: Side, options: &[&str], args: &[&str]) -> Result<Guest> {
-        let guest = self.guest.to_str().context("the path of the measured program is no text")?;
-        let mut command = self.command(side, options, guest)?;
+        self.start_guest(side, self.command(side, options, self.guest_path()?)?, args)
+    }
+
+    /// Starts it as a native task.
+    pub fn native_guest(&self, options: &[&str], args: &[&str]) -> Result<Guest> {
+        let command = self.on_lwk("native", options, self.guest_path()?)?;
+        self.start_guest(Side::Lwk, command, args)
+    }
+
+    fn guest_path(&self) -> Result<&str> {
+        self.guest.to_str().context("the path of the measured program is no text")
+    }
+
+    fn start_guest(&self, side: Side, mut command: Command, args: &[&str]) -> Result<Guest> {
         // The last one counts.
         command.arg(args[0]).arg(format!("file={}", self.file.display())).args(&args[1..]);
         if self.quick {

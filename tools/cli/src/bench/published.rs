@@ -17,8 +17,8 @@ pub const ALL: &[Published] = &[
     Published {
         id: "F1",
         what: "null delegated call",
-        by: &["call.delegated", "call.after-20us", "call.after-1ms", "call.doorbell"],
-        elsewhere: Some("step by step it is counted: bench/instructions --steps"),
+        by: &["call.delegated", "call.after-20us", "call.after-1ms", "call.doorbell", "packed"],
+        elsewhere: Some("step by step it is counted: bench/instructions --steps, --packed"),
     },
     Published {
         id: "F2",

@@ -115,6 +115,39 @@ fn first(taken: &[(String, f64)]) -> Result<f64> {
     Ok(taken.first().context("the measured program gave no sample")?.1)
 }
 
+/// Packed calls of native tasks: with a proxy that is made for the call, one of the pool, one that is kept.
+pub const PACKED: Group = Group {
+    name: "packed",
+    needs: Needs::Instance,
+    figures: &[
+        Figure::lower("delegation.packed.new", "us", "packed getppid, a new proxy made for it"),
+        Figure::lower("delegation.packed.pooled", "us", "packed getppid, by any proxy of the pool"),
+        Figure::lower("delegation.packed.kept", "us", "packed getppid, by the proxy that is kept"),
+        Figure::lower("delegation.packed.kept-20us", "us", "the same after 20 us of other work"),
+        Figure::lower("delegation.packed.kept-1ms", "us", "the same after 1 ms of other work"),
+    ],
+    measure: packed,
+};
+
+fn packed(lab: &mut Lab, group: &Group) -> Result<Samples> {
+    lab.need_instance("")?;
+    let mut samples = Samples::default();
+    for round in 1..=lab.rounds {
+        lab.progress(&format!("{}: round {round} of {}", group.name, lab.rounds));
+        lab.check_interrupted()?;
+        let mut taken = lab.native_guest(&["--pool", "1"], &[group.name])?.samples()?;
+        taken
+            .extend(lab.native_guest(&["--pool", "1", "--idle", "1"], &["packed-new"])?.samples()?);
+        let linux = lab.guest(Side::Linux, &[], &[group.name])?.samples()?;
+        for (side, taken) in [(Side::Lwk, taken), (Side::Linux, linux)] {
+            for (id, ns) in taken {
+                samples.add(side, &format!("delegation.{id}"), ns / 1000.0);
+            }
+        }
+    }
+    Ok(samples)
+}
+
 /// Threads that call at once.
 const CALLERS: [u32; 7] = [1, 2, 4, 8, 16, 32, 64];
 /// Most servers.

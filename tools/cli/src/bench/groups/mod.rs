@@ -22,6 +22,7 @@ pub const ALL: &[Group] = &[
     files::FILES,
     delegation::TRANSFER,
     delegation::DEVICE,
+    delegation::PACKED,
     memory::MEMORY,
     signals::SIGNALS,
     processes::PROCESSES,
