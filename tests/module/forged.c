@@ -4,9 +4,11 @@
  * part, so that it gets far, while threads and other processes spoil what they can reach: answers, slots,
  * start block, scratch pages, mappings, the descriptor, every ioctl in any order, signals. One after the
  * other, each with odds of its own, until the time is up; at the end of each no process of it is left.
- *   forged SECONDS SEED FOLDER                FOLDER: the programs (tests/guest/static)
+ *   forged SECONDS SEED FOLDER [box]          FOLDER: the programs (tests/guest/static); box: all of them go by the
+ *                                             request box, and most of what is spoiled is that, slots, and bells
  *   forged corrupt SECONDS SEED               writes into the control windows of other proxies of its user
- *   forged serve PROGRAM [ARGUMENT...]        serves a program and spoils nothing
+ *   forged serve PROGRAM [ARGUMENT...]        serves a program and spoils nothing; with FORGED_BOX in the
+ *                                             environment it goes by the request box
  * Prints what was tried, by kind. Exit status 3: a call or an end took more than 60 s.
  * Run it as a user whose processes may all be killed.
  */
@@ -24,6 +26,12 @@ static const char *const programs[] = {
 	"cpu-clock-timers", "namespaces", "fault-signals", "calls-beside-blocked-threads", "tracee-killed-in-fork",
 	"trace-target", "fuzz 3 SEED 4", "fuzz 3 SEED 4", "fuzz 3 SEED 4",
 	"/bin/sh -c /bin/true|/bin/cat;exec</dev/zero;/bin/ls", "/bin/true",
+};
+
+/* Of many threads, for the request box. */
+static const char *const threaded[] = {
+	"calls-beside-blocked-servers", "signals-into-boxed-calls", "calls-made-once", "concurrent-io", "computing-threads",
+	"control-beside-blocked-read", "execve-with-threads", "process-directed-signals", "vfork-beside-threads",
 };
 
 static char *folder;
@@ -199,6 +207,55 @@ static void serve(uint32_t number)
 	}
 }
 
+/* A server has taken a call. */
+static void answer_boxed(struct hanare_slot *slot, uint32_t nr, const uint64_t *args)
+{
+	int lies = shared->lies_one_in && !below(shared->lies_one_in);
+	long result;
+
+	count(BOXED);
+	if (lies && !below(4)) {
+		lie(slot, value());
+		return;
+	}
+	if (nr == HANARE_NR_MESSAGE && lies) {
+		spoil_message((unsigned char *)args[0], args[1]);
+		publish(slot, 0);
+		return;
+	}
+	result = linux_call(nr, args);
+	slot->ended_by_signal = lies ? below(2) : result == -EINTR;
+	if (lies)
+		lie(slot, result);
+	else
+		publish(slot, result);
+}
+
+static void *server(void *argument)
+{
+	uint32_t own = (uintptr_t)argument, number = (uintptr_t)argument >> 32;
+	volatile int faults = 0;
+
+	count(SERVERS);
+	my_slot = own;
+	apply_mask(~0ULL);
+	servers[number].tid = thread_id();
+	slot_at(own)->tid = thread_id();
+	if (sigsetjmp(back, 1)) {
+		/* Somebody took the window away: here it is again. */
+		is_armed = 0;
+		faults = faults + 1;
+		if (faults > 1000)
+			_exit(121);
+		usleep(below(20000));
+		map_device(HANARE_CONTROL_BASE, HANARE_CONTROL_END);
+	}
+	is_armed = 1;
+	serve_box(own, number);
+	is_armed = 0;
+	return NULL;
+}
+
 static void *worker(void *argument)
 {
 	uint32_t number = (uintptr_t)argument;
@@ -259,7 +316,10 @@ static void choose_program(void)
 	char *argv[8] = { 0 };
 	int argc = 0;
 
-	strcpy(text, programs[below(sizeof(programs) / sizeof(*programs))]);
+	if (shared->spoils_box && below(4))
+		strcpy(text, threaded[below(sizeof(threaded) / sizeof(*threaded))]);
+	else
+		strcpy(text, programs[below(sizeof(programs) / sizeof(*programs))]);
 	for (argv[argc] = strtok(text, " "); argv[argc] && argc < 6; argv[argc] = strtok(NULL, " "))
 		argc++;
 	snprintf(seed, sizeof(seed), "%u", (uint32_t)any());
@@ -304,6 +364,7 @@ static void proxy(void)
 		dup2(null, i);
 	close(null);
 	prepare();
+	start_flags = shared->spoils_box || !below(3) ? HANARE_START_BOX : 0;
 	if (!below(12)) {
 		count(BAD_ATTACHES);
 		make_plausible(HANARE_IOCTL_ATTACH, buffers);
@@ -359,6 +420,7 @@ static int serve_well(char **argv)
 		perror((char *)how.message);
 		return 1;
 	}
+	start_flags = getenv("FORGED_BOX") ? HANARE_START_BOX : 0;
 	write_start(argv, environment);
 	slot_at(0)->tid = thread_id();
 	if (call_module(HANARE_IOCTL_START, NULL)) {
@@ -543,6 +605,7 @@ int main(int argc, char **argv)
 		return 0;
 	}
 	folder = argv[3];
+	shared->spoils_box = argc == 5 && !strcmp(argv[4], "box");
 	supervise(atol(argv[1]));
 	return 0;
 }
