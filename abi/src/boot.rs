@@ -142,6 +142,8 @@ pub struct BootParams {
 pub const DISPATCH_DIRECT: u32 = 0;
 /// Servers do, which look into the process' request box ([`crate::requestbox`]).
 pub const DISPATCH_BOX: u32 = 1;
+/// Each thread's own worker as long as a process has no more threads than servers, else servers.
+pub const DISPATCH_AUTO: u32 = 2;
 
 /// Leaks of the CPU, as Linux names them (its `X86_BUG_*`; Documentation/admin-guide/hw-vuln).
 pub const LEAK_MELTDOWN: u32 = 1 << 0;

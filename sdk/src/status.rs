@@ -304,12 +304,24 @@ pub struct Instance {
     pub dispatch: Dispatch,
 }
 
+/// A way to who executes a delegated call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "lowercase"))]
+pub enum Way {
+    /// Each thread's own worker.
+    Direct,
+    /// Servers, which look into the request box of the process.
+    Box,
+    /// Servers while the process has more threads than they are, else each thread's own worker.
+    Auto,
+}
+
 /// How delegated calls reach who executes them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Dispatch {
-    /// By request boxes, where a program does not say otherwise; else by each thread's own worker.
-    pub is_box: bool,
+    /// The way of a program that does not say otherwise.
+    pub way: Way,
     /// Most servers of a process' request box.
     pub servers: u32,
     /// Calls that servers have executed.
@@ -337,7 +349,11 @@ impl Instance {
             arguments: Arguments::from_abi(&status.copied, mapped_calls),
             cpus: cpus.iter().map(Cpu::from_abi).collect(),
             dispatch: Dispatch {
-                is_box: status.dispatch == boot::DISPATCH_BOX,
+                way: match status.dispatch {
+                    boot::DISPATCH_BOX => Way::Box,
+                    boot::DISPATCH_AUTO => Way::Auto,
+                    _ => Way::Direct,
+                },
                 servers: status.servers,
                 boxed_calls: status.boxed_calls,
                 unboxed_calls: status.unboxed_calls,

@@ -1,5 +1,6 @@
 //! Boot options: what `hanare boot --option` takes and the LWK understands, listed once.
 
+use crate::link::pool::Way;
 use crate::mitigations::Policy;
 use crate::userlimits::{self, UserLimits};
 use core::fmt;
@@ -29,8 +30,8 @@ pub struct Options {
 /// How delegated calls reach who executes them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Dispatch {
-    /// By the request box, where a program does not say otherwise.
-    pub is_box: bool,
+    /// The way of a program that does not say otherwise.
+    pub way: Way,
     /// Most servers of a process' box; `None`: as there are CPUs.
     pub servers: Option<u32>,
     /// The CPUs of Linux' that they run on, a bit each; 0: those of the proxy.
@@ -40,11 +41,7 @@ pub struct Dispatch {
 impl Dispatch {
     fn set(&mut self, key: &str, value: &str, number: Option<u32>) -> Option<()> {
         match key {
-            "dispatch" => {
-                self.is_box = matches!(value, "box")
-                    .then_some(true)
-                    .or((value == "direct").then_some(false))?
-            }
+            "dispatch" => self.way = Way::of_word(value)?,
             "servers" => {
                 self.servers = Some(number.filter(|number| (1..=SERVERS_MAX).contains(number))?);
             }
@@ -90,7 +87,7 @@ user_limits=LIST (as --user-limits), \
 mitigations=off (nothing against leaks of the CPU; default mitigations=auto: what the CPU needs), \
 pti=on|off (separate page tables for user mode; default pti=auto: if the CPU needs them), \
 dispatch=box (delegated calls by a request box, which servers fewer than threads look into; default dispatch=direct: each \
-thread's own worker), servers=N (at most so many for each process), server_cpus=LIST (Linux' CPUs that they run on), \
+thread's own worker; dispatch=auto: by the box while a process has more threads than servers), servers=N (at most so many for each process), server_cpus=LIST (Linux' CPUs that they run on), \
 hold_ms=N (for tests of Hanare: hold threads at certain moments)";
 
 /// Largest number an option takes: a minute of µs.
@@ -186,11 +183,13 @@ mod tests {
     fn calls_are_dispatched_as_is_said() {
         let of = |text| Options::parse(text).map(|options| options.dispatch);
         assert_eq!(of("dispatch=box dispatch=direct"), Ok(Dispatch::default()));
-        let wanted = Dispatch { is_box: true, servers: Some(2), server_cpus: 0b1101 };
+        let wanted = Dispatch { way: Way::Box, servers: Some(2), server_cpus: 0b1101 };
         assert_eq!(of("dispatch=box servers=2 server_cpus=0,2-3"), Ok(wanted));
+        assert_eq!(of("dispatch=auto").map(|d| d.way), Ok(Way::Auto));
         assert_eq!(of("server_cpus=63").map(|d| d.server_cpus), Ok(1 << 63));
         for wrong in [
-            "dispatch=auto",
+            "dispatch=",
+            "dispatch=AUTO",
             "servers=0",
             "servers=9",
             "server_cpus=64",

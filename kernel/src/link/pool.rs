@@ -3,9 +3,9 @@
 use crate::base::lock::{Mutex, rank};
 use crate::sched::doorbell;
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
-use hanare_abi::boot::{DISPATCH_BOX, DISPATCH_DIRECT, EVENT_SLOT};
+use hanare_abi::boot::EVENT_SLOT;
 use hanare_abi::requestbox::SERVERS_MAX;
-use hanare_core::link::pool::{self, Load};
+use hanare_core::link::pool::{self, Load, Way, is_crowded};
 use hanare_core::options::Dispatch;
 use hanare_hal::shared;
 use hanare_ikc::{BoxRef, SlotRef};
@@ -15,13 +15,15 @@ use spin::Once;
 const OPEN: u8 = 1;
 /// Linux has to be told of dispositions.
 const OWES: u8 = 2;
+/// [`OPEN`] is set and taken away as threads come and go.
+const FOLLOWS: u8 = 4;
 
 static OPTIONS: Once<Dispatch> = Once::new();
 
 /// Takes the boot options.
 pub fn init(options: Dispatch) {
     OPTIONS.call_once(|| options);
-    shared::set_dispatch(if options.is_box { DISPATCH_BOX } else { DISPATCH_DIRECT }, most());
+    shared::set_dispatch(options.way.dispatch(), most());
 }
 
 /// The boot options.
@@ -50,10 +52,10 @@ pub type Places = [Place; SERVERS_MAX as usize];
 /// A process' request box and its servers.
 #[derive(Default)]
 pub struct Pool {
-    /// Whether calls go another way than directly, and at once: [`OPEN`], [`OWES`].
+    /// Whether calls go another way than directly, and at once: [`OPEN`], [`OWES`]; whether that changes: [`FOLLOWS`].
     ways: AtomicU8,
-    /// Those of its next program will, though its own do not: it has another process' memory.
-    opens_later: AtomicBool,
+    /// The way of its next program, whose own calls go directly: it has another process' memory. As [`Way::dispatch`].
+    later: AtomicU32,
     /// The proxy's handler of SIGBUS is without SA_RESTART, whatever the program's is: there are servers, or its parent had some.
     has_interruptions: AtomicBool,
     /// The box, once a server was made.
@@ -89,16 +91,39 @@ impl Pool {
         }
     }
 
-    /// Calls go by the box from now on, where they may; or not any more.
-    pub fn open(&self, is_open: bool) {
-        self.opens_later.store(false, Ordering::Relaxed);
-        self.set(OPEN, is_open);
+    /// The way of the calls of a process that has no thread yet.
+    pub fn begin(&self, way: Way) {
+        self.close();
+        match way {
+            Way::Direct => {}
+            Way::Box => self.set(OPEN, true),
+            Way::Auto => self.set(FOLLOWS, true),
+        }
+    }
+
+    /// Calls go directly from now on, for ever.
+    pub fn close(&self) {
+        self.later.store(Way::Direct.dispatch(), Ordering::Relaxed);
+        self.set(OPEN | FOLLOWS, false);
+    }
+
+    /// The process has that many threads now. They are locked.
+    pub fn follow(&self, threads: usize) {
+        if self.ways.load(Ordering::Relaxed) & FOLLOWS == 0 {
+            return;
+        }
+        let is_open = is_crowded(threads, most());
+        // CPU A looks at the threads, then CPU B closes the box for ever: it stays closed.
+        let _ = self.ways.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |ways| {
+            let next = if is_open { ways | OPEN } else { ways & !OPEN };
+            (ways & FOLLOWS != 0 && ways != next).then_some(next)
+        });
     }
 
     /// Of a process that shares the memory of the one with the pool `creator`: its calls go directly, those of its next program
     /// as its creator's.
     pub fn open_later(&self, creator: &Pool) {
-        self.opens_later.store(creator.is_inherited(), Ordering::Relaxed);
+        self.later.store(creator.inherited().dispatch(), Ordering::Relaxed);
     }
 
     /// Of a process whose proxy has the handlers of the one with the pool `creator`.
@@ -111,9 +136,15 @@ impl Pool {
         self.has_served() || self.has_interruptions.load(Ordering::Relaxed)
     }
 
-    /// Whether calls of its child, or of its next program, go by the box where they may.
-    pub fn is_inherited(&self) -> bool {
-        self.is_open() || self.opens_later.load(Ordering::Relaxed)
+    /// The way of its child, or of its next program.
+    pub fn inherited(&self) -> Way {
+        let ways = self.ways.load(Ordering::Relaxed);
+        let later = self.later.load(Ordering::Relaxed);
+        match (ways & FOLLOWS != 0, ways & OPEN != 0) {
+            (true, _) => Way::Auto,
+            (false, true) => Way::Box,
+            _ => Way::ALL.into_iter().find(|way| way.dispatch() == later).unwrap_or_default(),
+        }
     }
 
     /// Before its next call Linux has to be told of dispositions; or not any more.
@@ -130,12 +161,17 @@ impl Pool {
     /// Whether its calls are to be looked at: each delegated call asks.
     #[inline(always)]
     pub fn is_special(&self) -> bool {
-        self.ways.load(Ordering::Relaxed) != 0
+        self.ways.load(Ordering::Relaxed) & (OPEN | OWES) != 0
     }
 
     /// Whether calls go by the box where they may.
     pub fn is_open(&self) -> bool {
         self.ways.load(Ordering::Relaxed) & OPEN != 0
+    }
+
+    /// Whether they never will again.
+    pub fn is_closed(&self) -> bool {
+        self.ways.load(Ordering::Relaxed) & (OPEN | FOLLOWS) == 0
     }
 
     /// The box, which `make` finds the first time.

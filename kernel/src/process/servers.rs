@@ -83,7 +83,7 @@ pub fn add(me: &Thread) -> bool {
     }
     drop(places);
     // Who closes the box ends the servers that there are by then.
-    if made && !pool.is_open() {
+    if made && pool.is_closed() {
         end_all(p, me);
         return false;
     }
@@ -135,8 +135,16 @@ pub fn end_all(p: &Process, me: &Thread) -> bool {
 
 /// Calls of the process do not go by the box any more. Servers end after those that they are in, which nobody waits for.
 pub fn close(p: &Process) {
-    p.pool.open(false);
+    p.pool.close();
     if p.pool.has_served() {
+        let _ = tell_all(p);
+    }
+}
+
+/// A thread has ended: one that is left alone needs no servers where its calls go directly. Nobody waits for their end. Those
+/// of several threads stay, since there may soon be as many threads again as they are for.
+pub fn leave_alone(p: &Process) {
+    if p.pool.servers() != 0 && !p.pool.is_open() && p.thread_count() == 1 {
         let _ = tell_all(p);
     }
 }

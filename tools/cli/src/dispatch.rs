@@ -11,6 +11,8 @@ pub enum Mode {
     Direct,
     /// Servers, fewer than threads, which look into a request box; what depends on the thread its own worker
     Box,
+    /// By the request box while a process has more threads than servers, else each thread's own worker
+    Auto,
 }
 
 impl Mode {
@@ -19,6 +21,7 @@ impl Mode {
         match self {
             Self::Direct => "direct",
             Self::Box => "box",
+            Self::Auto => "auto",
         }
     }
 }
@@ -29,7 +32,7 @@ pub struct Dispatch {
     /// Who executes delegated calls [default: direct]
     #[arg(long, value_name = "WAY")]
     dispatch: Option<Mode>,
-    /// Servers that a process has at most, with --dispatch box [default: as many as Linux has CPUs, 4 at most]
+    /// Servers that a process has at most, with --dispatch box or auto [default: as many as Linux has CPUs, 4 at most]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(SERVERS_MAX)))]
     servers: Option<u32>,
     /// CPUs of Linux' that servers run on, e.g. 0-1 [default: those of the program's proxy]

@@ -1,7 +1,7 @@
 //! The command line, as `hanare run` writes it:
 //!
 //! `hanare-proxy [--instance=NAME] [--cpus=LIST] [--stack=SOFT:HARD] [--stats] [--arguments=copied|mapped]
-//! [--dispatch=direct|box] [--hold=FD] -- PATH ARGV0 ARG…`
+//! [--dispatch=direct|box|auto] [--hold=FD] -- PATH ARGV0 ARG…`
 //!
 //! `LIST` is like `0,2-5` (Linux' numbers), the limits are bytes, decimal
 //! (`u64::MAX`: unlimited).
@@ -9,7 +9,7 @@
 use core::ffi::CStr;
 
 use hanare_abi::ioctl::{CPU_WORDS, NAME_SIZE};
-use hanare_abi::start::{START_BOX, START_DIRECT};
+use hanare_abi::start::{START_AUTO, START_BOX, START_DIRECT};
 
 use crate::sys::shared::Initial;
 
@@ -74,6 +74,8 @@ fn apply(options: &mut Options, argument: &[u8]) -> Result<(), &'static str> {
         options.copies = Some(false);
     } else if argument == b"--dispatch=box" {
         options.dispatch = START_BOX;
+    } else if argument == b"--dispatch=auto" {
+        options.dispatch = START_AUTO;
     } else if argument == b"--dispatch=direct" {
         options.dispatch = START_DIRECT;
     } else if let Some(fd) = argument.strip_prefix(b"--hold=") {
