@@ -14,7 +14,8 @@
 //! (the server that will take it looks at the mark), or a server has it: that one has announced the slot *before* it
 //! cleared the bit ([`Serving`]), so the worker finds it and sends it an interruption, whose handler looks at the mark of
 //! the slot that is served by then. So an interruption that comes late, or instead of another one (Linux keeps one
-//! pending), is for the right call, or for none.
+//! pending), is for the right call, or for none. In the latter case Linux may have ended another thread's call with EINTR:
+//! the server says of each interruption that it was interrupted, and the LWK makes a call again for which no signal is left.
 
 use hanare_abi::requestbox::SERVERS_MAX;
 #[cfg(not(loom))]

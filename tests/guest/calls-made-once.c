@@ -220,6 +220,9 @@ int main(int argc, char **argv)
 	long count;
 
 	if (argc == 2 && !strcmp(argv[1], "waits")) {
+		/* A program's first calls need no server. */
+		for (count = 0; count < 300; count++)
+			access("/", F_OK);
 		printf("ready\n");
 		fflush(stdout);
 		count = read(0, text, sizeof(text));

@@ -3,7 +3,7 @@
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use hanare_abi::requestbox::{BOX_SLOTS, SERVERS_MAX};
-use hanare_ikc::{Interrupted, Serving};
+use hanare_ikc::Serving;
 
 use super::{Process, ring};
 use crate::sys::worker::Worker;
@@ -58,12 +58,9 @@ pub fn interrupt(process: &Process, worker: &Worker, send: impl Fn(u32)) {
     }
 }
 
-/// In the handler of an interruption, on the thread of server `number`: whether it is for the call that is executed.
-pub fn is_interrupted(process: &Process, number: u32, interrupted: &Interrupted) -> bool {
+/// In the handler of an interruption, on the thread of server `number`: the mark of the call that is executed, which is for
+/// this interruption if it is there, interrupts no later one.
+pub fn forget_signal(process: &Process, number: u32) {
     let serving = &SERVERS[number as usize].serving;
-    let is_meant = hanare_ikc::is_interrupted(serving, |slot| process.space.window.slot(slot));
-    if is_meant {
-        interrupted.mark();
-    }
-    is_meant
+    let _ = hanare_ikc::is_interrupted(serving, |slot| process.space.window.slot(slot));
 }
