@@ -207,6 +207,10 @@ pub struct Status {
     pub dispatch: u32,
     /// See `dispatch`.
     pub servers: u32,
+    /// Out: bit `n`: calls of the kind with the number `n` have a request box of their own.
+    pub boxes: u32,
+    /// Zero.
+    pub reserved1: u32,
     /// Out: calls that servers have executed, calls that were taken out of a request box again, servers that were started.
     pub boxed_calls: u64,
     /// See `boxed_calls`.

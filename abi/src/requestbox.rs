@@ -1,6 +1,8 @@
 //! The request box of a process: which of its slots hold a call that any of its *servers* may execute. The
 //! call itself stays in the slot, in the state [`SLOT_BOXED`](crate::slot::SLOT_BOXED).
 //!
+//! A process may have several, for calls of different kinds, each with servers of its own.
+//!
 //! The box lies in the control window at [`BOX_BASE`](crate::layout::BOX_BASE), so a proxy may write anything
 //! there: the LWK reads of it whom to ring, which it checks, and whether a call that it takes back was still there.
 //! A wrong answer to either harms the proxy's own process only.
@@ -9,10 +11,20 @@
 pub const BOX_SLOTS: u32 = 512;
 /// Words of [`RequestBox::waiting`].
 pub const BOX_WORDS: usize = BOX_SLOTS as usize / 64;
-/// Most servers of a process.
+/// Boxes of a process, one behind the other in the page. Which calls go by which says `core/src/link/kinds.rs`.
+pub const BOXES: usize = 3;
+/// The box for all calls whose kind has none of its own.
+pub const BOX_OTHER: u32 = 0;
+/// That for calls about files.
+pub const BOX_FILES: u32 = 1;
+/// That for calls about sockets.
+pub const BOX_NET: u32 = 2;
+/// Most servers of a box.
 pub const SERVERS_MAX: u32 = 8;
 /// [`SERVERS_MAX`], for arrays.
 pub const BOX_SERVERS: usize = SERVERS_MAX as usize;
+/// Most servers of a process: server `n` is the one with the number `n % SERVERS_MAX` of box `n / SERVERS_MAX`.
+pub const ALL_SERVERS: usize = BOXES * BOX_SERVERS;
 
 /// A cache line for each kind of word.
 #[repr(C, align(64))]

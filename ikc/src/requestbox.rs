@@ -299,12 +299,12 @@ pub fn serve<'a, const MUTANT: u8>(
     None
 }
 
-/// Worker, in the handler of a signal that the LWK knows of: the call of its slot does not begin, or is interrupted.
-/// `send` interrupts the server with an index, one of those whose words are `servers`. `true`: the call was taken back and
+/// Worker, in the handler of a signal that the LWK knows of: the call of its slot, which may be in one of the `boxes`, does not
+/// begin, or is interrupted. `send` interrupts the server with an index, one of those whose words are `servers`. `true`: the call was taken back and
 /// answered, and the LWK's thread has to be rung.
 #[must_use]
-pub fn interrupt<'s, const MUTANT: u8>(
-    calls: BoxRef<'_, MUTANT>,
+pub fn interrupt<'s, 'b, const MUTANT: u8>(
+    boxes: impl IntoIterator<Item = BoxRef<'b, MUTANT>>,
     number: u32,
     slot: SlotRef<'_, MUTANT>,
     servers: impl Iterator<Item = &'s Serving<MUTANT>>,
@@ -313,7 +313,7 @@ pub fn interrupt<'s, const MUTANT: u8>(
     if MUTANT != NO_MARK {
         slot.mark();
     }
-    if calls.take_back(number) {
+    if boxes.into_iter().any(|calls| calls.take_back(number)) {
         let _ = slot.take_mark();
         return slot.worker_complete(Answer::NotStarted);
     }
@@ -386,7 +386,7 @@ mod tests {
         let interrupt = |slot| {
             let mut sent = false;
             let servers = [&serving].into_iter();
-            assert!(!interrupt(calls, slot, slot_of(slot), servers, |_| sent = true));
+            assert!(!interrupt([calls], slot, slot_of(slot), servers, |_| sent = true));
             sent
         };
         let call = |slot| {
@@ -416,7 +416,7 @@ mod tests {
         slot.lwk_box(1, [0; 6]);
         assert_eq!((slot.worker_poll(), slot.lwk_poll()), (None, None));
         let _ = calls.put(7, 0);
-        assert!(!interrupt(calls, 7, slot, core::iter::empty(), |_| ()));
+        assert!(!interrupt([calls], 7, slot, core::iter::empty(), |_| ()));
         assert_eq!((slot.lwk_poll(), slot.take_mark()), (Some(Answer::NotStarted), false));
         assert!(calls.is_empty());
     }

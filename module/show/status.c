@@ -64,6 +64,7 @@ static void dispatch_status(const struct hanare_instance *inst, struct hanare_st
 
 	status->dispatch = params ? READ_ONCE(params->dispatch) : 0;
 	status->servers = params ? READ_ONCE(params->servers) : 0;
+	status->boxes = params ? READ_ONCE(params->boxes) : 0;
 	status->boxed_calls = 0;
 	status->unboxed_calls = 0;
 	status->servers_made = 0;

@@ -322,8 +322,10 @@ pub enum Way {
 pub struct Dispatch {
     /// The way of a program that does not say otherwise.
     pub way: Way,
-    /// Most servers of a process' request box.
+    /// Most servers of a request box of a process; of several, of that for all calls whose kind has none.
     pub servers: u32,
+    /// Bit `n`: calls of the kind with this number have a request box of their own.
+    pub boxes: u32,
     /// Calls that servers have executed.
     pub boxed_calls: u64,
     /// Calls that were taken out of a box again, for their threads' own workers.
@@ -355,6 +357,7 @@ impl Instance {
                     _ => Way::Direct,
                 },
                 servers: status.servers,
+                boxes: status.boxes,
                 boxed_calls: status.boxed_calls,
                 unboxed_calls: status.unboxed_calls,
                 servers_made: status.servers_made,
@@ -455,6 +458,8 @@ fn question(which: Which, ping: bool) -> ioctl::Status {
         },
         dispatch: 0,
         servers: 0,
+        boxes: 0,
+        reserved1: 0,
         boxed_calls: 0,
         unboxed_calls: 0,
         servers_made: 0,

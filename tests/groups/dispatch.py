@@ -156,6 +156,57 @@ def grows(launch):
         expect(program.wait(TIMEOUT) == 0, 'its end')
 
 
+# Threads that are blocked in recv, more than servers; then 300 calls about files.
+SOCKETS = """
+import os, socket, sys, threading
+pairs = [socket.socketpair() for i in range(8)]
+threads = [threading.Thread(target=pair[0].recv, args=(1,)) for pair in pairs]
+[thread.start() for thread in threads]
+print("blocked", flush=True)
+sys.stdin.readline()
+for i in range(300):
+    os.stat("/usr")
+print("looked", flush=True)
+sys.stdin.readline()
+[pair[1].send(b"x") for pair in pairs]
+[thread.join() for thread in threads]
+print("received")
+"""
+
+
+def beside_sockets(launch):
+    """How many calls about files servers execute beside threads that are blocked in recv, and how many are taken back; the
+    CPUs of the proxy's threads."""
+    program = subprocess.Popen([*launch, 'python3', '-c', SOCKETS], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    try:
+        expect(program.stdout.readline() == b'blocked\n', 'it begins')
+        time.sleep(1)
+        before = told()
+        program.stdin.write(b'\n')
+        program.stdin.flush()
+        expect(program.stdout.readline() == b'looked\n', 'it looks')
+        after = told()
+        cpus = set(tasks(program.pid).values())
+        expect(ends(program, 0) == b'received\n', 'it goes on')
+        return *(after[what] - before[what] for what in ('boxed_calls', 'unboxed_calls')), cpus
+    finally:
+        program.kill()
+        program.wait(TIMEOUT)
+
+
+def one_box():
+    boxed, back, _ = beside_sockets(by_box())
+    expect(boxed < 50 and back > 250, f'all servers are blocked: {boxed} calls by servers, {back} taken back')
+
+
+def several_boxes():
+    boxed, back, cpus = beside_sockets(by_box())
+    expect(boxed >= 300 and back < 50, f'those for files are not: {boxed} calls by servers, {back} taken back')
+    expect({'0', '1'} <= cpus, f'servers for files run on CPU 1, others on CPU 0: {cpus}')
+    said = hanare('status').out.decode()
+    expect(re.search(r'^dispatch +direct \(1 server for each process, boxes for other, files, net,', said, re.M), said)
+
+
 def gives_up():
     before = told()['boxed_calls']
     body = GROWS.replace('import os, sys, threading', 'import os, sys, threading\nos.setresuid(65534, 65534, 65534)')
@@ -275,7 +326,8 @@ def main():
     check('what-only-a-thread-itself-may-write-is-not-a-servers', written)
 
     def refused():
-        for wrong in ['--servers', '0'], ['--servers', '9'], ['--server-cpus', '64'], ['--dispatch', 'own']:
+        for wrong in ['--servers', '0'], ['--servers', '9'], ['--server-cpus', '64'], ['--dispatch', 'own'], ['--boxes', 'disk'], \
+                ['--servers', 'disk=1'], ['--server-cpus', 'net=64']:
             result = hanare('boot', 'other', '--cpus', '1', '--mem', '64M', *wrong, status=2)
             expect(wrong[0].encode() in result.err, result)
     check('wrong-options-are-refused', refused)
@@ -284,6 +336,15 @@ def main():
     for name in 'calls-beside-blocked-servers', 'signals-into-boxed-calls':
         check(f'forged-serves-{name}', forged_serves(f'{GUEST}/static/{name}'))
     check('forged-boxes-harm-nobody', forged_boxes)
+    check('calls-about-files-wait-beside-blocked-sockets', one_box)
+    hanare('shutdown')
+    boot('--cpus', '2-3', '--mem', '256M', '--boxes', 'files,net', '--servers', '1', '--server-cpus', '0',
+         '--server-cpus', 'files=1')
+    check('calls-about-files-have-servers-of-their-own', several_boxes)
+    for name in 'calls-beside-blocked-servers', 'signals-into-boxed-calls', 'calls-made-once', 'interrupted-calls':
+        path = f'{GUEST}/static/{name}'
+        same(f'{name}-boxes', [path], both=lambda launch, path=path: by_box(path) if launch else [path],
+             status=7 if 'signals-into' in path else None)
     hanare('shutdown')
     boot(*instance, '--dispatch', 'auto')
     check('an-instance-goes-by-the-box-while-a-program-has-many-threads', lambda: grows(['hanare', 'run', '--']))

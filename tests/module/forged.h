@@ -177,7 +177,7 @@ static uint64_t address(void)
 /* A word of the request box, or of the rest of its page. */
 static uint64_t box_word(void)
 {
-	return HANARE_BOX_BASE + below(below(8) ? sizeof(struct hanare_request_box) / 8 : HANARE_BOX_SIZE / 8) * 8;
+	return HANARE_BOX_BASE + below(below(8) ? HANARE_BOXES * sizeof(struct hanare_request_box) / 8 : HANARE_BOX_SIZE / 8) * 8;
 }
 
 static uint64_t window_word(enum kind *kind)

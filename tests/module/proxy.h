@@ -200,7 +200,7 @@ static long start_worker(uint32_t slot)
 
 static long start_server(uint32_t slot, uint32_t number)
 {
-	return number < HANARE_SERVERS_MAX ? start_of(slot, server, (uintptr_t)number << 32 | slot) : -EINVAL;
+	return number < HANARE_ALL_SERVERS ? start_of(slot, server, (uintptr_t)number << 32 | slot) : -EINVAL;
 }
 
 /* The thread whose thread-local data a process with the same memory uses: it waits for its end. */

@@ -192,7 +192,7 @@ fn taken_back<const MUTANT: u8>(name: &str) {
             let shared = shared.clone();
             thread::spawn(move || {
                 let servers = shared.servers.iter().map(|(serving, _)| serving);
-                let _ = interrupt(shared.calls(), 0, shared.slot(0), servers, |_| ());
+                let _ = interrupt([shared.calls()], 0, shared.slot(0), servers, |_| ());
             })
         };
         let lwk = {
@@ -244,7 +244,7 @@ fn signalled<const MUTANT: u8>(name: &str) {
             thread::spawn(move || {
                 let mut sent = Vec::new();
                 let servers = shared.servers.iter().map(|(serving, _)| serving);
-                let _ = interrupt(shared.calls(), 0, shared.slot(0), servers, |server| {
+                let _ = interrupt([shared.calls()], 0, shared.slot(0), servers, |server| {
                     sent.push(server);
                 });
                 sent

@@ -2,6 +2,7 @@
 
 use anyhow::Result;
 use clap::Args;
+use hanare_core::link::kinds::Boxes;
 use hanare_sdk::{Arguments, Cpu, Device, Dispatch, Error, Instance, Mapped, Way};
 
 use crate::commands::ls;
@@ -116,7 +117,7 @@ fn print_arguments(arguments: &Arguments) -> Result<()> {
 
 /// How calls are dispatched, and what came of it where a program's calls went by a box.
 fn dispatch(dispatch: &Dispatch) -> String {
-    let Dispatch { way, servers, boxed_calls, unboxed_calls, servers_made } = *dispatch;
+    let Dispatch { way, servers, boxes, boxed_calls, unboxed_calls, servers_made } = *dispatch;
     let mode = match way {
         Way::Direct => Mode::Direct,
         Way::Box => Mode::Box,
@@ -127,8 +128,13 @@ fn dispatch(dispatch: &Dispatch) -> String {
         return word.into();
     }
     let most = output::count(servers.into(), "server", "servers");
+    let kinds: Vec<_> = Boxes(boxes).kinds().map(|kind| kind.word()).collect();
+    let of_what = match Boxes(boxes).are_several() {
+        true => format!(", boxes for {}", kinds.join(", ")),
+        false => String::new(),
+    };
     format!(
-        "{word} ({most} for each process, {servers_made} started; {boxed_calls} calls by them, {unboxed_calls} taken back)"
+        "{word} ({most} for each process{of_what}, {servers_made} started; {boxed_calls} calls by them, {unboxed_calls} taken back)"
     )
 }
 
