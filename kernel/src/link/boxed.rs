@@ -28,13 +28,13 @@ fn fit(pool: &Pool, number: usize, context: &(impl Delegates + ?Sized)) {
     let (load, now, state) = (pool.load(number), cpu::rdtsc(), pool.state(number));
     if load.grows()
         && now >= state.refused.load(Ordering::Relaxed)
-        && !state.grows.swap(true, Ordering::Acquire)
+        && !pool.grows.swap(true, Ordering::Acquire)
     {
         if !context.add_server(number) {
             state.refused.store(cpus::deadline(REFUSED_NS), Ordering::Relaxed);
         }
         state.since.store(now, Ordering::Relaxed);
-        state.grows.store(false, Ordering::Release);
+        pool.grows.store(false, Ordering::Release);
     }
     let since_ns = time::cycles_to_ns(now.saturating_sub(state.since.load(Ordering::Relaxed)));
     if since_ns >= IDLE_NS {

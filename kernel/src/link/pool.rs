@@ -65,8 +65,6 @@ pub struct State {
     pub present: AtomicU64,
     /// Their slots, for who rings one.
     slots: [AtomicU32; BOX_SERVERS],
-    /// A thread is asking for a server.
-    pub grows: AtomicBool,
     /// Until when none is asked for, TSC.
     pub refused: AtomicU64,
     /// Calls in the box or with a server.
@@ -112,6 +110,8 @@ pub struct Pool {
     states: [State; BOXES],
     /// One thread at a time makes or ends servers.
     pub places: Mutex<Places, rank::Servers>,
+    /// A thread is asking for a server, of whichever box: what servers have of their makers is the same for all.
+    pub grows: AtomicBool,
     /// What the servers have from the worker that made them (`workers`).
     pub attributes: AtomicU64,
 }
