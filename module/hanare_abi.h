@@ -28,7 +28,7 @@
  * is never taken for the same. The module refuses an image of another version and names both; so do
  * the proxy and the command.
  */
-#define HANARE_VERSION 0x4d0be34eU
+#define HANARE_VERSION 0xdfbf28aU
 /* Bytes of a base page. */
 #define HANARE_PAGE_SIZE 4096ULL
 /* Bytes of a large page, and the granule in which memory is reserved. */
@@ -191,6 +191,8 @@ struct hanare_copied_status {
 #define HANARE_DISPATCH_DIRECT 0U
 /* Servers do, which look into the process' request box (`crate::requestbox`). */
 #define HANARE_DISPATCH_BOX 1U
+/* Each thread's own worker as long as a process has no more threads than servers, else servers. */
+#define HANARE_DISPATCH_AUTO 2U
 /* Leaks of the CPU, as Linux names them (its `X86_BUG_*`; Documentation/admin-guide/hw-vuln). */
 #define HANARE_LEAK_MELTDOWN 1U
 /* Bounds checks passed speculatively. */
@@ -434,8 +436,12 @@ struct hanare_boot_params {
 	 * LWK before its first CPU is online.
 	 */
 	__u32 dispatch;
-	/* Most servers of a process' request box. Written as `dispatch`. */
+	/* Most servers of a process' box `BOX_OTHER`(crate::requestbox::BOX_OTHER). Written as `dispatch`. */
 	__u32 servers;
+	/* Bit `n`: calls of the kind with the number `n` have a box of their own. Written as `dispatch`. */
+	__u32 boxes;
+	/* Zero. */
+	__u32 reserved0;
 	/* Zero-terminated instance name. */
 	__u8 name[32];
 	/* Zero-terminated boot options, e.g. `spin_us=50 log=debug`. */
@@ -1256,6 +1262,8 @@ struct hanare_slot {
 #define HANARE_START_BOX 16ULL
 /* The program's calls go to each thread's own worker, whatever the instance says. */
 #define HANARE_START_DIRECT 32ULL
+/* The program's calls go by the request box while it has more threads than servers, whatever the instance says. */
+#define HANARE_START_AUTO 64ULL
 
 /* Header of the start block. */
 struct hanare_start_block {
@@ -1596,7 +1604,7 @@ struct hanare_numa_info {
 /* See `Shutdown`. */
 #define HANARE_IOCTL_SHUTDOWN 0xc0f04805U
 /* See `Status`. */
-#define HANARE_IOCTL_STATUS 0xc1284806U
+#define HANARE_IOCTL_STATUS 0xc1304806U
 /* See `Log`. */
 #define HANARE_IOCTL_LOG 0xc0384807U
 /* See `Debug`. */
@@ -1824,6 +1832,10 @@ struct hanare_status {
 	__u32 dispatch;
 	/* See `dispatch`. */
 	__u32 servers;
+	/* Out: bit `n`: calls of the kind with the number `n` have a request box of their own. */
+	__u32 boxes;
+	/* Zero. */
+	__u32 reserved1;
 	/* Out: calls that servers have executed, calls that were taken out of a request box again, servers that were started. */
 	__u64 boxed_calls;
 	/* See `boxed_calls`. */
@@ -2443,6 +2455,8 @@ struct hanare_message_page {
  * The request box of a process: which of its slots hold a call that any of its *servers* may execute. The
  * call itself stays in the slot, in the state `SLOT_BOXED`(crate::slot::SLOT_BOXED).
  *
+ * A process may have several, for calls of different kinds, each with servers of its own.
+ *
  * The box lies in the control window at `BOX_BASE`(crate::layout::BOX_BASE), so a proxy may write anything
  * there: the LWK reads of it whom to ring, which it checks, and whether a call that it takes back was still there.
  * A wrong answer to either harms the proxy's own process only.
@@ -2451,10 +2465,20 @@ struct hanare_message_page {
 #define HANARE_BOX_SLOTS 512U
 /* Words of `RequestBox::waiting`. */
 #define HANARE_BOX_WORDS 8
-/* Most servers of a process. */
+/* Boxes of a process, one behind the other in the page. Which calls go by which says `core/src/link/kinds.rs`. */
+#define HANARE_BOXES 3
+/* The box for all calls whose kind has none of its own. */
+#define HANARE_BOX_OTHER 0U
+/* That for calls about files. */
+#define HANARE_BOX_FILES 1U
+/* That for calls about sockets. */
+#define HANARE_BOX_NET 2U
+/* Most servers of a box. */
 #define HANARE_SERVERS_MAX 8U
 /* `SERVERS_MAX`, for arrays. */
 #define HANARE_BOX_SERVERS 8
+/* Most servers of a process: server `n` is the one with the number `n % SERVERS_MAX` of box `n / SERVERS_MAX`. */
+#define HANARE_ALL_SERVERS 24
 
 /* A cache line for each kind of word. */
 struct hanare_request_box {
@@ -2539,10 +2563,12 @@ _Static_assert(__builtin_offsetof(struct hanare_boot_params, measures) == 136, "
 _Static_assert(__builtin_offsetof(struct hanare_boot_params, linux_policy_modes) == 140, "BootParams.linux_policy_modes");
 _Static_assert(__builtin_offsetof(struct hanare_boot_params, dispatch) == 144, "BootParams.dispatch");
 _Static_assert(__builtin_offsetof(struct hanare_boot_params, servers) == 148, "BootParams.servers");
-_Static_assert(__builtin_offsetof(struct hanare_boot_params, name) == 152, "BootParams.name");
-_Static_assert(__builtin_offsetof(struct hanare_boot_params, cmdline) == 184, "BootParams.cmdline");
-_Static_assert(__builtin_offsetof(struct hanare_boot_params, banner) == 440, "BootParams.banner");
-_Static_assert(sizeof(struct hanare_boot_params) == 568, "BootParams");
+_Static_assert(__builtin_offsetof(struct hanare_boot_params, boxes) == 152, "BootParams.boxes");
+_Static_assert(__builtin_offsetof(struct hanare_boot_params, reserved0) == 156, "BootParams.reserved0");
+_Static_assert(__builtin_offsetof(struct hanare_boot_params, name) == 160, "BootParams.name");
+_Static_assert(__builtin_offsetof(struct hanare_boot_params, cmdline) == 192, "BootParams.cmdline");
+_Static_assert(__builtin_offsetof(struct hanare_boot_params, banner) == 448, "BootParams.banner");
+_Static_assert(sizeof(struct hanare_boot_params) == 576, "BootParams");
 _Static_assert(__builtin_offsetof(struct hanare_doorbell_shared, target) == 0, "DoorbellShared.target");
 _Static_assert(__builtin_offsetof(struct hanare_doorbell_shared, reserved0) == 8, "DoorbellShared.reserved0");
 _Static_assert(__builtin_offsetof(struct hanare_doorbell_shared, rang) == 64, "DoorbellShared.rang");
@@ -2807,10 +2833,12 @@ _Static_assert(__builtin_offsetof(struct hanare_status, node_bytes) == 96, "Stat
 _Static_assert(__builtin_offsetof(struct hanare_status, copied) == 160, "Status.copied");
 _Static_assert(__builtin_offsetof(struct hanare_status, dispatch) == 264, "Status.dispatch");
 _Static_assert(__builtin_offsetof(struct hanare_status, servers) == 268, "Status.servers");
-_Static_assert(__builtin_offsetof(struct hanare_status, boxed_calls) == 272, "Status.boxed_calls");
-_Static_assert(__builtin_offsetof(struct hanare_status, unboxed_calls) == 280, "Status.unboxed_calls");
-_Static_assert(__builtin_offsetof(struct hanare_status, servers_made) == 288, "Status.servers_made");
-_Static_assert(sizeof(struct hanare_status) == 296, "Status");
+_Static_assert(__builtin_offsetof(struct hanare_status, boxes) == 272, "Status.boxes");
+_Static_assert(__builtin_offsetof(struct hanare_status, reserved1) == 276, "Status.reserved1");
+_Static_assert(__builtin_offsetof(struct hanare_status, boxed_calls) == 280, "Status.boxed_calls");
+_Static_assert(__builtin_offsetof(struct hanare_status, unboxed_calls) == 288, "Status.unboxed_calls");
+_Static_assert(__builtin_offsetof(struct hanare_status, servers_made) == 296, "Status.servers_made");
+_Static_assert(sizeof(struct hanare_status) == 304, "Status");
 _Static_assert(__builtin_offsetof(struct hanare_log, name) == 0, "Log.name");
 _Static_assert(__builtin_offsetof(struct hanare_log, position) == 32, "Log.position");
 _Static_assert(__builtin_offsetof(struct hanare_log, buffer) == 40, "Log.buffer");

@@ -27,5 +27,7 @@ pub use error::{Error, Result};
 pub use log::LogReader;
 pub use observer::{Observed, Observer};
 pub use processes::{Process, Thread};
-pub use status::{Arguments, Cause, Cpu, CpuState, Dispatch, Instance, Mapped, MappedCall, State, Way};
+pub use status::{
+    Arguments, Cause, Cpu, CpuState, Dispatch, Instance, Mapped, MappedCall, State, Way,
+};
 pub use text::{NAME_LENGTH_MAX, check_name};

@@ -71,7 +71,11 @@ fn boxes(text: &str) -> Result<String, String> {
 }
 
 fn servers(text: &str) -> Result<String, String> {
-    word("servers", text, "a number from 1 to 8, like 2, or one for a kind (files, net, other) like net=4")
+    word(
+        "servers",
+        text,
+        "a number from 1 to 8, like 2, or one for a kind (files, net, other) like net=4",
+    )
 }
 
 fn server_cpus(text: &str) -> Result<String, String> {
@@ -92,7 +96,9 @@ mod tests {
         for wrong in ["0", "9", "disk=1", "net=", "=1", "1 dispatch=box"] {
             assert!(servers(wrong).is_err(), "{wrong}");
         }
-        assert!(boxes("files=1").is_err() && boxes("disk").is_err() && boxes("net log=debug").is_err());
+        assert!(
+            boxes("files=1").is_err() && boxes("disk").is_err() && boxes("net log=debug").is_err()
+        );
         assert!(server_cpus("64").is_err());
     }
 }

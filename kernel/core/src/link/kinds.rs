@@ -65,7 +65,9 @@ impl Boxes {
     /// Those of a list like `files,net`. `None`: not all of it are kinds.
     #[must_use]
     pub fn of_list(list: &str) -> Option<Boxes> {
-        let add = |Boxes(all): Boxes, word| Kind::of_word(word).map(|kind| Boxes(all | 1 << kind.number()));
+        let add = |Boxes(all): Boxes, word| {
+            Kind::of_word(word).map(|kind| Boxes(all | 1 << kind.number()))
+        };
         list.split(',').try_fold(Boxes::default(), add)
     }
 
@@ -87,39 +89,150 @@ impl Boxes {
 
     /// The kinds that have boxes: those of the list, and what is left.
     pub fn kinds(self) -> impl Iterator<Item = Kind> {
-        Kind::ALL.into_iter().filter(move |kind| (self.0 | 1 << BOX_OTHER) >> kind.number() & 1 != 0)
+        Kind::ALL
+            .into_iter()
+            .filter(move |kind| (self.0 | 1 << BOX_OTHER) >> kind.number() & 1 != 0)
     }
 }
 
 const FILES: &[u32] = &[
-    __NR_open, __NR_creat, __NR_openat, __NR_openat2, __NR_stat, __NR_fstat, __NR_lstat, __NR_newfstatat, __NR_statx,
-    __NR_access, __NR_faccessat, __NR_faccessat2, __NR_statfs, __NR_fstatfs, __NR_getdents, __NR_getdents64, __NR_getcwd,
-    __NR_readlink, __NR_readlinkat, __NR_lseek, __NR_pread64, __NR_pwrite64, __NR_preadv, __NR_pwritev, __NR_preadv2,
-    __NR_pwritev2, __NR_copy_file_range, __NR_truncate, __NR_ftruncate, __NR_fallocate, __NR_fsync, __NR_fdatasync,
-    __NR_sync, __NR_syncfs, __NR_sync_file_range, __NR_readahead, __NR_fadvise64, __NR_memfd_create, __NR_rename,
-    __NR_renameat, __NR_renameat2, __NR_mkdir, __NR_mkdirat, __NR_rmdir, __NR_link, __NR_linkat, __NR_unlink,
-    __NR_unlinkat, __NR_symlink, __NR_symlinkat, __NR_mknod, __NR_mknodat, __NR_chmod, __NR_fchmod, __NR_fchmodat,
-    __NR_fchmodat2, __NR_chown, __NR_fchown, __NR_lchown, __NR_fchownat, __NR_utime, __NR_utimes, __NR_futimesat,
-    __NR_utimensat, __NR_setxattr, __NR_lsetxattr, __NR_fsetxattr, __NR_getxattr, __NR_lgetxattr, __NR_fgetxattr,
-    __NR_listxattr, __NR_llistxattr, __NR_flistxattr, __NR_removexattr, __NR_lremovexattr, __NR_fremovexattr,
+    __NR_open,
+    __NR_creat,
+    __NR_openat,
+    __NR_openat2,
+    __NR_stat,
+    __NR_fstat,
+    __NR_lstat,
+    __NR_newfstatat,
+    __NR_statx,
+    __NR_access,
+    __NR_faccessat,
+    __NR_faccessat2,
+    __NR_statfs,
+    __NR_fstatfs,
+    __NR_getdents,
+    __NR_getdents64,
+    __NR_getcwd,
+    __NR_readlink,
+    __NR_readlinkat,
+    __NR_lseek,
+    __NR_pread64,
+    __NR_pwrite64,
+    __NR_preadv,
+    __NR_pwritev,
+    __NR_preadv2,
+    __NR_pwritev2,
+    __NR_copy_file_range,
+    __NR_truncate,
+    __NR_ftruncate,
+    __NR_fallocate,
+    __NR_fsync,
+    __NR_fdatasync,
+    __NR_sync,
+    __NR_syncfs,
+    __NR_sync_file_range,
+    __NR_readahead,
+    __NR_fadvise64,
+    __NR_memfd_create,
+    __NR_rename,
+    __NR_renameat,
+    __NR_renameat2,
+    __NR_mkdir,
+    __NR_mkdirat,
+    __NR_rmdir,
+    __NR_link,
+    __NR_linkat,
+    __NR_unlink,
+    __NR_unlinkat,
+    __NR_symlink,
+    __NR_symlinkat,
+    __NR_mknod,
+    __NR_mknodat,
+    __NR_chmod,
+    __NR_fchmod,
+    __NR_fchmodat,
+    __NR_fchmodat2,
+    __NR_chown,
+    __NR_fchown,
+    __NR_lchown,
+    __NR_fchownat,
+    __NR_utime,
+    __NR_utimes,
+    __NR_futimesat,
+    __NR_utimensat,
+    __NR_setxattr,
+    __NR_lsetxattr,
+    __NR_fsetxattr,
+    __NR_getxattr,
+    __NR_lgetxattr,
+    __NR_fgetxattr,
+    __NR_listxattr,
+    __NR_llistxattr,
+    __NR_flistxattr,
+    __NR_removexattr,
+    __NR_lremovexattr,
+    __NR_fremovexattr,
     __NR_inotify_add_watch,
 ];
 
 const NET: &[u32] = &[
-    __NR_socket, __NR_socketpair, __NR_bind, __NR_listen, __NR_connect, __NR_accept, __NR_accept4, __NR_shutdown,
-    __NR_getsockname, __NR_getpeername, __NR_setsockopt, __NR_getsockopt, __NR_sendto, __NR_sendmsg, __NR_sendmmsg,
-    __NR_recvfrom, __NR_recvmsg, __NR_recvmmsg,
+    __NR_socket,
+    __NR_socketpair,
+    __NR_bind,
+    __NR_listen,
+    __NR_connect,
+    __NR_accept,
+    __NR_accept4,
+    __NR_shutdown,
+    __NR_getsockname,
+    __NR_getpeername,
+    __NR_setsockopt,
+    __NR_getsockopt,
+    __NR_sendto,
+    __NR_sendmsg,
+    __NR_sendmmsg,
+    __NR_recvfrom,
+    __NR_recvmsg,
+    __NR_recvmmsg,
 ];
 
 /// What any descriptor can do, what waits for several, and what is about the process. `flock` may wait for ever, and is no
 /// file system's.
 #[cfg(test)]
 const OTHER: &[u32] = &[
-    __NR_read, __NR_write, __NR_readv, __NR_writev, __NR_close, __NR_dup, __NR_dup2, __NR_dup3, __NR_pipe, __NR_pipe2,
-    __NR_poll, __NR_select, __NR_epoll_create, __NR_epoll_create1, __NR_epoll_ctl, __NR_epoll_wait, __NR_eventfd,
-    __NR_eventfd2, __NR_timerfd_create, __NR_timerfd_settime, __NR_timerfd_gettime, __NR_inotify_init, __NR_inotify_init1,
-    __NR_inotify_rm_watch, __NR_sendfile, __NR_splice, __NR_tee, __NR_flock, __NR_uname, __NR_getppid, __NR_getpgrp,
-    __NR_getpgid, __NR_getsid,
+    __NR_read,
+    __NR_write,
+    __NR_readv,
+    __NR_writev,
+    __NR_close,
+    __NR_dup,
+    __NR_dup2,
+    __NR_dup3,
+    __NR_pipe,
+    __NR_pipe2,
+    __NR_poll,
+    __NR_select,
+    __NR_epoll_create,
+    __NR_epoll_create1,
+    __NR_epoll_ctl,
+    __NR_epoll_wait,
+    __NR_eventfd,
+    __NR_eventfd2,
+    __NR_timerfd_create,
+    __NR_timerfd_settime,
+    __NR_timerfd_gettime,
+    __NR_inotify_init,
+    __NR_inotify_init1,
+    __NR_inotify_rm_watch,
+    __NR_sendfile,
+    __NR_splice,
+    __NR_tee,
+    __NR_flock,
+    __NR_uname,
+    __NR_getppid,
+    __NR_getpgrp,
+    __NR_getpgid,
+    __NR_getsid,
 ];
 
 static KINDS: [Kind; NUMBERS] = {
@@ -173,7 +286,10 @@ mod tests {
             assert_eq!(Boxes::of_list(wrong), None);
         }
         let kinds = |list| Boxes::of_list(list).map(|boxes| boxes.kinds().count());
-        assert_eq!((kinds("files"), kinds("other"), kinds("net,files,other")), (Some(2), Some(1), Some(3)));
+        assert_eq!(
+            (kinds("files"), kinds("other"), kinds("net,files,other")),
+            (Some(2), Some(1), Some(3))
+        );
     }
 
     #[test]

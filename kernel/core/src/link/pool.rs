@@ -182,7 +182,10 @@ mod tests {
 
     #[test]
     fn servers_are_fewer_than_the_threads_of_a_crowd() {
-        assert_eq!([0, 1, 2, 3, 100].map(|threads| is_crowded(threads, 2)), [false, false, false, true, true]);
+        assert_eq!(
+            [0, 1, 2, 3, 100].map(|threads| is_crowded(threads, 2)),
+            [false, false, false, true, true]
+        );
     }
 
     #[test]

@@ -32,10 +32,12 @@ fn seeds() -> Vec<Vec<u8>> {
     let step = |kind: u8, slot: u16, servers: u64| {
         [&[kind][..], &slot.to_le_bytes(), &servers.to_le_bytes()].concat()
     };
-    let ones = (0..(1 + BOX_WORDS + 2 * BOX_SERVERS) as u16).flat_map(|at| step(FORGE, at, u64::MAX));
+    let ones =
+        (0..(1 + BOX_WORDS + 2 * BOX_SERVERS) as u16).flat_map(|at| step(FORGE, at, u64::MAX));
     let ones: Vec<u8> = ones.collect();
     let cases = [(0, 0), (64, 3), (511, 0xff), (300, u64::MAX)];
-    let steps = (PUT..=LOOK).flat_map(|kind| cases.map(|(slot, servers)| step(kind, slot, servers)));
+    let steps =
+        (PUT..=LOOK).flat_map(|kind| cases.map(|(slot, servers)| step(kind, slot, servers)));
     let steps: Vec<_> = steps.collect();
     let full = steps.iter().map(|step| [&ones[..], step].concat());
     steps.iter().cloned().chain(full).chain([[&ones[..], &steps.concat()].concat()]).collect()
