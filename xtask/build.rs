@@ -53,12 +53,12 @@ fn main() {
         "control",
         "start",
         "info",
+        "requestbox",
         "ioctl",
         "observe",
         "offer",
         "signal",
         "message",
-        "requestbox",
     ];
     let present = fs::read_dir(src).expect("abi/src").count();
     assert_eq!(present, files.len(), "abi/src: list a new file in xtask/build.rs");

@@ -6,6 +6,7 @@
 //! a `message` gets a sentence there when the call fails: what was wrong and what to do.
 
 use crate::copied::CopiedStatus;
+use crate::requestbox::DispatchStatus;
 use crate::info::{ProcessInfo, ThreadInfo};
 use crate::observe::{Observation, Observe, TraceRead};
 use crate::request::KEPT_WORDS;
@@ -203,20 +204,8 @@ pub struct Status {
     pub node_bytes: [u64; 8],
     /// How arguments of calls reach Linux.
     pub copied: CopiedStatus,
-    /// Out: `DISPATCH_*` of [`crate::boot`], and the most servers of a process.
-    pub dispatch: u32,
-    /// See `dispatch`.
-    pub servers: u32,
-    /// Out: bit `n`: calls of the kind with the number `n` have a request box of their own.
-    pub boxes: u32,
-    /// Zero.
-    pub reserved1: u32,
-    /// Out: calls that servers have executed, calls that were taken out of a request box again, servers that were started.
-    pub boxed_calls: u64,
-    /// See `boxed_calls`.
-    pub unboxed_calls: u64,
-    /// See `boxed_calls`.
-    pub servers_made: u64,
+    /// How delegated calls reach who executes them.
+    pub dispatch: DispatchStatus,
 }
 
 /// `IOCTL_LOG`: read the kernel log.

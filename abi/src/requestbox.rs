@@ -45,3 +45,23 @@ pub struct RequestBox {
     /// server executes it, the slot's worker or the LWK takes it back.
     pub waiting: [u64; BOX_WORDS],
 }
+
+/// How delegated calls of an instance reach who executes them, all CPUs together.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct DispatchStatus {
+    /// Out: `DISPATCH_*` of [`crate::boot`].
+    pub way: u32,
+    /// Out: most servers of a process' box [`BOX_OTHER`].
+    pub servers: u32,
+    /// Out: bit `n`: calls of the kind with the number `n` have a box of their own.
+    pub boxes: u32,
+    /// Zero.
+    pub reserved: u32,
+    /// Out: calls that servers have executed.
+    pub boxed_calls: u64,
+    /// Out: calls that were taken out of a box again, for their threads' own workers.
+    pub unboxed_calls: u64,
+    /// Out: servers that were started.
+    pub servers_made: u64,
+}

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use hanare_abi::copied::{self, CopiedStatus};
+use hanare_abi::requestbox::DispatchStatus;
 use hanare_abi::{boot, ioctl};
 use rustix::io::Errno;
 
@@ -351,16 +352,16 @@ impl Instance {
             arguments: Arguments::from_abi(&status.copied, mapped_calls),
             cpus: cpus.iter().map(Cpu::from_abi).collect(),
             dispatch: Dispatch {
-                way: match status.dispatch {
+                way: match status.dispatch.way {
                     boot::DISPATCH_BOX => Way::Box,
                     boot::DISPATCH_AUTO => Way::Auto,
                     _ => Way::Direct,
                 },
-                servers: status.servers,
-                boxes: status.boxes,
-                boxed_calls: status.boxed_calls,
-                unboxed_calls: status.unboxed_calls,
-                servers_made: status.servers_made,
+                servers: status.dispatch.servers,
+                boxes: status.dispatch.boxes,
+                boxed_calls: status.dispatch.boxed_calls,
+                unboxed_calls: status.dispatch.unboxed_calls,
+                servers_made: status.dispatch.servers_made,
             },
         }
     }
@@ -456,13 +457,15 @@ fn question(which: Which, ping: bool) -> ioctl::Status {
             mapped_by: [0; copied::MAPPED_REASONS],
             mapped_calls: 0,
         },
-        dispatch: 0,
-        servers: 0,
-        boxes: 0,
-        reserved1: 0,
-        boxed_calls: 0,
-        unboxed_calls: 0,
-        servers_made: 0,
+        dispatch: DispatchStatus {
+            way: 0,
+            servers: 0,
+            boxes: 0,
+            reserved: 0,
+            boxed_calls: 0,
+            unboxed_calls: 0,
+            servers_made: 0,
+        },
     }
 }
 
