@@ -68,20 +68,26 @@ def ends(program, code):
 def stray():
     """An interruption of a server that is for no call, as a late one is: by who may send signals to the process."""
     program = subprocess.Popen(by_box(ONCE, 'waits'), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-    expect(program.stdout.readline() == b'ready\n', 'it begins')
-    until(lambda: servers_of(program.pid) and all(map(is_reading, servers_of(program.pid))), 'a server reads')
-    interrupt = struct.pack('iii', signal.SIGBUS, 0, -0x4a).ljust(128, b'\0')
-    for server in servers_of(program.pid) * 3:
-        LIBC.syscall(297, program.pid, server, int(signal.SIGBUS), interrupt)  # rt_tgsigqueueinfo
-        time.sleep(0.05)
-    until(lambda: any(map(is_reading, servers_of(program.pid))), 'the call is made again')
-    expect(ends(program, 0) == b'read: 1 right\n', 'the call goes on')
+    try:
+        expect(program.stdout.readline() == b'ready\n', 'it begins')
+        until(lambda: any(map(is_reading, servers_of(program.pid))), 'a server reads', 20)
+        interrupt = struct.pack('iii', signal.SIGBUS, 0, -0x4a).ljust(128, b'\0')
+        for server in servers_of(program.pid) * 3:
+            LIBC.syscall(297, program.pid, server, int(signal.SIGBUS), interrupt)  # rt_tgsigqueueinfo
+            time.sleep(0.05)
+        # By the server, or where that came late, by its own worker.
+        until(lambda: any(map(is_reading, tasks(program.pid))), 'the call is made again', 20)
+        expect(ends(program, 0) == b'read: 1 right\n', 'the call goes on')
+    finally:
+        program.kill()
+        program.wait(TIMEOUT)
 
 
 def is_reading(tid):
     """Whether Linux has a thread in a read of a pipe."""
-    with open(f'/proc/{tid}/syscall') as text:
+    with contextlib.suppress(OSError), open(f'/proc/{tid}/syscall') as text:
         return text.read().split()[0] == '0'
+    return False
 
 
 def killed(victim):
@@ -91,11 +97,15 @@ def killed(victim):
         for number in range(6):
             path = f'{WORK}/once-{number}'
             program = subprocess.Popen(by_box(ONCE, 'endless', path), stdout=subprocess.PIPE)
-            expect(program.stdout.readline() == b'ready\n', 'it begins')
-            until(lambda: os.path.getsize(path) and len(servers_of(program.pid)) == SERVERS, 'all servers are there')
-            time.sleep(0.05 * number)
-            os.kill(victim(program), signal.SIGKILL)
-            ends(program, -signal.SIGKILL)
+            try:
+                expect(program.stdout.readline() == b'ready\n', 'it begins')
+                until(lambda: os.path.getsize(path) and len(servers_of(program.pid)) == SERVERS, 'all servers are there', 60)
+                time.sleep(0.05 * number)
+                os.kill(victim(program), signal.SIGKILL)
+                ends(program, -signal.SIGKILL)
+            finally:
+                program.kill()
+                program.wait(TIMEOUT)
             size = os.path.getsize(path)
             result = command([ONCE, 'check', path])
             expect(result.out == b'records once: 1\n', result)
