@@ -116,7 +116,7 @@ def killed(victim):
 
 # Stats alone, beside threads that do the same, alone again, and beside threads: each time when it is told to.
 GROWS = """
-import os, sys, threading
+import os, sys, threading, time
 def stats(count):
     for i in range(count):
         os.stat("/usr")
@@ -124,6 +124,8 @@ def crowd():
     both = threading.Barrier(6)
     def body():
         both.wait()
+        stats(50)
+        time.sleep(1)
         stats(300)
         both.wait()
     threads = [threading.Thread(target=body) for i in range(5)]
@@ -160,8 +162,8 @@ def grows(launch):
             expect(line == f'step {step}\n'.encode(), line)
             boxed.append(told()['boxed_calls'] - before)
         expect(boxed[0] == boxed[2] == 0, f'calls by the box with one thread: {boxed}')
-        # Those of first threads, and of threads while a last one ends, go directly.
-        expect(boxed[1] > 800 and boxed[3] > 1600, f'calls by the box with six threads, in a child, too: {boxed}')
+        # Some go directly: while the first server is made, and of threads that have waited otherwise, as for Python's lock.
+        expect(boxed[1] > 100 and boxed[3] > 200, f'calls by the box with six threads, in a child, too: {boxed}')
     finally:
         program.stdin.close()
         expect(program.wait(TIMEOUT) == 0, 'its end')
@@ -171,7 +173,11 @@ def grows(launch):
 SOCKETS = """
 import os, socket, sys, threading
 pairs = [socket.socketpair() for i in range(8)]
-threads = [threading.Thread(target=pair[0].recv, args=(1,)) for pair in pairs]
+def body(socket):
+    for i in range(20): # a thread's first call is its own worker's
+        os.stat("/usr")
+    socket.recv(1)
+threads = [threading.Thread(target=body, args=(pair[0],)) for pair in pairs]
 [thread.start() for thread in threads]
 print("blocked", flush=True)
 sys.stdin.readline()
@@ -207,12 +213,13 @@ def beside_sockets(launch):
 
 def one_box():
     boxed, back, _ = beside_sockets(by_box())
-    expect(boxed < 50 and back > 250, f'all servers are blocked: {boxed} calls by servers, {back} taken back')
+    # Some go directly at once: of a thread that has waited otherwise, and so looked at its signals.
+    expect(boxed < 20 and back > 50, f'all servers are blocked: {boxed} calls by servers, {back} taken back')
 
 
 def several_boxes():
     boxed, back, cpus = beside_sockets(by_box())
-    expect(boxed >= 300 and back < 50, f'those for files are not: {boxed} calls by servers, {back} taken back')
+    expect(boxed > 150 and back < 20, f'those for files are not: {boxed} calls by servers, {back} taken back')
     expect({'0', '1'} <= cpus, f'servers for files run on CPU 1, others on CPU 0: {cpus}')
     said = hanare('status').out.decode()
     expect(re.search(r'^dispatch +direct \(1 server for each process, boxes for other, files, net,', said, re.M), said)
@@ -220,7 +227,7 @@ def several_boxes():
 
 def gives_up():
     before = told()['boxed_calls']
-    body = GROWS.replace('import os, sys, threading', 'import os, sys, threading\nos.setresuid(65534, 65534, 65534)')
+    body = GROWS.replace('threading, time\n', 'threading, time\nos.setresuid(65534, 65534, 65534)\n')
     result = command(by('auto', 'python3', '-c', body), stdin=b'\n' * 5)
     expect(result.status == 0 and told()['boxed_calls'] == before, f'{told()} after {before}: {result}')
 
@@ -248,8 +255,9 @@ def forged_boxes():
         kill_all()
     print('# ' + result.out.decode(errors='replace').strip().replace('\n', '\n# '), flush=True)
     expect(result.status == 0, result)
-    for what in b'request box words', b'calls by servers', b'servers':
-        expect(int(re.search(rb'(\d+) ' + what + rb'(?:,|$)', result.out, re.M).group(1)) > 20, f'few {what}')
+    for what, least in (b'request box words', 300), (b'calls by servers', 30), (b'servers', 4):
+        done = int(re.search(rb'(\d+) ' + what + rb'(?:,|$)', result.out, re.M).group(1))
+        expect(done >= least, f'{done} {what}: too few')
     bystander.is_well()
     lwk_memory_is(before)
     expect(healthy(), 'nothing runs any more')
@@ -344,8 +352,7 @@ def main():
     check('wrong-options-are-refused', refused)
     check('a-program-goes-by-the-box-while-it-has-many-threads', lambda: grows(by('auto')))
     check('who-gave-rights-up-does-not-go-by-the-box-again', gives_up)
-    for name in 'calls-beside-blocked-servers', 'calls-made-once':
-        check(f'forged-serves-{name}', forged_serves(f'{GUEST}/static/{name}'))
+    check('forged-serves-a-box', forged_serves(GUEST + '/static/calls-beside-blocked-servers'))
     check('forged-boxes-harm-nobody', forged_boxes)
     check('calls-about-files-wait-beside-blocked-sockets', one_box)
     hanare('shutdown')

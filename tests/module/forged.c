@@ -453,7 +453,8 @@ static uint64_t one(uint64_t life_ms)
 	uint64_t began, told = 0;
 	pid_t leader;
 
-	shared->lies_one_in = odds[below(5)];
+	/* Of boxes rather what is written into them. */
+	shared->lies_one_in = odds[below(shared->spoils_box ? 2 : 5)];
 	shared->pace_us = paces[below(5)];
 	shared->until_ms = now_ms() + life_ms;
 	memset(shared->marks, 0, sizeof(shared->marks));

@@ -182,11 +182,11 @@ static uint64_t box_word(void)
 
 static uint64_t window_word(enum kind *kind)
 {
-	if (!below(shared->spoils_box ? 2 : 8)) {
+	if (shared->spoils_box ? below(16) : !below(8)) {
 		*kind = BOX_WORDS;
 		return box_word();
 	}
-	switch (below(shared->spoils_box ? 32 : 8)) {
+	switch (below(8)) {
 	case 0:
 		*kind = START_WORDS;
 		return HANARE_START_BASE + below(below(4) ? 40 : HANARE_START_SIZE / 8) * 8;

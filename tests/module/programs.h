@@ -20,8 +20,8 @@ static const char *const programs[] = {
 
 /* Of many threads, for the request box. */
 static const char *const threaded[] = {
-	"calls-beside-blocked-servers", "signals-into-boxed-calls", "calls-made-once", "concurrent-io", "computing-threads",
-	"control-beside-blocked-read", "execve-with-threads", "process-directed-signals", "vfork-beside-threads",
+	"calls-made-once endless /dev/null", "calls-made-once endless /dev/null", "calls-made-once endless /dev/null",
+	"calls-beside-blocked-servers", "signals-into-boxed-calls", "calls-made-once", "concurrent-io", "execve-with-threads",
 };
 
 /* Where they are. */

@@ -561,7 +561,7 @@ static void *spoiler(void *unused)
 
 		is_armed = 1;
 		while (actions--)
-			if (shared->spoils_box && below(8))
+			if (shared->spoils_box && below(64))
 				spoil_words();
 			else
 				spoil();
