@@ -6,10 +6,10 @@
 //! a `message` gets a sentence there when the call fails: what was wrong and what to do.
 
 use crate::copied::CopiedStatus;
-use crate::requestbox::DispatchStatus;
 use crate::info::{ProcessInfo, ThreadInfo};
 use crate::observe::{Observation, Observe, TraceRead};
 use crate::request::KEPT_WORDS;
+use crate::requestbox::DispatchStatus;
 
 /// Type byte of the ioctl numbers.
 pub const IOCTL_TYPE: u32 = b'H' as u32;
