@@ -197,7 +197,8 @@ def one_box():
 
 def several_boxes():
     boxed, back, cpus = beside_sockets(by_box())
-    expect(boxed > 250 and back < 20, f'those for files are not: {boxed} calls by servers, {back} taken back')
+    # Some go directly: of a thread that has waited for an answer otherwise than by looking at its slot.
+    expect(boxed > 100 and back < 20, f'those for files are not: {boxed} calls by servers, {back} taken back')
     expect({'0', '1'} <= cpus, f'servers for files run on CPU 1, others on CPU 0: {cpus}')
     said = hanare('status').out.decode()
     expect(re.search(r'^dispatch +direct \(1 server for each process, boxes for other, files, net,', said, re.M), said)
