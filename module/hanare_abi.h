@@ -28,7 +28,7 @@
  * is never taken for the same. The module refuses an image of another version and names both; so do
  * the proxy and the command.
  */
-#define HANARE_VERSION 0xfc2d4530U
+#define HANARE_VERSION 0xc33d7b81U
 /* Bytes of a base page. */
 #define HANARE_PAGE_SIZE 4096ULL
 /* Bytes of a large page, and the granule in which memory is reserved. */
@@ -191,6 +191,8 @@ struct hanare_copied_status {
 #define HANARE_DISPATCH_DIRECT 0U
 /* Servers do, which look into the process' request box (`crate::requestbox`). */
 #define HANARE_DISPATCH_BOX 1U
+/* Each thread's own worker as long as a process has no more threads than servers, else servers. */
+#define HANARE_DISPATCH_AUTO 2U
 /* Leaks of the CPU, as Linux names them (its `X86_BUG_*`; Documentation/admin-guide/hw-vuln). */
 #define HANARE_LEAK_MELTDOWN 1U
 /* Bounds checks passed speculatively. */
@@ -434,8 +436,12 @@ struct hanare_boot_params {
 	 * LWK before its first CPU is online.
 	 */
 	__u32 dispatch;
-	/* Most servers of a process' request box. Written as `dispatch`. */
+	/* Most servers of a process' box `BOX_OTHER`(crate::requestbox::BOX_OTHER). Written as `dispatch`. */
 	__u32 servers;
+	/* Bit `n`: calls of the kind with the number `n` have a box of their own. Written as `dispatch`. */
+	__u32 boxes;
+	/* Zero. */
+	__u32 reserved0;
 	/* Zero-terminated instance name. */
 	__u8 name[32];
 	/* Zero-terminated boot options, e.g. `spin_us=50 log=debug`. */
@@ -1270,8 +1276,10 @@ struct hanare_slot {
 #define HANARE_START_BOX 16ULL
 /* The program's calls go to each thread's own worker, whatever the instance says. */
 #define HANARE_START_DIRECT 32ULL
+/* The program's calls go by the request box while it has more threads than servers, whatever the instance says. */
+#define HANARE_START_AUTO 64ULL
 /* A native task keeps a pooled proxy from the beginning. */
-#define HANARE_START_KEEPS 64ULL
+#define HANARE_START_KEEPS 128ULL
 
 /* Header of the start block. */
 struct hanare_start_block {
@@ -1559,6 +1567,81 @@ struct hanare_numa_info {
 	__u64 pages[HANARE_NUMA_NODES];
 };
 
+/* ---- requestbox ---- */
+
+/*
+ * The request box of a process: which of its slots hold a call that any of its *servers* may execute. The
+ * call itself stays in the slot, in the state `SLOT_BOXED`(crate::slot::SLOT_BOXED).
+ *
+ * A process may have several, for calls of different kinds, each with servers of its own.
+ *
+ * The box lies in the control window at `BOX_BASE`(crate::layout::BOX_BASE), so a proxy may write anything
+ * there: the LWK reads of it whom to ring, which it checks, and whether a call that it takes back was still there.
+ * A wrong answer to either harms the proxy's own process only.
+ */
+/* Slots that have a place in the box: the lowest ones. Calls of other threads go to their own workers. */
+#define HANARE_BOX_SLOTS 512U
+/* Words of `RequestBox::waiting`. */
+#define HANARE_BOX_WORDS 8
+/* Boxes of a process, one behind the other in the page. Which calls go by which says `core/src/link/kinds.rs`. */
+#define HANARE_BOXES 3
+/* The box for all calls whose kind has none of its own. */
+#define HANARE_BOX_OTHER 0U
+/* That for calls about files. */
+#define HANARE_BOX_FILES 1U
+/* That for calls about sockets. */
+#define HANARE_BOX_NET 2U
+/* Most servers of a box. */
+#define HANARE_SERVERS_MAX 8U
+/* `SERVERS_MAX`, for arrays. */
+#define HANARE_BOX_SERVERS 8
+/* Most servers of a process: server `n` is the one with the number `n % SERVERS_MAX` of box `n / SERVERS_MAX`. */
+#define HANARE_ALL_SERVERS 24
+
+/* A cache line for each kind of word. */
+struct hanare_request_box {
+	/* Bit `n`: server `n` sleeps, or is about to. It sets the bit; whoever clears it rings the server, or is the server. */
+	__u64 idle;
+	/* For each server the slot for whose call it was rung, plus 1: it looks there first. Written by the LWK before it rings. */
+	__u32 first[HANARE_BOX_SERVERS];
+	/* Zero, up to 64 bytes. */
+	__u64 reserved0[3];
+	/*
+	 * For each server the doorbell next to where it sleeps, as in `Slot::doorbell`(crate::slot::Slot::doorbell).
+	 * Written by the server.
+	 */
+	__u32 doorbells[HANARE_BOX_SERVERS];
+	/* Zero, up to 128 bytes. */
+	__u64 reserved1[4];
+	/*
+	 * Bit `n % 64` of word `n / 64`: the call in slot `n` waits. Set by the LWK. Whoever clears it owns the call: a
+	 * server executes it, the slot's worker or the LWK takes it back.
+	 */
+	__u64 waiting[HANARE_BOX_WORDS];
+} __attribute__((aligned(64)));
+
+/* How delegated calls of an instance reach who executes them, all CPUs together. */
+struct hanare_dispatch_status {
+	/* Out: `DISPATCH_*` of `crate::boot`. */
+	__u32 way;
+	/* Out: most servers of a process' box `BOX_OTHER`. */
+	__u32 servers;
+	/* Out: bit `n`: calls of the kind with the number `n` have a box of their own. */
+	__u32 boxes;
+	/* Zero. */
+	__u32 reserved;
+	/* Out: calls that servers have executed. */
+	__u64 boxed_calls;
+	/* Out: calls that were taken out of a box again, for their threads' own workers. */
+	__u64 unboxed_calls;
+	/* Out: servers that were started. */
+	__u64 servers_made;
+	/* Out: calls of native tasks that pooled proxies have executed. */
+	__u64 packed_calls;
+	/* Out: pooled proxies that have come. */
+	__u64 members_made;
+};
+
 /* ---- ioctl ---- */
 
 /*
@@ -1612,7 +1695,7 @@ struct hanare_numa_info {
 /* See `Shutdown`. */
 #define HANARE_IOCTL_SHUTDOWN 0xc0f04805U
 /* See `Status`. */
-#define HANARE_IOCTL_STATUS 0xc1384806U
+#define HANARE_IOCTL_STATUS 0xc1404806U
 /* See `Log`. */
 #define HANARE_IOCTL_LOG 0xc0384807U
 /* See `Debug`. */
@@ -1838,20 +1921,8 @@ struct hanare_status {
 	__u64 node_bytes[8];
 	/* How arguments of calls reach Linux. */
 	struct hanare_copied_status copied;
-	/* Out: `DISPATCH_*` of `crate::boot`, and the most servers of a process. */
-	__u32 dispatch;
-	/* See `dispatch`. */
-	__u32 servers;
-	/* Out: calls that servers have executed, calls that were taken out of a request box again, servers that were started. */
-	__u64 boxed_calls;
-	/* See `boxed_calls`. */
-	__u64 unboxed_calls;
-	/* See `boxed_calls`. */
-	__u64 servers_made;
-	/* Out: calls of native tasks that pooled proxies have executed, pooled proxies that have come. */
-	__u64 packed_calls;
-	/* See `packed_calls`. */
-	__u64 members_made;
+	/* How delegated calls reach who executes them. */
+	struct hanare_dispatch_status dispatch;
 };
 
 /* `IOCTL_LOG`: read the kernel log. */
@@ -2463,47 +2534,6 @@ struct hanare_message_page {
 	__u64 reserved;
 };
 
-/* ---- requestbox ---- */
-
-/*
- * The request box of a process: which of its slots hold a call that any of its *servers* may execute. The
- * call itself stays in the slot, in the state `SLOT_BOXED`(crate::slot::SLOT_BOXED).
- *
- * The box lies in the control window at `BOX_BASE`(crate::layout::BOX_BASE), so a proxy may write anything
- * there: the LWK reads of it whom to ring, which it checks, and whether a call that it takes back was still there.
- * A wrong answer to either harms the proxy's own process only.
- */
-/* Slots that have a place in the box: the lowest ones. Calls of other threads go to their own workers. */
-#define HANARE_BOX_SLOTS 512U
-/* Words of `RequestBox::waiting`. */
-#define HANARE_BOX_WORDS 8
-/* Most servers of a process. */
-#define HANARE_SERVERS_MAX 8U
-/* `SERVERS_MAX`, for arrays. */
-#define HANARE_BOX_SERVERS 8
-
-/* A cache line for each kind of word. */
-struct hanare_request_box {
-	/* Bit `n`: server `n` sleeps, or is about to. It sets the bit; whoever clears it rings the server, or is the server. */
-	__u64 idle;
-	/* For each server the slot for whose call it was rung, plus 1: it looks there first. Written by the LWK before it rings. */
-	__u32 first[HANARE_BOX_SERVERS];
-	/* Zero, up to 64 bytes. */
-	__u64 reserved0[3];
-	/*
-	 * For each server the doorbell next to where it sleeps, as in `Slot::doorbell`(crate::slot::Slot::doorbell).
-	 * Written by the server.
-	 */
-	__u32 doorbells[HANARE_BOX_SERVERS];
-	/* Zero, up to 128 bytes. */
-	__u64 reserved1[4];
-	/*
-	 * Bit `n % 64` of word `n / 64`: the call in slot `n` waits. Set by the LWK. Whoever clears it owns the call: a
-	 * server executes it, the slot's worker or the LWK takes it back.
-	 */
-	__u64 waiting[HANARE_BOX_WORDS];
-} __attribute__((aligned(64)));
-
 /* ---- pooled ---- */
 
 /*
@@ -2637,10 +2667,12 @@ _Static_assert(__builtin_offsetof(struct hanare_boot_params, measures) == 136, "
 _Static_assert(__builtin_offsetof(struct hanare_boot_params, linux_policy_modes) == 140, "BootParams.linux_policy_modes");
 _Static_assert(__builtin_offsetof(struct hanare_boot_params, dispatch) == 144, "BootParams.dispatch");
 _Static_assert(__builtin_offsetof(struct hanare_boot_params, servers) == 148, "BootParams.servers");
-_Static_assert(__builtin_offsetof(struct hanare_boot_params, name) == 152, "BootParams.name");
-_Static_assert(__builtin_offsetof(struct hanare_boot_params, cmdline) == 184, "BootParams.cmdline");
-_Static_assert(__builtin_offsetof(struct hanare_boot_params, banner) == 440, "BootParams.banner");
-_Static_assert(sizeof(struct hanare_boot_params) == 568, "BootParams");
+_Static_assert(__builtin_offsetof(struct hanare_boot_params, boxes) == 152, "BootParams.boxes");
+_Static_assert(__builtin_offsetof(struct hanare_boot_params, reserved0) == 156, "BootParams.reserved0");
+_Static_assert(__builtin_offsetof(struct hanare_boot_params, name) == 160, "BootParams.name");
+_Static_assert(__builtin_offsetof(struct hanare_boot_params, cmdline) == 192, "BootParams.cmdline");
+_Static_assert(__builtin_offsetof(struct hanare_boot_params, banner) == 448, "BootParams.banner");
+_Static_assert(sizeof(struct hanare_boot_params) == 576, "BootParams");
 _Static_assert(__builtin_offsetof(struct hanare_doorbell_shared, target) == 0, "DoorbellShared.target");
 _Static_assert(__builtin_offsetof(struct hanare_doorbell_shared, reserved0) == 8, "DoorbellShared.reserved0");
 _Static_assert(__builtin_offsetof(struct hanare_doorbell_shared, rang) == 64, "DoorbellShared.rang");
@@ -2846,6 +2878,23 @@ _Static_assert(__builtin_offsetof(struct hanare_numa_info, nodes) == 16, "NumaIn
 _Static_assert(__builtin_offsetof(struct hanare_numa_info, written) == 144, "NumaInfo.written");
 _Static_assert(__builtin_offsetof(struct hanare_numa_info, pages) == 152, "NumaInfo.pages");
 _Static_assert(sizeof(struct hanare_numa_info) == 472, "NumaInfo");
+_Static_assert(__builtin_offsetof(struct hanare_request_box, idle) == 0, "RequestBox.idle");
+_Static_assert(__builtin_offsetof(struct hanare_request_box, first) == 8, "RequestBox.first");
+_Static_assert(__builtin_offsetof(struct hanare_request_box, reserved0) == 40, "RequestBox.reserved0");
+_Static_assert(__builtin_offsetof(struct hanare_request_box, doorbells) == 64, "RequestBox.doorbells");
+_Static_assert(__builtin_offsetof(struct hanare_request_box, reserved1) == 96, "RequestBox.reserved1");
+_Static_assert(__builtin_offsetof(struct hanare_request_box, waiting) == 128, "RequestBox.waiting");
+_Static_assert(sizeof(struct hanare_request_box) == 192, "RequestBox");
+_Static_assert(__builtin_offsetof(struct hanare_dispatch_status, way) == 0, "DispatchStatus.way");
+_Static_assert(__builtin_offsetof(struct hanare_dispatch_status, servers) == 4, "DispatchStatus.servers");
+_Static_assert(__builtin_offsetof(struct hanare_dispatch_status, boxes) == 8, "DispatchStatus.boxes");
+_Static_assert(__builtin_offsetof(struct hanare_dispatch_status, reserved) == 12, "DispatchStatus.reserved");
+_Static_assert(__builtin_offsetof(struct hanare_dispatch_status, boxed_calls) == 16, "DispatchStatus.boxed_calls");
+_Static_assert(__builtin_offsetof(struct hanare_dispatch_status, unboxed_calls) == 24, "DispatchStatus.unboxed_calls");
+_Static_assert(__builtin_offsetof(struct hanare_dispatch_status, servers_made) == 32, "DispatchStatus.servers_made");
+_Static_assert(__builtin_offsetof(struct hanare_dispatch_status, packed_calls) == 40, "DispatchStatus.packed_calls");
+_Static_assert(__builtin_offsetof(struct hanare_dispatch_status, members_made) == 48, "DispatchStatus.members_made");
+_Static_assert(sizeof(struct hanare_dispatch_status) == 56, "DispatchStatus");
 _Static_assert(__builtin_offsetof(struct hanare_info, magic) == 0, "Info.magic");
 _Static_assert(__builtin_offsetof(struct hanare_info, version) == 8, "Info.version");
 _Static_assert(__builtin_offsetof(struct hanare_info, instances) == 12, "Info.instances");
@@ -2906,13 +2955,7 @@ _Static_assert(__builtin_offsetof(struct hanare_status, cpus) == 88, "Status.cpu
 _Static_assert(__builtin_offsetof(struct hanare_status, node_bytes) == 96, "Status.node_bytes");
 _Static_assert(__builtin_offsetof(struct hanare_status, copied) == 160, "Status.copied");
 _Static_assert(__builtin_offsetof(struct hanare_status, dispatch) == 264, "Status.dispatch");
-_Static_assert(__builtin_offsetof(struct hanare_status, servers) == 268, "Status.servers");
-_Static_assert(__builtin_offsetof(struct hanare_status, boxed_calls) == 272, "Status.boxed_calls");
-_Static_assert(__builtin_offsetof(struct hanare_status, unboxed_calls) == 280, "Status.unboxed_calls");
-_Static_assert(__builtin_offsetof(struct hanare_status, servers_made) == 288, "Status.servers_made");
-_Static_assert(__builtin_offsetof(struct hanare_status, packed_calls) == 296, "Status.packed_calls");
-_Static_assert(__builtin_offsetof(struct hanare_status, members_made) == 304, "Status.members_made");
-_Static_assert(sizeof(struct hanare_status) == 312, "Status");
+_Static_assert(sizeof(struct hanare_status) == 320, "Status");
 _Static_assert(__builtin_offsetof(struct hanare_log, name) == 0, "Log.name");
 _Static_assert(__builtin_offsetof(struct hanare_log, position) == 32, "Log.position");
 _Static_assert(__builtin_offsetof(struct hanare_log, buffer) == 40, "Log.buffer");
@@ -3069,13 +3112,6 @@ _Static_assert(__builtin_offsetof(struct hanare_message_page, count) == 12, "Mes
 _Static_assert(__builtin_offsetof(struct hanare_message_page, call) == 16, "MessagePage.call");
 _Static_assert(__builtin_offsetof(struct hanare_message_page, reserved) == 24, "MessagePage.reserved");
 _Static_assert(sizeof(struct hanare_message_page) == 32, "MessagePage");
-_Static_assert(__builtin_offsetof(struct hanare_request_box, idle) == 0, "RequestBox.idle");
-_Static_assert(__builtin_offsetof(struct hanare_request_box, first) == 8, "RequestBox.first");
-_Static_assert(__builtin_offsetof(struct hanare_request_box, reserved0) == 40, "RequestBox.reserved0");
-_Static_assert(__builtin_offsetof(struct hanare_request_box, doorbells) == 64, "RequestBox.doorbells");
-_Static_assert(__builtin_offsetof(struct hanare_request_box, reserved1) == 96, "RequestBox.reserved1");
-_Static_assert(__builtin_offsetof(struct hanare_request_box, waiting) == 128, "RequestBox.waiting");
-_Static_assert(sizeof(struct hanare_request_box) == 192, "RequestBox");
 _Static_assert(__builtin_offsetof(struct hanare_member, state) == 0, "Member.state");
 _Static_assert(__builtin_offsetof(struct hanare_member, reserved) == 4, "Member.reserved");
 _Static_assert(sizeof(struct hanare_member) == 8, "Member");

@@ -53,12 +53,12 @@ fn main() {
         "control",
         "start",
         "info",
+        "requestbox",
         "ioctl",
         "observe",
         "offer",
         "signal",
         "message",
-        "requestbox",
         "pooled",
     ];
     let present = fs::read_dir(src).expect("abi/src").count();

@@ -127,8 +127,12 @@ pub struct BootParams {
     /// How delegated calls reach who executes them where a program does not say otherwise, `DISPATCH_*`; written by the
     /// LWK before its first CPU is online.
     pub dispatch: u32,
-    /// Most servers of a process' request box. Written as `dispatch`.
+    /// Most servers of a process' box [`BOX_OTHER`](crate::requestbox::BOX_OTHER). Written as `dispatch`.
     pub servers: u32,
+    /// Bit `n`: calls of the kind with the number `n` have a box of their own. Written as `dispatch`.
+    pub boxes: u32,
+    /// Zero.
+    pub reserved0: u32,
     /// Zero-terminated instance name.
     pub name: [u8; 32],
     /// Zero-terminated boot options, e.g. `spin_us=50 log=debug`.
@@ -142,6 +146,8 @@ pub struct BootParams {
 pub const DISPATCH_DIRECT: u32 = 0;
 /// Servers do, which look into the process' request box ([`crate::requestbox`]).
 pub const DISPATCH_BOX: u32 = 1;
+/// Each thread's own worker as long as a process has no more threads than servers, else servers.
+pub const DISPATCH_AUTO: u32 = 2;
 
 /// Leaks of the CPU, as Linux names them (its `X86_BUG_*`; Documentation/admin-guide/hw-vuln).
 pub const LEAK_MELTDOWN: u32 = 1 << 0;

@@ -431,7 +431,7 @@ requests! {
     Server = CONTROL_SERVER {
         /// Slot of the server itself.
         slot: u32,
-        /// Number of the server in the box.
+        /// Number of the server, of [`ALL_SERVERS`](crate::requestbox::ALL_SERVERS).
         number: u32,
         /// The CPUs of Linux' on which it runs, bit `n` for CPU `n`; 0: those of the proxy.
         cpus: u64,

@@ -10,6 +10,7 @@ use crate::info::{ProcessInfo, ThreadInfo};
 use crate::observe::{Observation, Observe, TraceRead};
 use crate::pooled::PoolMake;
 use crate::request::KEPT_WORDS;
+use crate::requestbox::DispatchStatus;
 
 /// Type byte of the ioctl numbers.
 pub const IOCTL_TYPE: u32 = b'H' as u32;
@@ -204,20 +205,8 @@ pub struct Status {
     pub node_bytes: [u64; 8],
     /// How arguments of calls reach Linux.
     pub copied: CopiedStatus,
-    /// Out: `DISPATCH_*` of [`crate::boot`], and the most servers of a process.
-    pub dispatch: u32,
-    /// See `dispatch`.
-    pub servers: u32,
-    /// Out: calls that servers have executed, calls that were taken out of a request box again, servers that were started.
-    pub boxed_calls: u64,
-    /// See `boxed_calls`.
-    pub unboxed_calls: u64,
-    /// See `boxed_calls`.
-    pub servers_made: u64,
-    /// Out: calls of native tasks that pooled proxies have executed, pooled proxies that have come.
-    pub packed_calls: u64,
-    /// See `packed_calls`.
-    pub members_made: u64,
+    /// How delegated calls reach who executes them.
+    pub dispatch: DispatchStatus,
 }
 
 /// `IOCTL_LOG`: read the kernel log.

@@ -14,7 +14,8 @@
 //! (the server that will take it looks at the mark), or a server has it: that one has announced the slot *before* it
 //! cleared the bit ([`Serving`]), so the worker finds it and sends it an interruption, whose handler looks at the mark of
 //! the slot that is served by then. So an interruption that comes late, or instead of another one (Linux keeps one
-//! pending), is for the right call, or for none.
+//! pending), is for the right call, or for none. In the latter case Linux may have ended another thread's call with EINTR:
+//! the server says of each interruption that it was interrupted, and the LWK makes a call again for which no signal is left.
 
 use hanare_abi::requestbox::SERVERS_MAX;
 #[cfg(not(loom))]
@@ -298,12 +299,12 @@ pub fn serve<'a, const MUTANT: u8>(
     None
 }
 
-/// Worker, in the handler of a signal that the LWK knows of: the call of its slot does not begin, or is interrupted.
-/// `send` interrupts the server with an index, one of those whose words are `servers`. `true`: the call was taken back and
+/// Worker, in the handler of a signal that the LWK knows of: the call of its slot, which may be in one of the `boxes`, does not
+/// begin, or is interrupted. `send` interrupts the server with an index, one of those whose words are `servers`. `true`: the call was taken back and
 /// answered, and the LWK's thread has to be rung.
 #[must_use]
-pub fn interrupt<'s, const MUTANT: u8>(
-    calls: BoxRef<'_, MUTANT>,
+pub fn interrupt<'s, 'b, const MUTANT: u8>(
+    boxes: impl IntoIterator<Item = BoxRef<'b, MUTANT>>,
     number: u32,
     slot: SlotRef<'_, MUTANT>,
     servers: impl Iterator<Item = &'s Serving<MUTANT>>,
@@ -312,7 +313,7 @@ pub fn interrupt<'s, const MUTANT: u8>(
     if MUTANT != NO_MARK {
         slot.mark();
     }
-    if calls.take_back(number) {
+    if boxes.into_iter().any(|calls| calls.take_back(number)) {
         let _ = slot.take_mark();
         return slot.worker_complete(Answer::NotStarted);
     }
@@ -337,6 +338,7 @@ pub fn is_interrupted<'a, const MUTANT: u8>(
 mod tests {
     use super::*;
     use crate::slot::SlotWords;
+    use std::time::{Duration, Instant};
 
     #[test]
     fn calls_are_taken_in_turn() {
@@ -384,7 +386,7 @@ mod tests {
         let interrupt = |slot| {
             let mut sent = false;
             let servers = [&serving].into_iter();
-            assert!(!interrupt(calls, slot, slot_of(slot), servers, |_| sent = true));
+            assert!(!interrupt([calls], slot, slot_of(slot), servers, |_| sent = true));
             sent
         };
         let call = |slot| {
@@ -414,8 +416,87 @@ mod tests {
         slot.lwk_box(1, [0; 6]);
         assert_eq!((slot.worker_poll(), slot.lwk_poll()), (None, None));
         let _ = calls.put(7, 0);
-        assert!(!interrupt(calls, 7, slot, core::iter::empty(), |_| ()));
+        assert!(!interrupt([calls], 7, slot, core::iter::empty(), |_| ()));
         assert_eq!((slot.lwk_poll(), slot.take_mark()), (Some(Answer::NotStarted), false));
         assert!(calls.is_empty());
+    }
+
+    /// Words that a forged proxy writes: none, all bits, or any.
+    fn forged_words() -> impl Iterator<Item = u64> {
+        let mut state = 1_u64;
+        core::iter::repeat_with(move || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            match state >> 61 {
+                0 => 0,
+                1 => u64::MAX,
+                _ => state ^ state >> 29,
+            }
+        })
+    }
+
+    /// A forged proxy: writes all words of the box and of a slot until `end`.
+    fn forge(words: &BoxWords, slot: &SlotWords, end: Instant) {
+        let slot = SlotRef::<REAL>::new(slot);
+        for word in forged_words().take_while(|_| Instant::now() < end) {
+            words.idle.store(word, Ordering::Relaxed);
+            words.idle.fetch_xor(0xff, Ordering::Relaxed);
+            words.first.iter().for_each(|first| first.store(word as u32, Ordering::Relaxed));
+            words.doorbells.iter().for_each(|bell| bell.store(word as u32, Ordering::Relaxed));
+            words.waiting.iter().for_each(|waiting| waiting.store(word, Ordering::Relaxed));
+            let _ = slot.worker_complete(Answer::Done(word as i64));
+            slot.set_ended_by_signal(word & 1 != 0);
+        }
+    }
+
+    /// The LWK's steps of a call end, and ring none but servers that there are, while the proxy writes what it likes.
+    #[test]
+    fn a_forged_box_names_no_server_that_is_not_there() {
+        let (words, slot_words) = (BoxWords::new(), SlotWords::new());
+        let (calls, slot) = (BoxRef::<REAL>::new(&words), SlotRef::<REAL>::new(&slot_words));
+        let end = Instant::now() + Duration::from_millis(300);
+        let (mut answers, mut rings) = (0, 0);
+        std::thread::scope(|scope| {
+            scope.spawn(|| forge(&words, &slot_words, end));
+            for (round, servers) in (0..).zip(forged_words().take_while(|_| Instant::now() < end)) {
+                let servers = servers >> (round % 57) & 0xff;
+                let number = round % BOX_SLOTS;
+                slot.lwk_box(round, [0; 6]);
+                let rung = calls.put(number, servers);
+                if let Some(server) = rung {
+                    rings += 1;
+                    assert_ne!(servers >> server & 1, 0, "server {server} of {servers:#x}");
+                    let _ = calls.doorbell(server);
+                }
+                assert!(calls.take_idle(servers).is_none_or(|server| servers >> server & 1 != 0));
+                // It is taken back, or answered, or neither: all that is the proxy's own harm.
+                if calls.waits(number) && calls.take_back(number) {
+                    slot.lwk_unbox();
+                } else if slot.lwk_poll().is_some() {
+                    answers += 1;
+                }
+            }
+        });
+        assert!(answers > 0 && rings > 0, "{answers} answers, {rings} rings: nothing was forged");
+    }
+
+    proptest::proptest! {
+        #![proptest_config(proptest::prelude::ProptestConfig::with_cases(if cfg!(miri) { 4 } else { 256 }))]
+        /// A server that looks at a forged box takes what lies there, each slot once, and finds an end.
+        #[test]
+        fn a_server_takes_each_bit_of_a_forged_box_once(waiting in proptest::array::uniform8(0_u64..), from in 0..BOX_SLOTS) {
+            let (words, slot_words) = (BoxWords::new(), SlotWords::new());
+            let calls = BoxRef::<REAL>::new(&words);
+            words.waiting.iter().zip(waiting).for_each(|(word, bits)| word.store(bits, Ordering::Relaxed));
+            let (serving, interrupted) = (Serving::<REAL>::new(), Interrupted::<REAL>::new());
+            let slot_of = |_: u32| SlotRef::<REAL>::new(&slot_words);
+            let bits = waiting.iter().map(|bits| bits.count_ones()).sum::<u32>();
+            let mut seen = [0; BOX_WORDS];
+            for _ in 0..bits {
+                let Taken { slot, .. } = serve(calls, from, &serving, &interrupted, slot_of).expect("one waits");
+                assert!(slot < BOX_SLOTS);
+                seen[slot as usize / 64] |= 1 << (slot % 64);
+            }
+            assert_eq!((seen, serve(calls, from, &serving, &interrupted, slot_of)), (waiting, None));
+        }
     }
 }

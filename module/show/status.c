@@ -57,13 +57,14 @@ static void arguments_status(const struct hanare_instance *inst, struct hanare_c
 }
 
 /* inst->live is held. What the LWK writes is told as it is. */
-static void dispatch_status(const struct hanare_instance *inst, struct hanare_status *status)
+static void dispatch_status(const struct hanare_instance *inst, struct hanare_dispatch_status *status)
 {
 	const struct hanare_boot_params *params = inst->shared;
 	u32 i;
 
-	status->dispatch = params ? READ_ONCE(params->dispatch) : 0;
+	status->way = params ? READ_ONCE(params->dispatch) : 0;
 	status->servers = params ? READ_ONCE(params->servers) : 0;
+	status->boxes = params ? READ_ONCE(params->boxes) : 0;
 	status->boxed_calls = 0;
 	status->unboxed_calls = 0;
 	status->servers_made = 0;
@@ -136,7 +137,7 @@ long hanare_do_status(struct hanare_file *hf, void *data)
 	arg->memory_bytes = inst->memory_bytes;
 	arg->chunks = inst->chunk_count;
 	memcpy(arg->node_bytes, inst->node_bytes, sizeof(arg->node_bytes));
-	dispatch_status(inst, arg);
+	dispatch_status(inst, &arg->dispatch);
 	count = min(room, inst->cpu_count);
 	for (i = 0; i < count; i++)
 		cpu_status(&inst->cpus[i], &cpus[i]);

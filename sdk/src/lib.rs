@@ -29,5 +29,7 @@ pub use log::LogReader;
 pub use observer::{Observed, Observer};
 pub use pool::Pool;
 pub use processes::{Process, Thread};
-pub use status::{Arguments, Cause, Cpu, CpuState, Dispatch, Instance, Mapped, MappedCall, State};
+pub use status::{
+    Arguments, Cause, Cpu, CpuState, Dispatch, Instance, Mapped, MappedCall, State, Way,
+};
 pub use text::{NAME_LENGTH_MAX, check_name};

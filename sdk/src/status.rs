@@ -3,6 +3,7 @@
 use std::fmt;
 
 use hanare_abi::copied::{self, CopiedStatus};
+use hanare_abi::requestbox::DispatchStatus;
 use hanare_abi::{boot, ioctl};
 use rustix::io::Errno;
 
@@ -304,14 +305,28 @@ pub struct Instance {
     pub dispatch: Dispatch,
 }
 
+/// A way to who executes a delegated call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "lowercase"))]
+pub enum Way {
+    /// Each thread's own worker.
+    Direct,
+    /// Servers, which look into the request box of the process.
+    Box,
+    /// Servers while the process has more threads than they are, else each thread's own worker.
+    Auto,
+}
+
 /// How delegated calls reach who executes them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Dispatch {
-    /// By request boxes, where a program does not say otherwise; else by each thread's own worker.
-    pub is_box: bool,
-    /// Most servers of a process' request box.
+    /// The way of a program that does not say otherwise.
+    pub way: Way,
+    /// Most servers of a request box of a process; of several, of that for all calls whose kind has none.
     pub servers: u32,
+    /// Bit `n`: calls of the kind with this number have a request box of their own.
+    pub boxes: u32,
     /// Calls that servers have executed.
     pub boxed_calls: u64,
     /// Calls that were taken out of a box again, for their threads' own workers.
@@ -341,13 +356,18 @@ impl Instance {
             arguments: Arguments::from_abi(&status.copied, mapped_calls),
             cpus: cpus.iter().map(Cpu::from_abi).collect(),
             dispatch: Dispatch {
-                is_box: status.dispatch == boot::DISPATCH_BOX,
-                servers: status.servers,
-                boxed_calls: status.boxed_calls,
-                unboxed_calls: status.unboxed_calls,
-                servers_made: status.servers_made,
-                packed_calls: status.packed_calls,
-                members_made: status.members_made,
+                way: match status.dispatch.way {
+                    boot::DISPATCH_BOX => Way::Box,
+                    boot::DISPATCH_AUTO => Way::Auto,
+                    _ => Way::Direct,
+                },
+                servers: status.dispatch.servers,
+                boxes: status.dispatch.boxes,
+                boxed_calls: status.dispatch.boxed_calls,
+                unboxed_calls: status.dispatch.unboxed_calls,
+                servers_made: status.dispatch.servers_made,
+                packed_calls: status.dispatch.packed_calls,
+                members_made: status.dispatch.members_made,
             },
         }
     }
@@ -443,13 +463,17 @@ fn question(which: Which, ping: bool) -> ioctl::Status {
             mapped_by: [0; copied::MAPPED_REASONS],
             mapped_calls: 0,
         },
-        dispatch: 0,
-        servers: 0,
-        boxed_calls: 0,
-        unboxed_calls: 0,
-        servers_made: 0,
-        packed_calls: 0,
-        members_made: 0,
+        dispatch: DispatchStatus {
+            way: 0,
+            servers: 0,
+            boxes: 0,
+            reserved: 0,
+            boxed_calls: 0,
+            unboxed_calls: 0,
+            servers_made: 0,
+            packed_calls: 0,
+            members_made: 0,
+        },
     }
 }
 

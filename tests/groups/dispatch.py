@@ -3,14 +3,22 @@
 Groups of programs run by it where TESTS_DISPATCH=box is set (conformance, files, guests-*).
 """
 
+import ctypes
 import os
 import signal
+import struct
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '../lib'))
 from harness import *
+from users import *
 
 SERVERS = 2
+ONCE = GUEST + '/static/calls-made-once'
+FORGED = GUEST + '/module-forged'
+FORGED_SECONDS = 40
+LIBC = ctypes.CDLL(None, use_errno=True)
+SERVER_CPUS = '1'
 # Has a server, says so, and waits for a line.
 WAITS = 'import os, sys\nfor i in range(9): os.stat("/usr")\nprint("ready", flush=True)\nsys.stdin.readline()\nprint("done")'
 
@@ -19,15 +27,20 @@ def told():
     return status()['dispatch']
 
 
+def by(way, *argv):
+    return ['hanare', 'run', '--dispatch', way, '--', *argv]
+
+
 def by_box(*argv):
-    return ['hanare', 'run', '--dispatch', 'box', '--', *argv]
+    return by('box', *argv)
 
 
 def tasks(pid):
     """The CPUs that each thread of a process may run on, by its id."""
     found = {}
     for tid in os.listdir(f'/proc/{pid}/task'):
-        with open(f'/proc/{pid}/task/{tid}/status') as text:
+        # One may end meanwhile.
+        with contextlib.suppress(OSError), open(f'/proc/{pid}/task/{tid}/status') as text:
             found[int(tid)] = re.search(r'^Cpus_allowed_list:\s*(\S+)', text.read(), re.M).group(1)
     return found
 
@@ -41,22 +54,209 @@ def waiting():
     return program, servers[0]
 
 
+def servers_of(pid):
+    """Threads of a proxy that run where servers do."""
+    return [tid for tid, cpus in tasks(pid).items() if cpus == SERVER_CPUS]
+
+
 def ends(program, code):
     out, _ = program.communicate(b'\n', TIMEOUT)
     expect(program.returncode == code, f'status {program.returncode}, said {out}')
     return out
 
 
+def stray():
+    """An interruption of a server that is for no call, as a late one is: by who may send signals to the process."""
+    program = subprocess.Popen(by_box(ONCE, 'waits'), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    try:
+        expect(program.stdout.readline() == b'ready\n', 'it begins')
+        until(lambda: any(map(is_reading, servers_of(program.pid))), 'a server reads', 20)
+        interrupt = struct.pack('iii', signal.SIGBUS, 0, -0x4a).ljust(128, b'\0')
+        for server in servers_of(program.pid) * 3:
+            LIBC.syscall(297, program.pid, server, int(signal.SIGBUS), interrupt)  # rt_tgsigqueueinfo
+            time.sleep(0.05)
+        # By the server, or where that came late, by its own worker.
+        until(lambda: any(map(is_reading, tasks(program.pid))), 'the call is made again', 20)
+        expect(ends(program, 0) == b'read: 1 right\n', 'the call goes on')
+    finally:
+        program.kill()
+        program.wait(TIMEOUT)
+
+
+def is_reading(tid):
+    """Whether Linux has a thread in a read of a pipe."""
+    with contextlib.suppress(OSError), open(f'/proc/{tid}/syscall') as text:
+        return text.read().split()[0] == '0'
+    return False
+
+
+def killed(victim):
+    """While more threads than there are servers append records: a program is killed by a signal to `victim`."""
+    def body():
+        before, _ = debug_memory()
+        for number in range(6):
+            path = f'{WORK}/once-{number}'
+            program = subprocess.Popen(by_box(ONCE, 'endless', path), stdout=subprocess.PIPE)
+            try:
+                expect(program.stdout.readline() == b'ready\n', 'it begins')
+                until(lambda: os.path.getsize(path) and len(servers_of(program.pid)) == SERVERS, 'all servers are there', 60)
+                time.sleep(0.05 * number)
+                os.kill(victim(program), signal.SIGKILL)
+                ends(program, -signal.SIGKILL)
+            finally:
+                program.kill()
+                program.wait(TIMEOUT)
+            size = os.path.getsize(path)
+            result = command([ONCE, 'check', path])
+            expect(result.out == b'records once: 1\n', result)
+            expect(os.path.getsize(path) == size, 'a call was made after its program had ended')
+        lwk_memory_is(before)
+    return body
+
+
+# Stats alone, beside threads that do the same, alone again, and beside threads: each time when it is told to.
+GROWS = """
+import os, sys, threading, time
+def stats(count):
+    for i in range(count):
+        os.stat("/usr")
+def crowd():
+    both = threading.Barrier(6)
+    def body():
+        both.wait()
+        stats(50)
+        time.sleep(1)
+        stats(300)
+        both.wait()
+    threads = [threading.Thread(target=body) for i in range(5)]
+    [thread.start() for thread in threads]
+    both.wait()
+    both.wait()
+    [thread.join() for thread in threads]
+for step in 0, 1, 2, 3:
+    sys.stdin.readline()
+    crowd() if step % 2 else stats(500)
+    if step == 3 and os.fork() == 0:
+        crowd()
+        os._exit(0)
+    if step == 3:
+        os.wait()
+    print("step", step, flush=True)
+sys.stdin.readline()
+"""
+
+
+def grows(launch):
+    """Counts what goes by the box: nothing of a program with as many threads as servers or fewer."""
+    program = subprocess.Popen([*launch, 'python3', '-c', GROWS], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    try:
+        boxed = []
+        for step in range(4):
+            if step in (0, 2):
+                until(lambda: not servers_of(program.pid), 'one thread alone has no servers')
+                time.sleep(0.2)
+            before = told()['boxed_calls']
+            program.stdin.write(b'\n')
+            program.stdin.flush()
+            line = program.stdout.readline()
+            expect(line == f'step {step}\n'.encode(), line)
+            boxed.append(told()['boxed_calls'] - before)
+        expect(boxed[0] == boxed[2] == 0, f'calls by the box with one thread: {boxed}')
+        # Some go directly: while the first server is made, and of threads that have waited otherwise, as for Python's lock.
+        expect(boxed[1] > 100 and boxed[3] > 200, f'calls by the box with six threads, in a child, too: {boxed}')
+    finally:
+        program.stdin.close()
+        expect(program.wait(TIMEOUT) == 0, 'its end')
+
+
+def beside_sockets(launch):
+    """How many calls about files servers execute beside threads that are blocked in recv, and how many are taken back; the
+    CPUs of the proxy's threads."""
+    program = subprocess.Popen([*launch, GUEST + '/static/stat-beside-blocked-sockets'], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    try:
+        expect(program.stdout.readline() == b'blocked\n', 'it begins')
+        time.sleep(1)
+        before = told()
+        program.stdin.write(b'\n')
+        program.stdin.flush()
+        expect(program.stdout.readline() == b'looked\n', 'it looks')
+        after = told()
+        cpus = set(tasks(program.pid).values())
+        expect(ends(program, 0) == b'received\n', 'it goes on')
+        return *(after[what] - before[what] for what in ('boxed_calls', 'unboxed_calls')), cpus
+    finally:
+        program.kill()
+        program.wait(TIMEOUT)
+
+
+def one_box():
+    boxed, back, _ = beside_sockets(by_box())
+    # Some go directly at once: of a thread that has waited otherwise, and so looked at its signals.
+    expect(boxed < 20 and back > 50, f'all servers are blocked: {boxed} calls by servers, {back} taken back')
+
+
+def several_boxes():
+    boxed, back, cpus = beside_sockets(by_box())
+    # Some go directly: of a thread that has waited for an answer otherwise than by looking at its slot.
+    expect(boxed > 100 and back < 20, f'those for files are not: {boxed} calls by servers, {back} taken back')
+    expect({'0', '1'} <= cpus, f'servers for files run on CPU 1, others on CPU 0: {cpus}')
+    said = hanare('status').out.decode()
+    expect(re.search(r'^dispatch +direct \(1 server for each process, boxes for other, files, net,', said, re.M), said)
+
+
+def gives_up():
+    before = told()['boxed_calls']
+    body = GROWS.replace('threading, time\n', 'threading, time\nos.setresuid(65534, 65534, 65534)\n')
+    result = command(by('auto', 'python3', '-c', body), stdin=b'\n' * 5)
+    expect(result.status == 0 and told()['boxed_calls'] == before, f'{told()} after {before}: {result}')
+
+
+def forged_serves(path):
+    """The forged proxy, with servers, can do without a lie."""
+    def body():
+        before = told()['boxed_calls']
+        linux = command([path], cwd=WORK)
+        result = command([FORGED, 'serve', path], cwd=WORK, env=dict(os.environ, FORGED_BOX='1'))
+        expect(result.status == linux.status and result.out == linux.out, f'{difference(linux.out, result.out)}, {result}')
+        expect(told()['boxed_calls'] > before + 10, f'{told()} after {before}')
+    return body
+
+
+def forged_boxes():
+    """Proxies write into their boxes, their servers' slots and their bells while programs run."""
+    before, _ = debug_memory()
+    folder = WORK + '/forged'
+    fresh(folder)
+    os.chmod(folder, 0o777)
+    with Bystander() as bystander:
+        result = command([*AS_USER, FORGED, str(FORGED_SECONDS), '1', GUEST + '/static', 'box'],
+                         timeout=FORGED_SECONDS + TIMEOUT, cwd=folder)
+        kill_all()
+    print('# ' + result.out.decode(errors='replace').strip().replace('\n', '\n# '), flush=True)
+    expect(result.status == 0, result)
+    for what, least in (b'request box words', 300), (b'calls by servers', 30), (b'servers', 4):
+        done = int(re.search(rb'(\d+) ' + what + rb'(?:,|$)', result.out, re.M).group(1))
+        expect(done >= least, f'{done} {what}: too few')
+    bystander.is_well()
+    lwk_memory_is(before)
+    expect(healthy(), 'nothing runs any more')
+
+
 def main():
-    start('--cpus', '2-3', '--mem', '256M', '--servers', str(SERVERS), '--server-cpus', '1')
+    instance = ['--cpus', '2-3', '--mem', '256M', '--servers', str(SERVERS), '--server-cpus', SERVER_CPUS]
+    start(*instance)
     for label, path in guests('calls-beside-blocked-servers', 'signals-into-boxed-calls', 'control-beside-blocked-read',
-                              'interrupted-calls', 'execve-with-threads', 'process-directed-signals'):
+                              'interrupted-calls', 'execve-with-threads', 'process-directed-signals', 'calls-made-once'):
         same(label, [path], both=lambda launch, path=path: by_box(path) if launch else [path],
+             status=7 if 'signals-into' in path else None)
+    for name in 'calls-beside-blocked-servers', 'signals-into-boxed-calls', 'calls-made-once', 'execve-with-threads':
+        path = f'{GUEST}/static/{name}'
+        same(f'{name}-auto', [path], both=lambda launch, path=path: by('auto', path) if launch else [path],
              status=7 if 'signals-into' in path else None)
 
     def counted():
         seen = told()
-        expect(not seen['is_box'] and seen['servers'] == SERVERS, seen)
+        expect(seen['way'] == 'direct' and seen['servers'] == SERVERS, seen)
         expect(seen['boxed_calls'] > 100 and seen['servers_made'] > 2 and seen['unboxed_calls'] > 0, seen)
         said = hanare('status').out.decode()
         expect(re.search(r'^dispatch +direct \(2 servers for each process, \d+ started; \d+ calls', said, re.M), said)
@@ -82,7 +282,7 @@ def main():
     def placed():
         program, server = waiting()
         cpus = tasks(program.pid)
-        expect(cpus[server] == '1' and cpus[program.pid] != '1', cpus)
+        expect(cpus[server] == SERVER_CPUS and cpus[program.pid] != SERVER_CPUS, cpus)
         expect(ends(program, 0) == b'done\n', 'it goes on')
     check('servers-run-on-chosen-cpus', placed)
 
@@ -96,6 +296,9 @@ def main():
         os.kill(server, signal.SIGKILL)
         ends(program, -9)
     check('signals-to-a-server', struck)
+    check('a-stray-interruption-of-a-server-ends-no-call', stray)
+    check('calls-of-a-killed-program-are-made-once', killed(lambda program: program.pid))
+    check('a-killed-server-ends-its-program', killed(lambda program: servers_of(program.pid)[0]))
 
     def alone():
         body = 'import ctypes, os\nfor i in range(9): os.stat("/usr")\n' \
@@ -121,10 +324,32 @@ def main():
     check('what-only-a-thread-itself-may-write-is-not-a-servers', written)
 
     def refused():
-        for wrong in ['--servers', '0'], ['--servers', '9'], ['--server-cpus', '64'], ['--dispatch', 'auto']:
+        for wrong in ['--servers', '0'], ['--servers', '9'], ['--server-cpus', '64'], ['--dispatch', 'own'], ['--boxes', 'disk'], \
+                ['--servers', 'disk=1'], ['--server-cpus', 'net=64']:
             result = hanare('boot', 'other', '--cpus', '1', '--mem', '64M', *wrong, status=2)
             expect(wrong[0].encode() in result.err, result)
     check('wrong-options-are-refused', refused)
+    check('a-program-goes-by-the-box-while-it-has-many-threads', lambda: grows(by('auto')))
+    check('who-gave-rights-up-does-not-go-by-the-box-again', gives_up)
+    check('forged-serves-a-box', forged_serves(GUEST + '/static/calls-beside-blocked-servers'))
+    check('forged-boxes-harm-nobody', forged_boxes)
+    check('calls-about-files-wait-beside-blocked-sockets', one_box)
+    hanare('shutdown')
+    boot('--cpus', '2-3', '--mem', '256M', '--boxes', 'files,net', '--servers', '1', '--server-cpus', '0',
+         '--server-cpus', 'files=1')
+    check('calls-about-files-have-servers-of-their-own', several_boxes)
+    for name in 'calls-beside-blocked-servers', 'signals-into-boxed-calls', 'calls-made-once', 'interrupted-calls':
+        path = f'{GUEST}/static/{name}'
+        same(f'{name}-boxes', [path], both=lambda launch, path=path: by_box(path) if launch else [path],
+             status=7 if 'signals-into' in path else None)
+    hanare('shutdown')
+    boot(*instance, '--dispatch', 'auto')
+    check('an-instance-goes-by-the-box-while-a-program-has-many-threads', lambda: grows(['hanare', 'run', '--']))
+
+    def said():
+        expect(told()['way'] == 'auto', told())
+        expect(re.search(r'^dispatch +auto \(2 servers', hanare('status').out.decode(), re.M), hanare('status'))
+    check('status-says-auto', said)
     finish()
 
 

@@ -4,29 +4,17 @@
  * part, so that it gets far, while threads and other processes spoil what they can reach: answers, slots,
  * start block, scratch pages, mappings, the descriptor, every ioctl in any order, signals. One after the
  * other, each with odds of its own, until the time is up; at the end of each no process of it is left.
- *   forged SECONDS SEED FOLDER                FOLDER: the programs (tests/guest/static)
+ *   forged SECONDS SEED FOLDER [box]          FOLDER: the programs (tests/guest/static); box: all of them go by the
+ *                                             request box, and most of what is spoiled is that, slots, and bells
  *   forged corrupt SECONDS SEED               writes into the control windows of other proxies of its user
- *   forged serve PROGRAM [ARGUMENT...]        serves a program and spoils nothing
+ *   forged serve PROGRAM [ARGUMENT...]        serves a program and spoils nothing; with FORGED_BOX in the
+ *                                             environment it goes by the request box
  * Prints what was tried, by kind. Exit status 3: a call or an end took more than 60 s.
  * Run it as a user whose processes may all be killed.
  */
 #include "forged.h"
 #include "spoil.h"
-
-static const char *const programs[] = {
-	"hello", "children-rusage", "sleeping-threads 30", "mmap", "mremap-and-brk", "smp", "clone-flags",
-	"clone-vm", "vfork-shares-memory", "waiting-for-children", "signals", "execve-with-threads", "execve",
-	"robust-mutexes", "robust-futex-clone-vm", "mremap", "memfd", "futex-operations", "ptrace", "seccomp",
-	"sysv-shm", "hugetlb", "mlock", "madvise", "aio", "io-uring", "concurrent-memory-calls", "refused-mappings",
-	"many-processes 20", "proc-self", "vfork-beside-threads", "vfork-killed-in-execve", "vfork-then-execve",
-	"file-table", "full-descriptor-table", "die null", "die pause", "execve-credentials", "confinement",
-	"mincore", "many-mappings", "pi-mutexes", "thread-ids", "signal-delivery", "size-overflow",
-	"cpu-clock-timers", "namespaces", "fault-signals", "calls-beside-blocked-threads", "tracee-killed-in-fork",
-	"trace-target", "fuzz 3 SEED 4", "fuzz 3 SEED 4", "fuzz 3 SEED 4",
-	"/bin/sh -c /bin/true|/bin/cat;exec</dev/zero;/bin/ls", "/bin/true",
-};
-
-static char *folder;
+#include "programs.h"
 
 /* ---- serving, and lying ---- */
 
@@ -199,6 +187,55 @@ static void serve(uint32_t number)
 	}
 }
 
+/* A server has taken a call. */
+static void answer_boxed(struct hanare_slot *slot, uint32_t nr, const uint64_t *args)
+{
+	int lies = shared->lies_one_in && !below(shared->lies_one_in);
+	long result;
+
+	count(BOXED);
+	if (lies && !below(4)) {
+		lie(slot, value());
+		return;
+	}
+	if (nr == HANARE_NR_MESSAGE && lies) {
+		spoil_message((unsigned char *)args[0], args[1]);
+		publish(slot, 0);
+		return;
+	}
+	result = linux_call(nr, args);
+	slot->ended_by_signal = lies ? below(2) : result == -EINTR;
+	if (lies)
+		lie(slot, result);
+	else
+		publish(slot, result);
+}
+
+static void *server(void *argument)
+{
+	uint32_t own = (uintptr_t)argument, number = (uintptr_t)argument >> 32;
+	volatile int faults = 0;
+
+	count(SERVERS);
+	my_slot = own;
+	apply_mask(~0ULL);
+	servers[number].tid = thread_id();
+	slot_at(own)->tid = thread_id();
+	if (sigsetjmp(back, 1)) {
+		/* Somebody took the window away: here it is again. */
+		is_armed = 0;
+		faults = faults + 1;
+		if (faults > 1000)
+			_exit(121);
+		usleep(below(20000));
+		map_device(HANARE_CONTROL_BASE, HANARE_CONTROL_END);
+	}
+	is_armed = 1;
+	serve_box(own, number);
+	is_armed = 0;
+	return NULL;
+}
+
 static void *worker(void *argument)
 {
 	uint32_t number = (uintptr_t)argument;
@@ -251,26 +288,6 @@ static void prepare(void)
 	find_own();
 }
 
-static char *const environment[] = { "HOME=/", "PATH=/bin:/usr/bin", "LC_ALL=C", NULL };
-
-static void choose_program(void)
-{
-	static char text[256], path[512], seed[32];
-	char *argv[8] = { 0 };
-	int argc = 0;
-
-	strcpy(text, programs[below(sizeof(programs) / sizeof(*programs))]);
-	for (argv[argc] = strtok(text, " "); argv[argc] && argc < 6; argv[argc] = strtok(NULL, " "))
-		argc++;
-	snprintf(seed, sizeof(seed), "%u", (uint32_t)any());
-	for (argc = 0; argv[argc]; argc++)
-		if (!strcmp(argv[argc], "SEED"))
-			argv[argc] = seed;
-	snprintf(path, sizeof(path), "%s/%s", argv[0][0] == '/' ? "" : folder, argv[0]);
-	argv[0] = path;
-	write_start(argv, environment);
-}
-
 static void damage_start(void)
 {
 	volatile uint64_t *block = (void *)HANARE_START_BASE;
@@ -304,6 +321,7 @@ static void proxy(void)
 		dup2(null, i);
 	close(null);
 	prepare();
+	start_flags = shared->spoils_box || !below(3) ? HANARE_START_BOX : 0;
 	if (!below(12)) {
 		count(BAD_ATTACHES);
 		make_plausible(HANARE_IOCTL_ATTACH, buffers);
@@ -359,6 +377,7 @@ static int serve_well(char **argv)
 		perror((char *)how.message);
 		return 1;
 	}
+	start_flags = getenv("FORGED_BOX") ? HANARE_START_BOX : 0;
 	write_start(argv, environment);
 	slot_at(0)->tid = thread_id();
 	if (call_module(HANARE_IOCTL_START, NULL)) {
@@ -434,7 +453,8 @@ static uint64_t one(uint64_t life_ms)
 	uint64_t began, told = 0;
 	pid_t leader;
 
-	shared->lies_one_in = odds[below(5)];
+	/* Of boxes rather what is written into them. */
+	shared->lies_one_in = odds[below(shared->spoils_box ? 2 : 5)];
 	shared->pace_us = paces[below(5)];
 	shared->until_ms = now_ms() + life_ms;
 	memset(shared->marks, 0, sizeof(shared->marks));
@@ -543,6 +563,7 @@ int main(int argc, char **argv)
 		return 0;
 	}
 	folder = argv[3];
+	shared->spoils_box = argc == 5 && !strcmp(argv[4], "box");
 	supervise(atol(argv[1]));
 	return 0;
 }

@@ -20,7 +20,7 @@
 enum kind {
 	SERVED, PROGRAMS, IMAGES, LIES, DOUBLES, UNASKED, SILENCES, SLOT_WORDS, START_WORDS, SCRATCH_WORDS,
 	MAPPINGS, TOUCHES, SIGNALS, DESCRIPTORS, OUTSIDERS, SHARERS, CHILDREN, WINDOWS_OF_OTHERS, BAD_STARTS,
-	BAD_ATTACHES, IOCTLS, OBSERVATIONS, KINDS
+	BAD_ATTACHES, IOCTLS, OBSERVATIONS, BOX_WORDS, BOXED, SERVERS, KINDS
 };
 
 static const char *const kind_names[KINDS] = {
@@ -28,6 +28,7 @@ static const char *const kind_names[KINDS] = {
 	"no answers", "slot words", "start block words", "scratch words", "mappings", "touches of memory", "signals",
 	"descriptors", "outsiders by fork", "outsiders with the memory", "children by a token",
 	"words in windows of others", "bad start blocks", "bad attaches", "ioctls", "observations",
+	"request box words", "calls by servers", "servers",
 };
 
 struct mark {
@@ -42,6 +43,8 @@ static struct shared {
 	uint64_t counts[KINDS], ioctls[64];
 	uint64_t seed, stream, end_ms, until_ms;
 	uint32_t lies_one_in, pace_us;
+	/* Programs go by the request box, and words of that, of slots and of bells are what is spoiled most. */
+	uint32_t spoils_box;
 	pid_t supervisor, leader;
 	/* What is worth to be said again, of this proxy or of one before it. */
 	uint64_t remembered[REMEMBERED], tokens[8];
@@ -171,8 +174,18 @@ static uint64_t address(void)
 	}
 }
 
+/* A word of the request box, or of the rest of its page. */
+static uint64_t box_word(void)
+{
+	return HANARE_BOX_BASE + below(below(8) ? HANARE_BOXES * sizeof(struct hanare_request_box) / 8 : HANARE_BOX_SIZE / 8) * 8;
+}
+
 static uint64_t window_word(enum kind *kind)
 {
+	if (shared->spoils_box ? below(16) : !below(8)) {
+		*kind = BOX_WORDS;
+		return box_word();
+	}
 	switch (below(8)) {
 	case 0:
 		*kind = START_WORDS;

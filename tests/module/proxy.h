@@ -46,11 +46,14 @@ static char instance[HANARE_NAME_SIZE];
 static uint64_t own_start, own_end;
 /* The slot that a thread serves, for handlers of signals. */
 static __thread uint32_t my_slot;
+/* Flags of the start block. */
+static uint64_t start_flags;
 
 /* Defined by who includes this: a thread, a process that serves a slot; an ioctl. */
 static void *worker(void *slot);
 static int sharer(void *sharing);
 static int call_module(unsigned int command, void *argument);
+static void *server(void *own_and_number);
 
 static struct hanare_slot *slot_at(uint32_t slot)
 {
@@ -61,6 +64,8 @@ static pid_t thread_id(void)
 {
 	return syscall(SYS_gettid);
 }
+
+#include "servers.h"
 
 /* ---- becoming a space ---- */
 
@@ -139,6 +144,7 @@ static void write_start(char *const *argv, char *const *envp)
 		.egid = getegid(), .control_fd = DEVICE_FD, .stack_soft = 8 << 20, .stack_hard = ~0ULL,
 		.as_soft = ~0ULL, .data_soft = ~0ULL, .hwcap = getauxval(AT_HWCAP),
 		.hwcap2 = getauxval(AT_HWCAP2), .clktck = 100, .cpu_soft = ~0ULL, .cpu_hard = ~0ULL,
+		.flags = start_flags,
 	};
 	char *at = (char *)HANARE_START_BASE + sizeof(block);
 	char *const *list[] = { (char *const []){ argv[0], NULL }, argv, envp };
@@ -170,21 +176,31 @@ static long start_thread(void *(*what)(void *), void *argument)
 	return -err;
 }
 
-/* A worker that says itself who it is (thread id in its slot). Result of a request for a thread. */
-static long start_worker(uint32_t slot)
+/* A thread that says itself who it is (thread id in its slot). Result of a request for one. */
+static long start_of(uint32_t slot, void *(*what)(void *), uintptr_t argument)
 {
 	struct hanare_slot *s = slot_at(slot);
 	int looks;
 	long err;
 
 	s->tid = 0;
-	err = start_thread(worker, (void *)(uintptr_t)slot);
+	err = start_thread(what, (void *)argument);
 	for (looks = 0; !err && looks < 2000; looks++) {
 		if (__atomic_load_n(&s->tid, __ATOMIC_ACQUIRE))
 			return s->tid;
 		usleep(500);
 	}
 	return err ? err : -EAGAIN;
+}
+
+static long start_worker(uint32_t slot)
+{
+	return start_of(slot, worker, slot);
+}
+
+static long start_server(uint32_t slot, uint32_t number)
+{
+	return number < HANARE_ALL_SERVERS ? start_of(slot, server, (uintptr_t)number << 32 | slot) : -EINVAL;
 }
 
 /* The thread whose thread-local data a process with the same memory uses: it waits for its end. */
@@ -232,6 +248,7 @@ static int become_child(struct hanare_child *child)
 	if (call_module(HANARE_IOCTL_CHILD, child))
 		return -errno;
 	space = child->space;
+	memset(servers, 0, sizeof(servers));
 	err = map_around(child->parts ? HANARE_USER_MIN : HANARE_CONTROL_BASE, HANARE_CONTROL_END);
 	my_slot = 0;
 	return err;
@@ -265,7 +282,8 @@ static void forward(int number, siginfo_t *info, void *context)
 
 	(void)context;
 	memcpy(said.info, info, sizeof(said.info));
-	call_module(HANARE_IOCTL_SIGNAL, &said);
+	if (!call_module(HANARE_IOCTL_SIGNAL, &said))
+		interrupt_boxed(my_slot);
 	errno = saved;
 }
 
@@ -446,6 +464,9 @@ static enum after execute(uint32_t slot, int is_call, uint32_t nr, const uint64_
 		break;
 	case HANARE_CONTROL_THREAD:
 		*result = start_worker(args[0]);
+		break;
+	case HANARE_CONTROL_SERVER:
+		*result = start_server(args[0], args[1]);
 		break;
 	case HANARE_CONTROL_THREAD_RENEW:
 		start_thread(worker, (void *)(uintptr_t)(slot | 1ULL << 32));

@@ -253,6 +253,8 @@ static void spoil_words(void)
 		if (kind == SLOT_WORDS && below(2))
 			/* State, or what follows it. */
 			*(volatile uint32_t *)(at & -128) = below(2) ? below(4) : value();
+		else if (kind == BOX_WORDS && below(2))
+			*(volatile uint64_t *)at = below(2) ? any() : below(2) ? ~0ULL : 0;
 		else if (below(2))
 			*(volatile uint32_t *)(at + 4 * below(2)) = value();
 		else
@@ -559,7 +561,10 @@ static void *spoiler(void *unused)
 
 		is_armed = 1;
 		while (actions--)
-			spoil();
+			if (shared->spoils_box && below(64))
+				spoil_words();
+			else
+				spoil();
 		is_armed = 0;
 		usleep(below(2 * shared->pace_us));
 	}

@@ -14,9 +14,10 @@ use crate::sync::{
     ANNOUNCES_LATE, AtomicU32, NO_EXCHANGE, NO_FENCE, NO_LOOK, NO_MARK, NO_RELEASE, Ordering, REAL,
 };
 
-/// A box, the slots of two threads, and two servers.
+/// A box, the slots of two threads, and two servers; and a box for calls of another kind, in which none waits.
 struct Shared<const MUTANT: u8> {
     calls: BoxWords,
+    others: BoxWords,
     slots: [SlotWords; 2],
     servers: [(Serving<MUTANT>, Interrupted<MUTANT>); 2],
     /// How often each thread's call was executed.
@@ -27,6 +28,7 @@ impl<const MUTANT: u8> Shared<MUTANT> {
     fn new() -> Self {
         Self {
             calls: BoxWords::new(),
+            others: BoxWords::new(),
             slots: [SlotWords::new(), SlotWords::new()],
             servers: [(); 2].map(|()| (Serving::new(), Interrupted::new())),
             executed: [AtomicU32::new(0), AtomicU32::new(0)],
@@ -192,7 +194,7 @@ fn taken_back<const MUTANT: u8>(name: &str) {
             let shared = shared.clone();
             thread::spawn(move || {
                 let servers = shared.servers.iter().map(|(serving, _)| serving);
-                let _ = interrupt(shared.calls(), 0, shared.slot(0), servers, |_| ());
+                let _ = interrupt([shared.calls()], 0, shared.slot(0), servers, |_| ());
             })
         };
         let lwk = {
@@ -244,7 +246,8 @@ fn signalled<const MUTANT: u8>(name: &str) {
             thread::spawn(move || {
                 let mut sent = Vec::new();
                 let servers = shared.servers.iter().map(|(serving, _)| serving);
-                let _ = interrupt(shared.calls(), 0, shared.slot(0), servers, |server| {
+                let boxes = [BoxRef::new(&shared.others), shared.calls()];
+                let _ = interrupt(boxes, 0, shared.slot(0), servers, |server| {
                     sent.push(server);
                 });
                 sent

@@ -1,6 +1,7 @@
 //! What becomes of a call that somebody else executes, or of a request to him: outcomes, and what
 //! follows from each (`docs/link.md`).
 
+pub mod kinds;
 pub mod pool;
 
 use crate::errno::{self, Errno};

@@ -1,9 +1,11 @@
 //! Boot options: what `hanare boot --option` takes and the LWK understands, listed once.
 
+use crate::link::kinds::{Boxes, Kind};
+use crate::link::pool::Way;
 use crate::mitigations::Policy;
 use crate::userlimits::{self, UserLimits};
 use core::fmt;
-use hanare_abi::requestbox::SERVERS_MAX;
+use hanare_abi::requestbox::{BOXES, SERVERS_MAX};
 
 /// The options, with their defaults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,26 +31,34 @@ pub struct Options {
 /// How delegated calls reach who executes them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Dispatch {
-    /// By the request box, where a program does not say otherwise.
-    pub is_box: bool,
-    /// Most servers of a process' box; `None`: as there are CPUs.
-    pub servers: Option<u32>,
+    /// The way of a program that does not say otherwise.
+    pub way: Way,
+    /// Kinds of calls with boxes of their own.
+    pub boxes: Boxes,
+    /// Most servers of each box of a process; `None`: as there are CPUs.
+    pub servers: [Option<u32>; BOXES],
     /// The CPUs of Linux' that they run on, a bit each; 0: those of the proxy.
-    pub server_cpus: u64,
+    pub server_cpus: [u64; BOXES],
 }
 
 impl Dispatch {
+    /// `servers` and `server_cpus` are for all boxes, `servers.net` and `server_cpus.net` for that of a kind.
     fn set(&mut self, key: &str, value: &str, number: Option<u32>) -> Option<()> {
+        let (key, boxes) = match key.split_once('.') {
+            Some((key, kind)) => {
+                let number = Kind::of_word(kind)?.number();
+                (key, number..=number)
+            }
+            None => (key, 0..=BOXES - 1),
+        };
         match key {
-            "dispatch" => {
-                self.is_box = matches!(value, "box")
-                    .then_some(true)
-                    .or((value == "direct").then_some(false))?
-            }
+            "dispatch" if boxes == (0..=BOXES - 1) => self.way = Way::of_word(value)?,
+            "boxes" if boxes == (0..=BOXES - 1) => self.boxes = Boxes::of_list(value)?,
             "servers" => {
-                self.servers = Some(number.filter(|number| (1..=SERVERS_MAX).contains(number))?);
+                let number = number.filter(|number| (1..=SERVERS_MAX).contains(number))?;
+                self.servers[boxes].fill(Some(number));
             }
-            "server_cpus" => self.server_cpus = cpus(value)?,
+            "server_cpus" => self.server_cpus[boxes].fill(cpus(value)?),
             _ => return None,
         }
         Some(())
@@ -90,7 +100,8 @@ user_limits=LIST (as --user-limits), \
 mitigations=off (nothing against leaks of the CPU; default mitigations=auto: what the CPU needs), \
 pti=on|off (separate page tables for user mode; default pti=auto: if the CPU needs them), \
 dispatch=box (delegated calls by a request box, which servers fewer than threads look into; default dispatch=direct: each \
-thread's own worker), servers=N (at most so many for each process), server_cpus=LIST (Linux' CPUs that they run on), \
+thread's own worker; dispatch=auto: by the box while a process has more threads than servers), boxes=KIND,... (boxes of their own for calls of these kinds: files, net), servers=N (at most so many for each box of a \
+process), server_cpus=LIST (Linux' CPUs that they run on), servers.KIND=N and server_cpus.KIND=LIST (those of one box), \
 hold_ms=N (for tests of Hanare: hold threads at certain moments)";
 
 /// Largest number an option takes: a minute of µs.
@@ -186,16 +197,36 @@ mod tests {
     fn calls_are_dispatched_as_is_said() {
         let of = |text| Options::parse(text).map(|options| options.dispatch);
         assert_eq!(of("dispatch=box dispatch=direct"), Ok(Dispatch::default()));
-        let wanted = Dispatch { is_box: true, servers: Some(2), server_cpus: 0b1101 };
+        let wanted = Dispatch {
+            way: Way::Box,
+            boxes: Boxes::default(),
+            servers: [Some(2); BOXES],
+            server_cpus: [0b1101; BOXES],
+        };
         assert_eq!(of("dispatch=box servers=2 server_cpus=0,2-3"), Ok(wanted));
-        assert_eq!(of("server_cpus=63").map(|d| d.server_cpus), Ok(1 << 63));
+        assert_eq!(of("dispatch=auto").map(|d| d.way), Ok(Way::Auto));
+        assert_eq!(of("server_cpus=63").map(|d| d.server_cpus), Ok([1 << 63; BOXES]));
+        let wanted = Dispatch {
+            boxes: Boxes(1 << Kind::Net.number()),
+            servers: [Some(3), Some(3), Some(1)],
+            server_cpus: [0, 1, 0],
+            ..Dispatch::default()
+        };
+        assert_eq!(of("boxes=net servers=3 servers.net=1 server_cpus.files=0"), Ok(wanted));
         for wrong in [
-            "dispatch=auto",
+            "dispatch=",
+            "dispatch=AUTO",
             "servers=0",
             "servers=9",
             "server_cpus=64",
             "server_cpus=3-2",
             "server_cpus=",
+            "servers.disk=1",
+            "servers.=1",
+            "boxes=disk",
+            "boxes=",
+            "boxes.net=net",
+            "dispatch.net=box",
         ] {
             assert_eq!(of(wrong), Err(Refused(wrong)));
         }

@@ -28,13 +28,15 @@ pub fn set_measures(measures: u32) {
     unsafe { (&raw mut (*PARAMS.load(Ordering::Acquire)).measures).write_volatile(measures) };
 }
 
-/// Tells the module how delegated calls reach who executes them (`DISPATCH_*`), and the most servers of a process.
-pub fn set_dispatch(dispatch: u32, servers: u32) {
+/// Tells the module how delegated calls reach who executes them (`DISPATCH_*`), the most servers of a process, and which kinds
+/// of calls have boxes of their own.
+pub fn set_dispatch(dispatch: u32, servers: u32, boxes: u32) {
     let params = PARAMS.load(Ordering::Acquire);
     // SAFETY: as `params`; the fields are written here only, and read by the module.
     unsafe {
         (&raw mut (*params).dispatch).write_volatile(dispatch);
         (&raw mut (*params).servers).write_volatile(servers);
+        (&raw mut (*params).boxes).write_volatile(boxes);
     }
 }
 

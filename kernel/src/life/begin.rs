@@ -14,7 +14,7 @@ use core::sync::atomic::Ordering;
 use hanare_abi::request::{GROUPS_WORD, RANDOM_WORD};
 use hanare_abi::start::START_KEEPS;
 use hanare_core::errno::{self, Result};
-use hanare_core::link::pool::is_boxed;
+use hanare_core::link::pool::Way;
 use hanare_hal::{cpu, shared};
 
 /// How long random bytes that come with a program may be given to it, ms.
@@ -53,7 +53,7 @@ pub fn program(p: &Arc<Process>, start: extern "C" fn() -> !) -> Result<()> {
     p.cpu_timers.set_limit(block.cpu_soft, block.cpu_hard);
     match p.native.get() {
         Some(task) => task.keeps.store(block.flags & START_KEEPS != 0, Ordering::Relaxed),
-        None => p.pool.open(is_boxed(block.flags, pool::options().is_box)),
+        None => p.pool.begin(Way::of_program(block.flags, pool::options().way)),
     }
     let thread = first_thread(p, start)?;
     *thread.ids.lock() = Ids { uid: block.uid, euid: block.euid, gid: block.gid, egid: block.egid };
@@ -68,7 +68,7 @@ pub fn child(p: &Arc<Process>, mut e: Box<fork::Embryo>, words: &[u64]) -> Resul
     if let Some(waits) = e.waits.take() {
         p.set_parent_waits(waits);
     }
-    p.pool.open(e.parent.process.pool.is_inherited());
+    p.pool.begin(e.parent.process.pool.inherited());
     p.pool.take_handlers(&e.parent.process.pool);
     let thread = first_thread(p, fork::first_step_of_child)?;
     thread.slot.set_tid(pid); // the proxy may come to it later than the thread
@@ -94,7 +94,7 @@ pub fn program_of(
     let word = |i: usize| words.get(i).copied().unwrap_or(0);
     let [pid, uid, euid, gid, egid] = core::array::from_fn(|i| word(i) as u32);
     let random = zerocopy::transmute!([word(7), word(8), word(9), word(10)]);
-    p.pool.open(old.process.pool.is_inherited());
+    p.pool.begin(old.process.pool.inherited());
     let thread = first_thread(p, start)?;
     thread.slot.set_tid(pid); // the proxy may come to it later than the thread
     let before = *old.process.identity.lock();

@@ -5,7 +5,7 @@ use crate::life::{child, share};
 use crate::link::delegate;
 use crate::mm::messages;
 use crate::process::thread::Thread;
-use crate::process::{Process, futex, thread as threads, usage, workers};
+use crate::process::{Process, futex, servers, thread as threads, usage, workers};
 use crate::sched::cpus;
 use crate::signal::signals;
 use alloc::sync::Arc;
@@ -34,6 +34,7 @@ pub fn thread(p: &Arc<Process>, thread: &Thread) -> ! {
     observe::thread_gone(p);
     ptrace::thread_gone(thread);
     if !p.is_killed() {
+        servers::leave_alone(p);
         workers::give(p, thread, dismissed); // a worker waits for the next thread
     }
     if is_awaited {

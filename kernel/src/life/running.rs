@@ -130,15 +130,15 @@ impl Delegates for Thread {
         servers::are_like(self)
     }
 
-    fn add_server(&self) -> bool {
-        servers::add(self)
+    fn add_server(&self, number: usize) -> bool {
+        servers::add(self, number)
     }
 
     fn close_box(&self) {
         servers::close(&self.process);
     }
 
-    fn end_server(&self) {
-        servers::end_one(&self.process);
+    fn end_server(&self, number: usize) {
+        servers::end_one(&self.process, number);
     }
 }

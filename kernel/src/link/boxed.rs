@@ -8,7 +8,7 @@ use crate::link::bells;
 use crate::link::caller::Delegates;
 use crate::link::direct::{self, Direct};
 use crate::link::interface::Link;
-use crate::link::pool::Pool;
+use crate::link::pool::{self, Pool, State};
 use crate::sched::cpus;
 use core::cell::Cell;
 use core::sync::atomic::Ordering;
@@ -23,25 +23,25 @@ use linux_raw_sys::general::{__NR_setsockopt, __NR_signalfd, __NR_signalfd4};
 /// How long no server is asked for after Linux had no thread to give, ns.
 const REFUSED_NS: u64 = 1_000_000_000;
 
-/// One more server where a call would wait, one less where one was not needed for a while.
-fn fit(pool: &Pool, context: &(impl Delegates + ?Sized)) {
-    let (load, now) = (pool.load(), cpu::rdtsc());
+/// One more server of box `number` where a call would wait, one less where one was not needed for a while.
+fn fit(pool: &Pool, number: usize, context: &(impl Delegates + ?Sized)) {
+    let (load, now, state) = (pool.load(number), cpu::rdtsc(), pool.state(number));
     if load.grows()
-        && now >= pool.refused.load(Ordering::Relaxed)
+        && now >= state.refused.load(Ordering::Relaxed)
         && !pool.grows.swap(true, Ordering::Acquire)
     {
-        if !context.add_server() {
-            pool.refused.store(cpus::deadline(REFUSED_NS), Ordering::Relaxed);
+        if !context.add_server(number) {
+            state.refused.store(cpus::deadline(REFUSED_NS), Ordering::Relaxed);
         }
-        pool.since.store(now, Ordering::Relaxed);
+        state.since.store(now, Ordering::Relaxed);
         pool.grows.store(false, Ordering::Release);
     }
-    let since_ns = time::cycles_to_ns(now.saturating_sub(pool.since.load(Ordering::Relaxed)));
+    let since_ns = time::cycles_to_ns(now.saturating_sub(state.since.load(Ordering::Relaxed)));
     if since_ns >= IDLE_NS {
-        pool.since.store(now, Ordering::Relaxed);
-        let needed = pool.needed.swap(load.calls + 1, Ordering::Relaxed);
+        state.since.store(now, Ordering::Relaxed);
+        let needed = state.needed.swap(load.calls + 1, Ordering::Relaxed);
         if load.shrinks(needed, since_ns) {
-            context.end_server();
+            context.end_server(number);
         }
     }
 }
@@ -102,19 +102,20 @@ fn by_server(
     if !context.may_box(by, call) {
         return None;
     }
-    fit(pool, context);
-    let calls = pool.page(|| None)?;
+    let number = pool::box_of(call.nr);
+    fit(pool, number, context);
+    let (calls, state) = (pool.request_box(number)?, pool.state(number));
     // Before its attributes are looked at: servers with others are made only while no call is under way.
-    pool.calls.fetch_add(1, Ordering::SeqCst);
-    let present = pool.present.load(Ordering::Acquire);
+    state.calls.fetch_add(1, Ordering::SeqCst);
+    let present = state.present.load(Ordering::Acquire);
     let end = (present != 0 && context.fits_servers() && !context.must_end()).then(|| {
         context.asks(None);
-        let end = exchange(context, pool, calls, present, message);
+        let end = exchange(context, state, calls, present, message);
         context.asked(None);
         end
     });
-    let before = pool.calls.fetch_sub(1, Ordering::Relaxed);
-    pool.needed.fetch_max(before, Ordering::Relaxed);
+    let before = state.calls.fetch_sub(1, Ordering::Relaxed);
+    state.needed.fetch_max(before, Ordering::Relaxed);
     Some(match end? {
         End::TakenBack => {
             shared::here().count_unboxed_call();
@@ -124,7 +125,7 @@ fn by_server(
         End::Answered(answer) => {
             shared::here().count_delegated_call();
             counts::count(&context.port().counts.delegated);
-            pool.ended.fetch_add(1, Ordering::Relaxed);
+            state.ended.fetch_add(1, Ordering::Relaxed);
             shared::here().count_boxed_call();
             let by_signal = context.port().slot.is_ended_by_signal();
             (outcome(context, call.nr, answer, by_signal), by_signal)
@@ -166,7 +167,7 @@ enum End {
 
 fn exchange(
     context: &(impl Delegates + ?Sized),
-    pool: &Pool,
+    state: &State,
     calls: BoxRef<'static>,
     present: u64,
     call: &Call,
@@ -178,21 +179,21 @@ fn exchange(
     let rung = calls.put(port.slot_index, present);
     let looks = match rung {
         Some(server) => {
-            pool.ring(port.space, server, calls.doorbell(server));
+            state.ring(port.space, server, calls.doorbell(server));
             0
         }
         None => EAGER,
     };
     match (0..looks).find_map(|_| port.slot.lwk_poll()) {
         Some(answer) => End::Answered(answer),
-        None => await_answer(context, pool, calls, rung),
+        None => await_answer(context, state, calls, rung),
     }
 }
 
 /// Waits for the answer to the running thread's call in the box.
 struct Answered<'a, C: ?Sized> {
     caller: &'a C,
-    pool: &'a Pool,
+    state: &'a State,
     calls: BoxRef<'static>,
     answer: Cell<Option<Answer>>,
     /// The server that was rung for it, which begins with it.
@@ -204,12 +205,12 @@ struct Answered<'a, C: ?Sized> {
 impl<C: Delegates + ?Sized> Answered<'_, C> {
     /// No server is left, and none has taken it.
     fn is_abandoned(&self) -> bool {
-        self.pool.servers() == 0 && self.calls.waits(self.caller.port().slot_index)
+        self.state.servers() == 0 && self.calls.waits(self.caller.port().slot_index)
     }
 
     /// The server that was rung for it has been told to end.
     fn is_left(&self) -> bool {
-        self.rung.is_some_and(|server| !self.pool.has(server))
+        self.rung.is_some_and(|server| !self.state.has(server))
     }
 }
 
@@ -246,16 +247,16 @@ impl<C: Delegates + ?Sized> cpus::Wait for Answered<'_, C> {
 #[cold]
 fn await_answer(
     caller: &(impl Delegates + ?Sized),
-    pool: &Pool,
+    state: &State,
     calls: BoxRef<'static>,
     rung: Option<u32>,
 ) -> End {
     let (ended, now_ns) =
-        (|| pool.ended.load(Ordering::Relaxed), || time::cycles_to_ns(cpu::rdtsc()));
+        (|| state.ended.load(Ordering::Relaxed), || time::cycles_to_ns(cpu::rdtsc()));
     let slot = caller.port().slot_index;
     let mut watch = Watch::new(ended(), now_ns());
     let (answer, until) = (Cell::new(None), cpus::NEVER);
-    let mut what = Answered { caller, pool, calls, answer, rung, until };
+    let mut what = Answered { caller, state, calls, answer, rung, until };
     loop {
         // A server that was rung begins with it. One that waits for any server may find all of them blocked.
         if what.is_left() {

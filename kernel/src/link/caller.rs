@@ -63,18 +63,18 @@ pub trait Delegates: Runs {
     fn asks(&self, request: Option<&Control>);
     /// It has done so, or is gone.
     fn asked(&self, request: Option<&Control>);
-    /// The request box of its process.
+    /// The request boxes of its process.
     fn pool(&self) -> &Pool;
     /// Whether a server may execute a call of it, of which the table says `by`.
     fn may_box(&self, by: By, call: &Call) -> bool;
     /// Whether what Linux keeps for each thread is the same for it and for the servers that there are.
     fn fits_servers(&self) -> bool;
-    /// Its worker starts one more server. False: it could not.
-    fn add_server(&self) -> bool;
+    /// Its worker starts one more server of the request box with this number. False: it could not.
+    fn add_server(&self, number: usize) -> bool;
     /// Calls of its process do not go by the box any more; servers end after those that they are in.
     fn close_box(&self);
-    /// A server that has nothing to do ends.
-    fn end_server(&self);
+    /// A server of the request box with this number ends that has nothing to do.
+    fn end_server(&self, number: usize);
 }
 
 /// How the running thread is found.

@@ -1,11 +1,12 @@
-//! The request box of a process and its servers, as the link knows them.
+//! The request boxes of a process and their servers, as the link knows them.
 
 use crate::base::lock::{Mutex, rank};
 use crate::sched::doorbell;
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
-use hanare_abi::boot::{DISPATCH_BOX, DISPATCH_DIRECT, EVENT_SLOT};
-use hanare_abi::requestbox::SERVERS_MAX;
-use hanare_core::link::pool::{self, Load};
+use hanare_abi::boot::EVENT_SLOT;
+use hanare_abi::requestbox::{ALL_SERVERS, BOX_OTHER, BOX_SERVERS, BOXES, SERVERS_MAX};
+use hanare_core::link::kinds::Boxes;
+use hanare_core::link::pool::{self, Load, Way, is_crowded};
 use hanare_core::options::Dispatch;
 use hanare_hal::shared;
 use hanare_ikc::{BoxRef, SlotRef};
@@ -15,15 +16,25 @@ use spin::Once;
 const OPEN: u8 = 1;
 /// Linux has to be told of dispositions.
 const OWES: u8 = 2;
+/// [`OPEN`] is set and taken away as threads come and go.
+const FOLLOWS: u8 = 4;
 /// Calls are packed, and pooled proxies execute them.
-const PACKED: u8 = 4;
+const PACKED: u8 = 8;
 
 static OPTIONS: Once<Dispatch> = Once::new();
+/// [`Dispatch::boxes`]: each boxed call asks.
+static KINDS: AtomicU32 = AtomicU32::new(0);
 
 /// Takes the boot options.
 pub fn init(options: Dispatch) {
     OPTIONS.call_once(|| options);
-    shared::set_dispatch(if options.is_box { DISPATCH_BOX } else { DISPATCH_DIRECT }, most());
+    KINDS.store(options.boxes.0, Ordering::Relaxed);
+    shared::set_dispatch(options.way.dispatch(), most(BOX_OTHER as usize), options.boxes.0);
+}
+
+/// Number of the box for a call.
+pub fn box_of(call: u32) -> usize {
+    Boxes(KINDS.load(Ordering::Relaxed)).of_call(call)
 }
 
 /// The boot options.
@@ -31,10 +42,10 @@ pub fn options() -> Dispatch {
     OPTIONS.get().copied().unwrap_or_default()
 }
 
-/// Most servers of a process.
-fn most() -> u32 {
-    let p = shared::params();
-    pool::most(options().servers, p.linux_cpu_ids.saturating_sub(p.cpu_count), SERVERS_MAX)
+/// Most servers of a box.
+fn most(number: usize) -> u32 {
+    let (p, asked) = (shared::params(), OPTIONS.get().and_then(|options| options.servers[number]));
+    pool::most(asked, p.linux_cpu_ids.saturating_sub(p.cpu_count), SERVERS_MAX)
 }
 
 /// Where a server is, or was.
@@ -47,31 +58,17 @@ pub struct Place {
 }
 
 /// The places of a process' servers, by their numbers.
-pub type Places = [Place; SERVERS_MAX as usize];
+pub type Places = [Place; ALL_SERVERS];
 
-/// A process' request box and its servers.
+/// What is known of one of a process' request boxes and its servers.
 #[derive(Default)]
-pub struct Pool {
-    /// Whether calls go another way than directly, and at once: [`OPEN`], [`OWES`], [`PACKED`].
-    ways: AtomicU8,
-    /// Those of its next program will, though its own do not: it has another process' memory.
-    opens_later: AtomicBool,
-    /// The proxy's handler of SIGBUS is without SA_RESTART, whatever the program's is: there are servers, or its parent had some.
-    has_interruptions: AtomicBool,
-    /// The box, once a server was made.
-    page: Once<BoxRef<'static>>,
+pub struct State {
     /// Servers that take calls, a bit each.
     pub present: AtomicU64,
     /// Their slots, for who rings one.
-    slots: [AtomicU32; SERVERS_MAX as usize],
-    /// One thread at a time makes or ends servers.
-    pub places: Mutex<Places, rank::Servers>,
-    /// A thread is asking for a server.
-    pub grows: AtomicBool,
+    slots: [AtomicU32; BOX_SERVERS],
     /// Until when none is asked for, TSC.
     pub refused: AtomicU64,
-    /// What the servers have from the worker that made them (`workers`).
-    pub attributes: AtomicU64,
     /// Calls in the box or with a server.
     pub calls: AtomicU32,
     /// Calls that servers have ended.
@@ -80,6 +77,45 @@ pub struct Pool {
     pub needed: AtomicU32,
     /// See `needed`.
     pub since: AtomicU64,
+}
+
+impl State {
+    /// Whether server `number` is there, and has not been told to end.
+    pub fn has(&self, number: u32) -> bool {
+        self.present.load(Ordering::Relaxed) >> (number % SERVERS_MAX) & 1 != 0
+    }
+
+    /// How many there are.
+    pub fn servers(&self) -> u32 {
+        self.present.load(Ordering::Relaxed).count_ones()
+    }
+
+    /// Rings a server of `space`, which sleeps next to the doorbell `near`.
+    pub fn ring(&self, space: u32, server: u32, near: u32) {
+        let slot = self.slots[(server % SERVERS_MAX) as usize].load(Ordering::Relaxed);
+        doorbell::ring(near, EVENT_SLOT, u64::from(space) << 24 | u64::from(slot));
+    }
+}
+
+/// A process' request boxes and their servers.
+#[derive(Default)]
+pub struct Pool {
+    /// Whether calls go another way than directly, and at once: [`OPEN`], [`OWES`]; whether that changes: [`FOLLOWS`].
+    ways: AtomicU8,
+    /// The way of its next program, whose own calls go directly: it has another process' memory. As [`Way::dispatch`].
+    later: AtomicU32,
+    /// The proxy's handler of SIGBUS is without SA_RESTART, whatever the program's is: there are servers, or its parent had some.
+    has_interruptions: AtomicBool,
+    /// The boxes, once a server was made.
+    page: Once<[BoxRef<'static>; BOXES]>,
+    /// What is known of each box.
+    states: [State; BOXES],
+    /// One thread at a time makes or ends servers.
+    pub places: Mutex<Places, rank::Servers>,
+    /// A thread is asking for a server, of whichever box: what servers have of their makers is the same for all.
+    pub grows: AtomicBool,
+    /// What the servers have from the worker that made them (`workers`).
+    pub attributes: AtomicU64,
 }
 
 impl Pool {
@@ -91,16 +127,39 @@ impl Pool {
         }
     }
 
-    /// Calls go by the box from now on, where they may; or not any more.
-    pub fn open(&self, is_open: bool) {
-        self.opens_later.store(false, Ordering::Relaxed);
-        self.set(OPEN, is_open);
+    /// The way of the calls of a process that has no thread yet.
+    pub fn begin(&self, way: Way) {
+        self.close();
+        match way {
+            Way::Direct => {}
+            Way::Box => self.set(OPEN, true),
+            Way::Auto => self.set(FOLLOWS, true),
+        }
+    }
+
+    /// Calls go directly from now on, for ever.
+    pub fn close(&self) {
+        self.later.store(Way::Direct.dispatch(), Ordering::Relaxed);
+        self.set(OPEN | FOLLOWS, false);
+    }
+
+    /// The process has that many threads now. They are locked.
+    pub fn follow(&self, threads: usize) {
+        if self.ways.load(Ordering::Relaxed) & FOLLOWS == 0 {
+            return;
+        }
+        let is_open = is_crowded(threads, most(BOX_OTHER as usize));
+        // CPU A looks at the threads, then CPU B closes the box for ever: it stays closed.
+        let _ = self.ways.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |ways| {
+            let next = if is_open { ways | OPEN } else { ways & !OPEN };
+            (ways & FOLLOWS != 0 && ways != next).then_some(next)
+        });
     }
 
     /// Of a process that shares the memory of the one with the pool `creator`: its calls go directly, those of its next program
     /// as its creator's.
     pub fn open_later(&self, creator: &Pool) {
-        self.opens_later.store(creator.is_inherited(), Ordering::Relaxed);
+        self.later.store(creator.inherited().dispatch(), Ordering::Relaxed);
     }
 
     /// Of a process whose proxy has the handlers of the one with the pool `creator`.
@@ -113,9 +172,15 @@ impl Pool {
         self.has_served() || self.has_interruptions.load(Ordering::Relaxed)
     }
 
-    /// Whether calls of its child, or of its next program, go by the box where they may.
-    pub fn is_inherited(&self) -> bool {
-        self.is_open() || self.opens_later.load(Ordering::Relaxed)
+    /// The way of its child, or of its next program.
+    pub fn inherited(&self) -> Way {
+        let ways = self.ways.load(Ordering::Relaxed);
+        let later = self.later.load(Ordering::Relaxed);
+        match (ways & FOLLOWS != 0, ways & OPEN != 0) {
+            (true, _) => Way::Auto,
+            (false, true) => Way::Box,
+            _ => Way::ALL.into_iter().find(|way| way.dispatch() == later).unwrap_or_default(),
+        }
     }
 
     /// Before its next call Linux has to be told of dispositions; or not any more.
@@ -132,7 +197,7 @@ impl Pool {
     /// Whether its calls are to be looked at: each delegated call asks.
     #[inline(always)]
     pub fn is_special(&self) -> bool {
-        self.ways.load(Ordering::Relaxed) != 0
+        self.ways.load(Ordering::Relaxed) & (OPEN | OWES | PACKED) != 0
     }
 
     /// Of a native task: all calls are packed.
@@ -150,13 +215,24 @@ impl Pool {
         self.ways.load(Ordering::Relaxed) & OPEN != 0
     }
 
-    /// The box, which `make` finds the first time.
-    pub fn page(&self, make: impl FnOnce() -> Option<BoxRef<'static>>) -> Option<BoxRef<'static>> {
-        if let Some(page) = self.page.get() {
-            return Some(*page);
-        }
-        let page = make()?;
-        Some(*self.page.call_once(|| page))
+    /// Whether they never will again.
+    pub fn is_closed(&self) -> bool {
+        self.ways.load(Ordering::Relaxed) & (OPEN | FOLLOWS) == 0
+    }
+
+    /// Makes the boxes, which `make` finds. False: there are none.
+    pub fn make_boxes(&self, make: impl FnOnce() -> Option<[BoxRef<'static>; BOXES]>) -> bool {
+        self.has_served() || make().map(|page| self.page.call_once(|| page)).is_some()
+    }
+
+    /// Box `number`, if they were made.
+    pub fn request_box(&self, number: usize) -> Option<BoxRef<'static>> {
+        self.page.get().map(|page| page[number])
+    }
+
+    /// What is known of box `number`.
+    pub fn state(&self, number: usize) -> &State {
+        &self.states[number]
     }
 
     /// Whether there are servers, or were.
@@ -166,51 +242,45 @@ impl Pool {
 
     /// Server `number`, whose slot is `slot`, takes calls from now on. The places are locked.
     pub fn enter(&self, number: usize, slot: u32) {
-        self.slots[number].store(slot, Ordering::Relaxed);
-        self.present.fetch_or(1 << number, Ordering::Release);
+        let (state, number) = (&self.states[number / BOX_SERVERS], number % BOX_SERVERS);
+        state.slots[number].store(slot, Ordering::Relaxed);
+        state.present.fetch_or(1 << number, Ordering::Release);
         shared::here().count_server();
     }
 
     /// Server `number` does not take calls any more. The places are locked.
     pub fn leave(&self, number: usize) {
-        self.present.fetch_and(!(1 << number), Ordering::Relaxed);
+        let state = &self.states[number / BOX_SERVERS];
+        state.present.fetch_and(!(1 << (number % BOX_SERVERS)), Ordering::Relaxed);
     }
 
     /// Servers are made from now on by workers with these attributes, unless calls are under way.
     pub fn change(&self, attributes: u64) -> bool {
         let before = self.attributes.swap(attributes, Ordering::SeqCst);
-        let is_idle = before == attributes || self.calls.load(Ordering::SeqCst) == 0;
+        let no_call = || self.states.iter().all(|state| state.calls.load(Ordering::SeqCst) == 0);
+        let is_idle = before == attributes || no_call();
         if !is_idle {
             self.attributes.store(before, Ordering::SeqCst);
         }
         is_idle
     }
 
-    /// A server that sleeps, and that nobody rings from now on but the caller.
-    pub fn take_idle(&self) -> Option<usize> {
-        let present = self.present.load(Ordering::Acquire);
-        self.page.get()?.take_idle(present).map(|number| number as usize)
+    /// A server of box `number` that sleeps, and that nobody rings from now on but the caller.
+    pub fn take_idle(&self, number: usize) -> Option<usize> {
+        let present = self.states[number].present.load(Ordering::Acquire);
+        let server = self.page.get()?[number].take_idle(present)?;
+        Some(number * BOX_SERVERS + server as usize)
     }
 
-    /// Whether server `number` is there, and has not been told to end.
-    pub fn has(&self, number: u32) -> bool {
-        self.present.load(Ordering::Relaxed) >> (number % SERVERS_MAX) & 1 != 0
-    }
-
-    /// How many there are.
+    /// How many servers there are.
     pub fn servers(&self) -> u32 {
-        self.present.load(Ordering::Relaxed).count_ones()
+        self.states.iter().map(State::servers).sum()
     }
 
-    /// How many there are, and what they have to do.
-    pub fn load(&self) -> Load {
-        let calls = self.calls.load(Ordering::Relaxed);
-        Load { servers: self.servers(), most: most(), calls }
-    }
-
-    /// Rings a server of `space`, which sleeps next to the doorbell `near`.
-    pub fn ring(&self, space: u32, server: u32, near: u32) {
-        let slot = self.slots[(server % SERVERS_MAX) as usize].load(Ordering::Relaxed);
-        doorbell::ring(near, EVENT_SLOT, u64::from(space) << 24 | u64::from(slot));
+    /// How many servers box `number` has, and what they have to do.
+    pub fn load(&self, number: usize) -> Load {
+        let state = &self.states[number];
+        let calls = state.calls.load(Ordering::Relaxed);
+        Load { servers: state.servers(), most: most(number), calls }
     }
 }

@@ -24,7 +24,7 @@ use hanare_abi::layout::{
     SLOTS_MAX, START_BASE, START_SIZE, scratch,
 };
 use hanare_abi::request::{CHILD_WORDS, GROUPS_WORD, USER_WORD};
-use hanare_abi::requestbox::RequestBox;
+use hanare_abi::requestbox::{BOXES, RequestBox};
 use hanare_abi::slot::Slot;
 use hanare_abi::start::StartBlock;
 use hanare_core::bounce;
@@ -282,14 +282,14 @@ impl Space {
         Some(unsafe { SlotRef::from_raw(pointer) })
     }
 
-    /// The request box, which is there from now on.
+    /// The request boxes, which are there from now on.
     #[allow(unsafe_code)]
-    pub fn request_box(&self) -> Option<BoxRef<'static>> {
+    pub fn request_boxes(&self) -> Option<[BoxRef<'static>; BOXES]> {
         self.has_box.store(true, Ordering::Relaxed);
         let frame = self.control_page(BOX_BASE).ok()?;
         let pointer = memory::direct(frame) as *mut RequestBox;
-        // SAFETY: the frame is the space's until it is reaped, after its threads.
-        Some(unsafe { BoxRef::from_raw(pointer) })
+        // SAFETY: they fit into the frame, which is the space's until it is reaped, after its threads.
+        Some(core::array::from_fn(|number| unsafe { BoxRef::from_raw(pointer.add(number)) }))
     }
 
     /// The frame of a page of the control window, created on first use.

@@ -1,4 +1,4 @@
-//! The servers of a process' request box (`link/boxed.rs`): threads of its proxy that execute calls of any of its threads.
+//! The servers of a process' request boxes (`link/boxed.rs`): threads of its proxy that execute calls of any of its threads.
 //!
 //! To Linux they are threads of the process like the workers behind slots (`workers`): each has from the worker that made
 //! it what Linux keeps for each thread, so it executes calls of threads with the same attributes only, and it ends where a
@@ -13,7 +13,7 @@ use crate::sched::cpus;
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 use hanare_abi::control::Control;
-use hanare_abi::requestbox::SERVERS_MAX;
+use hanare_abi::requestbox::{ALL_SERVERS, BOX_SERVERS};
 use hanare_core::link::Call;
 use hanare_core::link::pool::{is_threads_own, names_thread};
 use hanare_core::signal::{SIGPIPE, SIGTTIN, SIGTTOU, SIGXFSZ, SigSet};
@@ -64,16 +64,16 @@ fn is_own(me: &Thread, path: &[u8]) -> bool {
     names_thread(path)
 }
 
-/// Has the running thread's worker start one more server. False: there is none to be had.
-pub fn add(me: &Thread) -> bool {
+/// Has the running thread's worker start one more server of the box with this number. False: there is none to be had.
+pub fn add(me: &Thread, number: usize) -> bool {
     let (p, pool) = (&me.process, &me.process.pool);
-    if pool.page(|| p.request_box()).is_none() {
+    if !pool.make_boxes(|| p.request_boxes()) {
         return false;
     }
-    let Some((number, index, slot)) = place(me, pool) else { return false };
+    let cpus = pool::options().server_cpus[number];
+    let Some((number, index, slot)) = place(me, pool, number) else { return false };
     slot.lwk_reset();
     slot.set_poll_us(direct::worker_poll_us());
-    let cpus = pool::options().server_cpus;
     let request = Control::Server { slot: index, number: number as u32, cpus };
     let made = delegate::result_of(request).is_ok();
     let mut places = pool.places.lock();
@@ -83,15 +83,15 @@ pub fn add(me: &Thread) -> bool {
     }
     drop(places);
     // Who closes the box ends the servers that there are by then.
-    if made && !pool.is_open() {
+    if made && pool.is_closed() {
         end_all(p, me);
         return false;
     }
     made
 }
 
-/// A number and a slot for one more server: of one that has ended, or new ones.
-fn place(me: &Thread, pool: &Pool) -> Option<(usize, u32, SlotRef<'static>)> {
+/// A number and a slot for one more server of a box: of one that has ended, or new ones.
+fn place(me: &Thread, pool: &Pool, of_box: usize) -> Option<(usize, u32, SlotRef<'static>)> {
     let p = &me.process;
     let mut places = pool.places.lock();
     // Its thread may still be in its last call.
@@ -100,7 +100,8 @@ fn place(me: &Thread, pool: &Pool) -> Option<(usize, u32, SlotRef<'static>)> {
     if !(are_like(me) || have_ended() && pool.change(me.attributes.load(Ordering::Relaxed))) {
         return None;
     }
-    let number = places.iter().position(|place| !place.is_used && has_ended(place))?;
+    let mut numbers = of_box * BOX_SERVERS..(of_box + 1) * BOX_SERVERS;
+    let number = numbers.find(|&number| !places[number].is_used && has_ended(&places[number]))?;
     if places[number].slot.is_none() {
         let index = p.slots.lock().take_empty(p)?;
         let Some(slot) = p.slot(index) else {
@@ -113,9 +114,9 @@ fn place(me: &Thread, pool: &Pool) -> Option<(usize, u32, SlotRef<'static>)> {
     Some((number, index, slot))
 }
 
-/// Tells a server that sleeps to end, if there is one.
-pub fn end_one(p: &Process) {
-    if let Some(number) = p.pool.take_idle() {
+/// Tells a server of the box with this number to end that sleeps, if there is one.
+pub fn end_one(p: &Process, number: usize) {
+    if let Some(number) = p.pool.take_idle(number) {
         let told = tell(p, &mut p.pool.places.lock()[number], number);
         told.into_iter().for_each(|told| ring(p, told));
     }
@@ -135,20 +136,28 @@ pub fn end_all(p: &Process, me: &Thread) -> bool {
 
 /// Calls of the process do not go by the box any more. Servers end after those that they are in, which nobody waits for.
 pub fn close(p: &Process) {
-    p.pool.open(false);
+    p.pool.close();
     if p.pool.has_served() {
         let _ = tell_all(p);
     }
 }
 
+/// A thread has ended: one that is left alone needs no servers where its calls go directly. Nobody waits for their end. Those
+/// of several threads stay, since there may soon be as many threads again as they are for.
+pub fn leave_alone(p: &Process) {
+    if p.pool.servers() != 0 && !p.pool.is_open() && p.thread_count() == 1 {
+        let _ = tell_all(p);
+    }
+}
+
 /// The ids of the servers that there are, told to end or not. 0: none.
-fn thread_ids(places: &Places) -> [u32; SERVERS_MAX as usize] {
+fn thread_ids(places: &Places) -> [u32; ALL_SERVERS] {
     core::array::from_fn(|number| places[number].slot.map_or(0, |(_, slot)| slot.tid()))
 }
 
 /// Tells all servers to end. Whether there were any to be told, and the ids of those that may live.
-fn tell_all(p: &Process) -> (bool, [u32; SERVERS_MAX as usize]) {
-    let (tids, told): (_, [_; SERVERS_MAX as usize]) = {
+fn tell_all(p: &Process) -> (bool, [u32; ALL_SERVERS]) {
+    let (tids, told): (_, [_; ALL_SERVERS]) = {
         let mut places = p.pool.places.lock();
         let tids = thread_ids(&places);
         (tids, core::array::from_fn(|number| tell(p, &mut places[number], number)))

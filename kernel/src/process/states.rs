@@ -185,6 +185,7 @@ impl Process {
     /// another (execve): who stopped tracing that one meanwhile has found nobody.
     fn list(&self, threads: &mut Threads, thread: &Arc<Thread>) {
         lists::push_within(&mut threads.all, thread.clone());
+        self.pool.follow(threads.all.len());
         if thread.ptrace.is_on() {
             self.observed.set_ptraced(true);
         }
@@ -305,6 +306,7 @@ impl Process {
     pub fn begin_leaving(&self, me: &Thread) -> (bool, bool) {
         let mut threads = self.threads.lock();
         threads.all.retain(|t| !core::ptr::eq(&**t, me));
+        self.pool.follow(threads.all.len());
         let effects = self.step_in(&mut threads, Some(me), Event::Leave).unwrap_or_default();
         (effects.dismisses_worker, effects.wakes)
     }

@@ -55,7 +55,7 @@ pub fn attributes_differ(thread: &Thread) {
 pub fn rights_changed(thread: &Thread) {
     attributes_differ(thread);
     // Servers have the rights from before. The program's calls do not go by the box any more.
-    thread.process.pool.open(false);
+    thread.process.pool.close();
     servers::end_all(&thread.process, thread);
     shed(&thread.process, thread);
 }

@@ -12,6 +12,7 @@ mod narrow;
 mod options;
 mod policy;
 mod registers;
+mod requestbox;
 mod script;
 mod slot;
 mod start;
@@ -42,6 +43,7 @@ pub const TARGETS: &[Target] = &[
     message::TARGET,
     start::TARGET,
     slot::TARGET,
+    requestbox::TARGET,
     clone::TARGET,
     policy::TARGET,
     frame::TARGET,

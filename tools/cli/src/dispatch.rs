@@ -1,7 +1,6 @@
 //! How delegated calls reach who executes them, as options of commands.
 
 use clap::{Args, ValueEnum};
-use hanare_abi::requestbox::SERVERS_MAX;
 use hanare_core::options;
 
 /// Who executes delegated calls.
@@ -11,6 +10,8 @@ pub enum Mode {
     Direct,
     /// Servers, fewer than threads, which look into a request box; what depends on the thread its own worker
     Box,
+    /// By the request box while a process has more threads than servers, else each thread's own worker
+    Auto,
 }
 
 impl Mode {
@@ -19,6 +20,7 @@ impl Mode {
         match self {
             Self::Direct => "direct",
             Self::Box => "box",
+            Self::Auto => "auto",
         }
     }
 }
@@ -29,28 +31,74 @@ pub struct Dispatch {
     /// Who executes delegated calls [default: direct]
     #[arg(long, value_name = "WAY")]
     dispatch: Option<Mode>,
-    /// Servers that a process has at most, with --dispatch box [default: as many as Linux has CPUs, 4 at most]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(SERVERS_MAX)))]
-    servers: Option<u32>,
-    /// CPUs of Linux' that servers run on, e.g. 0-1 [default: those of the program's proxy]
-    #[arg(long, value_name = "LIST", value_parser = server_cpus)]
-    server_cpus: Option<String>,
+    /// Kinds of calls with servers of their own: files, net, or both [default: the same servers for all calls]
+    #[arg(long, value_name = "KIND,...", value_parser = boxes)]
+    boxes: Option<String>,
+    /// Servers that a process has at most, with --dispatch box or auto, e.g. 2, or for one kind of --boxes net=4; may be given
+    /// again [default: as many as Linux has CPUs, 4 at most]
+    #[arg(long, value_name = "[KIND=]N", value_parser = servers)]
+    servers: Vec<String>,
+    /// CPUs of Linux' that servers run on, e.g. 0-1, or for one kind files=0; may be given again [default: those of the program's
+    /// proxy]
+    #[arg(long, value_name = "[KIND=]LIST", value_parser = server_cpus)]
+    server_cpus: Vec<String>,
 }
 
 impl Dispatch {
     /// As boot options.
     pub fn options(self) -> impl Iterator<Item = String> {
         let mode = self.dispatch.map(|mode| format!("dispatch={}", mode.word()));
-        let servers = self.servers.map(|number| format!("servers={number}"));
-        let cpus = self.server_cpus.map(|list| format!("server_cpus={list}"));
-        [mode, servers, cpus].into_iter().flatten()
+        mode.into_iter().chain(self.boxes).chain(self.servers).chain(self.server_cpus)
     }
 }
 
-/// CPUs that the LWK understands.
+/// The boot option `key` for all servers, or for those of one kind (`KIND=VALUE`), if the LWK understands it.
+fn word(key: &str, text: &str, expected: &str) -> Result<String, String> {
+    let word = match text.split_once('=') {
+        Some((kind, value)) => format!("{key}.{kind}={value}"),
+        None => format!("{key}={text}"),
+    };
+    let is_one = !word.contains(char::is_whitespace);
+    let is_known = is_one && options::Options::parse(&word).is_ok();
+    is_known.then_some(word).ok_or_else(|| format!("expected {expected}"))
+}
+
+fn boxes(text: &str) -> Result<String, String> {
+    if text.contains('=') {
+        return Err("expected kinds: files, net, or both like files,net".into());
+    }
+    word("boxes", text, "kinds: files, net, or both like files,net")
+}
+
+fn servers(text: &str) -> Result<String, String> {
+    word(
+        "servers",
+        text,
+        "a number from 1 to 8, like 2, or one for a kind (files, net, other) like net=4",
+    )
+}
+
 fn server_cpus(text: &str) -> Result<String, String> {
-    let known = options::Options::parse(&format!("server_cpus={text}")).is_ok();
-    known
-        .then(|| text.into())
-        .ok_or_else(|| "expected numbers and ranges below 64 like 0,2-3".into())
+    let expected = "numbers and ranges below 64 like 0,2-3, or those for a kind (files, net, other) like net=1";
+    word("server_cpus", text, expected)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_of_one_kind_are_told_from_those_of_all() {
+        assert_eq!(servers("2").as_deref(), Ok("servers=2"));
+        assert_eq!(servers("net=4").as_deref(), Ok("servers.net=4"));
+        assert_eq!(server_cpus("files=0,2-3").as_deref(), Ok("server_cpus.files=0,2-3"));
+        assert_eq!(boxes("files,net").as_deref(), Ok("boxes=files,net"));
+        for wrong in ["0", "9", "disk=1", "net=", "=1", "1 dispatch=box"] {
+            assert!(servers(wrong).is_err(), "{wrong}");
+        }
+        assert!(
+            boxes("files=1").is_err() && boxes("disk").is_err() && boxes("net log=debug").is_err()
+        );
+        assert!(server_cpus("64").is_err());
+    }
 }

@@ -1,7 +1,8 @@
 //! The servers of a process' request box: when there is to be one more or one less, and when a call does not wait for
 //! them any longer.
 
-use hanare_abi::start::{START_BOX, START_DIRECT};
+use hanare_abi::boot::{DISPATCH_AUTO, DISPATCH_BOX, DISPATCH_DIRECT};
+use hanare_abi::start::{START_AUTO, START_BOX, START_DIRECT};
 
 /// Most servers of a process, unless a boot option says so, and fewer where Linux has fewer CPUs.
 pub const SERVERS_USUAL: u32 = 4;
@@ -16,10 +17,67 @@ pub fn most(asked: Option<u32>, linux_cpus: u32, most: u32) -> u32 {
     asked.unwrap_or(SERVERS_USUAL.min(linux_cpus)).clamp(1, most)
 }
 
-/// Whether the calls of a program go by the box: as the flags of its start block say, or as its instance does.
+/// How the calls of a process reach who executes them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Way {
+    /// Each thread's own worker executes its calls.
+    #[default]
+    Direct,
+    /// Servers execute calls, where they may.
+    Box,
+    /// [`Way::Box`] while there are more threads than servers at most, else [`Way::Direct`].
+    Auto,
+}
+
+impl Way {
+    /// All of them.
+    pub const ALL: [Way; 3] = [Way::Direct, Way::Box, Way::Auto];
+
+    /// As options spell it.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Way::Direct => "direct",
+            Way::Box => "box",
+            Way::Auto => "auto",
+        }
+    }
+
+    /// As the module is told.
+    #[must_use]
+    pub const fn dispatch(self) -> u32 {
+        match self {
+            Way::Direct => DISPATCH_DIRECT,
+            Way::Box => DISPATCH_BOX,
+            Way::Auto => DISPATCH_AUTO,
+        }
+    }
+
+    /// The way that options spell like this.
+    #[must_use]
+    pub fn of_word(word: &str) -> Option<Way> {
+        Way::ALL.into_iter().find(|way| way.word() == word)
+    }
+
+    /// That of a program: as the flags of its start block say, or as its instance does.
+    #[must_use]
+    pub const fn of_program(flags: u64, instance: Way) -> Way {
+        if flags & START_AUTO != 0 {
+            Way::Auto
+        } else if flags & START_BOX != 0 {
+            Way::Box
+        } else if flags & START_DIRECT != 0 {
+            Way::Direct
+        } else {
+            instance
+        }
+    }
+}
+
+/// Whether the calls of a process that chooses by itself ([`Way::Auto`]) go by the box: servers are then fewer than threads.
 #[must_use]
-pub const fn is_boxed(flags: u64, instance: bool) -> bool {
-    flags & START_BOX != 0 || instance && flags & START_DIRECT == 0
+pub const fn is_crowded(threads: usize, servers: u32) -> bool {
+    threads > servers as usize
 }
 
 /// How many servers a process has, and what they have to do.
@@ -112,8 +170,22 @@ mod tests {
 
     #[test]
     fn a_program_says_more_than_its_instance() {
-        assert!(is_boxed(START_BOX, false) && is_boxed(0, true));
-        assert!(!is_boxed(START_DIRECT, true) && !is_boxed(0, false));
+        for instance in Way::ALL {
+            assert_eq!(Way::of_program(0, instance), instance);
+            assert_eq!(Way::of_program(START_DIRECT, instance), Way::Direct);
+            assert_eq!(Way::of_program(START_BOX, instance), Way::Box);
+            assert_eq!(Way::of_program(START_AUTO, instance), Way::Auto);
+            assert_eq!(Way::of_word(instance.word()), Some(instance));
+        }
+        assert_eq!(Way::of_word("Box"), None);
+    }
+
+    #[test]
+    fn servers_are_fewer_than_the_threads_of_a_crowd() {
+        assert_eq!(
+            [0, 1, 2, 3, 100].map(|threads| is_crowded(threads, 2)),
+            [false, false, false, true, true]
+        );
     }
 
     #[test]

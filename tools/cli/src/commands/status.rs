@@ -2,7 +2,8 @@
 
 use anyhow::Result;
 use clap::Args;
-use hanare_sdk::{Arguments, Cpu, Device, Dispatch, Error, Instance, Mapped};
+use hanare_core::link::kinds::Boxes;
+use hanare_sdk::{Arguments, Cpu, Device, Dispatch, Error, Instance, Mapped, Way};
 
 use crate::commands::ls;
 use crate::dispatch::Mode;
@@ -117,15 +118,24 @@ fn print_arguments(arguments: &Arguments) -> Result<()> {
 
 /// How calls are dispatched, and what came of it where a program's calls went by a box.
 fn dispatch(dispatch: &Dispatch) -> String {
-    let &Dispatch { is_box, servers, boxed_calls, unboxed_calls, servers_made, .. } = dispatch;
-    let mode = if is_box { Mode::Box } else { Mode::Direct };
+    let Dispatch { way, servers, boxes, boxed_calls, unboxed_calls, servers_made, .. } = *dispatch;
+    let mode = match way {
+        Way::Direct => Mode::Direct,
+        Way::Box => Mode::Box,
+        Way::Auto => Mode::Auto,
+    };
     let word = mode.word();
-    if !is_box && servers_made == 0 {
+    if way == Way::Direct && servers_made == 0 {
         return word.into();
     }
     let most = output::count(servers.into(), "server", "servers");
+    let kinds: Vec<_> = Boxes(boxes).kinds().map(|kind| kind.word()).collect();
+    let of_what = match Boxes(boxes).are_several() {
+        true => format!(", boxes for {}", kinds.join(", ")),
+        false => String::new(),
+    };
     format!(
-        "{word} ({most} for each process, {servers_made} started; {boxed_calls} calls by them, {unboxed_calls} taken back)"
+        "{word} ({most} for each process{of_what}, {servers_made} started; {boxed_calls} calls by them, {unboxed_calls} taken back)"
     )
 }
 

@@ -1,7 +1,7 @@
 //! The command line, as `hanare run` writes it:
 //!
 //! `hanare-proxy [--instance=NAME] [--cpus=LIST] [--stack=SOFT:HARD] [--stats] [--arguments=copied|mapped]
-//! [--dispatch=direct|box] [--hold=FD] [--native --pool-fd=FD [--members=N] [--keep]] -- PATH ARGV0 ARG…`
+//! [--dispatch=direct|box|auto] [--hold=FD] [--native --pool-fd=FD [--members=N] [--keep]] -- PATH ARGV0 ARG…`
 //!
 //! or, of a pooled proxy, as the one of a native task writes it: `hanare-pooled --member --pool-fd=FD --ready=FD`
 //!
@@ -12,7 +12,7 @@ use core::ffi::CStr;
 
 use hanare_abi::ioctl::{CPU_WORDS, NAME_SIZE};
 use hanare_abi::pooled::{ATTACH_MEMBER, ATTACH_NATIVE, ATTACH_PROGRAM};
-use hanare_abi::start::{START_BOX, START_DIRECT};
+use hanare_abi::start::{START_AUTO, START_BOX, START_DIRECT};
 
 use crate::sys::shared::Initial;
 
@@ -95,6 +95,8 @@ fn apply(options: &mut Options, argument: &[u8]) -> Result<(), &'static str> {
         options.copies = Some(false);
     } else if argument == b"--dispatch=box" {
         options.dispatch = START_BOX;
+    } else if argument == b"--dispatch=auto" {
+        options.dispatch = START_AUTO;
     } else if argument == b"--dispatch=direct" {
         options.dispatch = START_DIRECT;
     } else if argument == b"--native" {

@@ -2,8 +2,8 @@
 
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-use hanare_abi::requestbox::{BOX_SLOTS, SERVERS_MAX};
-use hanare_ikc::{Interrupted, Serving};
+use hanare_abi::requestbox::{ALL_SERVERS, BOX_SLOTS, BOXES};
+use hanare_ikc::Serving;
 
 use super::{Process, ring};
 use crate::sys::worker::Worker;
@@ -20,9 +20,9 @@ pub struct Server {
 }
 
 /// The servers.
-pub static SERVERS: [Server; SERVERS_MAX as usize] =
+pub static SERVERS: [Server; ALL_SERVERS] =
     [const { Server { serving: Serving::new(), tid: AtomicU32::new(0), cpus: AtomicU64::new(0) } };
-        SERVERS_MAX as usize];
+        ALL_SERVERS];
 /// There is a server, or was.
 static USED: AtomicBool = AtomicBool::new(false);
 
@@ -53,17 +53,15 @@ pub fn interrupt(process: &Process, worker: &Worker, send: impl Fn(u32)) {
     }
     let servers = SERVERS.iter().map(|server| &server.serving);
     let send = |server: usize| send(SERVERS[server].tid.load(Ordering::Relaxed));
-    if hanare_ikc::interrupt(window.request_box(), number, slot, servers, send) {
+    let boxes = (0..BOXES).map(|number| window.request_box(number));
+    if hanare_ikc::interrupt(boxes, number, slot, servers, send) {
         ring(process, slot.bell());
     }
 }
 
-/// In the handler of an interruption, on the thread of server `number`: whether it is for the call that is executed.
-pub fn is_interrupted(process: &Process, number: u32, interrupted: &Interrupted) -> bool {
+/// In the handler of an interruption, on the thread of server `number`: the mark of the call that is executed, which is for
+/// this interruption if it is there, interrupts no later one.
+pub fn forget_signal(process: &Process, number: u32) {
     let serving = &SERVERS[number as usize].serving;
-    let is_meant = hanare_ikc::is_interrupted(serving, |slot| process.space.window.slot(slot));
-    if is_meant {
-        interrupted.mark();
-    }
-    is_meant
+    let _ = hanare_ikc::is_interrupted(serving, |slot| process.space.window.slot(slot));
 }

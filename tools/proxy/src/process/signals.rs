@@ -158,12 +158,11 @@ const INTERRUPT: i32 = -0x4a;
 /// Has come to a worker, whose thread has to leave its call, or to a server.
 fn interrupted(worker: &Worker, frame: &mut Frame) {
     if let Role::Server(number) = worker.role {
-        if !servers::is_interrupted(process::get(), number, &worker.interrupted) {
-            return;
-        }
-    } else {
-        worker.interrupted.mark();
+        // Late, or sent by somebody else, it is for no call, and Linux ends the one of another thread by EINTR all the same.
+        // With the mark the LWK learns of that, and makes the call again.
+        servers::forget_signal(process::get(), number);
     }
+    worker.interrupted.mark();
     redirect(worker.call.load(Ordering::Relaxed), frame);
     interrupt_server(worker);
 }

@@ -9,7 +9,7 @@ use hanare_abi::layout::{
     BOX_BASE, CONTROL_BASE, CONTROL_END, MESSAGE_MAX, MESSAGES_MAX, SCRATCH_BASE, SCRATCH_END,
     SLOT_BASE, START_BASE, START_SIZE, message,
 };
-use hanare_abi::requestbox::RequestBox;
+use hanare_abi::requestbox::{BOXES, RequestBox};
 use hanare_abi::slot::Slot;
 use hanare_abi::start::StartBlock;
 use hanare_ikc::{BoxRef, SlotRef};
@@ -113,10 +113,11 @@ impl Window {
         unsafe { SlotRef::from_raw(address as *mut Slot) }
     }
 
-    /// The request box.
-    pub fn request_box(self) -> BoxRef<'static> {
+    /// The request box with this number.
+    pub fn request_box(self, number: usize) -> BoxRef<'static> {
+        assert!(number < BOXES);
         // SAFETY: mapped for good, aligned, and touched by nothing else here.
-        unsafe { BoxRef::from_raw(BOX_BASE as *mut RequestBox) }
+        unsafe { BoxRef::from_raw((BOX_BASE as *mut RequestBox).add(number)) }
     }
 
     /// Address of the scratch page of slot `index`.

@@ -9,7 +9,7 @@
 
 use hanare_abi::ioctl::{IOCTL_WAIT, WAIT_RING_SHIFT};
 use hanare_abi::layout::SLOTS_MAX;
-use hanare_abi::requestbox::BOX_SLOTS;
+use hanare_abi::requestbox::{BOX_SLOTS, SERVERS_MAX};
 use hanare_ikc::{Answer, BoxRef, Kind, Serving, SlotRef, Taken};
 use linux_raw_sys::errno::{EINTR, EINVAL};
 use linux_raw_sys::general::{SIGBUS, SIGPIPE, SIGTTIN, SIGTTOU, SIGXFSZ};
@@ -57,8 +57,10 @@ pub struct Means {
 
 /// Where the thread of server `number` begins, with all signals blocked.
 pub fn begin(process: &Process, worker: &'static Worker, number: u32, means: &Means) -> ! {
-    let (calls, own) = (process.space.window.request_box(), worker.slot());
+    let of_box = process.space.window.request_box((number / SERVERS_MAX) as usize);
+    let (calls, own) = (of_box, worker.slot());
     let Server { serving, tid, cpus } = &SERVERS[number as usize];
+    let number = number % SERVERS_MAX; // in its box
     tid.store(sys::thread_id(), Ordering::Relaxed); // who made it may say so later
     serving.end();
     let _ = calls.first(number); // said to one that has ended

@@ -1,0 +1,84 @@
+"""Users without rights: one whose processes may all be killed, and one who is not to notice anything of what that one does."""
+
+import contextlib
+import os
+import signal
+import threading
+import time
+
+from harness import GUEST, TIMEOUT, WORK, command, expect
+
+USER = 65533  # nobody else's, so that all its processes may be killed
+OTHER = 65532  # another one, who is not to notice anything
+AS_USER, AS_OTHER = (['/usr/bin/setpriv', f'--reuid={uid}', f'--regid={uid}', '--groups=hanare'] for uid in (USER, OTHER))
+
+
+def kill_all():
+    """Every process of the user, until there is none."""
+    end = time.monotonic() + TIMEOUT
+    while True:
+        left = [pid for pid in filter(str.isdigit, os.listdir('/proc'))
+                if owner(f'/proc/{pid}') == USER]
+        if not left:
+            return
+        expect(time.monotonic() < end, f'processes that cannot be killed: {left}')
+        for pid in left:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(pid), signal.SIGKILL)
+        time.sleep(0.1)
+
+
+def owner(path):
+    try:
+        return os.stat(path).st_uid
+    except OSError:
+        return None
+
+
+class Bystander:
+    """Programs of another user's, which have to give the right output all the while: one that lives as long
+    as that, and makes processes, and short ones."""
+
+    stop = WORK + '/stop'
+    line = 'seq 1 300 | sort -r | cksum'
+
+    def __enter__(self):
+        with contextlib.suppress(FileNotFoundError):
+            os.remove(self.stop)
+        self.wanted = command(['/bin/sh', '-c', self.line]).out
+        expect(len(self.wanted.split()) == 2, self.wanted)
+        self.whys, self.lines, self.ends = [], 0, 0
+        self.threads = [threading.Thread(target=self.watch, args=(body,)) for body in (self.long, self.short)]
+        for thread in self.threads:
+            thread.start()
+        return self
+
+    def watch(self, body):
+        try:
+            body()
+        except Exception as error:
+            self.whys.append(str(error))
+
+    def long(self):
+        loop = f'while [ ! -e {self.stop} ]; do {self.line}; sleep 0.3; done'
+        result = command([*AS_OTHER, 'hanare', 'run', '--', '/bin/sh', '-c', loop], timeout=None)
+        lines = result.out.splitlines(keepends=True)
+        self.lines = len(lines)
+        wrong = [line for line in lines if line != self.wanted]
+        expect(result.status == 0 and lines and not wrong and not result.err, f'{len(wrong)} wrong lines: {wrong[:2]}, {result}')
+
+    def short(self):
+        while not os.path.exists(self.stop):
+            result = command([*AS_OTHER, 'hanare', 'run', '--', GUEST + '/static/hello'])
+            expect(result.status == 0 and result.out == b'hello\n' and not result.err, result)
+            self.ends += 1
+            time.sleep(0.5)
+
+    def __exit__(self, *_):
+        open(self.stop, 'w').close()
+        for thread in self.threads:
+            thread.join()
+
+    def is_well(self):
+        expect(not self.whys, f'a program of another user\'s was harmed: {self.whys}')
+        print(f'# programs of another user\'s: {self.lines} lines, {self.ends} short ones, all right', flush=True)
