@@ -28,7 +28,7 @@
  * is never taken for the same. The module refuses an image of another version and names both; so do
  * the proxy and the command.
  */
-#define HANARE_VERSION 0xc33d7b81U
+#define HANARE_VERSION 0xc7f042afU
 /* Bytes of a base page. */
 #define HANARE_PAGE_SIZE 4096ULL
 /* Bytes of a large page, and the granule in which memory is reserved. */
@@ -1444,6 +1444,18 @@ struct hanare_start_block {
 #define HANARE_VMA_HUGETLB 0x100000ULL
 /* Memory is promised to it. */
 #define HANARE_VMA_ACCOUNTED 0x200000ULL
+/* Under construction. */
+#define HANARE_INSTANCE_CREATED 0U
+/* Starting. */
+#define HANARE_INSTANCE_BOOTING 1U
+/* Serving. */
+#define HANARE_INSTANCE_RUNNING 2U
+/* The LWK panicked; log readable, shutdown possible. */
+#define HANARE_INSTANCE_PANICKED 3U
+/* Going down. */
+#define HANARE_INSTANCE_STOPPING 4U
+/* It did not answer a ping in time. */
+#define HANARE_INSTANCE_HUNG 5U
 
 /* A thread. */
 struct hanare_thread_info {
@@ -1662,18 +1674,6 @@ struct hanare_dispatch_status {
 #define HANARE_MESSAGE_SIZE 200
 /* Words of a CPU bitmap (bit n = Linux CPU n). */
 #define HANARE_CPU_WORDS 64
-/* Under construction. */
-#define HANARE_INSTANCE_CREATED 0U
-/* Starting. */
-#define HANARE_INSTANCE_BOOTING 1U
-/* Serving. */
-#define HANARE_INSTANCE_RUNNING 2U
-/* The LWK panicked; log readable, shutdown possible. */
-#define HANARE_INSTANCE_PANICKED 3U
-/* Going down. */
-#define HANARE_INSTANCE_STOPPING 4U
-/* It did not answer a ping in time. */
-#define HANARE_INSTANCE_HUNG 5U
 /* Registers in `DumpThread`: r15, r14, r13, r12, rbp, rbx, r11, r10, r9, r8, rax, rcx, rdx, rsi, rdi, rip, rflags, rsp. */
 #define HANARE_DUMP_THREAD_REGS 18
 /* `Opened::shows`: it is such a file. */
@@ -1897,7 +1897,7 @@ struct hanare_status {
 	__u8 name[HANARE_NAME_SIZE];
 	/* In: see `name`. */
 	__u32 index;
-	/* Out: `INSTANCE_*`. */
+	/* Out: `INSTANCE_*` of `crate::info`. */
 	__u32 state;
 	/* Out: live spaces. */
 	__u32 spaces;

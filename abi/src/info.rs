@@ -226,3 +226,16 @@ pub const VMA_NO_RESERVE: u64 = 524_288;
 pub const VMA_HUGETLB: u64 = 1_048_576;
 /// Memory is promised to it.
 pub const VMA_ACCOUNTED: u64 = 2_097_152;
+
+/// Under construction.
+pub const INSTANCE_CREATED: u32 = 0;
+/// Starting.
+pub const INSTANCE_BOOTING: u32 = 1;
+/// Serving.
+pub const INSTANCE_RUNNING: u32 = 2;
+/// The LWK panicked; log readable, shutdown possible.
+pub const INSTANCE_PANICKED: u32 = 3;
+/// Going down.
+pub const INSTANCE_STOPPING: u32 = 4;
+/// It did not answer a ping in time.
+pub const INSTANCE_HUNG: u32 = 5;

@@ -127,19 +127,6 @@ pub struct Shutdown {
     pub message: [u8; MESSAGE_SIZE],
 }
 
-/// Under construction.
-pub const INSTANCE_CREATED: u32 = 0;
-/// Starting.
-pub const INSTANCE_BOOTING: u32 = 1;
-/// Serving.
-pub const INSTANCE_RUNNING: u32 = 2;
-/// The LWK panicked; log readable, shutdown possible.
-pub const INSTANCE_PANICKED: u32 = 3;
-/// Going down.
-pub const INSTANCE_STOPPING: u32 = 4;
-/// It did not answer a ping in time.
-pub const INSTANCE_HUNG: u32 = 5;
-
 /// Per-CPU part of [`Status`].
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -181,7 +168,7 @@ pub struct Status {
     pub name: [u8; NAME_SIZE],
     /// In: see `name`.
     pub index: u32,
-    /// Out: `INSTANCE_*`.
+    /// Out: `INSTANCE_*` of [`crate::info`].
     pub state: u32,
     /// Out: live spaces.
     pub spaces: u32,

@@ -4,7 +4,7 @@ use std::fmt;
 
 use hanare_abi::copied::{self, CopiedStatus};
 use hanare_abi::requestbox::DispatchStatus;
-use hanare_abi::{boot, ioctl};
+use hanare_abi::{boot, info, ioctl};
 use rustix::io::Errno;
 
 use crate::{Device, Error, Result, raw, text};
@@ -32,12 +32,12 @@ pub enum State {
 impl State {
     fn from_abi(state: u32) -> Self {
         match state {
-            ioctl::INSTANCE_CREATED => Self::Created,
-            ioctl::INSTANCE_BOOTING => Self::Booting,
-            ioctl::INSTANCE_RUNNING => Self::Running,
-            ioctl::INSTANCE_PANICKED => Self::Panicked,
-            ioctl::INSTANCE_STOPPING => Self::Stopping,
-            ioctl::INSTANCE_HUNG => Self::Hung,
+            info::INSTANCE_CREATED => Self::Created,
+            info::INSTANCE_BOOTING => Self::Booting,
+            info::INSTANCE_RUNNING => Self::Running,
+            info::INSTANCE_PANICKED => Self::Panicked,
+            info::INSTANCE_STOPPING => Self::Stopping,
+            info::INSTANCE_HUNG => Self::Hung,
             _ => Self::Unknown,
         }
     }
@@ -486,7 +486,7 @@ mod tests {
         let mut status = question(Which::Name("blue"), true);
         assert_eq!(status.ping, 1);
         status.node_bytes[2] = 5;
-        status.state = ioctl::INSTANCE_PANICKED;
+        status.state = info::INSTANCE_PANICKED;
         let instance = Instance::from_abi(&status, &[], &[]);
         assert_eq!(instance.node_bytes, [0, 0, 5]);
         assert_eq!((instance.name.as_str(), instance.state), ("blue", State::Panicked));
