@@ -55,6 +55,8 @@ pub struct Place {
     pub slot: Option<(u32, SlotRef<'static>)>,
     /// It was started, and has not been told to end.
     pub is_used: bool,
+    /// Its thread, which may have ended. 0: there was none.
+    pub tid: u32,
 }
 
 /// The places of a process' servers, by their numbers.

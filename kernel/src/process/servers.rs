@@ -75,10 +75,12 @@ pub fn add(me: &Thread, number: usize) -> bool {
     slot.lwk_reset();
     slot.set_poll_us(direct::worker_poll_us());
     let request = Control::Server { slot: index, number: number as u32, cpus };
-    let made = delegate::result_of(request).is_ok();
+    let tid = delegate::result_of(request);
+    let made = tid.is_ok();
     let mut places = pool.places.lock();
     places[number].is_used = made;
-    if made {
+    if let Ok(tid) = tid {
+        places[number].tid = tid as u32;
         pool.enter(number, index);
     }
     drop(places);
@@ -128,10 +130,10 @@ pub fn end_all(p: &Process, me: &Thread) -> bool {
     if !p.pool.has_served() {
         return false;
     }
+    let before = living(&p.pool.places.lock());
     let (any, tids) = tell_all(p);
     await_end(p, me, &tids);
-    let left = tids.iter().filter(|&&tid| tid != 0).count();
-    any || thread_ids(&p.pool.places.lock()).iter().filter(|&&tid| tid != 0).count() < left
+    any || living(&p.pool.places.lock()) < before
 }
 
 /// Calls of the process do not go by the box any more. Servers end after those that they are in, which nobody waits for.
@@ -150,16 +152,17 @@ pub fn leave_alone(p: &Process) {
     }
 }
 
-/// The ids of the servers that there are, told to end or not. 0: none.
-fn thread_ids(places: &Places) -> [u32; ALL_SERVERS] {
-    core::array::from_fn(|number| places[number].slot.map_or(0, |(_, slot)| slot.tid()))
+/// How many servers there are, told to end or not.
+fn living(places: &Places) -> usize {
+    places.iter().filter(|place| place.slot.is_some_and(|(_, slot)| slot.tid() != 0)).count()
 }
 
 /// Tells all servers to end. Whether there were any to be told, and the ids of those that may live.
 fn tell_all(p: &Process) -> (bool, [u32; ALL_SERVERS]) {
     let (tids, told): (_, [_; ALL_SERVERS]) = {
         let mut places = p.pool.places.lock();
-        let tids = thread_ids(&places);
+        // A thread that says that it ends is a thread to Linux for a while yet.
+        let tids = core::array::from_fn(|number| places[number].tid);
         (tids, core::array::from_fn(|number| tell(p, &mut places[number], number)))
     };
     let any = told.iter().any(Option::is_some);
