@@ -136,9 +136,13 @@ impl OfThread {
         inner
     }
 
-    /// Whether [`news`](Self::news) has some.
-    pub fn has_news(&self) -> bool {
-        self.touched.load(Ordering::Relaxed)
+    /// Whether the worker has the mask already that its next call needs.
+    pub fn is_told(&self) -> bool {
+        // Most who have had the lock have only looked.
+        !self.touched.load(Ordering::Relaxed) || {
+            let s = self.inner.lock();
+            s.applied == s.lasting
+        }
     }
 
     /// The mask for the worker's next call, if that is not the one of its last call for certain. It will then be

@@ -30,7 +30,8 @@ const LOOKED_AT: usize = 256;
 /// Whether a server may execute a call of the running thread `me`: to Linux the thread is as when servers were made, its
 /// worker knows its mask, so that it takes its signals, and nobody else has the memory.
 pub fn may_execute(me: &Thread, by: By, call: &Call) -> bool {
-    !me.signals.has_news()
+    me.signals.is_told()
+        && me.slot.robust_list() == me.robust_list.load(Ordering::Relaxed)
         && me.seccomp.mode() == 0
         && !me.process.is_shared()
         // As its worker has been told: the proxy could have changed it, and hurts its own process.
