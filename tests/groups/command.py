@@ -317,7 +317,7 @@ def native_figures():
     said = json.loads(hanare('bench', '--native', '--quick', '--rounds', '1', '--cpus', '0,1', '--json').out)
     ids = [figure['id'] for figure in said['figures']]
     missing = [one['id'] for one in said['not_measured']]
-    wanted = ['native.' + name for name in ('pingpong', 'lines', 'slot', 'box', 'ring', 'futex', 'pipe', 'eventfd', 'uring')]
+    wanted = ['native.' + name for name in ('pingpong', 'lines', 'slot', 'box', 'packed', 'ring', 'futex', 'pipe', 'eventfd', 'uring')]
     expect(sorted(ids + missing) == sorted(wanted) and missing in ([], ['native.uring']), said)
     expect(said['cpus'] == [0, 1] and all(0 < one['min'] <= one['median'] <= one['max'] for one in said['figures']), said)
     expect(b'native.slot' in hanare('bench', '--list').out, 'bench --list')

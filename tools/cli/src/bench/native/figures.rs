@@ -24,6 +24,11 @@ pub const FIGURES: &[Figure] = &[
         "ns",
         "request box: a call by a server that looks for it, and its answer",
     ),
+    Figure::lower(
+        "native.packed",
+        "ns",
+        "packed page: a call written, read and answered, both sides polling",
+    ),
     Figure::lower("native.ring", "ns", "rings: an element there and one back, both sides polling")
         .target(LIMIT),
     Figure::lower("native.futex", "ns", "futex: wake the other thread and sleep, both ways"),

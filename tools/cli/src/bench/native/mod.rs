@@ -1,11 +1,12 @@
 //! `hanare bench --native`: the shortest round trip between two CPUs of this Linux, by the words that
 //! Linux and the LWK share and by what Linux itself offers. No VM, no instance and no right is needed.
 //!
-//! `cpus` chooses the two CPUs, `figures` says what is measured, `pair` keeps a thread on each and takes the times; `polled`, `woken` and
+//! `cpus` chooses the two CPUs, `figures` says what is measured, `pair` keeps a thread on each and takes the times; `polled`, `packed`, `woken` and
 //! `uring` have a way of handing the turn over each; `report` prints.
 
 mod cpus;
 mod figures;
+mod packed;
 mod pair;
 mod polled;
 mod report;
@@ -50,6 +51,7 @@ fn measure(pair: &Pair, id: &str) -> Result<Batches> {
         "native.lines" => pair.exchange(&polled::Lines::new()),
         "native.slot" => pair.exchange(&polled::Slot::new()),
         "native.box" => pair.exchange(&polled::Box::new()),
+        "native.packed" => pair.exchange(&packed::Packed::new()),
         "native.ring" => pair.exchange(&polled::Rings::new()),
         "native.futex" => pair.exchange(&woken::Futex::new()),
         "native.pipe" => pair.exchange(&woken::Pipes::new()?),

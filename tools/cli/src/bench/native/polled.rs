@@ -17,7 +17,7 @@ const LOOKS_PER_PAUSE: u32 = 32;
 
 /// Looks until there is something.
 #[inline(always)]
-fn poll<T>(mut look: impl FnMut() -> Option<T>) -> T {
+pub fn poll<T>(mut look: impl FnMut() -> Option<T>) -> T {
     loop {
         for _ in 0..LOOKS_PER_PAUSE {
             if let Some(found) = look() {
