@@ -103,6 +103,31 @@ def used_up():
     gone()
 
 
+def killed_in_the_queue():
+    """A task that waits for a pool that is used up ends by a signal at once; the one that has the proxy goes on."""
+    tasks = started('holds', '6000', options=['--tasks', '2', '--pool', '1', '--pool-max', '1'])
+    expect(tasks.stdout.readline() == b'has one 1\n', 'one has it')
+
+    def waiting():
+        found = []
+        for pid in filter(str.isdigit, os.listdir('/proc')):
+            with contextlib.suppress(OSError), open(f'/proc/{pid}/stat') as stat:
+                if re.search(rf'\(native-task\) [^Z] {tasks.pid} ', stat.read()):
+                    found.append(int(pid))
+        return found
+    until(lambda: len(waiting()) == 2, 'both tasks run')
+    threads = {int(line.split()[0]): line for line in hanare('ps').out.decode().splitlines()[1:]}
+    asleep = waiting()
+    expect(all(pid in threads for pid in asleep), f'{asleep} {threads}')
+    before = time.monotonic()
+    # Both are told; the one with the proxy sleeps, the other one waits for it.
+    for pid in asleep:
+        os.kill(pid, signal.SIGTERM)
+    out, err = tasks.communicate(timeout=TIMEOUT)
+    expect(tasks.returncode == 128 + signal.SIGTERM and time.monotonic() - before < 5, f'{tasks.returncode} {out} {err}')
+    gone()
+
+
 def killed_between_calls():
     """The proxy that a task keeps is killed between two calls: one of them says so, and the next ones have a new proxy."""
     task = started('loses')
@@ -218,6 +243,7 @@ def main():
     check('data-of-any-length-is-packed', data)
     check('exit-statuses-and-wrong-usage', exit_statuses)
     check('a-task-waits-for-a-pool-that-is-used-up', used_up)
+    check('a-task-that-waits-for-a-proxy-takes-signals', killed_in_the_queue)
     check('a-proxy-killed-between-calls-is-told-of-once', killed_between_calls)
     check('a-proxy-killed-in-a-call-is-told-of', killed_in_a_call)
     check('a-task-that-is-killed-ends-its-proxy', lambda: task_killed(signal.SIGKILL))
