@@ -92,7 +92,7 @@ fn give_back(me: &Thread, task: &Native) {
         match ask(me, &taken, &clean) {
             Some(Answer::Done(0)) => taken.give_back(task),
             _ if taken.is_gone() => taken.give_back(task),
-            _ => {} // the task ends, and the proxy with it
+            _ => taken.abandon(task), // the task ends, and the proxy with it
         }
     }
 }
@@ -126,7 +126,10 @@ pub fn call(number: u32, args: &[u64; 6]) -> Outcome {
                 return Outcome::Done(value);
             }
             // The thread is on its way out, and so is the proxy, which may execute the call still.
-            Sent::Abandoned => return Outcome::Done(errno::EINTR.as_return()),
+            Sent::Abandoned => {
+                taken.abandon(task);
+                return Outcome::Done(errno::EINTR.as_return());
+            }
             Sent::Died { is_lost } => {
                 taken.give_back(task);
                 if is_lost {
