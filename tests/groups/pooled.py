@@ -7,6 +7,7 @@ import concurrent.futures
 import os
 import signal
 import sys
+import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '../lib'))
 from harness import *
@@ -287,7 +288,7 @@ def kill_all():
 def forged(seed, seconds=20):
     """Proxies that lie, and write while the LWK reads, harm who uses their pool and nobody else."""
     def body():
-        before, _ = debug_memory()
+        (before, _), log = debug_memory(), len(kernel_log_since(0))
         end = time.monotonic() + seconds
         with concurrent.futures.ThreadPoolExecutor(1) as pool:
             argv = [*AS_USER, FORGED, str(seconds), str(seed), '3', '4', TASK, 'believes', '2000']
@@ -301,11 +302,40 @@ def forged(seed, seconds=20):
         kill_all()
         print('# ' + result.out.decode(errors='replace').strip(), flush=True)
         expect(result.status == 0 and b'seed' in result.out, result)
-        said = kernel_log_since(0)
+        said = kernel_log_since(log)
         expect('is not closed after' not in said, said[-500:])
         gone()
         lwk_memory_is(before)
     return body
+
+
+def slow_memory():
+    """A proxy is killed while its task waits for memory, as long as a user wants: nobody takes the LWK for hung."""
+    folder = tempfile.mkdtemp(dir=WORK)
+    subprocess.run(['modprobe', 'fuse'], check=True)
+    server = subprocess.Popen([sys.executable, ROOT + '/tests/lib/slowfile.py', folder, TASK, 'comes late'],
+                              stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    try:
+        expect(server.stdout.readline() == b'mounted\n', 'no FUSE')
+        task = subprocess.Popen(['hanare', 'native', '--', folder + '/file', 'waits-for-memory'], stdout=subprocess.PIPE)
+        expect(task.stdout.readline() == b'ready\n', 'it begins')
+        expect(server.stdout.readline() == b'read\n', 'it waits')
+        killed = pooled()
+        expect(len(killed) == 1, killed)
+        os.kill(killed[0], signal.SIGKILL)
+        until(lambda: 'is not closed after' in kernel_log_since(0), 'its space is waited for', 60)
+        expect(status()['state'] == 'running', status()['state'])
+        expect(healthy(), 'others go on')
+        server.stdin.write(b'go\n')
+        server.stdin.flush()
+        out, _ = task.communicate(timeout=TIMEOUT)
+        said = told(out)
+        expect(said['write(1, apart.text, 10)'] == '-1 ' + OWNERDEAD and said['getppid() > 0'] == '1', f'{out}')
+    finally:
+        server.kill()
+        server.wait(TIMEOUT)
+        subprocess.run(['umount', '-l', folder])
+    gone()
 
 
 def module_stays():
@@ -338,6 +368,7 @@ def main():
     check('a-task-that-closes-every-descriptor-keeps-its-proxy', closes_all)
     check('a-proxy-without-descriptors-for-copies-says-so', few_descriptors)
     check('killed-tasks-leave-nothing', killed_again_and_again)
+    check('a-proxy-killed-while-its-task-waits-for-memory-hangs-nobody', slow_memory)
     for seed in range(2):
         check(f'forged-pooled-proxies-harm-their-pool-only-{seed}', forged(SEED + seed))
     check('shutdown-ends-native-tasks', module_stays)

@@ -224,6 +224,23 @@ static void believes(long ms)
 	}
 }
 
+/* Far from all that is read before. */
+static const struct {
+	char before[2 << 20];
+	char text[16];
+	char behind[2 << 20];
+} apart = { .text = "comes late" };
+
+/* Its proxy waits while what it is to write is read. */
+static void waits_for_memory(void)
+{
+	proxy(1);
+	puts("ready");
+	fflush(stdout);
+	TELL(write(1, apart.text, 10));
+	TELL(getppid() > 0);
+}
+
 /* Keeps its proxy for a while. */
 static void holds(const char *ms)
 {
@@ -254,6 +271,8 @@ int main(int argc, char **argv)
 		calls(atol(argv[2]));
 	else if (!strcmp(argv[1], "closes"))
 		closes();
+	else if (!strcmp(argv[1], "waits-for-memory"))
+		waits_for_memory();
 	else if (!strcmp(argv[1], "believes"))
 		believes(atol(argv[2]));
 	else if (!strcmp(argv[1], "holds"))
