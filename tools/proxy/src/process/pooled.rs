@@ -8,7 +8,9 @@ use hanare_core::syscalls::arguments;
 use hanare_core::syscalls::arguments::Argument::Descriptor;
 use hanare_ikc::{Answer, SlotRef};
 use linux_raw_sys::errno::{EAGAIN, EBADF, EINTR};
-use linux_raw_sys::general::{AT_EMPTY_PATH, F_DUPFD_CLOEXEC, F_SETFD, __NR_close_range, clone_args};
+use linux_raw_sys::general::{
+    __NR_close_range, AT_EMPTY_PATH, F_DUPFD_CLOEXEC, F_SETFD, clone_args,
+};
 
 use crate::base::message::{EXIT_HANARE, die};
 use crate::base::options::Options;
