@@ -6,6 +6,7 @@
 
 use crate::base::log_limit;
 use crate::calls::program::{Program, read_to};
+use crate::gate::observe;
 use crate::link::packed::{self, Peer};
 use crate::mm::messages::{self, Frames};
 use crate::process::members::{self, Native, NoProxy, Taken};
@@ -218,6 +219,7 @@ fn send_with(
     let id = task.calls.load(Ordering::Relaxed);
     pages.seal(id, encoded.size);
     taken.prepare();
+    observe::asks(me, true);
     let answer = ask(me, taken, &Call::new(NR_PACKED, [0, id, 0, 0, 0, 0]));
     Ok(match answer {
         Some(Answer::Done(0)) => {
