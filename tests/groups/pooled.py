@@ -309,6 +309,41 @@ def forged(seed, seconds=20):
     return body
 
 
+def stopped():
+    """A task ends that is terminated while its proxy is stopped in a call, and the proxy with it."""
+    task = blocked()
+    os.kill(pooled()[0], signal.SIGSTOP)
+    task.terminate()
+    task.communicate(timeout=TIMEOUT)
+    expect(task.returncode == -signal.SIGTERM, task.returncode)
+    gone()
+
+
+def traced():
+    """`hanare trace` names the calls that a pooled proxy executes as delegated."""
+    task = started('calls', '100000000')
+    until(lambda: json.loads(hanare('ps', '--json').out), 'it begins')
+    tracer = subprocess.Popen(['hanare', 'trace', '-p', str(task.pid)], stderr=subprocess.PIPE)
+    lines = [tracer.stderr.readline() for _ in range(5)]
+    tracer.send_signal(signal.SIGINT)
+    tracer.communicate(timeout=TIMEOUT)
+    task.kill()
+    task.communicate(timeout=TIMEOUT)
+    expect(all(b'getppid() = ' in line and b'<delegated ' in line for line in lines[1:]), lines)
+    gone()
+
+
+def lwk_panics():
+    """Native tasks in calls, and their proxies, end with their LWK."""
+    task = blocked()
+    hanare('debug', 'panic')
+    _, err = task.communicate(timeout=TIMEOUT)
+    expect(task.returncode == 125 and b'stopped working' in err, f'{task.returncode} {err}')
+    until(lambda: not pooled(), lambda: f'{pooled()}')
+    hanare('shutdown', '--force')
+    boot()
+
+
 def slow_memory():
     """A proxy is killed while its task waits for memory, as long as a user wants: nobody takes the LWK for hung."""
     folder = tempfile.mkdtemp(dir=WORK)
@@ -371,6 +406,9 @@ def main():
     check('a-proxy-killed-while-its-task-waits-for-memory-hangs-nobody', slow_memory)
     for seed in range(2):
         check(f'forged-pooled-proxies-harm-their-pool-only-{seed}', forged(SEED + seed))
+    check('a-task-whose-proxy-is-stopped-ends', stopped)
+    check('calls-of-native-tasks-are-traced-as-delegated', traced)
+    check('native-tasks-end-with-an-lwk-that-panics', lwk_panics)
     check('shutdown-ends-native-tasks', module_stays)
     finish()
 
