@@ -60,7 +60,8 @@ def without_state():
         expect(said[good] in '01', said)
     expect([said[call] for call in ('mkdir("native-dir", 0755)', 'stat("native-dir", &st)', 'rmdir("native-dir")')] == ['0'] * 3, said)
     refused = [expression for expression, value in said.items() if value == '-1 EOPNOTSUPP']
-    expect(said['readlink("/proc/self/exe", name, sizeof(name))'] == '-1 ENOENT', said)
+    links = {call: value for call, value in said.items() if call.startswith('readlink')}
+    expect(len(links) == 3 and set(links.values()) == {'-1 ENOENT'}, links)
     expect(len(refused) == 6 and 'syscall(SYS_umask, 077)' in refused, f'{refused} of {said}')
     log = hanare('log').out.decode()
     expect('open leaves something behind in the proxy' in log or 'openat leaves something behind' in log, log[-400:])

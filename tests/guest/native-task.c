@@ -39,6 +39,12 @@ static void unkept(void)
 	TELL(fcntl(1, F_DUPFD, 3));
 	TELL(close(0));
 	TELL(readlink("/proc/self/exe", name, sizeof(name)));
+	TELL(readlink("//proc/./self/exe", name, sizeof(name)));
+	/* A path at the end of memory. */
+	char *edge = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	munmap(edge + 4096, 4096);
+	strcpy(edge + 4096 - sizeof("/proc/self/exe"), "/proc/self/exe");
+	TELL(readlink(edge + 4096 - sizeof("/proc/self/exe"), name, sizeof(name)));
 }
 
 /* What is not there. */

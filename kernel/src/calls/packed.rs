@@ -178,10 +178,16 @@ fn send_large(me: &Thread, task: &Native, taken: &Taken, number: u32, args: &[u6
 fn names_self(number: u32, args: &[u64; 6]) -> bool {
     let is_path = |argument: &Argument| matches!(argument, Argument::Text);
     syscalls::arguments(number.into()).iter().zip(args).any(|(argument, &at)| {
-        let mut bytes = [0; 18]; // as long as the longest of them, with more behind it
-        is_path(argument)
-            && usercopy::read(UserAddr::of(at), &mut bytes)
-                .is_ok_and(|()| native::names_self(&bytes))
+        is_path(argument) && {
+            let (at, mut bytes) = (UserAddr::of(at), [0; native::LOOKED_AT]);
+            // What ends before memory does is read as a string.
+            if usercopy::read(at, &mut bytes).is_ok() {
+                native::names_self(&bytes)
+            } else {
+                usercopy::read_string(at, &mut bytes)
+                    .is_ok_and(|text| text.is_some_and(native::names_self))
+            }
+        }
     })
 }
 
