@@ -178,6 +178,7 @@ struct hanare_pool {
 	u32 id, limit;
 	unsigned long idle;			/* jiffies that a proxy may have nothing to do */
 	const struct cred *cred;		/* of who made it */
+	bool no_new_privs;			/* likewise */
 };
 
 struct hanare_space {

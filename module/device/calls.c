@@ -115,6 +115,9 @@ long hanare_space_ioctl(struct file *file, unsigned int cmd, void __user *arg)
 		return -ENOTTY;
 	if (!space)
 		return -EBADF;
+	/* No program runs in the space of a pooled proxy. */
+	if (space->is_member)
+		return -EINVAL;
 	if (cmd == HANARE_IOCTL_CHILD)
 		return hanare_fork_command(file, space, arg);
 	BUILD_BUG_ON(sizeof(data) < sizeof(struct hanare_usage));

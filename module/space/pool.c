@@ -8,6 +8,7 @@
 
 #include <linux/cred.h>
 #include <linux/file.h>
+#include <linux/sched.h>
 #include <linux/slab.h>
 
 /* ---- coming and going ---- */
@@ -48,6 +49,7 @@ static struct hanare_pool *pool_new(const struct hanare_pool_make *arg, struct h
 	pool->limit = arg->limit;
 	pool->idle = arg->idle_ms ? msecs_to_jiffies(arg->idle_ms) : MAX_SCHEDULE_TIMEOUT;
 	pool->cred = get_current_cred();
+	pool->no_new_privs = task_no_new_privs(current);
 	return pool;
 }
 
@@ -121,7 +123,12 @@ struct hanare_pool *hanare_pool_join(u32 fd, u8 *message)
 	}
 	if (!pool)
 		pool = ERR_PTR(refuse(message, -EBADF, "descriptor %u is no pool of proxies", fd));
-	else if (!same_rights(pool->cred, current_cred()))
+	/*
+	 * Who has confined himself by seccomp or Landlock, without being allowed to confine others, has this
+	 * flag: his calls are not executed by proxies that are not confined.
+	 */
+	else if (!same_rights(pool->cred, current_cred()) ||
+		 pool->no_new_privs != task_no_new_privs(current))
 		pool = ERR_PTR(refuse(message, -EPERM,
 				      "the pool of proxies was made with other rights than yours"));
 	else

@@ -509,8 +509,10 @@ void hanare_space_end(struct hanare_space *space)
 	 */
 	if (err == -ETIMEDOUT || err == -EBUSY)
 		pr_err("%s: space %u is not closed after %u s: %s\n", inst->name, space->id, patience_ms / 1000,
-		       err == -EBUSY ? "its user has too many requests" : "the LWK does not answer");
-	if (err == -ETIMEDOUT)
+		       err == -EBUSY ? "its user has too many requests" :
+		       space->is_member ? "the task that has the proxy is at work" : "the LWK does not answer");
+	/* A pooled proxy's part may be kept by a thread of another process, which waits for whatever its user has it wait for. */
+	if (err == -ETIMEDOUT && !space->is_member)
 		hanare_does_not_answer(inst);
 	else if (!err)
 		account(space, &call);

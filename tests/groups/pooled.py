@@ -3,15 +3,23 @@
 The demonstrators that are written with the SDK are in the group `native`.
 """
 
+import concurrent.futures
 import os
 import signal
 import sys
+import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '../lib'))
 from harness import *
 
 TASK = f'{GUEST}/static/native-task'
+FORGED = f'{GUEST}/module-forged-member'
+USER = 65531  # nobody else's, so that all its processes may be killed
+AS_USER = ['/usr/bin/setpriv', f'--reuid={USER}', f'--regid={USER}', '--groups=hanare']
 OWNERDEAD = 'EOWNERDEAD'
+
+
+SEED = int(os.environ.get('TESTS_FUZZ_SEED', '1'))
 
 
 def native(*argv, options=(), **more):
@@ -41,6 +49,7 @@ def told(said):
 def gone():
     until(lambda: not pooled(), lambda: f'pooled proxies stay: {pooled()}', 20)
     until(lambda: status()['programs'] == 0, lambda: f'spaces stay: {status()["programs"]}', 20)
+    nothing_left()
 
 
 def without_state():
@@ -51,7 +60,8 @@ def without_state():
         expect(said[good] in '01', said)
     expect([said[call] for call in ('mkdir("native-dir", 0755)', 'stat("native-dir", &st)', 'rmdir("native-dir")')] == ['0'] * 3, said)
     refused = [expression for expression, value in said.items() if value == '-1 EOPNOTSUPP']
-    expect(said['readlink("/proc/self/exe", name, sizeof(name))'] == '-1 ENOENT', said)
+    links = {call: value for call, value in said.items() if call.startswith('readlink')}
+    expect(len(links) == 3 and set(links.values()) == {'-1 ENOENT'}, links)
     expect(len(refused) == 6 and 'syscall(SYS_umask, 077)' in refused, f'{refused} of {said}')
     log = hanare('log').out.decode()
     expect('open leaves something behind in the proxy' in log or 'openat leaves something behind' in log, log[-400:])
@@ -226,6 +236,169 @@ def of_another_user():
     expect(said == wanted, said)
 
 
+def confined():
+    """A process that may gain no rights, as one does that confines itself, has no calls executed by proxies that are not confined."""
+    program = f'{GUEST}/module-pool'
+    result = command([program, '/usr/bin/setpriv', '--no-new-privs', program, 'join'])
+    expect(result.out == b'EPERM: the pool of proxies was made with other rights than yours\n', result)
+    result = command(['/usr/bin/setpriv', '--no-new-privs', program, program, 'join'])
+    expect(result.out == b'joined\n', result)
+
+
+def no_program():
+    """In the space of a pooled proxy no program is started, and none asks."""
+    result = command([f'{GUEST}/module-pool', 'member'])
+    expect(result.out == b'EINVAL EINVAL EINVAL\n', result)
+    gone()
+
+
+def closes_all():
+    """A task that closes every descriptor does not get at those of its proxy."""
+    result = native('closes')
+    said = told(result.out)
+    expect(result.status == 0 and not result.err, result)
+    wanted = {'closed': '0', 'dup2(1, 1024)': '-1 EBADF', 'syscall(SYS_close_range, 3, ~0u, 0)': '0',
+              'syscall(SYS_close_range, 5, 4, 0)': '-1 EINVAL', 'getppid() > 0': '1', 'fd': '3',
+              'syscall(SYS_close_range, fd, fd, 0)': '0', 'close(fd)': '-1 EBADF', 'chdir("/usr")': '0', 'proxy(0)': '0'}
+    expect({call: said.get(call) for call in wanted} == wanted, said)
+    gone()
+
+
+def few_descriptors():
+    """A proxy that cannot keep copies of what it was started with says so; none gives less than that back."""
+    worked = 0
+    for limit in range(5, 15):
+        result = command(['/usr/bin/prlimit', f'--nofile={limit}', 'hanare', 'native', '--', TASK, 'kept'], cwd=WORK, stdin=b'a line\n')
+        if result.status == 0:
+            worked += 1
+            said = told(result.out)
+            expect(b"standard input is the command's again: a line\n" in result.out and said['strcmp(here, before)'] == '0',
+                   f'{limit}: {result}')
+        else:
+            expect(result.status in (125, 126) and result.err, f'{limit}: {result}')
+    expect(0 < worked < 10, f'{worked} worked')
+    gone()
+
+
+def killed_again_and_again():
+    """Tasks that are killed while proxies are in their calls leave nothing in the LWK."""
+    before, blocks = None, None
+    for _ in range(3):
+        for _ in range(4):
+            task = blocked()
+            task.kill()
+            task.communicate(timeout=TIMEOUT)
+        gone()
+        if blocks is None:
+            blocks = kernel_blocks()
+    expect(kernel_blocks()[1] <= blocks[1], f'blocks of the heap: {blocks} before, {kernel_blocks()} after')
+
+
+def owner(pid):
+    with contextlib.suppress(OSError):
+        return os.stat(f'/proc/{pid}').st_uid
+
+
+def kill_all():
+    """Every process of the user whose proxies lie."""
+    def left():
+        return [int(pid) for pid in filter(str.isdigit, os.listdir('/proc')) if owner(pid) == USER]
+    def none():
+        for pid in left():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        return not left()
+    until(none, lambda: f'processes that cannot be killed: {left()}')
+
+
+def forged(seed, seconds=20):
+    """Proxies that lie, and write while the LWK reads, harm who uses their pool and nobody else."""
+    def body():
+        (before, _), log = debug_memory(), len(kernel_log_since(0))
+        end = time.monotonic() + seconds
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            argv = [*AS_USER, FORGED, str(seconds), str(seed), '3', '4', TASK, 'believes', '2000']
+            liars = pool.submit(command, argv, timeout=seconds + 2 * TIMEOUT, cwd='/')
+            while time.monotonic() < end:
+                result = native('calls', '20')
+                expect(result.status == 0 and result.out == b'20 calls\n', f'another user: {result}')
+                expect(healthy(), 'another user: hello')
+                expect(status()['state'] == 'running', status()['state'])
+            result = liars.result()
+        kill_all()
+        print('# ' + result.out.decode(errors='replace').strip(), flush=True)
+        expect(result.status == 0 and b'seed' in result.out, result)
+        said = kernel_log_since(log)
+        expect('is not closed after' not in said, said[-500:])
+        gone()
+        lwk_memory_is(before)
+    return body
+
+
+def stopped():
+    """A task ends that is terminated while its proxy is stopped in a call, and the proxy with it."""
+    task = blocked()
+    os.kill(pooled()[0], signal.SIGSTOP)
+    task.terminate()
+    task.communicate(timeout=TIMEOUT)
+    expect(task.returncode == -signal.SIGTERM, task.returncode)
+    gone()
+
+
+def traced():
+    """`hanare trace` names the calls that a pooled proxy executes as delegated."""
+    task = started('calls', '100000000')
+    until(lambda: json.loads(hanare('ps', '--json').out), 'it begins')
+    tracer = subprocess.Popen(['hanare', 'trace', '-p', str(task.pid)], stderr=subprocess.PIPE)
+    lines = [tracer.stderr.readline() for _ in range(5)]
+    tracer.send_signal(signal.SIGINT)
+    tracer.communicate(timeout=TIMEOUT)
+    task.kill()
+    task.communicate(timeout=TIMEOUT)
+    expect(all(b'getppid() = ' in line and b'<delegated ' in line for line in lines[1:]), lines)
+    gone()
+
+
+def lwk_panics():
+    """Native tasks in calls, and their proxies, end with their LWK."""
+    task = blocked()
+    hanare('debug', 'panic')
+    _, err = task.communicate(timeout=TIMEOUT)
+    expect(task.returncode == 125 and b'stopped working' in err, f'{task.returncode} {err}')
+    until(lambda: not pooled(), lambda: f'{pooled()}')
+    hanare('shutdown', '--force')
+    boot()
+
+
+def slow_memory():
+    """A proxy is killed while its task waits for memory, as long as a user wants: nobody takes the LWK for hung."""
+    folder = tempfile.mkdtemp(dir=WORK)
+    subprocess.run(['modprobe', 'fuse'], check=True)
+    server = subprocess.Popen([sys.executable, ROOT + '/tests/lib/slowfile.py', folder, TASK, 'comes late'],
+                              stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    try:
+        expect(server.stdout.readline() == b'mounted\n', 'no FUSE')
+        task = subprocess.Popen(['hanare', 'native', '--', folder + '/file', 'waits-for-memory'], stdout=subprocess.PIPE)
+        expect(task.stdout.readline() == b'ready\n', 'it begins')
+        expect(server.stdout.readline() == b'read\n', 'it waits')
+        killed = pooled()
+        expect(len(killed) == 1, killed)
+        os.kill(killed[0], signal.SIGKILL)
+        until(lambda: 'is not closed after' in kernel_log_since(0), 'its space is waited for', 60)
+        expect(status()['state'] == 'running', status()['state'])
+        expect(healthy(), 'others go on')
+        server.stdin.write(b'go\n')
+        server.stdin.flush()
+        out, _ = task.communicate(timeout=TIMEOUT)
+        said = told(out)
+        expect(said['write(1, apart.text, 10)'] == '-1 ' + OWNERDEAD and said['getppid() > 0'] == '1', f'{out}')
+    finally:
+        server.kill()
+        server.wait(TIMEOUT)
+        subprocess.run(['umount', '-l', folder])
+    gone()
+
+
 def module_stays():
     """Shutdown with native tasks in calls ends them and their proxies."""
     task = blocked()
@@ -252,6 +425,17 @@ def main():
     check('an-idle-proxy-ends', idle)
     check('status-counts-packed-calls', counted)
     check('nobody-joins-a-pool-with-other-rights', of_another_user)
+    check('nobody-who-is-confined-joins-a-pool-that-is-not', confined)
+    check('no-program-runs-in-the-space-of-a-pooled-proxy', no_program)
+    check('a-task-that-closes-every-descriptor-keeps-its-proxy', closes_all)
+    check('a-proxy-without-descriptors-for-copies-says-so', few_descriptors)
+    check('killed-tasks-leave-nothing', killed_again_and_again)
+    check('a-proxy-killed-while-its-task-waits-for-memory-hangs-nobody', slow_memory)
+    for seed in range(2):
+        check(f'forged-pooled-proxies-harm-their-pool-only-{seed}', forged(SEED + seed))
+    check('a-task-whose-proxy-is-stopped-ends', stopped)
+    check('calls-of-native-tasks-are-traced-as-delegated', traced)
+    check('native-tasks-end-with-an-lwk-that-panics', lwk_panics)
     check('shutdown-ends-native-tasks', module_stays)
     finish()
 

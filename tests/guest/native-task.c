@@ -2,6 +2,7 @@
 #include "guest.h"
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <poll.h>
 #include <sys/syscall.h>
 
 #define PR_HANARE_PROXY 0x484e5058
@@ -38,6 +39,12 @@ static void unkept(void)
 	TELL(fcntl(1, F_DUPFD, 3));
 	TELL(close(0));
 	TELL(readlink("/proc/self/exe", name, sizeof(name)));
+	TELL(readlink("//proc/./self/exe", name, sizeof(name)));
+	/* A path at the end of memory. */
+	char *edge = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	munmap(edge + 4096, 4096);
+	strcpy(edge + 4096 - sizeof("/proc/self/exe"), "/proc/self/exe");
+	TELL(readlink(edge + 4096 - sizeof("/proc/self/exe"), name, sizeof(name)));
 }
 
 /* What is not there. */
@@ -175,6 +182,71 @@ static void calls(long count)
 	printf("%ld calls\n", count);
 }
 
+/* What daemons do first: closes all that it may have inherited. */
+static void closes(void)
+{
+	int fd, closed = 0;
+
+	proxy(1);
+	for (fd = 3; fd < 1100; fd++)
+		closed += !close(fd);
+	TELL(closed);
+	TELL(dup2(1, 1024));
+	TELL(syscall(SYS_close_range, 3, ~0u, 0));
+	TELL(syscall(SYS_close_range, 5, 4, 0));
+	TELL(getppid() > 0);
+	fd = open("/dev/null", O_RDONLY);
+	TELL(fd);
+	TELL(syscall(SYS_close_range, fd, fd, 0));
+	TELL(close(fd));
+	TELL(chdir("/usr"));
+	TELL(proxy(0));
+	TELL(getppid() > 0);
+}
+
+/* Calls whose results are anything, as proxies may have it that lie. */
+static void believes(long ms)
+{
+	static char data[20000];
+	struct iovec list[3] = { { data, 10 }, { data + 4096, 20 }, { data + 9000, 9000 } };
+	struct timespec now, end;
+	struct stat st;
+	unsigned int n;
+
+	clock_gettime(CLOCK_MONOTONIC, &end);
+	end.tv_sec += ms / 1000;
+	for (n = 0; !clock_gettime(CLOCK_MONOTONIC, &now) && now.tv_sec < end.tv_sec; n++) {
+		syscall(SYS_read, 0, data, sizeof(data));
+		syscall(SYS_write, 1, data, n % sizeof(data));
+		syscall(SYS_getppid);
+		stat("/", &st);
+		syscall(SYS_getcwd, data, sizeof(data));
+		syscall(SYS_readv, 0, list, 3);
+		syscall(SYS_readlink, "/proc/1/cwd", data, sizeof(data));
+		syscall(SYS_recvfrom, 0, data, 100, 0, data + 1000, data + 2000);
+		syscall(SYS_getdents64, 0, data, sizeof(data));
+		if (n % 64 == 0)
+			proxy(n / 64 % 2);
+	}
+}
+
+/* Far from all that is read before. */
+static const struct {
+	char before[2 << 20];
+	char text[16];
+	char behind[2 << 20];
+} apart = { .text = "comes late" };
+
+/* Its proxy waits while what it is to write is read. */
+static void waits_for_memory(void)
+{
+	proxy(1);
+	puts("ready");
+	fflush(stdout);
+	TELL(write(1, apart.text, 10));
+	TELL(getppid() > 0);
+}
+
 /* Keeps its proxy for a while. */
 static void holds(const char *ms)
 {
@@ -203,6 +275,12 @@ int main(int argc, char **argv)
 		blocks(argv[2]);
 	else if (!strcmp(argv[1], "calls"))
 		calls(atol(argv[2]));
+	else if (!strcmp(argv[1], "closes"))
+		closes();
+	else if (!strcmp(argv[1], "waits-for-memory"))
+		waits_for_memory();
+	else if (!strcmp(argv[1], "believes"))
+		believes(atol(argv[2]));
 	else if (!strcmp(argv[1], "holds"))
 		holds(argv[2]);
 	else if (!strcmp(argv[1], "exits"))

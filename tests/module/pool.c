@@ -3,6 +3,7 @@
  * Joining a pool of proxies by its descriptor alone:
  *   pool [COMMAND...] PROGRAM join    makes a pool, whose descriptor is 77, and runs the rest
  *   pool join                         attaches to the pool with descriptor 77; prints whether it may
+ *   pool member                       is a pooled proxy, and prints what it is told that asks as a program's does
  *   pool wrong                        attaches in ways that there are not; prints what is said
  */
 #define _GNU_SOURCE
@@ -46,12 +47,30 @@ static void make(__u32 limit)
 	close(device);
 }
 
+/* No program runs in its space. */
+static void member(void)
+{
+	struct hanare_attach attach = { .kind = HANARE_ATTACH_MEMBER, .pool_fd = POOL };
+	struct hanare_usage usage;
+	struct hanare_child child = { 0 };
+
+	make(1);
+	attach.fd = open("/dev/hanare", O_RDWR | O_CLOEXEC);
+	need(!ioctl(attach.fd, HANARE_IOCTL_ATTACH, &attach), "attach");
+	child.parent = attach.space;
+	printf("%s", ioctl(attach.fd, HANARE_IOCTL_START, NULL) ? strerrorname_np(errno) : "started");
+	printf(" %s", ioctl(attach.fd, HANARE_IOCTL_USAGE, &usage) ? strerrorname_np(errno) : "used");
+	printf(" %s\n", ioctl(attach.fd, HANARE_IOCTL_CHILD, &child) ? strerrorname_np(errno) : "a child");
+}
+
 int main(int argc, char **argv)
 {
 	if (argc < 2)
 		return 2;
 	if (!strcmp(argv[1], "join")) {
 		attach(HANARE_ATTACH_MEMBER, POOL);
+	} else if (!strcmp(argv[1], "member")) {
+		member();
 	} else if (!strcmp(argv[1], "wrong")) {
 		make(0);
 		make(HANARE_POOL_MAX + 1);

@@ -213,8 +213,10 @@ fn not_done(number: u32, args: &[u64; 6], outcome: Outcome) -> Result<u64> {
     let restart = syscalls::row(number.into()).map_or(Restart::Never, |row| row.restart);
     let interrupted = match outcome.of_call(restart) {
         Returns::Value(value) => return Ok(value),
-        // What Linux could not do and the LWK can.
-        Returns::Error(errno::EIO) => return ptrace::memory_file(number, args),
+        // What Linux could not do and the LWK can. A native task's descriptors are not those of its own proxy.
+        Returns::Error(errno::EIO) if !thread::current().process.pool.is_packed() => {
+            return ptrace::memory_file(number, args);
+        }
         Returns::Error(e) => return Err(e),
         Returns::Never => return Err(ENDING),
         Returns::Again => Interrupted::NotStarted,

@@ -6,6 +6,7 @@
 
 use crate::base::log_limit;
 use crate::calls::program::{Program, read_to};
+use crate::gate::observe;
 use crate::link::packed::{self, Peer};
 use crate::mm::messages::{self, Frames};
 use crate::process::members::{self, Native, NoProxy, Taken};
@@ -92,7 +93,7 @@ fn give_back(me: &Thread, task: &Native) {
         match ask(me, &taken, &clean) {
             Some(Answer::Done(0)) => taken.give_back(task),
             _ if taken.is_gone() => taken.give_back(task),
-            _ => {} // the task ends, and the proxy with it
+            _ => taken.abandon(task), // the task ends, and the proxy with it
         }
     }
 }
@@ -126,7 +127,10 @@ pub fn call(number: u32, args: &[u64; 6]) -> Outcome {
                 return Outcome::Done(value);
             }
             // The thread is on its way out, and so is the proxy, which may execute the call still.
-            Sent::Abandoned => return Outcome::Done(errno::EINTR.as_return()),
+            Sent::Abandoned => {
+                taken.abandon(task);
+                return Outcome::Done(errno::EINTR.as_return());
+            }
             Sent::Died { is_lost } => {
                 taken.give_back(task);
                 if is_lost {
@@ -174,10 +178,16 @@ fn send_large(me: &Thread, task: &Native, taken: &Taken, number: u32, args: &[u6
 fn names_self(number: u32, args: &[u64; 6]) -> bool {
     let is_path = |argument: &Argument| matches!(argument, Argument::Text);
     syscalls::arguments(number.into()).iter().zip(args).any(|(argument, &at)| {
-        let mut bytes = [0; 18]; // as long as the longest of them, with more behind it
-        is_path(argument)
-            && usercopy::read(UserAddr::of(at), &mut bytes)
-                .is_ok_and(|()| native::names_self(&bytes))
+        is_path(argument) && {
+            let (at, mut bytes) = (UserAddr::of(at), [0; native::LOOKED_AT]);
+            // What ends before memory does is read as a string.
+            if usercopy::read(at, &mut bytes).is_ok() {
+                native::names_self(&bytes)
+            } else {
+                usercopy::read_string(at, &mut bytes)
+                    .is_ok_and(|text| text.is_some_and(native::names_self))
+            }
+        }
     })
 }
 
@@ -215,6 +225,7 @@ fn send_with(
     let id = task.calls.load(Ordering::Relaxed);
     pages.seal(id, encoded.size);
     taken.prepare();
+    observe::asks(me, true);
     let answer = ask(me, taken, &Call::new(NR_PACKED, [0, id, 0, 0, 0, 0]));
     Ok(match answer {
         Some(Answer::Done(0)) => {

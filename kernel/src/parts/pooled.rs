@@ -35,6 +35,8 @@ pub struct Member<S> {
     pub page: MemberRef<'static>,
     /// Linux has closed its space.
     pub is_gone: AtomicBool,
+    /// A task has it. Changed with the pool's list locked, or by whose it is: the page says so, too, but the proxy may write there.
+    pub is_taken: AtomicBool,
     /// The thread that has it.
     pub user: Mutex<Option<Arc<dyn Runs>>, rank::TaskProxy>,
 }
@@ -47,6 +49,8 @@ pub struct Native<S> {
     pub keeps: AtomicBool,
     /// That proxy, or one that is just executing a call.
     pub has: Mutex<Option<Arc<Member<S>>>, rank::TaskProxy>,
+    /// It did not wait for the answer of that proxy, which may be in the call still.
+    pub has_abandoned: AtomicBool,
     /// Packed calls.
     pub calls: AtomicU64,
 }
@@ -56,13 +60,19 @@ impl<S> Native<S> {
     pub fn has_kept(&self) -> bool {
         self.has.lock().as_ref().is_some_and(|member| !member.is_gone.load(Ordering::SeqCst))
     }
+
+    /// The task has ended: the proxy that it has still, if that is there.
+    pub fn left_behind(&self) -> Option<Arc<Member<S>>> {
+        let member = self.has.lock().take()?;
+        (!member.is_gone.load(Ordering::SeqCst)).then_some(member)
+    }
 }
 
 impl<S> Native<S> {
     /// Of a task of a pool, without a proxy yet.
     pub const fn new(pool: Arc<ProxyPool<S>>) -> Self {
-        let (keeps, calls) = (AtomicBool::new(false), AtomicU64::new(0));
-        Self { pool, keeps, has: Mutex::new(None), calls }
+        let (keeps, has_abandoned) = (AtomicBool::new(false), AtomicBool::new(false));
+        Self { pool, keeps, has: Mutex::new(None), has_abandoned, calls: AtomicU64::new(0) }
     }
 }
 

@@ -102,6 +102,7 @@ fn enter(space: &Arc<ProcessSpace>, pool: Arc<ProxyPool>) -> Result<()> {
         slot,
         page,
         is_gone: AtomicBool::new(false),
+        is_taken: AtomicBool::new(false),
         user: Mutex::new(None),
     })?;
     {
@@ -135,8 +136,9 @@ pub fn leave(space: u32) {
 /// A proxy of the pool that nobody has, which is the running thread's `me` from now on.
 fn claim(pool: &ProxyPool, me: &Thread) -> Option<(Arc<Member>, Visit)> {
     let members = pool.members.lock();
-    members.iter().find_map(|member| {
+    members.iter().filter(|member| !member.is_taken.load(Ordering::Acquire)).find_map(|member| {
         let visit = member.page.claim().then(|| member.space.visit())??;
+        member.is_taken.store(true, Ordering::Relaxed);
         *member.user.lock() = me.whole();
         Some((member.clone(), visit))
     })
@@ -170,6 +172,9 @@ pub enum NoProxy {
 /// A proxy for the next call of the running thread `me`, of a native task: the one that it keeps, one that nobody has, one that is
 /// made, or the first one that is given back.
 pub fn take(me: &Thread, task: &Native) -> core::result::Result<Taken, NoProxy> {
+    if task.has_abandoned.load(Ordering::Relaxed) {
+        return Err(NoProxy::Lost);
+    }
     let kept = task.has.lock().take();
     if let Some(member) = kept {
         let visit = member.space.visit().filter(|_| !is_gone(&member)).ok_or(NoProxy::Lost)?;
@@ -259,7 +264,14 @@ impl Taken {
         if !is_gone(&self.member) {
             self.page.free();
         }
+        self.is_taken.store(false, Ordering::Release);
         self.pool.changed();
+    }
+
+    /// The thread does not wait for its answer: the task has it to its end, and makes no more calls.
+    pub fn abandon(self, task: &Native) {
+        task.has_abandoned.store(true, Ordering::Relaxed);
+        *self.user.lock() = None;
     }
 
     /// The call is over, and the task keeps it.

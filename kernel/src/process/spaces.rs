@@ -177,15 +177,14 @@ impl ProcessSpace {
         release::all(self);
         part_of(self.space).lock().remove(&self.space);
         let times = self.processes().next().map_or((0, 0), |p| p.times_ns());
-        let member =
-            self.first().and_then(|p| p.native.get()?.has.lock().as_ref().map(|m| m.space.space));
+        let member = self.first().and_then(|p| p.native.get()?.left_behind());
         let processes = core::mem::take(&mut self.processes.lock().all);
         drop(processes);
         heap::trim_if_large();
         let request = self.close_request.swap(NO_REQUEST, Ordering::AcqRel);
         if request != NO_REQUEST {
             let r = shared::request(request);
-            let ends = u64::from(member.unwrap_or(0));
+            let ends = u64::from(member.map_or(0, |member| member.space.space));
             for (i, v) in [times.0, times.1, self.memory_use().1, ends].into_iter().enumerate() {
                 r.set_arg(i, v);
             }

@@ -346,6 +346,51 @@ proptest! {
         }
     }
 
+    /// Whatever the pages of a message have become, their heads too: what is executed lies inside the message, and what comes back
+    /// is written behind the heads of its pages, and to no other page.
+    #[test]
+    fn hostile_pages_reach_nothing_else(
+        number in number(),
+        args in prop::array::uniform6(argument()),
+        bytes in words(),
+        chain in Just((0..8u32).collect::<Vec<_>>()).prop_shuffle(),
+        changes in prop::collection::vec((0..8usize, 0..400usize, argument(), 1..9usize), 0..5),
+        next in (0..8usize, 0..10u32),
+        result in prop_oneof![any::<i64>(), -40..5000i64],
+    ) {
+        let (mut pool, mut pieces) = (vec![[0; 4096]; 8], vec![Piece::NONE; 5000]);
+        let mut packed = Packed::new(&mut pool, &chain).unwrap();
+        if let Ok(encoded) = encode(&Memory::new(bytes), number, &args, &mut packed, &mut pieces) {
+            packed.seal(9, encoded.size);
+        }
+        for (page, at, word, count) in changes {
+            // Mostly in the head of the message, where the pointers are.
+            let at = if at < 300 { at % 128 } else { at * 8 };
+            pool[page][at..at + count].copy_from_slice(&word.to_le_bytes()[..count]);
+        }
+        if next.1 < 8 {
+            pool[next.0][4..8].copy_from_slice(&next.1.to_le_bytes());
+        }
+        let before = pool.clone();
+        let (mut to, mut found) = (vec![0; 8 * PAYLOAD_BYTES], [0; 8]);
+        let Some(count) = gather(&pool, chain[0], 9, &mut to, &mut found) else { return Ok(()) };
+        let found = &found[..count];
+        prop_assert!(found.iter().all(|page| found.iter().filter(|one| *one == page).count() == 1));
+        let (to, mut own) = (&mut to[..count * PAYLOAD_BYTES], vec![0; 1 << 20]);
+        let Ok(decoded) = decode(&*to, PLACE, &mut own) else { return Ok(()) };
+        let head: [u64; 6] = std::array::from_fn(|at| u64_at(to, 16 + at * 8));
+        leads_inside(&decoded, &head, to.len());
+        prop_assert!(decoded.written.to <= to.len());
+        let mut packed = Packed::new(&mut pool, found).unwrap();
+        to[decoded.written.from..decoded.written.to].fill(0x5a);
+        packed.write(decoded.written.from, &to[decoded.written.from..decoded.written.to]);
+        finish(&mut packed, &decoded, &own, result);
+        for (number, (page, before)) in (0..).zip(pool.iter().zip(&before)) {
+            let kept = if found.contains(&number) { PAGE_HEAD_BYTES } else { page.len() };
+            prop_assert_eq!(&page[..kept], &before[..kept], "page {}", number);
+        }
+    }
+
     /// Whatever a message has become: reading it ends, and what comes back writes to the caller's
     /// memory only where the call asked for it.
     #[test]

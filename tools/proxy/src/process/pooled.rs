@@ -4,13 +4,18 @@ use core::ffi::CStr;
 use core::fmt::{self, Write};
 
 use hanare_abi::layout::MESSAGES_PART;
-use hanare_ikc::SlotRef;
-use linux_raw_sys::errno::{EAGAIN, EINTR};
-use linux_raw_sys::general::{AT_EMPTY_PATH, F_DUPFD_CLOEXEC, F_SETFD, clone_args};
+use hanare_core::syscalls::arguments;
+use hanare_core::syscalls::arguments::Argument::Descriptor;
+use hanare_ikc::{Answer, SlotRef};
+use linux_raw_sys::errno::{EAGAIN, EBADF, EINTR};
+use linux_raw_sys::general::{
+    __NR_close_range, AT_EMPTY_PATH, F_DUPFD_CLOEXEC, F_SETFD, clone_args,
+};
 
 use crate::base::message::{EXIT_HANARE, die};
 use crate::base::options::Options;
 use crate::process::attach::{self, Pool, Space};
+use crate::sys::arch::delegated_call;
 use crate::sys::pooled::{self, Inherited};
 use crate::sys::shared::Once;
 use crate::sys::{self, Errno, Execution, signal};
@@ -121,16 +126,36 @@ fn become_member(pool: &Pool, to_tell: u32) -> ! {
 pub fn enter(options: &Options) -> Space {
     sys::set_name(c"hanare-pooled");
     let space = attach::attach(options);
-    let ready = attach::map_part(&space, MESSAGES_PART)
+    let inherited = attach::map_part(&space, MESSAGES_PART)
         .and_then(|()| pooled::make_buffer())
-        .and_then(|()| sys::write(options.ready.unwrap_or(u32::MAX), b"!").map(drop));
-    if let Err(error) = ready {
-        die(EXIT_HANARE, format_args!("a pooled proxy cannot get ready: {error}"));
+        .and_then(|()| Inherited::keep(|fd| attach::copy_high(fd, F_DUPFD_CLOEXEC)))
+        .unwrap_or_else(|error| cannot_get_ready(error));
+    let ready = options.ready.unwrap_or(u32::MAX);
+    if let Err(error) = sys::write(ready, b"!") {
+        cannot_get_ready(error);
     }
     // Descriptors of the pool and of who waits are closed among all others.
-    let copy = |fd| attach::copy_high(fd, F_DUPFD_CLOEXEC);
-    INHERITED.set(Inherited::keep(copy, space.fd));
+    INHERITED.set(inherited).close_others(space.fd);
     space
+}
+
+fn cannot_get_ready(error: Errno) -> ! {
+    die(EXIT_HANARE, format_args!("a pooled proxy cannot get ready: {error}"))
+}
+
+/// Makes a task's call, which does not get at the proxy's own descriptors: for the task they are not open.
+pub fn execute(space: &Space, number: u32, args: &[u64; 6]) -> Answer {
+    let Some(inherited) = INHERITED.get() else { return Answer::Done(-i64::from(EBADF)) };
+    if number == __NR_close_range && args[0] as u32 <= args[1] as u32 {
+        let closed = inherited.close_range(args[0] as u32, args[1] as u32, args[2], space.fd);
+        return Answer::Done(sys::code(closed.map(drop)));
+    }
+    let is_own = |fd: u64| inherited.is_own(fd as u32, space.fd);
+    let mut all = arguments(number.into()).iter().zip(args);
+    if all.any(|(kind, &value)| *kind == Descriptor && is_own(value)) {
+        return Answer::Done(-i64::from(EBADF));
+    }
+    delegated_call(number, args)
 }
 
 /// The task has given this proxy back: it forgets what was opened. One that cannot ends.

@@ -7,7 +7,7 @@ use hanare_abi::layout::CONTROL_END;
 use hanare_abi::pooled::{MEMBER_BASE, Member, PACKED_BASE, PACKED_PAGES};
 use hanare_core::marshal::{PAYLOAD_BYTES, Page};
 use hanare_ikc::MemberRef;
-use linux_raw_sys::errno::ENOMEM;
+use linux_raw_sys::errno::{EACCES, EMFILE, ENOMEM};
 use linux_raw_sys::general::*;
 
 use super::call::{Errno, Result, check, plain, raw_call};
@@ -75,36 +75,71 @@ pub struct Inherited {
 }
 
 impl Inherited {
-    /// Keeps it, in descriptors that `copy` makes, and closes all others but `kept`.
-    pub fn keep(copy: impl Fn(u32) -> Option<u32>, kept: u32) -> Self {
+    /// Keeps it, in descriptors that `copy` makes.
+    ///
+    /// # Errors
+    /// There is no descriptor for a copy.
+    pub fn keep(copy: impl Fn(u32) -> Option<u32>) -> Result<Self> {
+        let mut standard = [None; 3];
+        for (fd, kept) in (0u32..).zip(&mut standard) {
+            let is_open = plain(__NR_fcntl, [fd.into(), F_GETFD.into(), 0, 0, 0, 0]).is_ok();
+            if is_open {
+                *kept = Some(copy(fd).ok_or(Errno(EMFILE))?);
+            }
+        }
+        let umask = plain(__NR_umask, [0; 6]).unwrap_or(0);
+        let _ = plain(__NR_umask, [umask, 0, 0, 0, 0, 0]);
+        Ok(Self { standard, directory: Self::directory(copy)?, umask })
+    }
+
+    /// The working directory; `None`: it cannot be opened.
+    fn directory(copy: impl Fn(u32) -> Option<u32>) -> Result<Option<u32>> {
         let flags = u64::from(O_PATH | O_DIRECTORY | O_CLOEXEC);
         let here = c".".as_ptr() as u64;
         // SAFETY: a string of our own, which Linux only reads.
-        let opened = check(unsafe { raw_call(__NR_open, [here, flags, 0, 0, 0, 0]) });
-        let directory = opened.ok().and_then(|fd| {
-            let high = copy(fd as u32);
-            let _ = plain(__NR_close, [fd, 0, 0, 0, 0, 0]);
-            high
-        });
-        let umask = plain(__NR_umask, [0; 6]).unwrap_or(0);
-        let _ = plain(__NR_umask, [umask, 0, 0, 0, 0, 0]);
-        let inherited = Self { standard: [0, 1, 2].map(copy), directory, umask };
-        inherited.close_others(kept);
-        inherited
+        let fd = match check(unsafe { raw_call(__NR_open, [here, flags, 0, 0, 0, 0]) }) {
+            Err(Errno(EACCES)) => return Ok(None),
+            opened => opened?,
+        };
+        let high = copy(fd as u32);
+        let _ = plain(__NR_close, [fd, 0, 0, 0, 0, 0]);
+        high.ok_or(Errno(EMFILE)).map(Some)
+    }
+
+    /// The descriptors that this is in, and `kept`, which calls of tasks do not get at.
+    fn own(&self, kept: u32) -> impl Iterator<Item = u64> {
+        let own = self.standard.into_iter().chain([self.directory, Some(kept)]);
+        own.flatten().map(u64::from)
+    }
+
+    /// Whether a descriptor is one of those, or `kept`.
+    pub fn is_own(&self, fd: u32, kept: u32) -> bool {
+        self.own(kept).any(|own| own == u64::from(fd))
+    }
+
+    /// close_range(2) of descriptors `first` to `last` that are none of those.
+    ///
+    /// # Errors
+    /// As of close_range(2).
+    pub fn close_range(&self, first: u32, last: u32, flags: u64, kept: u32) -> Result<u64> {
+        let close = |first, last| plain(__NR_close_range, [first, last, flags, 0, 0, 0]);
+        let (mut next, last) = (u64::from(first), u64::from(last));
+        // The few that stay lie together: one range below each.
+        while let Some(own) = self.own(kept).filter(|fd| (next..=last).contains(fd)).min() {
+            if own > next {
+                close(next, own - 1)?;
+            }
+            next = own + 1;
+            if next > last {
+                return Ok(0);
+            }
+        }
+        close(next, last)
     }
 
     /// Closes what is not one of these descriptors, nor `kept`.
-    fn close_others(&self, kept: u32) {
-        let own = self.standard.into_iter().chain([self.directory, Some(kept)]);
-        let mut next = 3;
-        // The few that are kept lie together: one range below each.
-        while let Some(end) = own.clone().flatten().map(u64::from).filter(|&fd| fd >= next).min() {
-            if end > next {
-                let _ = plain(__NR_close_range, [next, end - 1, 0, 0, 0, 0]);
-            }
-            next = end + 1;
-        }
-        let _ = plain(__NR_close_range, [next, 0xffff_ffff, 0, 0, 0, 0]);
+    pub fn close_others(&self, kept: u32) {
+        let _ = self.close_range(3, u32::MAX, 0, kept);
     }
 
     /// Has the process be as it was: descriptors, working directory, file mode mask.
@@ -119,9 +154,8 @@ impl Inherited {
             }
         }
         self.close_others(kept);
-        if let Some(directory) = self.directory {
-            plain(__NR_fchdir, [directory.into(), 0, 0, 0, 0, 0])?;
-        }
+        let directory = self.directory.ok_or(Errno(EACCES))?;
+        plain(__NR_fchdir, [directory.into(), 0, 0, 0, 0, 0])?;
         plain(__NR_umask, [self.umask, 0, 0, 0, 0, 0]).map(drop)
     }
 }

@@ -13,7 +13,6 @@ use hanare_ikc::Answer;
 use linux_raw_sys::errno::{EBADMSG, ENOMEM};
 
 use crate::process::{Process, pooled};
-use crate::sys::arch::delegated_call;
 use crate::sys::pooled::with_buffer;
 use crate::sys::worker::Worker;
 
@@ -39,7 +38,7 @@ pub fn call(process: &Process, worker: &Worker, args: &[u64; 6]) -> Answer {
         Err(_) => return refused(EBADMSG),
     };
     worker.call.store(taken.call.number, Ordering::Relaxed);
-    let made = || delegated_call(taken.call.number, &taken.call.args);
+    let made = || pooled::execute(&process.space, taken.call.number, &taken.call.args);
     let Answer::Done(result) = process.space.window.member().begin(made) else {
         return Answer::NotStarted;
     };
