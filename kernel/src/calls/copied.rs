@@ -6,15 +6,13 @@
 //! and are written to files that are mapped, as ever. A call of which there can be no message is made with its arguments mapped,
 //! and counted with the reason.
 
-use crate::calls::program::{Program, read_to};
+use crate::calls::program::{InFrames, Places, Program};
 use crate::link::delegate;
 use crate::mm::Caller;
 use crate::mm::messages::{self, Frames};
 use crate::parts::seccomp::FILTER;
 use crate::process::thread::{self, Thread};
-use crate::sched::tlb;
 use alloc::sync::Arc;
-use core::cell::Cell;
 use hanare_abi::copied::{
     MAPPED_CHANGED, MAPPED_JUDGED, MAPPED_KEPT, MAPPED_NO_MEMORY, MAPPED_NOT_TAKEN, MAPPED_PIECES,
     MAPPED_TOO_LARGE, MAPPED_UNDESCRIBED,
@@ -25,10 +23,8 @@ use hanare_core::errno;
 use hanare_core::link::{Call, Outcome};
 use hanare_core::marshal::{self, Buffer, Encoded, HEAD_BYTES, Piece, Refusal};
 use hanare_core::syscalls::Row;
-use hanare_core::usermemory::{CallerMemory, Fault};
 use hanare_hal::addr::PhysAddr;
-use hanare_hal::usercopy::{self, UserAddr};
-use hanare_hal::{memory, shared};
+use hanare_hal::shared;
 use linux_raw_sys::general::{__NR_poll, __NR_ppoll, __NR_sendmmsg, __NR_sendmsg, __NR_sendto};
 
 /// What may be written back of most calls.
@@ -39,8 +35,6 @@ const PIECES_MAX: usize = 64;
 const POLLED_MAX: u64 = 1 << 16;
 /// Bytes of a message that a thread keeps for its next calls.
 const KEPT_BYTES: u64 = 256 << 10;
-/// Bytes that are copied at a time.
-const STEP_BYTES: usize = 256 << 10;
 /// After so many calls that need no more than that it has no more.
 const SMALL_CALLS: u32 = 64;
 
@@ -146,99 +140,23 @@ fn has_sent(p: &Caller<'_>, to: &mut Message, bytes: u64) {
         return;
     }
     if bytes > KEPT_BYTES {
-        to.frames.set_unused(0);
-    } else if to.frames.unused() < SMALL_CALLS {
-        to.frames.set_unused(to.frames.unused() + 1);
+        to.places.set_unused(0);
+    } else if to.places.unused() < SMALL_CALLS {
+        to.places.set_unused(to.places.unused() + 1);
     } else {
         messages::shrink(p, KEPT_BYTES);
     }
 }
 
 /// The message of the running thread. Its worker, which may be forged, can write to it at any time.
-struct Message {
-    frames: Arc<Frames>,
-    /// Bytes that were written to it, and taken out of it to the program.
-    loaded: u64,
-    stored: Cell<u64>,
-}
+type Message = InFrames<Arc<Frames>>;
 
-impl Message {
-    fn new(frames: Arc<Frames>) -> Self {
-        Self { frames, loaded: 0, stored: Cell::new(0) }
-    }
-
-    /// Calls `each` with the frames of `count` bytes from `at` on, one run after the other, and how many bytes lie before it.
-    /// False: it has been false, or there are not as many.
-    fn runs(
-        &self,
-        at: usize,
-        count: usize,
-        mut each: impl FnMut(usize, PhysAddr, usize) -> bool,
-    ) -> bool {
-        let mut done = 0;
-        while done < count {
-            let Some((frame, run)) = self.frames.place(at.saturating_add(done)) else {
-                return false;
-            };
-            let here = run.min(count - done).min(STEP_BYTES);
-            tlb::serve(); // other CPUs do not wait for all of it
-            if !each(done, frame, here) {
-                return false;
-            }
-            done += here;
-        }
-        true
-    }
-}
-
-impl Buffer for Message {
+impl Places for Arc<Frames> {
     fn size(&self) -> usize {
-        self.frames.bytes()
+        self.bytes()
     }
 
-    fn read(&self, at: usize, to: &mut [u8]) {
-        let count = to.len();
-        let mut got = 0;
-        self.runs(at, count, |done, frame, here| {
-            memory::read(frame, &mut to[done..done + here]);
-            got = done + here;
-            true
-        });
-        to[got..].fill(0);
-    }
-
-    fn write(&mut self, at: usize, from: &[u8]) {
-        self.runs(at, from.len(), |done, frame, here| {
-            memory::write(frame, &from[done..done + here]);
-            true
-        });
-        self.loaded += from.len() as u64;
-    }
-
-    // Straight from the program, which is what `memory` is: the running one.
-    fn load(&mut self, at: usize, count: usize, memory: &impl CallerMemory, addr: u64) -> usize {
-        let mut loaded = 0;
-        self.runs(at, count, |done, frame, here| {
-            let read = read_to(memory, addr.saturating_add(done as u64), frame, here);
-            loaded = done + read;
-            read == here
-        });
-        self.loaded += loaded as u64;
-        loaded
-    }
-
-    fn store(
-        &self,
-        at: usize,
-        count: usize,
-        _: &mut impl CallerMemory,
-        addr: u64,
-    ) -> Result<(), Fault> {
-        let is_stored = self.runs(at, count, |done, frame, here| {
-            let stored = usercopy::write_from(UserAddr::behind(addr, done as u64), frame, here);
-            self.stored.set(self.stored.get() + here as u64);
-            stored.is_ok()
-        });
-        if is_stored { Ok(()) } else { Err(Fault) }
+    fn place(&self, at: usize) -> Option<(PhysAddr, usize)> {
+        Frames::place(self, at)
     }
 }

@@ -5,13 +5,12 @@
 //! message has, and what may be written back, the LWK knows itself: it reads no head of a page again.
 
 use crate::base::log_limit;
-use crate::calls::program::{Program, read_to};
+use crate::calls::program::{InFrames, Places, Program};
 use crate::gate::observe;
 use crate::link::packed::{self, Peer};
 use crate::mm::messages::{self, Frames};
 use crate::process::members::{self, Native, NoProxy, Taken};
 use crate::process::thread::{self, Thread};
-use crate::sched::tlb;
 use crate::signal::unhandled;
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
@@ -25,7 +24,6 @@ use hanare_core::marshal::{
 };
 use hanare_core::native::{self, Kind};
 use hanare_core::syscalls::{self, arguments::Argument};
-use hanare_core::usermemory::{CallerMemory, Fault};
 use hanare_hal::addr::PhysAddr;
 use hanare_hal::paging::SMALL;
 use hanare_hal::usercopy::{self, UserAddr};
@@ -223,7 +221,7 @@ fn send_with(
         Err(NotPacked::NoMemory) => return Ok(Sent::Done(errno::ENOMEM.as_return())),
     };
     let id = task.calls.load(Ordering::Relaxed);
-    pages.seal(id, encoded.size);
+    pages.places.seal(id, encoded.size);
     taken.prepare();
     observe::asks(me, true);
     let answer = ask(me, taken, &Call::new(NR_PACKED, [0, id, 0, 0, 0, 0]));
@@ -261,15 +259,15 @@ fn pack(
     number: u32,
     args: &[u64; 6],
     pieces: &mut [Piece],
-) -> core::result::Result<(Pages, Encoded), NotPacked> {
+) -> core::result::Result<(InFrames<Pages>, Encoded), NotPacked> {
     let space = &taken.space;
     let mut frames = space.message(0).ok_or(NotPacked::NoMemory)?;
     loop {
-        let mut to = Pages { frames };
+        let mut to = InFrames::new(Pages { frames });
         match marshal::encode(program, number, args, &mut to, pieces) {
             Ok(encoded) => return Ok((to, encoded)),
             Err(Refusal::DoesNotFit { needed })
-                if needed > to.size() as u64 && to.count() < PACKED_PAGES as usize =>
+                if needed > to.size() as u64 && to.places.count() < PACKED_PAGES as usize =>
             {
                 let pages = needed.div_ceil(PAYLOAD_BYTES as u64).min(PACKED_PAGES.into());
                 let bytes = (pages + 1) * SMALL;
@@ -280,18 +278,17 @@ fn pack(
     }
 }
 
-/// The pages of a pooled proxy's calls, behind its own page; a message has the first ones, in their order.
+/// The pages of a pooled proxy's calls, behind its own page; a message has the first ones, in their order. The proxy, which may be
+/// forged, can write to them at any time.
 struct Pages {
     frames: Arc<Frames>,
 }
 
-impl Pages {
-    /// How many there are that a message may have.
-    fn count(&self) -> usize {
-        (self.frames.pages() as usize - 1).min(PACKED_PAGES as usize)
+impl Places for Pages {
+    fn size(&self) -> usize {
+        self.count() * PAYLOAD_BYTES
     }
 
-    /// Where byte `at` of the message lies, and how many lie behind it in its page, itself among them.
     fn place(&self, at: usize) -> Option<(PhysAddr, usize)> {
         let (page, inside) = (at / PAYLOAD_BYTES, at % PAYLOAD_BYTES);
         if page >= self.count() {
@@ -299,6 +296,13 @@ impl Pages {
         }
         let offset = (page + 1) * SMALL as usize + PAGE_HEAD_BYTES + inside;
         self.frames.place(offset).map(|(frame, _)| (frame, PAYLOAD_BYTES - inside))
+    }
+}
+
+impl Pages {
+    /// How many there are that a message may have.
+    fn count(&self) -> usize {
+        (self.frames.pages() as usize - 1).min(PACKED_PAGES as usize)
     }
 
     /// Writes the heads of the pages of a message of so many bytes.
@@ -312,72 +316,5 @@ impl Pages {
                 memory::write(frame.page_down(), &page_bytes(&head));
             }
         }
-    }
-
-    /// Calls `each` with the frames of `count` bytes from `at` on, one page after the other, and how many bytes lie before it.
-    /// False: it has been false, or there are not as many.
-    fn runs(
-        &self,
-        at: usize,
-        count: usize,
-        mut each: impl FnMut(usize, PhysAddr, usize) -> bool,
-    ) -> bool {
-        let mut done = 0;
-        while done < count {
-            let Some((frame, run)) = self.place(at.saturating_add(done)) else { return false };
-            let here = run.min(count - done);
-            tlb::serve(); // other CPUs do not wait for all of it
-            if !each(done, frame, here) {
-                return false;
-            }
-            done += here;
-        }
-        true
-    }
-}
-
-impl Buffer for Pages {
-    fn size(&self) -> usize {
-        self.count() * PAYLOAD_BYTES
-    }
-
-    fn read(&self, at: usize, to: &mut [u8]) {
-        let (count, mut got) = (to.len(), 0);
-        self.runs(at, count, |done, frame, here| {
-            memory::read(frame, &mut to[done..done + here]);
-            got = done + here;
-            true
-        });
-        to[got..].fill(0);
-    }
-
-    fn write(&mut self, at: usize, from: &[u8]) {
-        self.runs(at, from.len(), |done, frame, here| {
-            memory::write(frame, &from[done..done + here]);
-            true
-        });
-    }
-
-    fn load(&mut self, at: usize, count: usize, memory: &impl CallerMemory, addr: u64) -> usize {
-        let mut loaded = 0;
-        self.runs(at, count, |done, frame, here| {
-            let read = read_to(memory, addr.saturating_add(done as u64), frame, here);
-            loaded = done + read;
-            read == here
-        });
-        loaded
-    }
-
-    fn store(
-        &self,
-        at: usize,
-        count: usize,
-        _: &mut impl CallerMemory,
-        addr: u64,
-    ) -> core::result::Result<(), Fault> {
-        let is_stored = self.runs(at, count, |done, frame, here| {
-            usercopy::write_from(UserAddr::behind(addr, done as u64), frame, here).is_ok()
-        });
-        if is_stored { Ok(()) } else { Err(Fault) }
     }
 }

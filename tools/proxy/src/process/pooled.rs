@@ -12,6 +12,7 @@ use linux_raw_sys::general::{
     __NR_close_range, AT_EMPTY_PATH, F_DUPFD_CLOEXEC, F_SETFD, clone_args,
 };
 
+use crate::base::argument::Argument;
 use crate::base::message::{EXIT_HANARE, die};
 use crate::base::options::Options;
 use crate::process::attach::{self, Pool, Space};
@@ -23,29 +24,11 @@ use crate::sys::{self, Errno, Execution, signal};
 /// What this pooled proxy was started with.
 static INHERITED: Once<Inherited> = Once::new();
 
-/// A string of limited length, ended by a zero.
-struct Argument {
-    bytes: [u8; 32],
-    length: usize,
-}
-
-impl Write for Argument {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        let room = self.bytes.len() - 1;
-        let to =
-            self.bytes[..room].get_mut(self.length..self.length + text.len()).ok_or(fmt::Error)?;
-        to.copy_from_slice(text.as_bytes());
-        self.length += text.len();
-        Ok(())
-    }
-}
-
-impl Argument {
-    fn new(text: fmt::Arguments) -> Self {
-        let mut argument = Self { bytes: [0; 32], length: 0 };
-        let _ = argument.write_fmt(text); // two numbers and a word fit
-        argument
-    }
+/// An option with a number.
+fn option(text: fmt::Arguments) -> Argument<32> {
+    let mut argument = Argument::new();
+    let _ = argument.write_fmt(text); // ten digits and a word fit
+    argument
 }
 
 /// Starts one more proxy for the pool of this native task, and waits until it is ready. Its process id.
@@ -102,13 +85,13 @@ fn is_told(ready: u32) -> bool {
 fn become_member(pool: &Pool, to_tell: u32) -> ! {
     let _ = sys::fcntl(to_tell, F_SETFD, 0);
     let program = pool.program;
-    let pool = Argument::new(format_args!("--pool-fd={}", pool.fd));
-    let ready = Argument::new(format_args!("--ready={to_tell}"));
+    let pool = option(format_args!("--pool-fd={}", pool.fd));
+    let ready = option(format_args!("--ready={to_tell}"));
     let arguments: [u64; 5] = [
         c"hanare-pooled".as_ptr() as u64,
         c"--member".as_ptr() as u64,
-        pool.bytes.as_ptr() as u64,
-        ready.bytes.as_ptr() as u64,
+        pool.bytes().as_ptr() as u64,
+        ready.bytes().as_ptr() as u64,
         0,
     ];
     let how = Execution {

@@ -1,13 +1,14 @@
 //! `Control::Exec`: the proxy calls execve itself, and Linux loads it once more in place of the
 //! program (`module/space/program.c`). The new image finds in its environment what it goes on with.
 
-use core::fmt::{self, Write};
+use core::fmt::Write;
 use core::sync::atomic::Ordering;
 
 use hanare_abi::ioctl::NAME_SIZE;
 use linux_raw_sys::errno::{EIO, ESRCH, ETIMEDOUT};
 use linux_raw_sys::general::{F_SETFD, RLIMIT_STACK, rlimit64};
 
+use crate::base::argument::Argument;
 use crate::base::clock::Clock;
 use crate::base::message::{EXIT_HANARE, die, text};
 use crate::process::{Process, attach};
@@ -41,23 +42,6 @@ pub struct Resumption {
     instance: [u8; NAME_SIZE],
 }
 
-/// A string of limited length, ended by a zero.
-struct Argument {
-    bytes: [u8; OPTION_MAX],
-    length: usize,
-}
-
-impl Write for Argument {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        let room = self.bytes.len() - 1;
-        let to =
-            self.bytes[..room].get_mut(self.length..self.length + text.len()).ok_or(fmt::Error)?;
-        to.copy_from_slice(text.as_bytes());
-        self.length += text.len();
-        Ok(())
-    }
-}
-
 /// `Control::Exec`. Comes back with an error only.
 pub fn exec(
     process: &Process,
@@ -67,7 +51,7 @@ pub fn exec(
 ) -> i64 {
     let (fd, left) = (process.space.fd, process.space.id.load(Ordering::Relaxed));
     let Ok(stack) = sys::get_limit(RLIMIT_STACK) else { return -i64::from(EIO) };
-    let mut option = Argument { bytes: [0; OPTION_MAX], length: 0 };
+    let mut option = Argument::<OPTION_MAX>::new();
     let prefix = core::str::from_utf8(OPTION).unwrap_or_default();
     let (soft, hard) = (stack.rlim_cur, stack.rlim_max);
     let (stats, [calls, sleeps]) = (u8::from(process.is_reporting()), process.counted());
@@ -75,7 +59,7 @@ pub fn exec(
         option,
         "{prefix}{token}:{fd}:{left}:{program}:{interpreter}:{soft}:{hard}:{stats}:{calls}:{sleeps}"
     );
-    let mut instance = Argument { bytes: [0; OPTION_MAX], length: 0 };
+    let mut instance = Argument::<OPTION_MAX>::new();
     let _ = write!(
         instance,
         "{}{}",
@@ -91,7 +75,7 @@ pub fn exec(
         );
     }
     let _ = sys::fcntl(fd, F_SETFD, 0);
-    let error = sys::exec(how, [&option, &instance].map(|one| text(&one.bytes).0));
+    let error = sys::exec(how, [&option, &instance].map(|one| text(one.bytes()).0));
     // The descriptor stays as it is: another process with the same table may be about to exec.
     let _ = sys::set_limit(RLIMIT_STACK, &stack);
     signal::set_mask(mask);
