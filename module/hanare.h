@@ -94,7 +94,7 @@ struct hanare_instance {
 	spinlock_t state_lock;			/* state, spaces, space_list */
 	u32 state;				/* HANARE_INSTANCE_* */
 	int dead;				/* -errno for every waiter, or 0 */
-	u32 spaces;
+	u32 spaces, members;			/* all; of them, pooled proxies */
 	struct list_head space_list;
 	wait_queue_head_t space_wait;		/* spaces went down */
 

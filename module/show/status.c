@@ -132,7 +132,7 @@ long hanare_do_status(struct hanare_file *hf, void *data)
 	if (inst->boot_ns)
 		arg->uptime_ns = ktime_get_ns() - inst->boot_ns;
 	arg->state = READ_ONCE(inst->state);
-	arg->spaces = READ_ONCE(inst->spaces);
+	arg->spaces = READ_ONCE(inst->spaces) - READ_ONCE(inst->members);
 	arg->cpu_count = inst->cpu_count;
 	arg->memory_bytes = inst->memory_bytes;
 	arg->chunks = inst->chunk_count;

@@ -258,6 +258,7 @@ static int enlist(struct hanare_instance *inst, struct hanare_space *space, cons
 		}
 		space->home->spaces++;
 		inst->spaces++;
+		inst->members += space->is_member;
 		list_add_tail(&space->link, &inst->space_list);
 	}
 	spin_unlock_irq(&inst->state_lock);
@@ -274,6 +275,7 @@ static void delist(struct hanare_space *space)
 	list_del(&space->link);
 	space->home->spaces--;
 	inst->spaces--;
+	inst->members -= space->is_member;
 	/* Woken under the lock: the waiter may free nothing before we let go. */
 	wake_up_all(&inst->space_wait);
 	spin_unlock_irq(&inst->state_lock);
@@ -353,6 +355,9 @@ static int space_open(struct hanare_space *space, struct hanare_space *parent,
 		refuse(message, err, "%s died: see hanare log", space->inst->name);
 	else if (err)
 		refuse(message, err, "%s does not answer: see hanare status", space->inst->name);
+	else if (call.status == -EAGAIN && space->is_member)
+		refuse(message, call.status, "you have as many programs on %s as one user may have, or the pool as many proxies as it may",
+		       space->inst->name);
 	else if (call.status == -EAGAIN)
 		refuse(message, call.status, "you have as many programs, or control groups with some, on %s as one user may have",
 		       space->inst->name);

@@ -56,7 +56,8 @@ def without_state():
     result = native('unkept')
     said = told(result.out)
     expect(result.status == 0, result)
-    for good in 'getppid() > 0', 'proxy(2)':
+    expect(said['getppid() > 0 && getppid() != getpid()'] == '1', said)
+    for good in 'getpgrp() > 0', 'proxy(2)':
         expect(said[good] in '01', said)
     expect([said[call] for call in ('mkdir("native-dir", 0755)', 'stat("native-dir", &st)', 'rmdir("native-dir")')] == ['0'] * 3, said)
     refused = [expression for expression, value in said.items() if value == '-1 EOPNOTSUPP']
@@ -171,7 +172,7 @@ def killed_in_a_call():
     os.kill(pooled()[0], signal.SIGKILL)
     out, err = task.communicate(timeout=TIMEOUT)
     said = told(out)
-    expect(said['read(fd, word, 1)'] == '-1 ' + OWNERDEAD and said['getppid() > 0'] == '1', f'{out} {err}')
+    expect(said['read(fd, word, 1)'] == '-1 ' + OWNERDEAD and said['getpgrp() > 0'] == '1', f'{out} {err}')
     expect(task.returncode == 0, task.returncode)
     gone()
 
@@ -258,7 +259,7 @@ def closes_all():
     said = told(result.out)
     expect(result.status == 0 and not result.err, result)
     wanted = {'closed': '0', 'dup2(1, 1024)': '-1 EBADF', 'syscall(SYS_close_range, 3, ~0u, 0)': '0',
-              'syscall(SYS_close_range, 5, 4, 0)': '-1 EINVAL', 'getppid() > 0': '1', 'fd': '3',
+              'syscall(SYS_close_range, 5, 4, 0)': '-1 EINVAL', 'getpgrp() > 0': '1', 'fd': '3',
               'syscall(SYS_close_range, fd, fd, 0)': '0', 'close(fd)': '-1 EBADF', 'chdir("/usr")': '0', 'proxy(0)': '0'}
     expect({call: said.get(call) for call in wanted} == wanted, said)
     gone()
@@ -355,7 +356,7 @@ def traced():
     tracer.communicate(timeout=TIMEOUT)
     task.kill()
     task.communicate(timeout=TIMEOUT)
-    expect(all(b'getppid() = ' in line and b'<delegated ' in line for line in lines[1:]), lines)
+    expect(all(b'getpgrp() = ' in line and b'<delegated ' in line for line in lines[1:]), lines)
     gone()
 
 
@@ -391,7 +392,7 @@ def slow_memory():
         server.stdin.flush()
         out, _ = task.communicate(timeout=TIMEOUT)
         said = told(out)
-        expect(said['write(1, apart.text, 10)'] == '-1 ' + OWNERDEAD and said['getppid() > 0'] == '1', f'{out}')
+        expect(said['write(1, apart.text, 10)'] == '-1 ' + OWNERDEAD and said['getpgrp() > 0'] == '1', f'{out}')
     finally:
         server.kill()
         server.wait(TIMEOUT)

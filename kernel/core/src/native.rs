@@ -141,9 +141,10 @@ pub fn names_self(path: &[u8]) -> bool {
         && matches!(names.next(), Some(b"self" | b"thread-self"))
 }
 
-/// mmap(2) of a file: the LWK reads those of a program's own proxy.
+/// mmap(2) of a file, which the LWK has of a program's own proxy, or of memory that Linux has, too.
 fn maps_file(number: u32, args: &[u64; 6]) -> bool {
-    number == __NR_mmap && args[3] & u64::from(MAP_ANONYMOUS) == 0
+    const PRIVATE: u64 = (MAP_ANONYMOUS | MAP_PRIVATE) as u64;
+    number == __NR_mmap && args[3] & (PRIVATE | u64::from(MAP_SHARED)) != PRIVATE
 }
 
 /// prlimit(2) that sets none.
@@ -208,6 +209,8 @@ mod tests {
         let anonymous = [0, 4096, 3, u64::from(MAP_ANONYMOUS | MAP_PRIVATE), u64::MAX, 0];
         assert_eq!(kind(__NR_mmap, &anonymous), Kind::Local);
         assert_eq!(kind(__NR_mmap, &[0, 4096, 3, MAP_PRIVATE.into(), 3, 0]), Kind::Refused);
+        let shared = u64::from(MAP_ANONYMOUS | MAP_SHARED);
+        assert_eq!(kind(__NR_mmap, &[0, 4096, 3, shared, u64::MAX, 0]), Kind::Refused);
         assert_eq!(kind(__NR_prlimit64, &[0, 3, 0, 0x1000, 0, 0]), Kind::Any);
         assert_eq!(kind(__NR_prlimit64, &[0, 3, 0x1000, 0, 0, 0]), Kind::Refused);
         assert_eq!(kind(__NR_prlimit64, &[7, 3, 0, 0x1000, 0, 0]), Kind::Refused);

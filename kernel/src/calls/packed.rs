@@ -7,6 +7,7 @@
 use crate::base::log_limit;
 use crate::calls::program::{InFrames, Places, Program};
 use crate::gate::observe;
+use crate::link::delegate;
 use crate::link::packed::{self, Peer};
 use crate::mm::messages::{self, Frames};
 use crate::process::members::{self, Native, NoProxy, Taken};
@@ -29,6 +30,7 @@ use hanare_hal::paging::SMALL;
 use hanare_hal::usercopy::{self, UserAddr};
 use hanare_hal::{memory, shared};
 use hanare_ikc::Answer;
+use linux_raw_sys::general::__NR_getppid;
 
 /// What may be written back of most calls, and of any.
 const PIECES_FEW: usize = 4;
@@ -105,6 +107,10 @@ pub fn call(number: u32, args: &[u64; 6]) -> Outcome {
     let Some(task) = me.process.native.get() else {
         return Outcome::Done(errno::ENOSYS.as_return());
     };
+    if number == __NR_getppid {
+        // The proxy's parent is the task's own process.
+        return delegate::call_worker(me, Call::new(number, *args));
+    }
     if names_self(number, args) {
         say(number, "names what /proc has of the proxy that executes it");
         return Outcome::Done(errno::ENOENT.as_return());

@@ -120,9 +120,9 @@ pub const PACKED: Group = Group {
     name: "packed",
     needs: Needs::Instance,
     figures: &[
-        Figure::lower("delegation.packed.new", "us", "packed getppid, a new proxy made for it"),
-        Figure::lower("delegation.packed.pooled", "us", "packed getppid, by any proxy of the pool"),
-        Figure::lower("delegation.packed.kept", "us", "packed getppid, by the proxy that is kept"),
+        Figure::lower("delegation.packed.new", "us", "packed getpgrp, a new proxy made for it"),
+        Figure::lower("delegation.packed.pooled", "us", "packed getpgrp, by any proxy of the pool"),
+        Figure::lower("delegation.packed.kept", "us", "packed getpgrp, by the proxy that is kept"),
         Figure::lower("delegation.packed.kept-20us", "us", "the same after 20 us of other work"),
         Figure::lower("delegation.packed.kept-1ms", "us", "the same after 1 ms of other work"),
     ],
