@@ -79,9 +79,13 @@ impl<B: Buffer + ?Sized> Completion<'_, B> {
             Rule::Length { at } => self.word(at) * u64::from(self.has_succeeded()),
             Rule::Message { at, index, part } => self.message(piece, at, index, part, memory),
         };
-        // Of what is there in part only Linux may have written all there is, and then failed. Otherwise another thread's
-        // data may lie behind what the call has written.
-        let has_met_end = piece.is_partial && self.has_failed_by(EFAULT);
+        // Of what is there in part only Linux may have written all there is, and then failed, or begun an entry that it does not
+        // count. Otherwise another thread's data may lie behind what the call has written.
+        let begins_another =
+            |unit: u64| unit > 1 && bytes < whole && self.has_succeeded() && whole - bytes < unit;
+        let has_met_end = piece.is_partial
+            && (self.has_failed_by(EFAULT)
+                || matches!(piece.rule, Rule::Result { unit, .. } if begins_another(unit.into())));
         let bytes = if has_met_end { whole } else { bytes.min(whole) };
         self.store(piece, 0, usize::try_from(bytes).unwrap_or(piece.length), memory);
     }

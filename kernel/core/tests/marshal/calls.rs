@@ -158,7 +158,8 @@ impl<'a> Build<'a> {
 
     fn data(&mut self, bytes: usize) -> u64 {
         let salt = self.number();
-        let data: Vec<u8> = (0..bytes).map(|at| (at as u32 * 13 + salt) as u8).collect();
+        let data: Vec<u8> =
+            (0..bytes).map(|at| ((at as u32 * 13).wrapping_add(salt)) as u8).collect();
         self.bytes(&data)
     }
 
