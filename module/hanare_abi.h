@@ -1454,7 +1454,7 @@ struct hanare_start_block {
 #define HANARE_INSTANCE_PANICKED 3U
 /* Going down. */
 #define HANARE_INSTANCE_STOPPING 4U
-/* It did not answer a ping in time. */
+/* State of an instance that did not answer a ping in time. */
 #define HANARE_INSTANCE_HUNG 5U
 
 /* A thread. */
@@ -1599,9 +1599,9 @@ struct hanare_numa_info {
 #define HANARE_BOXES 3
 /* The box for all calls whose kind has none of its own. */
 #define HANARE_BOX_OTHER 0U
-/* That for calls about files. */
+/* Number of the box for calls about files. */
 #define HANARE_BOX_FILES 1U
-/* That for calls about sockets. */
+/* Number of the box for calls about sockets. */
 #define HANARE_BOX_NET 2U
 /* Most servers of a box. */
 #define HANARE_SERVERS_MAX 8U
@@ -2572,7 +2572,7 @@ struct hanare_message_page {
 #define HANARE_MEMBER_CLAIMED 1U
 /* A call that it was sent is being executed, or has been. */
 #define HANARE_MEMBER_BEGUN 2U
-/* It had nothing to do for a while, and ends. */
+/* The pooled proxy had nothing to do for a while, and ends. */
 #define HANARE_MEMBER_LEAVES 3U
 /*
  * Flag of a packed call: the proxy has been the caller's for calls before, and is free of their traces when it answers.

@@ -237,5 +237,5 @@ pub const INSTANCE_RUNNING: u32 = 2;
 pub const INSTANCE_PANICKED: u32 = 3;
 /// Going down.
 pub const INSTANCE_STOPPING: u32 = 4;
-/// It did not answer a ping in time.
+/// State of an instance that did not answer a ping in time.
 pub const INSTANCE_HUNG: u32 = 5;

@@ -38,7 +38,7 @@ pub const MEMBER_FREE: u32 = 0;
 pub const MEMBER_CLAIMED: u32 = 1;
 /// A call that it was sent is being executed, or has been.
 pub const MEMBER_BEGUN: u32 = 2;
-/// It had nothing to do for a while, and ends.
+/// The pooled proxy had nothing to do for a while, and ends.
 pub const MEMBER_LEAVES: u32 = 3;
 
 /// Page of a pooled proxy that says what it is doing. The proxy may write anything there: it harms who uses its pool.

@@ -15,9 +15,9 @@ pub const BOX_WORDS: usize = BOX_SLOTS as usize / 64;
 pub const BOXES: usize = 3;
 /// The box for all calls whose kind has none of its own.
 pub const BOX_OTHER: u32 = 0;
-/// That for calls about files.
+/// Number of the box for calls about files.
 pub const BOX_FILES: u32 = 1;
-/// That for calls about sockets.
+/// Number of the box for calls about sockets.
 pub const BOX_NET: u32 = 2;
 /// Most servers of a box.
 pub const SERVERS_MAX: u32 = 8;

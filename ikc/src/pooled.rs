@@ -21,7 +21,7 @@ pub struct MemberWords {
 same_layout!(MemberWords, Member: state, reserved);
 
 impl MemberWords {
-    /// Of a proxy that nobody has.
+    /// The words of a proxy that nobody has.
     #[cfg(loom)]
     pub fn new() -> Self {
         Self { state: AtomicU32::new(MEMBER_FREE), reserved: AtomicU32::new(0) }

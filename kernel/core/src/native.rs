@@ -16,12 +16,12 @@ use linux_raw_sys::ioctl::{FIONREAD, TCGETS, TIOCGWINSZ};
 pub const PR_HANARE_PROXY: u32 = 0x484e_5058; // "HNPX"
 /// From its next call on the task keeps its proxy.
 pub const KEEP: u64 = 1;
-/// It gives the proxy back, which forgets what was opened.
+/// The task gives its proxy back, which forgets what was opened.
 pub const GIVE_BACK: u64 = 0;
 /// The result is 1 if the task keeps its proxy, else 0.
 pub const ASK: u64 = 2;
 
-/// What a native task's call is to a pooled proxy.
+/// Who may execute a call of a native task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// The LWK serves it.
@@ -104,7 +104,7 @@ const NEED_PROXY: [u32; 13] = [
     __NR_remap_file_pages,
 ];
 
-/// What a call is to a pooled proxy.
+/// Says who may execute a call of a native task.
 #[must_use]
 pub fn kind(number: u32, args: &[u64; 6]) -> Kind {
     let Some(row) = syscalls::row(number.into()) else { return Kind::Refused };

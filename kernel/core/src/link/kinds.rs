@@ -50,7 +50,7 @@ impl Kind {
         }
     }
 
-    /// That of a call that a server may execute.
+    /// The kind of a call that a server may execute.
     #[must_use]
     pub fn of(call: u32) -> Kind {
         KINDS.get(call as usize).copied().unwrap_or(Kind::Other)
@@ -62,7 +62,7 @@ impl Kind {
 pub struct Boxes(pub u32);
 
 impl Boxes {
-    /// Those of a list like `files,net`. `None`: not all of it are kinds.
+    /// The kinds of a list like `files,net`. `None`: not all of it are kinds.
     #[must_use]
     pub fn of_list(list: &str) -> Option<Boxes> {
         let add = |Boxes(all): Boxes, word| {
@@ -196,7 +196,7 @@ const NET: &[u32] = &[
     __NR_recvmmsg,
 ];
 
-/// What any descriptor can do, what waits for several, and what is about the process. `flock` may wait for ever, and is no
+/// Calls on any descriptor, calls that wait for several, and calls about the process. `flock` may wait for ever, and is no
 /// file system's.
 #[cfg(test)]
 const OTHER: &[u32] = &[

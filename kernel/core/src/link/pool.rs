@@ -59,7 +59,7 @@ impl Way {
         Way::ALL.into_iter().find(|way| way.word() == word)
     }
 
-    /// That of a program: as the flags of its start block say, or as its instance does.
+    /// The way of a program: as the flags of its start block say, or as its instance does.
     #[must_use]
     pub const fn of_program(flags: u64, instance: Way) -> Way {
         if flags & START_AUTO != 0 {
