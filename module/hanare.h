@@ -214,6 +214,7 @@ struct hanare_space {
 	spinlock_t share_lock;			/* sharers, leaves, left */
 	struct list_head sharers;		/* share.c; none where it has one process */
 	bool dumps;				/* what is mapped from now on is for a core dump */
+	bool executes;				/* the proxy may execute what its program may */
 	atomic_t dump_ready;			/* tasks that wait to be dumped */
 	struct inode *inode;			/* whose mapping holds the VMAs */
 

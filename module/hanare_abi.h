@@ -28,7 +28,7 @@
  * is never taken for the same. The module refuses an image of another version and names both; so do
  * the proxy and the command.
  */
-#define HANARE_VERSION 0xc7f042afU
+#define HANARE_VERSION 0x904ec026U
 /* Bytes of a base page. */
 #define HANARE_PAGE_SIZE 4096ULL
 /* Bytes of a large page, and the granule in which memory is reserved. */
@@ -840,6 +840,11 @@ struct hanare_clock_page {
 #define HANARE_PAGE_WRITABLE 1ULL
 /* In `pages`: another frame was here before: remove the old mapping first. */
 #define HANARE_PAGE_REPLACED 2ULL
+/*
+ * In `pages`: the program may execute what is on the page. So may its proxy, where it has mapped the addresses so
+ * (`crate::utility`).
+ */
+#define HANARE_PAGE_EXECUTABLE 4ULL
 
 /* One request. 640 bytes. */
 struct hanare_request {
@@ -1758,6 +1763,11 @@ struct hanare_dispatch_status {
 #define HANARE_IOCTL_COPY 0xc018483eU
 /* See `Forward`. */
 #define HANARE_IOCTL_FORWARD 0xc020483fU
+/*
+ * No argument: the caller may execute what its program may, for utility threads (`crate::utility`). EPERM: the space is another
+ * process'.
+ */
+#define HANARE_IOCTL_EXECUTE 0x482aU
 /* See `ProcessStatus`. */
 #define HANARE_IOCTL_PROCESS 0xc1384828U
 /* See `Threads`. */
@@ -2605,6 +2615,62 @@ struct hanare_pool_make {
 	/* Out: why not. */
 	__u8 message[HANARE_MESSAGE_SIZE];
 };
+
+/* ---- utility ---- */
+
+/*
+ * Utility threads: threads of a program whose user-mode code executes on a Linux CPU, in the proxy (`docs/posted.md`).
+ *
+ * A thread asks for it by `prctl` (`PR_HANARE_RUN_ON`) and gives memory of its own away for it, the *area*. Instead of
+ * entering user mode, the LWK puts the thread's registers there, as the frame of a signal handler, and posts
+ * `NR_UTILITY` to the thread's slot. The worker returns from that frame, by rt_sigreturn(2). It leaves the thread's code
+ * by a signal, whose handler has the rest of the area as its stack: so Linux puts the registers there, too, and the answer says
+ * where. Neither side copies them, and both take such frames from programs anyway.
+ */
+/*
+ * prctl(2): where the calling thread's user-mode code executes. The second argument is one of `RUN_ON_LWK`,
+ * `RUN_ON_LINUX`, `RUN_ON_ASK`. Linux does not know it: EINVAL.
+ */
+#define HANARE_PR_HANARE_RUN_ON 0x484e524fU
+/* On the LWK, as every thread when it begins. */
+#define HANARE_RUN_ON_LWK 0ULL
+/*
+ * On Linux. The third argument is the address of the area, a multiple of the page size, the fourth its bytes, the fifth a CPU of
+ * Linux', or -1 for any. EINVAL: the area is not like that. EOPNOTSUPP: this thread cannot.
+ */
+#define HANARE_RUN_ON_LINUX 1ULL
+/* The result is 1 if the calling thread executes on Linux now, else 0. */
+#define HANARE_RUN_ON_ASK 2ULL
+/* Least bytes of an area. */
+#define HANARE_AREA_MIN 0x8000ULL
+/* Most bytes of an area. */
+#define HANARE_AREA_MAX 0x100000ULL
+/*
+ * Offset in the area of the frame that the LWK writes: what `rsp` points to when its handler returns, behind the
+ * return address.
+ */
+#define HANARE_AREA_FRAME 64ULL
+/* Offset in the area of the FPU state of that frame. */
+#define HANARE_AREA_FPU 1024ULL
+/* Offset in the area of the handlers' stack, which goes to the area's end. */
+#define HANARE_AREA_STACK 12288ULL
+/*
+ * In place of the number of a system call: the worker executes the thread's code. `args[0]` is the address of the area,
+ * `args[1]` its bytes, `args[2]` the thread's FS base, `args[3]` a CPU of Linux' or all bits for any, `args[4]` the
+ * descriptor that the thread may not close. The result is the address of the `ucontext` with the thread's registers and one of
+ * `LEFT_*`, or -errno: nothing was executed, and never will be.
+ */
+#define HANARE_NR_UTILITY 0x55544cU
+/* The thread left its code for a signal, which the LWK has been told of, or to end. */
+#define HANARE_LEFT_SIGNAL 0ULL
+/* It left for a system call that the LWK has to serve: registers are as after the `syscall` instruction, `rax` is the number. */
+#define HANARE_LEFT_CALL 1ULL
+/* An instruction raised an exception: the LWK is to execute it. */
+#define HANARE_LEFT_FAULT 2ULL
+/* Bits of `LEFT_*`; a `ucontext` lies at a multiple of 8 bytes. */
+#define HANARE_LEFT_MASK 7ULL
+/* Offset in the area of the thread's FS base, which the worker writes when the thread leaves its code. */
+#define HANARE_AREA_FS_BASE 0ULL
 
 /* ---- what Rust computed ---- */
 

@@ -60,6 +60,7 @@ fn main() {
         "signal",
         "message",
         "pooled",
+        "utility",
     ];
     let present = fs::read_dir(src).expect("abi/src").count();
     assert_eq!(present, files.len(), "abi/src: list a new file in xtask/build.rs");

@@ -591,6 +591,9 @@ pub const IOCTL_SEND: u32 = iowr::<Send>(61);
 pub const IOCTL_COPY: u32 = iowr::<Copy>(62);
 /// See [`Forward`].
 pub const IOCTL_FORWARD: u32 = iowr::<Forward>(63);
+/// No argument: the caller may execute what its program may, for utility threads ([`crate::utility`]). EPERM: the space is another
+/// process'.
+pub const IOCTL_EXECUTE: u32 = number(0, 42, 0);
 /// See [`ProcessStatus`].
 pub const IOCTL_PROCESS: u32 = iowr::<ProcessStatus>(40);
 /// See [`Threads`].

@@ -31,6 +31,7 @@ pub mod service;
 pub mod signal;
 pub mod slot;
 pub mod start;
+pub mod utility;
 pub mod wake;
 
 /// First word of every structure that is handed over: "HANARE" and two zeros.

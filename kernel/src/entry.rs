@@ -1,6 +1,6 @@
 //! From the hardware layer into the kernel: system calls, exceptions, interrupts.
 
-use crate::calls::dispatch;
+use crate::calls::{dispatch, utility};
 use crate::gate::debugregs::{self, Cause};
 use crate::gate::{deliver, observe, park, raise, rseq};
 use crate::mm;
@@ -38,6 +38,25 @@ fn syscall(regs: &mut Regs) -> bool {
 /// Everything that has to happen before user mode; true if the fast return is right, which loses two registers: those
 /// that came from elsewhere (sigreturn, exec) are all to be restored.
 fn leave(regs: &mut Regs) -> bool {
+    let fast = gate(regs);
+    if thread::current().utility.is_wanted() {
+        leave_to_linux(regs);
+        return false;
+    }
+    fast
+}
+
+/// A utility thread goes on on Linux, until it has to be in user mode here.
+#[cold]
+fn leave_to_linux(regs: &mut Regs) {
+    while utility::execute(regs) {
+        cpus::request_attention(); // signals may have come
+        gate(regs);
+    }
+}
+
+/// As [`leave`], for one that enters user mode on the LWK.
+fn gate(regs: &mut Regs) -> bool {
     let mut fast = true;
     while cpus::take_attention() {
         wait::for_quota();

@@ -84,17 +84,21 @@ static void zap_page(struct hanare_space *space, u64 addr)
 			    PAGE_SIZE, 1);
 }
 
+#define PAGE_RIGHTS (HANARE_PAGE_WRITABLE | HANARE_PAGE_EXECUTABLE)
+
 /*
- * Insert a run with one protection. Pages that are there already are left
+ * Insert a run with one protection: `rights`, as in an answer. Pages that are there already are left
  * alone, but for `replace`: that one is the reason of the fault.
  */
 static int insert_run(struct hanare_space *space, struct vm_area_struct *vma, u64 addr,
-		      struct page **pages, unsigned long count, bool writable, u64 replace)
+		      struct page **pages, unsigned long count, u64 rights, u64 replace)
 {
+	bool executable = rights & HANARE_PAGE_EXECUTABLE && vma->vm_flags & VM_EXEC;
+	bool writable = rights & HANARE_PAGE_WRITABLE;
 	struct vm_area_struct copy;
 	int replaced = 0;
 
-	if (writable) {
+	if (writable || executable) {
 		/*
 		 * With page_mkwrite the VMA's own protection is read-only, so
 		 * that a write to such a page asks us. These pages need not
@@ -102,7 +106,9 @@ static int insert_run(struct hanare_space *space, struct vm_area_struct *vma, u6
 		 * from the copy; nothing keeps a pointer to it.
 		 */
 		memcpy(&copy, vma, sizeof(copy));
-		copy.vm_page_prot = vm_get_page_prot(VM_READ | VM_WRITE | VM_SHARED);
+		copy.vm_page_prot = vm_get_page_prot(VM_READ | VM_SHARED |
+						     (writable ? VM_WRITE : 0) |
+						     (executable ? VM_EXEC : 0));
 		vma = &copy;
 	}
 	while (count) {
@@ -145,7 +151,7 @@ static void insert_control(struct hanare_space *space, struct vm_area_struct *vm
 
 		if (frame && !(frame & ~PAGE_MASK) && addr >= vma->vm_start && addr < vma->vm_end &&
 		    hanare_owns_frames(space->inst, frame, 1))
-			insert_run(space, vma, addr, &page, 1, true, ~0ULL);
+			insert_run(space, vma, addr, &page, 1, HANARE_PAGE_WRITABLE, ~0ULL);
 	}
 }
 
@@ -192,7 +198,7 @@ static int insert_answer(struct hanare_space *space, struct vm_area_struct *vma,
 	for (i = 0; i <= answer->count && !err; i++) {
 		u64 addr = answer->start + ((u64)i << PAGE_SHIFT);
 		u64 entry = i < answer->count ? answer->pages[i] : 0;
-		bool writable = entry & HANARE_PAGE_WRITABLE;
+		u64 rights = entry & PAGE_RIGHTS;
 
 		if (entry && (addr < vma->vm_start || addr >= vma->vm_end))
 			entry = 0;
@@ -202,19 +208,19 @@ static int insert_answer(struct hanare_space *space, struct vm_area_struct *vma,
 			entry = 0;
 		}
 		/* A run ends at a hole or where the protection changes. */
-		if (count && (!entry || writable != !!(run & 1))) {
-			err = insert_run(space, vma, run & PAGE_MASK, pages, count, run & 1,
-					 write && run & 1 ? asked : ~0ULL);
+		if (count && (!entry || rights != (run & PAGE_RIGHTS))) {
+			err = insert_run(space, vma, run & PAGE_MASK, pages, count, run & PAGE_RIGHTS,
+					 write && run & HANARE_PAGE_WRITABLE ? asked : ~0ULL);
 			count = 0;
 		}
 		if (!entry)
 			continue;
 		if (addr == asked)
-			covered = !write || writable;
+			covered = !write || rights & HANARE_PAGE_WRITABLE;
 		if (entry & HANARE_PAGE_REPLACED)
 			zap_page(space, addr);
 		if (!count)
-			run = addr | writable;
+			run = addr | rights;
 		pages[count++] = pfn_to_page(entry >> PAGE_SHIFT);
 	}
 	up_read(&space->zap_lock);
@@ -379,9 +385,43 @@ int hanare_space_mmap(struct hanare_space *space, struct vm_area_struct *vma)
 		return -EINVAL;
 	hanare_vm_flags_set(vma, VM_MIXEDMAP | VM_DONTEXPAND | VM_DONTCOPY |
 				 (READ_ONCE(space->dumps) ? 0 : VM_DONTDUMP));
+	if (space->executes && is_within(vma, HANARE_USER_MIN, HANARE_USER_MAX))
+		hanare_vm_flags_set(vma, VM_EXEC);
 	kref_get(&space->ref);		/* hanare_vm_ops.close puts it */
 	vma->vm_private_data = space;
 	vma->vm_ops = &hanare_vm_ops;
 	insert_control(space, vma);
+	return 0;
+}
+
+/*
+ * The proxy may execute what its program may, for utility threads (abi/src/utility.rs). Of a VMA only the flag
+ * changes, which says so in /proc/PID/maps: pages are executable one by one, those of which the LWK says that the program may
+ * execute them. A page that the program may write as well is both here, too. mmap(2) with PROT_EXEC would need the
+ * device on a mount without noexec, and mprotect(2) would make what is there executable, whatever it is.
+ */
+long hanare_execute(struct hanare_space *space, void *data)
+{
+	struct mm_struct *mm = current->mm;
+	struct vm_area_struct *vma;
+	VMA_ITERATOR(vmi, mm, HANARE_USER_MIN);
+
+	if (mm != space->mm)
+		return -EPERM;
+	if (mmap_write_lock_killable(mm))
+		return -EINTR;
+	if (space->executes) {
+		mmap_write_unlock(mm);
+		return 0;
+	}
+	space->executes = true;
+	for_each_vma_range(vmi, vma, HANARE_USER_MAX)
+		if (vma->vm_ops == &hanare_vm_ops && vma->vm_private_data == space)
+			hanare_vm_flags_set(vma, VM_EXEC);
+	mmap_write_unlock(mm);
+	/* What is there is not executable. */
+	unmap_mapping_range(space->inode->i_mapping,
+			    (u64)space->id << HANARE_SPACE_SHIFT | HANARE_USER_MIN,
+			    HANARE_USER_MAX - HANARE_USER_MIN, 1);
 	return 0;
 }

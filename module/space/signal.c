@@ -150,7 +150,7 @@ long hanare_forward(struct hanare_space *space, void *data)
 		if (!(arg->signals & bit) || (action->sa_handler == SIG_IGN && !(arg->ignored_too & bit)))
 			continue;
 		action->sa_handler = (__sighandler_t)arg->handler;
-		action->sa_flags = SA_SIGINFO | SA_RESTORER;
+		action->sa_flags = SA_SIGINFO | SA_RESTORER | SA_ONSTACK;
 		action->sa_restorer = (__sigrestore_t)arg->restorer;
 		siginitsetinv(&action->sa_mask, sigmask(SIGKILL) | sigmask(SIGSTOP));
 	}

@@ -97,6 +97,7 @@ void hanare_last_signal(u32 signal);
 
 /* dump.c */
 long hanare_dump(struct hanare_space *space, void *data);
+long hanare_execute(struct hanare_space *space, void *data);
 long hanare_dump_thread(struct hanare_space *space, void *data);
 
 /* permission.c */

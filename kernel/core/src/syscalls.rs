@@ -6,10 +6,12 @@
 pub mod arguments;
 pub mod capture;
 pub mod choices;
+mod native;
 pub mod pointers;
 mod row;
 mod table;
 use arguments::Argument;
+pub use native::{NATIVE, NATIVE_WORDS, SHOWN};
 pub use row::{By, Hook, LocalCall, Restart, Row, Service};
 use table::ROWS;
 

@@ -21,4 +21,5 @@ pub mod rlimits;
 pub mod seccomp;
 pub mod shm;
 pub mod sleep;
+pub mod utility;
 pub mod waitv;

@@ -1,10 +1,11 @@
 //! prctl(2): Linux' business but for what would hit the proxy instead of the program.
 
 use crate::base::user::put;
-use crate::calls::{packed, seccomp};
+use crate::calls::{packed, seccomp, utility};
 use crate::process::thread;
 use crate::process::workers;
 use core::sync::atomic::Ordering;
+use hanare_abi::utility::PR_HANARE_RUN_ON;
 use hanare_core::errno::{self, Result};
 use hanare_core::native::PR_HANARE_PROXY;
 use hanare_core::syscalls::Row;
@@ -25,6 +26,7 @@ pub fn prctl(row: &Row, a: [u64; 6]) -> Result<u64> {
     match a[0] as u32 {
         PR_SET_SECCOMP => seccomp::prctl(a[1], UserAddr::of(a[2])),
         PR_HANARE_PROXY => packed::proxy(a[1]),
+        PR_HANARE_RUN_ON => utility::run_on(&a),
         PR_GET_SECCOMP => Ok(u64::from(thread.seccomp.mode())),
         PR_SET_SYSCALL_USER_DISPATCH | PR_GET_AUXV => Err(errno::EINVAL),
         PR_SET_TSC => {

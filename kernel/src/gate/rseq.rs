@@ -57,6 +57,14 @@ pub fn before_handler(thread: &Thread, regs: &mut Regs) -> Result<()> {
     thread.rseq.area().map_or(Ok(()), |area| leave_section(area, regs))
 }
 
+/// The thread goes on on Linux: it leaves its critical section, and its area names no CPU, so that it begins none.
+pub fn before_linux(thread: &Thread, regs: &mut Regs) -> Result<()> {
+    let Some(area) = thread.rseq.area() else { return Ok(()) };
+    leave_section(area, regs)?;
+    let ids = [0u32.to_le_bytes(), rseq::UNINITIALIZED.to_le_bytes()];
+    put(UserAddr::of(area.addr), ids.as_flattened()).map(drop)
+}
+
 fn tell_cpu(area: Area) -> Result<()> {
     let cpu = shared::here().linux_cpu().to_le_bytes();
     put(UserAddr::of(area.addr), [cpu, cpu].as_flattened()).map(drop)

@@ -9,20 +9,22 @@ use super::messages;
 use super::populate::Gained;
 use super::reserve::resume;
 use super::space::Space;
-use super::{AddressSpace, FileRef};
+use super::{AddressSpace, FileRef, vdso};
 use crate::base::frames;
 use crate::base::{heap, lists};
 use crate::link::services::{By, Entry};
 use core::sync::atomic::Ordering;
-use hanare_abi::request::{FAULT_WRITE, PAGE_WRITABLE, PAGES_MAX, STATUS_SERVE_FIRST};
+use hanare_abi::request::{FAULT_WRITE, PAGE_EXECUTABLE, PAGE_WRITABLE, PAGES_MAX, STATUS_SERVE_FIRST};
 use hanare_abi::service::SERVICE_FILL;
 use hanare_core::coherence::{Change, Sight};
 use hanare_core::errno;
 use hanare_core::mempolicy::Policy;
-use hanare_core::vma::{Backing, Prot, Vma};
+use hanare_core::vma::{Backing, Prot, SpecialKind, Vma};
+use hanare_hal::addr::PhysAddr;
 use hanare_hal::cpu;
 use hanare_hal::paging::{LARGE, SMALL};
 use hanare_hal::pte;
+use hanare_hal::shared as region;
 use hanare_ikc::{RequestCall, RequestRef};
 
 /// What a fault of the proxy could not be served for want of.
@@ -92,6 +94,11 @@ pub fn fault(
         if !allowed || matches!(vma.backing, Backing::SharedLinux { .. }) {
             return Ok(-errno::EFAULT.0);
         }
+        if let Backing::Special(kind) = vma.backing {
+            // Read only, the same for ever, and never given back: Linux' view of it need not be remembered.
+            let frame = special_frame(kind, addr - vma.start).filter(|_| !write);
+            return Ok(frame.map_or(-errno::EFAULT.0, |frame| answer(r, addr, &[frame.0 | PAGE_EXECUTABLE])));
+        }
         if mm.coherence.is_reserved((addr, addr + SMALL)) {
             return Ok(-errno::EAGAIN.0); // it faults again
         }
@@ -135,6 +142,16 @@ pub fn fault(
             super::quarantine::page_deferred(old);
         }
         return Ok(status);
+    }
+}
+
+/// The frame of a page of the vDSO, `offset` bytes behind its mapping's start.
+fn special_frame(kind: SpecialKind, offset: u64) -> Option<PhysAddr> {
+    match kind {
+        SpecialKind::Vvar => Some(region::clock_paddr()),
+        SpecialKind::VvarEmpty => vdso::empty(),
+        SpecialKind::Vdso => vdso::frame(offset),
+        _ => None,
     }
 }
 
@@ -198,6 +215,7 @@ impl AddressSpace {
         pages: &mut [u64],
     ) -> usize {
         let end = vma.end.min(addr + pages.len() as u64 * SMALL);
+        let executable = if vma.prot.contains(Prot::EXEC) { PAGE_EXECUTABLE } else { 0 };
         let mut n = 0;
         let mut at = addr;
         while at < end {
@@ -244,7 +262,7 @@ impl AddressSpace {
             let stop = end.min(base + leaf.size);
             while at < stop {
                 let writable = if leaf.entry.has(pte::WRITE) { PAGE_WRITABLE } else { 0 };
-                pages[n] = (leaf.frame() + (at - base)).0 | writable;
+                pages[n] = (leaf.frame() + (at - base)).0 | writable | executable;
                 n += 1;
                 at += SMALL;
             }

@@ -13,3 +13,4 @@ pub mod seccomp;
 pub mod signals;
 pub mod tracee;
 pub mod usage;
+pub mod utility;

@@ -13,7 +13,7 @@ use crate::link::caller::Port;
 use crate::mm::policy::ThreadPolicy;
 use crate::mm::{Caller, offer};
 
-use crate::parts::{debugregs, observed, registers, rseq, seccomp, signals, tracee};
+use crate::parts::{debugregs, observed, registers, rseq, seccomp, signals, tracee, utility};
 use crate::process::{Ids, Process, usertsc};
 use crate::sched::cpus;
 use crate::sched::task::Task;
@@ -63,6 +63,8 @@ pub struct Thread {
     pub birth: Mutex<Option<Birth>, rank::Birth>,
     /// See rseq(2).
     pub rseq: rseq::OfThread,
+    /// Whether its user-mode code is to execute on Linux.
+    pub utility: utility::OfThread,
     /// Head of the robust futex list; see [`Thread::set_robust_list`].
     pub robust_list: AtomicU64,
     /// Which calls it may make.
@@ -190,6 +192,7 @@ impl Thread {
             policy: ThreadPolicy::default(),
             birth: Mutex::new(None),
             rseq: rseq::OfThread::default(),
+            utility: utility::OfThread::default(),
             robust_list: AtomicU64::new(0),
             seccomp: seccomp::Seccomp::default(),
             signals: signals::OfThread::new(sigmask),
@@ -252,10 +255,11 @@ impl Thread {
     }
 
     /// Its system calls come to the calling CPU, which first looks whether it is watched or judged. Where each one is
-    /// said in the log, all are watched.
+    /// said in the log, all are watched; so are those of a utility thread, which goes on elsewhere.
     pub fn calls_here(&self) {
         static SAID: AtomicU32 = AtomicU32::new(1);
-        let watched = if log::debug_enabled() { &SAID } else { &self.process.observed.flags };
+        let are_all = log::debug_enabled() || self.utility.is_wanted();
+        let watched = if are_all { &SAID } else { &self.process.observed.flags };
         // SAFETY: they lie in the thread and its process, which are there as long as it may be in user mode here.
         unsafe { percpu::set_looked_at(watched, &self.seccomp.mode) };
     }
@@ -314,6 +318,7 @@ impl Thread {
         self.clear_tid.store(0, Ordering::Relaxed);
         self.set_robust_list(0);
         self.rseq.set(None);
+        self.utility.clear();
         fpu::reset();
         cpu::set_fs_base(0);
         cpu::set_user_gs_base(0);

@@ -114,16 +114,42 @@ fn context_of(r: &Regs, trap: Trap, mask: SigSet, fpstate: u64) -> SigContext {
     }
 }
 
+/// Puts the registers of the running thread where rt_sigreturn(2) of Linux takes them from: the context at `at`, the FPU state at
+/// `fpstate`. Linux sets `stack` as the alternate one by that.
+pub fn put_context(regs: &Regs, at: u64, fpstate: u64, stack: AltStack) -> Result<()> {
+    save_fpu(fpstate)?;
+    let context = UContext {
+        flags: signal::UC_FP_XSTATE | signal::UC_SIGCONTEXT_SS | signal::UC_STRICT_RESTORE_SS,
+        link: 0,
+        stack,
+        mcontext: context_of(regs, Trap::default(), SigSet(0), fpstate),
+        sigmask: SigSet(0),
+    };
+    put(UserAddr::of(at), context.as_bytes()).map(drop)
+}
+
+/// Takes the registers of the running thread from a context in which Linux has put them.
+pub fn take_context(regs: &mut Regs, at: u64) -> Result<()> {
+    let context: UContext = user::get(UserAddr::of(at))?;
+    load(regs, &context.mcontext)
+}
+
 /// Loads the frame on the stack of a handler that returns.
 ///
 /// # Errors
 /// It is not there, or wrong.
 pub fn restore(regs: &mut Regs) -> Result<()> {
     let context: UContext = user::get(UserAddr::of(regs.rsp))?; // behind the return address
-    let c = &context.mcontext;
-    let settable = 0x5_0dd5; // Linux' FIX_EFLAGS
     // What the handler blocked may wait here, or on Linux.
     signals::set_mask(thread::current(), context.sigmask.blockable());
+    load(regs, &context.mcontext)?;
+    let _ = set_alternate(context.stack, regs.rsp); // as Linux, wrong or not
+    Ok(())
+}
+
+/// Loads the registers, with the FPU's. If that cannot be had, the others are loaded all the same.
+fn load(regs: &mut Regs, c: &SigContext) -> Result<()> {
+    let settable = 0x5_0dd5; // Linux' FIX_EFLAGS
     *regs = Regs {
         r15: c.r15,
         r14: c.r14,
@@ -147,12 +173,7 @@ pub fn restore(regs: &mut Regs) -> Result<()> {
         rsp: c.rsp,
         ss: u64::from(gdt::USER_DS),
     };
-    if let Err(e) = restore_fpu(c.fpstate) {
-        fpu::reset();
-        return Err(e);
-    }
-    let _ = set_alternate(context.stack, regs.rsp); // as Linux, wrong or not
-    Ok(())
+    restore_fpu(c.fpstate).inspect_err(|_| fpu::reset())
 }
 
 fn restore_fpu(at: u64) -> Result<()> {

@@ -38,7 +38,7 @@ use sys::shared::Initial;
 use sys::signal;
 use sys::worker::{Block, Role, Worker};
 
-sys::entries::entry_points! { start: run, thread: worker::begin, signal: signals::taken }
+sys::entries::entry_points! { start: run, thread: worker::begin, signal: worker::taken }
 
 /// The first thread's worker; it serves slot 0.
 static FIRST_WORKER: Worker = Worker::new(0, Role::First, Block::NONE);

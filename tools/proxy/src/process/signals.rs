@@ -34,6 +34,7 @@ use hanare_abi::control::Mirror;
 use hanare_abi::ioctl::{IOCTL_LAST, IOCTL_SIGNAL, Last, Signal};
 use hanare_abi::layout::{MESSAGES_END, USER_MIN};
 use hanare_abi::signal::stays_blocked;
+use hanare_abi::utility::{LEFT_CALL, LEFT_FAULT, LEFT_SIGNAL};
 use hanare_ikc::GoOn;
 use linux_raw_sys::errno::{EAGAIN, EINTR, EINVAL, EIO};
 use linux_raw_sys::general::*;
@@ -42,6 +43,7 @@ use crate::base::message::{EXIT_HANARE, die, print};
 use crate::process::{self, servers};
 use crate::sys::arch::{abort_address, current_worker, done_address, place};
 use crate::sys::signal::{self, Action, Frame, Info, LAST, Mask, bit};
+use crate::sys::utility;
 use crate::sys::worker::{Role, Worker};
 use crate::sys::{self, Errno};
 
@@ -124,12 +126,23 @@ pub fn valid(signal: u32) -> sys::Result<u32> {
 /// The handler: all signals are blocked, the stack is the worker's own.
 pub fn taken(signal: u32, info: &Info, frame: &mut Frame) {
     let worker = current_worker();
+    if frame.is_of_program() {
+        return taken_in_code(worker, signal, info, frame);
+    }
     if signal == SIGBUS && info.code() == INTERRUPT {
         return interrupted(worker, frame);
     }
     if FAULTS & bit(signal) != 0 && frame.raised(info) {
         own_fault(signal, info, frame);
     }
+    if tell(worker, signal, info, frame) {
+        redirect(worker.call.load(Ordering::Relaxed), frame);
+        interrupt_server(worker);
+    }
+}
+
+/// Tells the LWK of a signal. False: it is to stay with Linux, blocked here.
+fn tell(worker: &Worker, signal: u32, info: &Info, frame: &mut Frame) -> bool {
     let mut request = Signal { signal, slot: worker.slot(), info: info.words };
     match sys::ioctl(process::get().space.fd, IOCTL_SIGNAL, &mut request) {
         Ok(()) => {
@@ -138,18 +151,54 @@ pub fn taken(signal: u32, info: &Info, frame: &mut Frame) {
                 worker.held.store(true, Ordering::Relaxed);
                 frame.block(signal);
             }
-            redirect(worker.call.load(Ordering::Relaxed), frame);
-            interrupt_server(worker);
+            true
         }
         Err(Errno(EAGAIN)) => {
             worker.held.store(true, Ordering::Relaxed);
             frame.block(signal);
             signal::give_back(process::get().space.fd, signal, info);
+            false
         }
         Err(Errno(EIO)) => process::lwk_died(),
         // Nobody there to ask (not started yet, or ending): Linux' default.
         Err(_) => end_by(signal),
     }
+}
+
+/// si_code of a system call that a filter has trapped.
+const SYS_SECCOMP: i32 = 1;
+
+/// Whether a signal is for a system call, of this architecture, that a filter has trapped.
+pub fn is_call(signal: u32, info: &Info) -> bool {
+    const X86_64: u64 = 0xc000_003e;
+    signal == SIGSYS && info.code() == SYS_SECCOMP && info.words[3] >> 32 == X86_64
+}
+
+/// As [`taken`], where the signal has interrupted the code of a utility thread: the thread leaves it. What its own instruction has
+/// raised the LWK is to see, not Linux.
+fn taken_in_code(worker: &Worker, signal: u32, info: &Info, frame: &mut Frame) {
+    const BREAKPOINT: u64 = 3;
+    const INT_80: u64 = 2;
+    let by_kernel = info.code() > 0 && utility::is_code(frame.rip());
+    if is_call(signal, info) {
+        utility::leave(worker, frame, LEFT_CALL);
+    }
+    if signal == SIGSYS && info.code() == SYS_SECCOMP {
+        frame.step_back(INT_80); // bytes of the instruction: it is not a call there either
+        utility::leave(worker, frame, LEFT_FAULT);
+    }
+    if (FAULTS | bit(SIGTRAP)) & bit(signal) != 0 && by_kernel {
+        if signal == SIGTRAP && frame.trap() == BREAKPOINT {
+            frame.step_back(1);
+        }
+        utility::leave(worker, frame, LEFT_FAULT);
+    }
+    if signal == SIGBUS && info.code() == INTERRUPT {
+        worker.interrupted.mark();
+    } else if !tell(worker, signal, info, frame) {
+        return;
+    }
+    utility::leave(worker, frame, LEFT_SIGNAL)
 }
 
 /// si_code of a SIGBUS that one worker sends another: nothing but an interruption.

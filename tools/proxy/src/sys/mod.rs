@@ -3,8 +3,8 @@
 //! `arch`: start, delegated calls, the thread pointer; `call`: one system call; `entries`: the
 //! functions of the layers above that are called from here; `filter`: filters of system calls; `heap`: that there is none;
 //! `shared`: memory given to us by others; `signal`: actions, masks, the handler's entry; `thread`:
-//! how threads begin and end; `worker`: workers and the memory of their threads; here: the system
-//! calls the proxy makes for itself.
+//! how threads begin and end; `utility`: a thread's own code, executed here; `worker`: workers and the memory of their threads;
+//! here: the system calls the proxy makes for itself.
 #![allow(unsafe_code)]
 
 pub mod arch;
@@ -16,6 +16,7 @@ pub mod pooled;
 pub mod shared;
 pub mod signal;
 pub mod thread;
+pub mod utility;
 pub mod worker;
 
 use core::ffi::CStr;
@@ -331,6 +332,20 @@ pub fn run_on(cpus: u64) {
         let _ =
             unsafe { raw_call(__NR_sched_setaffinity, [0, 8, &raw const cpus as u64, 0, 0, 0]) };
     }
+}
+
+/// Has this thread run on one CPU, or anywhere that it may (`None`). A CPU that it may not run on is no error: it stays where it is.
+pub fn run_on_cpu(cpu: Option<u32>) {
+    const WORDS: usize = 128; // as many CPUs as Linux can have
+    let mut cpus = [u64::MAX; WORDS];
+    if let Some(cpu) = cpu {
+        cpus.fill(0);
+        let Some(word) = cpus.get_mut(cpu as usize / 64) else { return };
+        *word = 1 << (cpu % 64);
+    }
+    let bytes = size_of_val(&cpus) as u64;
+    // SAFETY: a set of CPUs, which Linux only reads.
+    let _ = unsafe { raw_call(__NR_sched_setaffinity, [0, bytes, cpus.as_ptr() as u64, 0, 0, 0]) };
 }
 
 /// Sleeps; a signal ends it early.

@@ -5,6 +5,7 @@ use linux_raw_sys::general::*;
 
 use super::arch::signal_return;
 use super::call::{Result, check, raw_call};
+use super::utility;
 
 /// The kernel's sigset_t: bit n-1 is signal n.
 pub type Mask = u64;
@@ -73,6 +74,8 @@ impl Info {
 /// The registers that a handler may look at and change.
 pub struct Frame<'a> {
     context: &'a mut UContext,
+    /// The interrupted code is that of a utility thread.
+    of_program: bool,
 }
 
 /// ucontext_t up to the general registers.
@@ -117,6 +120,39 @@ impl Frame<'_> {
             _ => false,
         }
     }
+    /// Whether the interrupted code is that of a utility thread.
+    pub fn is_of_program(&self) -> bool {
+        self.of_program
+    }
+    /// Arguments of a system call.
+    pub fn arguments(&self) -> [u64; 6] {
+        const PLACES: [usize; 6] = [8, 9, 12, 2, 0, 1]; // rdi, rsi, rdx, r10, r8, r9
+        PLACES.map(|place| self.context.registers[place])
+    }
+    /// Signals that the interrupted code blocks.
+    pub fn mask(&self) -> Mask {
+        self.context.mask
+    }
+    /// Goes on with `rax`.
+    pub fn set_rax(&mut self, rax: u64) {
+        self.context.registers[RAX] = rax;
+    }
+    /// Where the alternate stack begins.
+    pub fn stack_start(&self) -> u64 {
+        self.context.stack[0]
+    }
+    /// Address of the context.
+    pub fn address(&self) -> u64 {
+        core::ptr::from_ref(&*self.context) as u64
+    }
+    /// Vector of the exception that was raised last.
+    pub fn trap(&self) -> u64 {
+        self.context.trap
+    }
+    /// Goes on `bytes` earlier.
+    pub fn step_back(&mut self, bytes: u64) {
+        self.context.registers[RIP] -= bytes;
+    }
     /// Has the interrupted code go on with `signal` blocked.
     pub fn block(&mut self, signal: u32) {
         self.context.mask |= bit(signal);
@@ -136,7 +172,13 @@ unsafe extern "Rust" {
 extern "C" fn handler(signal: i32, info: *const Info, context: *mut UContext) {
     // SAFETY: the kernel's siginfo and ucontext of this very frame.
     let (info, context) = unsafe { (&*info, &mut *context) };
-    proxy_signal(signal as u32, info, &mut Frame { context });
+    // Nothing else has an alternate stack.
+    let worker = if context.stack[0] != 0 { utility::enter_handler() } else { None };
+    let mut frame = Frame { context, of_program: worker.is_some() };
+    proxy_signal(signal as u32, info, &mut frame);
+    if let Some(worker) = worker {
+        utility::leave_handler(worker);
+    }
 }
 
 fn sigaction(
@@ -186,7 +228,7 @@ impl KernelAction {
         };
         Self {
             handler,
-            flags: u64::from(flags | SA_RESTORER) | more & CHILD_FLAGS,
+            flags: u64::from(flags | SA_RESTORER | SA_ONSTACK) | more & CHILD_FLAGS,
             restorer: signal_return as *const () as usize,
             mask: !0,
         }
@@ -199,6 +241,18 @@ impl KernelAction {
             _ => Action::Forward { restart: self.flags & u64::from(SA_RESTART) != 0 },
         }
     }
+}
+
+/// Has the context at `at` be gone on with under this mask.
+pub fn put_mask(at: u64, mask: Mask) {
+    // SAFETY: the LWK has put a context there, for the calling thread alone.
+    unsafe { (*(at as *mut UContext)).mask = mask };
+}
+
+/// The mask in the context at `at`, which Linux has put there.
+pub fn get_mask(at: u64) -> Mask {
+    // SAFETY: it is that of the handler which this thread has just left.
+    unsafe { (*(at as *const UContext)).mask }
 }
 
 /// Sets this thread's mask and gives the old one.

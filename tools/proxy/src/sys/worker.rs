@@ -13,6 +13,7 @@ use linux_raw_sys::general::*;
 
 use super::call::{Errno, Result, plain};
 use super::filter::Filter;
+use super::utility::Utility;
 
 /// How a worker begins.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -54,6 +55,10 @@ pub struct Worker {
     pub patience: Patience,
     /// A filter of system calls on its way.
     pub filter: Filter,
+    /// How it executes its thread's own code.
+    pub utility: Utility,
+    /// The CPU on which it does, or all bits for any.
+    pub cpu: AtomicU64,
     /// Where its [`Lists`] are, or 0.
     lists: AtomicU64,
     /// The memory of its thread.
@@ -80,6 +85,8 @@ impl Worker {
             robust_list: AtomicU64::new(0),
             patience: Patience::new(),
             filter: Filter::new(),
+            utility: Utility::new(),
+            cpu: AtomicU64::new(u64::MAX),
             lists: AtomicU64::new(0),
             block,
         }

@@ -10,6 +10,7 @@ use core::sync::atomic::Ordering;
 use hanare_abi::control::Control;
 use hanare_abi::ioctl::{IOCTL_SERVE, Serve};
 use hanare_abi::slot::{NR_MESSAGE, NR_PACKED};
+use hanare_abi::utility::NR_UTILITY;
 use hanare_ikc::{Answer, Kind, SlotRef};
 use linux_raw_sys::errno::ENOSYS;
 use linux_raw_sys::general::{__NR_exit, __NR_exit_group};
@@ -29,8 +30,10 @@ mod packed;
 mod server;
 mod slot;
 mod threads;
+mod utility;
 
 use slot::{answer, publish, wait_for_request};
+pub use utility::taken;
 
 /// Serves the slot of `worker` for ever; `mask` is the thread's signal mask.
 pub fn serve(worker: &'static Worker, mut mask: Mask) -> ! {
@@ -177,7 +180,7 @@ static SPECIAL: [bool; 512] = {
 };
 
 #[inline(always)]
-fn linux_call(process: &Process, worker: &Worker, slot: SlotRef) -> Answer {
+fn linux_call(process: &Process, worker: &'static Worker, slot: SlotRef) -> Answer {
     let nr = slot.number();
     worker.call.store(nr, Ordering::Relaxed);
     if SPECIAL.get(nr as usize) != Some(&false) || process.is_reporting() {
@@ -187,7 +190,7 @@ fn linux_call(process: &Process, worker: &Worker, slot: SlotRef) -> Answer {
 }
 
 #[inline(never)] // others do not pay for it
-fn special_call(process: &Process, worker: &Worker, nr: u32, slot: SlotRef) -> Answer {
+fn special_call(process: &Process, worker: &'static Worker, nr: u32, slot: SlotRef) -> Answer {
     process.calls.fetch_add(1, Ordering::Relaxed);
     if nr == __NR_exit_group || nr == __NR_exit {
         process.report();
@@ -198,6 +201,9 @@ fn special_call(process: &Process, worker: &Worker, nr: u32, slot: SlotRef) -> A
     }
     if nr == NR_PACKED {
         return packed::call(process, worker, &args);
+    }
+    if nr == NR_UTILITY {
+        return utility::execute(process, worker, &args);
     }
     pseudo::after(process, nr, &args, delegated_call(nr, &args))
 }

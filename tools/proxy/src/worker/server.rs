@@ -50,7 +50,7 @@ pub fn start(process: &Process, slot: u32, number: u32, cpus: u64) -> sys::Resul
 /// How a call is made, and a request served.
 pub struct Means {
     /// Makes the call in a slot.
-    pub call: fn(&Process, &Worker, SlotRef) -> Answer,
+    pub call: fn(&Process, &'static Worker, SlotRef) -> Answer,
     /// Serves the request in a slot: its result, if there is one.
     pub request: fn(&Process, &Worker, SlotRef) -> Option<i64>,
 }
@@ -80,7 +80,7 @@ pub fn begin(process: &Process, worker: &'static Worker, number: u32, means: &Me
 
 struct Serves<'a> {
     process: &'a Process,
-    worker: &'a Worker,
+    worker: &'static Worker,
     calls: BoxRef<'static>,
     number: u32,
     own: u32,

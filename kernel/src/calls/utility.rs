@@ -1,0 +1,140 @@
+//! Utility threads: a thread whose user-mode code executes on a Linux CPU, in its proxy, at the same addresses
+//! (`hanare_abi::utility`, `docs/posted.md`).
+//!
+//! Instead of returning to user mode such a thread posts one call to its worker, [`NR_UTILITY`], and waits for it as for any
+//! call that blocks. It comes back for a system call that is not Linux', a signal, or an exception. An exception is not
+//! translated: the thread executes the instruction here, where it raises the same, or where it does not since only Linux' view
+//! of the memory is another. With its next system call it goes to Linux again.
+
+use crate::calls::dispatch;
+use crate::gate::{observe, raise, rseq};
+use crate::link::delegate;
+use crate::process::thread::{self, Thread};
+use crate::process::workers;
+use crate::parts::utility::Wish;
+use crate::sched::cpus;
+use crate::signal::sigframe;
+use core::sync::atomic::Ordering;
+use hanare_abi::layout::{USER_MAX, USER_MIN};
+use hanare_abi::utility::{
+    AREA_FPU, AREA_FRAME, AREA_FS_BASE, AREA_MAX, AREA_MIN, AREA_STACK, LEFT_CALL, LEFT_FAULT, LEFT_MASK,
+    NR_UTILITY, RUN_ON_ASK, RUN_ON_LINUX, RUN_ON_LWK,
+};
+use hanare_core::errno::{self, Result};
+use hanare_core::link::{Call, Outcome};
+use hanare_core::signal::AltStack;
+use hanare_hal::traps::{Regs, vector};
+use hanare_hal::usercopy::{self, UserAddr};
+use hanare_hal::{cpu, fpu};
+
+/// `prctl(PR_HANARE_RUN_ON)`.
+pub fn run_on(a: &[u64; 6]) -> Result<u64> {
+    let me = thread::current();
+    match a[1] {
+        RUN_ON_LWK => me.utility.clear(),
+        RUN_ON_LINUX => return begin(me, Wish { area: a[2], bytes: a[3], cpu: a[4] }),
+        RUN_ON_ASK => return Ok(u64::from(me.utility.is_wanted() && may_leave(me))),
+        _ => return Err(errno::EINVAL),
+    }
+    me.calls_here();
+    Ok(0)
+}
+
+fn begin(me: &Thread, wish: Wish) -> Result<u64> {
+    let Wish { area, bytes, cpu } = wish;
+    let is_area = area.is_multiple_of(4096) && area >= USER_MIN && (AREA_MIN..=AREA_MAX).contains(&bytes);
+    let is_cpu = cpu == u64::MAX || u32::try_from(cpu).is_ok();
+    if !is_area || !is_cpu || area.checked_add(bytes).is_none_or(|end| end > USER_MAX) {
+        return Err(errno::EINVAL);
+    }
+    let has_room = fpu::size() as u64 + 64 <= AREA_STACK - AREA_FPU;
+    if !has_room || !may_leave(me) || me.process.pool.is_packed() {
+        return Err(errno::EOPNOTSUPP);
+    }
+    // Its worker gets a filter, which no other thread is to inherit.
+    workers::attributes_changed(me);
+    me.utility.set(wish);
+    me.calls_here(); // from now on each call looks where the thread is to go on
+    Ok(0)
+}
+
+/// Whether nobody has to see each call and each step of a thread: who traces, debugs or filters it sees those on the LWK.
+fn may_leave(me: &Thread) -> bool {
+    me.seccomp.mode() == 0
+        && !me.process.observed.is_on()
+        && !me.ptrace.is_on()
+        && !me.no_tsc.load(Ordering::Relaxed)
+        && cpu::user_gs_base() == 0 // the worker's own, there
+}
+
+/// Has the running thread, which is about to enter user mode with `regs`, execute on Linux instead. True: it has come back and
+/// is to do the same again, after all that comes before user mode; false: it enters user mode here.
+pub fn execute(regs: &mut Regs) -> bool {
+    let me = thread::current();
+    let Some(wish) = me.utility.wish().filter(|_| may_leave(me)) else { return false };
+    if me.must_end() {
+        return true;
+    }
+    let Ok(args) = prepare(me, &wish, regs) else {
+        me.utility.clear();
+        raise::exception(regs, vector::PROTECTION); // its area is not there
+        return true;
+    };
+    let outcome = delegate::call_worker(me, Call::new(NR_UTILITY, args));
+    me.rseq.disturb();
+    match outcome {
+        Outcome::Done(value) if value >= 0 => come_back(me, &wish, regs, value as u64),
+        Outcome::Done(_) => {
+            me.utility.clear();
+            false
+        }
+        Outcome::NotStarted => {
+            cpus::yield_now(); // a proxy may say so for ever
+            true
+        }
+        Outcome::ThreadEnding | Outcome::PeerGone => true,
+    }
+}
+
+/// Puts the registers where Linux takes them from; the arguments for the worker.
+fn prepare(me: &Thread, wish: &Wish, regs: &mut Regs) -> Result<[u64; 6]> {
+    rseq::before_linux(me, regs)?;
+    let Wish { area, bytes, cpu: wanted } = *wish;
+    let stack = AltStack { sp: area + AREA_STACK, flags: 0, reserved: 0, size: bytes - AREA_STACK };
+    sigframe::put_context(regs, area + AREA_FRAME, area + AREA_FPU, stack)?;
+    let control_fd = u64::from(me.process.identity.lock().control_fd);
+    Ok([area, bytes, cpu::fs_base(), wanted, control_fd, 0])
+}
+
+/// The thread has left its code on Linux: takes its registers over, and serves the call for which it did.
+fn come_back(me: &Thread, wish: &Wish, regs: &mut Regs, left: u64) -> bool {
+    let fs_base = usercopy::read_u64(UserAddr::of(wish.area + AREA_FS_BASE));
+    let taken = sigframe::take_context(regs, left & !LEFT_MASK);
+    let (Ok(fs_base), Ok(())) = (fs_base, taken) else {
+        me.utility.clear();
+        raise::exception(regs, vector::PROTECTION);
+        return true;
+    };
+    if fs_base < USER_MAX && fs_base != cpu::fs_base() {
+        cpu::set_fs_base(fs_base);
+    }
+    match left & LEFT_MASK {
+        LEFT_CALL => {
+            serve(me, regs);
+            true
+        }
+        LEFT_FAULT => false,
+        _ => true,
+    }
+}
+
+/// Serves a system call as at the entry.
+fn serve(me: &Thread, regs: &mut Regs) {
+    regs.orig_rax = u64::from(regs.rax as u32);
+    regs.rax = errno::ENOSYS.as_return() as u64;
+    if me.process.observed.is_on() {
+        observe::call(regs, dispatch::serve);
+    } else {
+        dispatch::serve(regs, regs.orig_rax);
+    }
+}

@@ -1,0 +1,50 @@
+//! What a thread keeps that asked for its user-mode code to execute on Linux (`hanare_abi::utility`).
+
+use core::sync::atomic::{AtomicU64, Ordering};
+
+/// Area and wishes of a utility thread. Written by the thread itself.
+#[derive(Default)]
+pub struct OfThread {
+    /// Address of its area, 0: it is none.
+    area: AtomicU64,
+    bytes: AtomicU64,
+    cpu: AtomicU64,
+}
+
+/// What a thread asked for.
+#[derive(Clone, Copy)]
+pub struct Wish {
+    /// Address of its area.
+    pub area: u64,
+    /// The area's bytes.
+    pub bytes: u64,
+    /// A CPU of Linux', or all bits for any.
+    pub cpu: u64,
+}
+
+impl OfThread {
+    /// Whether the thread asked for it.
+    #[inline]
+    pub fn is_wanted(&self) -> bool {
+        self.area.load(Ordering::Relaxed) != 0
+    }
+
+    /// What it asked for.
+    pub fn wish(&self) -> Option<Wish> {
+        let area = self.area.load(Ordering::Relaxed);
+        let (bytes, cpu) = (self.bytes.load(Ordering::Relaxed), self.cpu.load(Ordering::Relaxed));
+        (area != 0).then_some(Wish { area, bytes, cpu })
+    }
+
+    /// It asks for it.
+    pub fn set(&self, wish: Wish) {
+        self.bytes.store(wish.bytes, Ordering::Relaxed);
+        self.cpu.store(wish.cpu, Ordering::Relaxed);
+        self.area.store(wish.area, Ordering::Relaxed);
+    }
+
+    /// It is to execute on the LWK.
+    pub fn clear(&self) {
+        self.area.store(0, Ordering::Relaxed);
+    }
+}

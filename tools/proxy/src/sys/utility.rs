@@ -1,0 +1,292 @@
+//! The code of a utility thread (`hanare_abi::utility`): how a worker gets into it and out again, and the filter by which it leaves it
+//! for calls that are not Linux' alone.
+//!
+//! In that code the thread pointer is the program's, so the GS base names the worker. Its handlers run on an alternate
+//! stack, in the area, which no worker has otherwise: by that a handler knows what it has interrupted.
+
+use core::arch::{asm, global_asm};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use hanare_abi::layout::{CONTROL_BASE, USER_MAX};
+use hanare_abi::utility::{AREA_FRAME, AREA_FS_BASE, AREA_STACK};
+use hanare_core::syscalls::{NATIVE, NATIVE_WORDS};
+use linux_raw_sys::general::*;
+use linux_raw_sys::prctl::PR_SET_NO_NEW_PRIVS;
+use linux_raw_sys::ptrace::{SECCOMP_RET_ALLOW, SECCOMP_RET_TRAP, SECCOMP_SET_MODE_FILTER};
+
+use super::call::{Result, check, plain, raw_call};
+use super::signal::{self, Frame, Mask, bit};
+use super::worker::Worker;
+
+const ARCH_SET_GS: u64 = 0x1001;
+const ARCH_SET_FS: u64 = 0x1002;
+const ARCH_GET_FS: u64 = 0x1003;
+
+/// Signals that the CPU or the filter raises: never blocked in the thread's code.
+const SYNCHRONOUS: Mask =
+    bit(SIGSEGV) | bit(SIGBUS) | bit(SIGILL) | bit(SIGFPE) | bit(SIGTRAP) | bit(SIGSYS);
+
+// utility_enter(frame: rdi, fs: rsi, stack: rdx) -> rax: as utility_leave says
+//
+// The frame is one of a handler that returns. Signals are blocked until it has.
+// utility_leave(stack: rdi, left: rsi): returns from utility_enter, out of a handler.
+global_asm!(
+    "utility_enter:",
+    "push rbx",
+    "push rbp",
+    "push r12",
+    "push r13",
+    "push r14",
+    "push r15",
+    "mov [rdx], rsp",
+    "mov rbx, rdi",
+    "mov edi, {set_fs}",
+    "mov eax, {arch_prctl}",
+    "syscall",
+    "mov rsp, rbx",
+    "mov eax, {rt_sigreturn}",
+    "syscall",
+    "ud2",
+    "utility_leave:",
+    "mov rsp, rdi",
+    "mov rax, rsi",
+    "pop r15",
+    "pop r14",
+    "pop r13",
+    "pop r12",
+    "pop rbp",
+    "pop rbx",
+    "ret",
+    set_fs = const ARCH_SET_FS,
+    arch_prctl = const __NR_arch_prctl,
+    rt_sigreturn = const __NR_rt_sigreturn,
+);
+
+unsafe extern "C" {
+    fn utility_enter(frame: u64, fs: u64, stack: *const AtomicU64) -> u64;
+    fn utility_leave(stack: u64, left: u64) -> !;
+}
+
+/// What a worker keeps that executes its thread's code.
+#[repr(C)]
+pub struct Utility {
+    /// It has a filter, and its GS base names it.
+    is_ready: AtomicBool,
+    /// Its own stack pointer, meanwhile.
+    stack: AtomicU64,
+    /// The program's FS base when a handler began.
+    fs: AtomicU64,
+    /// A handler makes a call for the code, with its mask: handlers that interrupt that find the worker as ever.
+    in_call: AtomicBool,
+}
+
+/// What is executed.
+pub struct Code {
+    /// Address of the area.
+    pub area: u64,
+    /// FS base of the program's thread.
+    pub fs: u64,
+    /// A descriptor that it may not close.
+    pub control_fd: u32,
+}
+
+impl Utility {
+    /// Of a worker that has executed no code of its thread.
+    pub const fn new() -> Self {
+        let (stack, fs) = (AtomicU64::new(0), AtomicU64::new(0));
+        let (is_ready, in_call) = (AtomicBool::new(false), AtomicBool::new(false));
+        Self { is_ready, stack, fs, in_call }
+    }
+
+    /// Whether the worker has executed code of its thread before.
+    pub fn is_ready(&self) -> bool {
+        self.is_ready.load(Ordering::Relaxed)
+    }
+
+    /// In the child of a fork the thread that was has its GS base and its filter still.
+    fn make_ready(&self, worker: &'static Worker, control_fd: u32) -> Result<()> {
+        if self.is_ready.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let address = core::ptr::from_ref(worker) as u64;
+        plain(__NR_arch_prctl, [ARCH_SET_GS, address, 0, 0, 0, 0])?;
+        set_filter(control_fd)?;
+        self.is_ready.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+/// Executes the code of the worker's thread until it leaves it: the address of its context, and why (`LEFT_*`). `None`: a
+/// signal came first.
+pub fn execute(worker: &'static Worker, code: &Code) -> Result<Option<u64>> {
+    worker.utility.make_ready(worker, code.control_fd)?;
+    let before = signal::set_mask(!0);
+    if worker.interrupted.is_marked() {
+        signal::set_mask(before);
+        return Ok(None);
+    }
+    let frame = code.area + AREA_FRAME;
+    signal::put_mask(frame, before & !SYNCHRONOUS);
+    // SAFETY: the frame is one that the LWK has just written. What the code does is the program's business; it comes back by
+    // `utility_leave`, with this stack as it is now.
+    let left = unsafe { utility_enter(frame, code.fs, &raw const worker.utility.stack) };
+    let disabled = stack_t { ss_sp: core::ptr::null_mut(), ss_flags: SS_DISABLE as i32, ss_size: 0 };
+    // SAFETY: Linux only reads the structure.
+    let _ = unsafe { raw_call(__NR_sigaltstack, [&raw const disabled as u64, 0, 0, 0, 0, 0]) };
+    let after = signal::get_mask(left & !hanare_abi::utility::LEFT_MASK);
+    signal::set_mask(after & !SYNCHRONOUS | before & SYNCHRONOUS);
+    Ok(Some(left))
+}
+
+/// Makes a call out of such a handler, in place of the code that `frame` shows.
+pub fn call<T>(worker: &Worker, frame: &Frame, call: impl FnOnce() -> T) -> T {
+    worker.utility.in_call.store(true, Ordering::Relaxed);
+    signal::set_mask(frame.mask());
+    let result = call();
+    signal::set_mask(!0);
+    worker.utility.in_call.store(false, Ordering::Relaxed);
+    result
+}
+
+/// At the beginning of a handler where there is an alternate stack. If it has interrupted the thread's code, this thread is its worker
+/// again, which is the result.
+pub fn enter_handler() -> Option<&'static Worker> {
+    let worker: *const Worker;
+    // SAFETY: only in such code is there an alternate stack, and then the GS base names the worker, whose first word is its
+    // own address.
+    let worker = unsafe {
+        asm!("mov {}, gs:[0]", out(reg) worker, options(nostack, readonly, preserves_flags));
+        &*worker
+    };
+    if worker.utility.in_call.load(Ordering::Relaxed) {
+        return None;
+    }
+    let mut fs = 0u64;
+    // SAFETY: Linux writes one word; then the thread pointer is what it is outside of that code.
+    unsafe {
+        raw_call(__NR_arch_prctl, [ARCH_GET_FS, &raw mut fs as u64, 0, 0, 0, 0]);
+        raw_call(__NR_arch_prctl, [ARCH_SET_FS, core::ptr::from_ref(worker) as u64, 0, 0, 0, 0]);
+    }
+    worker.utility.fs.store(fs, Ordering::Relaxed);
+    Some(worker)
+}
+
+/// The string at `address`, which Linux has just read, cut to fit.
+pub fn path(address: u64, buffer: &mut [u8]) -> &[u8] {
+    let mut length = 0;
+    while let Some(place) = buffer.get_mut(length) {
+        // SAFETY: memory of the program, which Linux has read up to its last byte, zero; a byte may have any value.
+        *place = unsafe { ((address + length as u64) as *const u8).read_volatile() };
+        if *place == 0 {
+            break;
+        }
+        length += 1;
+    }
+    &buffer[..length]
+}
+
+/// At the end of that handler: the code goes on.
+pub fn leave_handler(worker: &Worker) {
+    let fs = worker.utility.fs.load(Ordering::Relaxed);
+    let _ = plain(__NR_arch_prctl, [ARCH_SET_FS, fs, 0, 0, 0, 0]);
+}
+
+/// Leaves the thread's code, out of a handler in which `frame` has its registers; `left` is why (`LEFT_*`).
+pub fn leave(worker: &Worker, frame: &Frame, left: u64) -> ! {
+    let area = frame.stack_start() - AREA_STACK;
+    let (stack, fs) =
+        (worker.utility.stack.load(Ordering::Relaxed), worker.utility.fs.load(Ordering::Relaxed));
+    // SAFETY: the area is the thread's, for this; its first words are nobody else's. The stack is the worker's own as
+    // `utility_enter` left it.
+    unsafe {
+        ((area + AREA_FS_BASE) as *mut u64).write_volatile(fs);
+        utility_leave(stack, frame.address() | left)
+    }
+}
+
+/// Whether an address is one of the program's.
+pub fn is_code(rip: u64) -> bool {
+    rip < USER_MAX
+}
+
+/// One instruction of a filter: `struct sock_filter`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Instruction {
+    code: u16,
+    yes: u8,
+    no: u8,
+    k: u32,
+}
+
+const LOAD: u16 = 0x20; // BPF_LD | BPF_W | BPF_ABS
+const IS: u16 = 0x15; // BPF_JMP | BPF_JEQ | BPF_K
+const FROM: u16 = 0x35; // BPF_JMP | BPF_JGE | BPF_K
+const ABOVE: u16 = 0x25; // BPF_JMP | BPF_JGT | BPF_K
+const RETURN: u16 = 0x06; // BPF_RET | BPF_K
+/// Offsets in `struct seccomp_data`.
+const NUMBER: u32 = 0;
+const ARCHITECTURE: u32 = 4;
+const ADDRESS_HIGH: u32 = 12;
+const ARGUMENT: u32 = 16;
+const X86_64: u32 = 0xc000_003e;
+
+const fn of(code: u16, k: u32, yes: u8, no: u8) -> Instruction {
+    Instruction { code, yes, no, k }
+}
+
+/// Most ranges of calls that Linux executes as they are.
+const RANGES: usize = 96;
+
+struct Program {
+    instructions: [Instruction; 3 * RANGES + 16],
+    length: usize,
+}
+
+impl Program {
+    fn push(&mut self, instruction: Instruction) {
+        self.instructions[self.length] = instruction;
+        self.length += 1;
+    }
+}
+
+/// Calls with these numbers, the first one and the last.
+fn ranges() -> impl Iterator<Item = (u32, u32)> {
+    let is_native = |n: u32| {
+        n != __NR_close && NATIVE.get(n as usize / 64).is_some_and(|word| word >> (n % 64) & 1 != 0)
+    };
+    let end = 64 * NATIVE_WORDS as u32;
+    (0..end).filter(move |&n| is_native(n) && (n == 0 || !is_native(n - 1))).map(move |first| {
+        (first, (first..end).take_while(|&n| is_native(n)).last().unwrap_or(first))
+    })
+}
+
+/// Sets the filter of the calling thread: what the proxy calls is let through, and of what the program calls only that which Linux
+/// executes as it is. Those come first and depend on nothing else, so that Linux does not even run the filter for them.
+fn set_filter(control_fd: u32) -> Result<()> {
+    let mut program =
+        Program { instructions: [of(RETURN, SECCOMP_RET_TRAP, 0, 0); 3 * RANGES + 16], length: 0 };
+    let allowed = of(RETURN, SECCOMP_RET_ALLOW, 0, 0);
+    program.push(of(LOAD, ARCHITECTURE, 0, 0));
+    program.push(of(IS, X86_64, 1, 0));
+    program.push(of(RETURN, SECCOMP_RET_TRAP, 0, 0));
+    program.push(of(LOAD, NUMBER, 0, 0));
+    for (first, last) in ranges().take(RANGES) {
+        program.push(of(FROM, first, 0, 2));
+        program.push(of(ABOVE, last, 1, 0));
+        program.push(allowed);
+    }
+    program.push(of(IS, __NR_close, 0, 3));
+    program.push(of(LOAD, ARGUMENT, 0, 0));
+    program.push(of(IS, control_fd, 1, 0));
+    program.push(allowed);
+    program.push(of(LOAD, ADDRESS_HIGH, 0, 0));
+    program.push(of(FROM, (CONTROL_BASE >> 32) as u32, 0, 1));
+    program.push(allowed);
+    program.push(of(RETURN, SECCOMP_RET_TRAP, 0, 0));
+    plain(__NR_prctl, [PR_SET_NO_NEW_PRIVS.into(), 1, 0, 0, 0, 0])?;
+    let words = [program.length as u64, program.instructions.as_ptr() as u64];
+    let mode = SECCOMP_SET_MODE_FILTER.into();
+    // SAFETY: Linux only reads: `struct sock_fprog`, and the instructions that it names.
+    check(unsafe { raw_call(__NR_seccomp, [mode, 0, words.as_ptr() as u64, 0, 0, 0]) }).map(drop)
+}

@@ -1,0 +1,109 @@
+//! The code of a utility thread: its worker executes it, and makes calls for it that only the proxy has a part in.
+
+use core::sync::atomic::Ordering;
+
+use hanare_abi::ioctl::IOCTL_EXECUTE;
+use hanare_abi::layout::{USER_MAX, USER_MIN};
+use hanare_abi::utility::{AREA_MAX, AREA_MIN, LEFT_SIGNAL, NR_UTILITY};
+use hanare_core::syscalls::{self, Hook, SHOWN, Service};
+use hanare_core::sysfs::{LOOKED_AT, may_be_hidden};
+use hanare_ikc::Answer;
+use linux_raw_sys::errno::{EINVAL, EOPNOTSUPP};
+
+use crate::process::{self, Process, signals};
+use crate::requests::pseudo;
+use crate::sys::arch::{current_worker, delegated_call};
+use crate::sys::signal::{Frame, Info};
+use crate::sys::utility::{self, Code};
+use crate::sys::worker::{Role, Worker};
+use crate::sys::{self, Errno};
+
+/// Executes the thread's code until it leaves it; `args` as of `NR_UTILITY`.
+pub fn execute(process: &Process, worker: &'static Worker, args: &[u64; 6]) -> Answer {
+    match try_execute(process, worker, args) {
+        Ok(Some(left)) => Answer::Done(left as i64),
+        Ok(None) => Answer::NotStarted,
+        Err(Errno(error)) => Answer::Done(-i64::from(error)),
+    }
+}
+
+fn try_execute(
+    process: &Process,
+    worker: &'static Worker,
+    args: &[u64; 6],
+) -> sys::Result<Option<u64>> {
+    let [area, bytes, fs, cpu, control_fd, _] = *args;
+    let is_area = (AREA_MIN..=AREA_MAX).contains(&bytes)
+        && (USER_MIN..USER_MAX - AREA_MAX).contains(&area);
+    if !is_area {
+        return Err(Errno(EINVAL));
+    }
+    // The stack of the first one may be anywhere, and a process that shares its memory ends by execve mostly.
+    if !matches!(worker.role, Role::Thread | Role::Successor) {
+        return Err(Errno(EOPNOTSUPP));
+    }
+    if !worker.utility.is_ready() {
+        sys::ioctl_plain(process.space.fd, IOCTL_EXECUTE)?;
+    }
+    if worker.cpu.swap(cpu, Ordering::Relaxed) != cpu {
+        sys::run_on_cpu(u32::try_from(cpu).ok());
+    }
+    utility::execute(worker, &Code { area, fs, control_fd: control_fd as u32 })
+}
+
+/// The handler of all signals: all are blocked.
+pub fn taken(signal: u32, info: &Info, frame: &mut Frame) {
+    let is_call = frame.is_of_program() && signals::is_call(signal, info);
+    if !(is_call && makes_here(frame)) {
+        signals::taken(signal, info, frame);
+    }
+}
+
+/// What the proxy does with a call for which the thread's code was left.
+enum Own {
+    /// Linux' answer may have to show the LWK's machine ([`pseudo::after`]).
+    Shown,
+    /// The file may be one that the LWK's machine has not: with this argument its path.
+    Path(usize),
+}
+
+fn own(nr: u32) -> Option<Own> {
+    if SHOWN.contains(&nr) {
+        return Some(Own::Shown);
+    }
+    match syscalls::row(nr.into())?.service {
+        Service::Delegated(Hook::Path) => Some(Own::Path(0)),
+        Service::Delegated(Hook::PathAt) => Some(Own::Path(1)),
+        _ => None,
+    }
+}
+
+/// Makes the call for which the thread's code was left, if Linux and the proxy can. False: it is the LWK's to serve.
+fn makes_here(frame: &mut Frame) -> bool {
+    const INSTRUCTION: u64 = 2; // bytes of `syscall`
+    let (nr, args) = (frame.rax() as u32, frame.arguments());
+    let Some(own) = own(nr) else { return false };
+    let (worker, process) = (current_worker(), process::get());
+    worker.call.store(nr, Ordering::Relaxed);
+    let answer = utility::call(worker, frame, || match own {
+        Own::Shown => pseudo::after(process, nr, &args, delegated_call(nr, &args)),
+        Own::Path(_) => delegated_call(nr, &args),
+    });
+    worker.call.store(NR_UTILITY, Ordering::Relaxed);
+    let Answer::Done(result) = answer else {
+        frame.step_back(INSTRUCTION); // a signal comes first, then the call again
+        utility::leave(worker, frame, LEFT_SIGNAL)
+    };
+    if let Own::Path(which) = own {
+        let mut text = [0; LOOKED_AT];
+        let path = args[which];
+        if result >= 0 && path != 0 && may_be_hidden(utility::path(path, &mut text)) {
+            return false;
+        }
+    }
+    frame.set_rax(result as u64);
+    if worker.interrupted.is_marked() {
+        utility::leave(worker, frame, LEFT_SIGNAL);
+    }
+    true
+}
