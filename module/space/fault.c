@@ -8,6 +8,7 @@
 #include <linux/sched/signal.h>
 #include <linux/delay.h>
 #include <linux/file.h>
+#include <linux/io.h>
 #include <linux/slab.h>
 
 /* A wait with mmap_lock held keeps every sibling from mapping: keep it short. */
@@ -171,6 +172,14 @@ static vm_fault_t error_fault(int status)
 	}
 }
 
+/* Frames of the instance, and its clock page, which is what every program of the LWK reads. */
+static bool may_map(struct hanare_instance *inst, u64 entry)
+{
+	return hanare_owns_frames(inst, entry & PAGE_MASK, 1) ||
+	       (!(entry & HANARE_PAGE_WRITABLE) && inst->clock &&
+		(entry & PAGE_MASK) == (virt_to_phys(inst->clock) & PAGE_MASK));
+}
+
 /* Put an answer into the page table. -EAGAIN: a zap came in between, ask again. */
 static int insert_answer(struct hanare_space *space, struct vm_area_struct *vma,
 			 struct hanare_answer *answer, bool write, vm_fault_t *ret)
@@ -202,7 +211,7 @@ static int insert_answer(struct hanare_space *space, struct vm_area_struct *vma,
 
 		if (entry && (addr < vma->vm_start || addr >= vma->vm_end))
 			entry = 0;
-		if (entry && !hanare_owns_frames(space->inst, entry & PAGE_MASK, 1)) {
+		if (entry && !may_map(space->inst, entry)) {
 			pr_warn_ratelimited("%s: the LWK named a frame that is not its own: %#llx\n",
 					    space->inst->name, entry);
 			entry = 0;

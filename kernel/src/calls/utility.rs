@@ -55,6 +55,7 @@ fn begin(me: &Thread, wish: Wish) -> Result<u64> {
     workers::attributes_changed(me);
     me.utility.set(wish);
     me.calls_here(); // from now on each call looks where the thread is to go on
+    cpus::request_attention(); // and this one
     Ok(0)
 }
 
