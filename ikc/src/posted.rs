@@ -21,7 +21,10 @@ pub use credits::Credits;
 pub use finished::{Finished, FinishedEntry};
 pub use idle::Idle;
 pub use record::{Begun, Cancel, Completed, Look, Record, RecordRef, Ticket};
-pub use submissions::{Entry, Submission, Submissions};
+pub use submissions::{Entry, Filled, Submission, Submissions};
+
+use core::marker::PhantomData;
+use core::ptr::NonNull;
 
 use crate::sync::{AtomicU64, Ordering, spin};
 
@@ -39,7 +42,9 @@ pub const LEAVES_TOKEN: u8 = 44;
 /// The slots of a ring: as many as a power of two.
 #[derive(Debug)]
 pub struct Slots<'a, T> {
-    slots: &'a [T],
+    first: NonNull<T>,
+    mask: u64,
+    slots: PhantomData<&'a [T]>,
 }
 
 impl<T> Clone for Slots<'_, T> {
@@ -58,7 +63,8 @@ impl<'a, T> Slots<'a, T> {
     #[must_use]
     pub const fn new(slots: &'a [T]) -> Self {
         assert!(slots.len().is_power_of_two() && slots.len() <= 1 << 16);
-        Self { slots }
+        let first = NonNull::from_ref(slots).cast();
+        Self { first, mask: slots.len() as u64 - 1, slots: PhantomData }
     }
 
     /// How many there are.
@@ -66,16 +72,15 @@ impl<'a, T> Slots<'a, T> {
     #[inline(always)]
     #[allow(clippy::len_without_is_empty, reason = "there is at least one")]
     pub const fn len(self) -> u64 {
-        self.slots.len() as u64
+        self.mask + 1
     }
 
     /// The slot of a position, or of an index, whatever it is.
     #[must_use]
     #[inline(always)]
-    pub fn at(self, position: u64) -> &'a T {
-        let index = position as usize & (self.slots.len() - 1);
-        // SAFETY: `new` has seen that the length is a power of two, so its bits but one mask to less than it.
-        unsafe { self.slots.get_unchecked(index) }
+    pub const fn at(self, position: u64) -> &'a T {
+        // SAFETY: `new` has been given a slice of `mask + 1`, a power of two, for as long as `'a`.
+        unsafe { self.first.add((position & self.mask) as usize).as_ref() }
     }
 }
 

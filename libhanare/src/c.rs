@@ -10,7 +10,7 @@ use crate::engine::attributes::Attributes;
 use crate::engine::batch::Request;
 use crate::engine::execute::Link;
 use crate::engine::queue::Queue;
-use crate::engine::submit::{as_word, queue_of};
+use crate::engine::submit::{Rest, as_word, queue_of};
 use crate::engine::{Error, cancel, fork};
 
 type Handle = NonNull<Queue>;
@@ -78,11 +78,10 @@ pub unsafe extern "C" fn hanare_submit6(
     arg1: u64,
     arg2: u64,
     arg3: u64,
-    arg4: u64,
-    arg5: u64,
+    args4_and_5: Rest,
 ) -> i64 {
     // SAFETY: the caller's queue.
-    unsafe { queue_of(queue) }.submit(what, [arg0, arg1, arg2, arg3, arg4, arg5])
+    unsafe { queue_of(queue) }.submit(what, arg0, arg1, arg2, arg3, args4_and_5)
 }
 
 /// See `hanare_call(3)`.

@@ -44,7 +44,7 @@ impl<const N: usize, const MUTANT: u8> Queue<N, MUTANT> {
     }
 
     fn submissions(&self) -> Submissions<'_, MUTANT> {
-        Submissions::new(&self.words[0], &self.words[1], Slots::new(&self.entries))
+        Submissions::new(&self.words[0], Slots::new(&self.entries))
     }
 
     fn finished(&self) -> Finished<'_, MUTANT> {
@@ -61,6 +61,10 @@ impl<const N: usize, const MUTANT: u8> Queue<N, MUTANT> {
 
     fn ticket(index: u16) -> Ticket {
         Ticket::zero(index).next()
+    }
+
+    fn post(&self, position: u64, what: u32, ticket: Ticket) {
+        self.submissions().fill(position, |_| what.into()).post(what, ticket.word());
     }
 
     /// A worker executes what it has taken: the result is ten times what was posted.
@@ -104,7 +108,7 @@ fn single_model<const N: usize, const MUTANT: u8>(name: &str, count: u32, worker
                 let lap = first..=(first + N as u32 - 1).min(count);
                 for (what, ticket) in lap.clone().zip(&mut tickets) {
                     *ticket = ticket.next();
-                    queue.submissions().post(&submission(what, *ticket));
+                    queue.post((N as u32 + what - 1).into(), what, *ticket);
                 }
                 for (what, ticket) in lap.zip(tickets) {
                     while queue.record(ticket).result(ticket).is_none() {
@@ -151,7 +155,7 @@ fn shared_model<const N: usize, const MUTANT: u8>(name: &str, preemptions: usize
                     // As many generations as this credit was used: the worker counts.
                     let uses = queue.counts[usize::from(index)].load(Ordering::Relaxed);
                     let ticket = (0..uses).fold(Queue::<N, MUTANT>::ticket(index), |ticket, _| ticket.next());
-                    queue.submissions().post_shared(&submission(what, ticket));
+                    queue.submissions().post_shared(&queue.words[1], &submission(what, ticket));
                 })
             })
             .collect();
@@ -285,7 +289,7 @@ fn sleep_model<const MUTANT: u8>(name: &str) {
             queue.idle.prepare_sleep(1, || queue.submissions().is_empty()) == Ok(true)
         },
         |queue| {
-            queue.submissions().post(&submission(1, Queue::<2, MUTANT>::ticket(0)));
+            queue.post(2, 1, Queue::<2, MUTANT>::ticket(0));
             !queue.idle.is_nobody_asleep() && queue.idle.take_sleeper() == Some(1)
         },
     );
@@ -312,7 +316,7 @@ fn second_look_model<const MUTANT: u8>(name: &str) {
         let producer = thread::spawn(move || {
             let post = |what: u32| {
                 let ticket = Queue::<2, MUTANT>::ticket(what as u16);
-                other.submissions().post(&submission(what, ticket));
+                other.post((2 + what).into(), what, ticket);
                 other.idle.take_sleeper().is_some()
             };
             post(0) | post(1)

@@ -9,18 +9,20 @@
 use super::{BEGINS_ANYWAY, LEAVES_TOKEN};
 use crate::sync::{AtomicU64, Ordering, REAL, exchanges, publish};
 
-/// A ticket: generation, and index of the credit. As a word it is what the record of a submission that is done says.
+/// A ticket: generation, and index of the credit. As a word it is what the record of a submission that is done says. The index
+/// stands where it is the offset of that record, whose size is 16 bytes, so that to find it takes one mask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(transparent)]
 pub struct Ticket(u64);
 
-const TAG: u64 = 0xf << 16;
-const DONE: u64 = 1 << 16;
-const QUEUED: u64 = 2 << 16;
-const RUNNING: u64 = 3 << 16;
-const CANCELLED: u64 = 4 << 16;
-const ABANDONED: u64 = 5 << 16;
-const ASKED: u64 = 6 << 16;
+const TAG: u64 = 0xf;
+const DONE: u64 = 1;
+const QUEUED: u64 = 2;
+const RUNNING: u64 = 3;
+const CANCELLED: u64 = 4;
+const ABANDONED: u64 = 5;
+const ASKED: u64 = 6;
+const INDEX_SHIFT: u32 = 4;
 const BELL_SHIFT: u32 = 20;
 const BELL: u64 = 0xff << BELL_SHIFT;
 const GENERATION: u64 = 1 << 28;
@@ -31,7 +33,7 @@ impl Ticket {
     #[must_use]
     #[inline(always)]
     pub const fn zero(index: u16) -> Self {
-        Self(DONE | index as u64)
+        Self(DONE | (index as u64) << INDEX_SHIFT)
     }
 
     /// The ticket of which this is the word; `None`: it is none.
@@ -62,6 +64,14 @@ impl Ticket {
         Self(self.0.wrapping_add(GENERATION) & !SIGN)
     }
 
+    /// Likewise, unless generations begin anew.
+    #[must_use]
+    #[inline(always)]
+    pub const fn next_unless_last(self) -> Option<Self> {
+        let next = self.0.wrapping_add(GENERATION);
+        if next & SIGN == 0 { Some(Self(next)) } else { None }
+    }
+
     const fn previous(self) -> Self {
         Self(self.0.wrapping_sub(GENERATION) & !SIGN)
     }
@@ -70,7 +80,7 @@ impl Ticket {
     #[must_use]
     #[inline(always)]
     pub const fn index(self) -> u16 {
-        self.0 as u16
+        (self.0 >> INDEX_SHIFT) as u16
     }
 
     const fn tagged(self, tag: u64) -> u64 {

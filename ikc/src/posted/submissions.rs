@@ -51,6 +51,38 @@ impl Default for Entry {
     }
 }
 
+/// An entry that is written, but not published.
+#[derive(Debug)]
+#[must_use]
+pub struct Filled<'a, const MUTANT: u8 = REAL> {
+    entry: &'a Entry,
+    position: u64,
+}
+
+impl<const MUTANT: u8> Filled<'_, MUTANT> {
+    #[inline(always)]
+    fn word(&self, what: u32, ticket: u64) -> u64 {
+        self.entry.ticket.store(ticket, Ordering::Relaxed);
+        self.position << 32 | u64::from(what)
+    }
+
+    /// Posts it, for who holds the credit of the ticket. With a full fence behind it, so that he can look now whether workers
+    /// sleep.
+    #[inline(always)]
+    pub fn post(self, what: u32, ticket: u64) {
+        let word = self.word(what, ticket);
+        let _ = self.entry.published.swap(word, exchanges::<MUTANT>());
+        fence_of_exchange::<MUTANT>();
+    }
+
+    /// Likewise, without a fence: something else is posted behind it.
+    #[inline(always)]
+    pub fn post_first(self, what: u32, ticket: u64) {
+        let word = self.word(what, ticket);
+        self.entry.published.store(word, publish::<MUTANT>());
+    }
+}
+
 /// What an entry says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Submission {
@@ -62,11 +94,10 @@ pub struct Submission {
     pub args: [u64; 6],
 }
 
-/// A ring of submissions.
+/// A ring of submissions. Its tail is the producers'.
 #[derive(Clone, Copy, Debug)]
 pub struct Submissions<'a, const MUTANT: u8 = REAL> {
     head: &'a AtomicU64,
-    tail: &'a AtomicU64,
     entries: Slots<'a, Entry>,
 }
 
@@ -74,67 +105,38 @@ impl<'a, const MUTANT: u8> Submissions<'a, MUTANT> {
     /// The ring made of these words.
     #[must_use]
     #[inline(always)]
-    pub const fn new(
-        head: &'a AtomicU64,
-        tail: &'a AtomicU64,
-        entries: Slots<'a, Entry>,
-    ) -> Self {
-        Self { head, tail, entries }
+    pub const fn new(head: &'a AtomicU64, entries: Slots<'a, Entry>) -> Self {
+        Self { head, entries }
     }
 
-    /// What head and tail of an empty ring of so many entries are: no entry of zeros looks published.
+    /// Makes the ring empty: its tail. Nobody else uses it. No entry of zeros looks published then.
     #[must_use]
-    pub const fn start(entries: u64) -> u64 {
-        entries
-    }
-
-    /// Makes the ring empty. Nobody else uses it.
-    pub fn reset(&self) {
+    pub fn reset(&self) -> u64 {
         for index in 0..self.entries.len() {
             self.entries.at(index).published.store(0, Ordering::Relaxed);
         }
-        self.head.store(Self::start(self.entries.len()), Ordering::Relaxed);
-        self.tail.store(Self::start(self.entries.len()), Ordering::Release);
+        self.head.store(self.entries.len(), Ordering::Release);
+        self.entries.len()
     }
 
+    /// Producer: writes the arguments of an entry at the tail, which was `position` and is one more now. `args` is asked for each
+    /// when it is written, so that none need be kept in a register until then.
     #[inline(always)]
-    fn write(&self, position: u64, submission: &Submission) -> (&'a Entry, u64) {
+    pub fn fill(&self, position: u64, args: impl Fn(usize) -> u64) -> Filled<'a, MUTANT> {
         let entry = self.entries.at(position);
-        entry.ticket.store(submission.ticket, Ordering::Relaxed);
-        for (word, arg) in entry.args.iter().zip(submission.args) {
-            word.store(arg, Ordering::Relaxed);
+        for (index, word) in entry.args.iter().enumerate() {
+            word.store(args(index), Ordering::Relaxed);
         }
-        (entry, position << 32 | u64::from(submission.what))
+        Filled { entry, position }
     }
 
-    /// The only producer, who holds the credit of the ticket: posts, with a full fence behind it, so that it can look now
-    /// whether workers sleep.
+    /// One of several producers: posts, as [`Filled::post`].
     #[inline(always)]
-    pub fn post(&self, submission: &Submission) {
-        let position = self.tail.load(Ordering::Relaxed);
-        self.tail.store(position.wrapping_add(1), Ordering::Relaxed);
-        let (entry, published) = self.write(position, submission);
-        let _ = entry.published.swap(published, exchanges::<MUTANT>());
-        fence_of_exchange::<MUTANT>();
-    }
-
-    /// Likewise, without a fence: something else is posted behind it.
-    #[inline(always)]
-    pub fn post_first(&self, submission: &Submission) {
-        let position = self.tail.load(Ordering::Relaxed);
-        self.tail.store(position.wrapping_add(1), Ordering::Relaxed);
-        let (entry, published) = self.write(position, submission);
-        entry.published.store(published, publish::<MUTANT>());
-    }
-
-    /// One of several producers: as [`Submissions::post`].
-    #[inline(always)]
-    pub fn post_shared(&self, submission: &Submission) {
+    pub fn post_shared(&self, tail: &AtomicU64, submission: &Submission) {
         // What the producer before has seen of the head this one has seen, too: that is part of the proof.
-        let position = self.tail.fetch_add(1, Ordering::AcqRel);
-        let (entry, published) = self.write(position, submission);
-        let _ = entry.published.swap(published, exchanges::<MUTANT>());
-        fence_of_exchange::<MUTANT>();
+        let position = tail.fetch_add(1, Ordering::AcqRel);
+        let Submission { what, ticket, args } = *submission;
+        self.fill(position, |index| args[index]).post(what, ticket);
     }
 
     #[inline(always)]
@@ -163,15 +165,15 @@ impl<'a, const MUTANT: u8> Submissions<'a, MUTANT> {
         self.published(self.head.load(Ordering::Acquire)).is_none()
     }
 
-    /// How many were posted since the ring was made.
+    /// Of a tail: how many were posted since the ring was made.
     #[must_use]
-    pub fn posted(&self) -> u64 {
-        self.tail.load(Ordering::Acquire).wrapping_sub(Self::start(self.entries.len()))
+    pub const fn posted(&self, tail: u64) -> u64 {
+        tail.wrapping_sub(self.entries.len())
     }
 
     /// How many were taken since.
     #[must_use]
     pub fn taken(&self) -> u64 {
-        self.head.load(Ordering::Acquire).wrapping_sub(Self::start(self.entries.len()))
+        self.head.load(Ordering::Acquire).wrapping_sub(self.entries.len())
     }
 }

@@ -2,10 +2,9 @@
 
 use std::sync::atomic::Ordering;
 
-use hanare_ikc::posted::Submission;
-
 use super::execute::What;
 use super::queue::Queue;
+use super::submit::Rest;
 use super::{Error, error};
 use crate::calls::{Classes, POSTED};
 
@@ -31,26 +30,25 @@ impl Queue {
         // SAFETY: it points to one of the two tables, which are static.
         let classes: &Classes = unsafe { &*self.short.load(Ordering::Relaxed) };
         let is_plain = |request: &Request| classes.get(request.what as usize) == Some(&POSTED);
-        let room = self.free_count.load(Ordering::Relaxed) as usize;
+        let room = self.free_count() as usize;
         let plain = requests.iter().take(room).take_while(|request| is_plain(request)).count();
         for (index, request) in requests[..plain].iter().enumerate() {
-            let count = self.free_count.load(Ordering::Relaxed) - 1;
-            self.free_count.store(count, Ordering::Relaxed);
-            let ticket = self.free_at(count).load(Ordering::Relaxed);
+            let Some(ticket) = self.pop_free() else { return Ok(index) };
             enter(index, ticket as i64);
             let what = What::plain(request.what).0;
-            let submission = Submission { what, ticket, args: request.args };
+            let filled = self.ring().fill(self.next_position(), |index| request.args[index]);
             if index + 1 < plain {
-                self.ring().post_first(&submission);
+                filled.post_first(what, ticket);
             } else {
-                self.ring().post(&submission);
+                filled.post(what, ticket);
             }
         }
         if plain > 0 && !self.idle.0.is_nobody_asleep() {
             self.wake_sleeper();
         }
         for (index, request) in requests.iter().enumerate().skip(plain) {
-            let posted = self.submit(request.what, request.args);
+            let [a, b, c, d, e, f] = request.args;
+            let posted = self.submit(request.what, a, b, c, d, Rest(e, f));
             if posted < 0 {
                 return if index == 0 { error(-posted as i32) } else { Ok(index) };
             }

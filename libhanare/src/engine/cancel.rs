@@ -18,8 +18,8 @@ impl Queue {
     pub fn cancel(&self, word: u64) -> Result<(), Error> {
         // One of those for `hanare_next` says so in its word.
         let is_live = |ticket: &Ticket| {
-            let live = self.live_of(ticket.index()).load(Ordering::Relaxed);
-            u64::from(ticket.index()) <= self.mask && live & !IS_NEXT == ticket.word()
+            let live = self.live(ticket.index());
+            u64::from(ticket.index()) < self.depth() && live & !IS_NEXT == ticket.word()
         };
         let Some(ticket) = Ticket::from_word(word).filter(is_live) else {
             return error(libc::EINVAL);

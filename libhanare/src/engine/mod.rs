@@ -29,4 +29,4 @@ pub const fn error<T>(number: i32) -> Result<T, Error> {
 }
 
 /// Set in the word of a credit's ticket while its result is for `hanare_next`.
-pub const IS_NEXT: u64 = 1 << 19;
+pub const IS_NEXT: u64 = 1 << 3;

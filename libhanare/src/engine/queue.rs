@@ -1,24 +1,36 @@
 //! A queue: its words, how it is made, and how it ends.
 
+use std::cell::Cell;
+use std::mem::MaybeUninit;
 use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use hanare_ikc::posted::{
-    Armed, Credits, Entry, Finished, FinishedEntry, Idle, Record, RecordRef, Slots, Submissions,
-    Ticket,
+    Armed, Credits, Entry, Finished, FinishedEntry, Idle, Record, RecordRef, Slots, Submission,
+    Submissions, Ticket,
 };
 
 use super::attributes::{Attributes, BLOCKING, MULTI_PRODUCER, SIDE_HERE, WORKERS_MAX};
 use super::lock::Lock;
 use super::wakers::Wakers;
 use super::worker::Worker;
-use super::{Error, error, fork, keeper, sys, worker};
+use super::{Error, IS_NEXT, error, fork, keeper, sys, worker};
 use crate::calls::{CLASSES, Classes, NONE};
 
 /// A cache line of its own, and the one that processors fetch with it.
 #[repr(C, align(128))]
 #[derive(Debug, Default)]
 pub struct Line<T>(pub T);
+
+/// What one producer keeps of each credit, side by side for no other reason than that it is found fast.
+#[repr(C)]
+#[derive(Debug, Default)]
+pub struct Own {
+    /// The ticket of this credit that was given out, or is the next.
+    live: Cell<u64>,
+    /// Some ticket that may be given out, below the count of those.
+    free: Cell<u64>,
+}
 
 /// The rings for submissions with keys: one for each worker that stays.
 #[derive(Debug)]
@@ -29,10 +41,19 @@ pub struct Lane {
 }
 
 impl Lane {
+    fn reset(&self) {
+        let tail = self.ring().reset();
+        self.tail.0.store(tail, Ordering::Release);
+    }
+
+    fn posted(&self) -> u64 {
+        self.ring().posted(self.tail.0.load(Ordering::Acquire))
+    }
+
     /// Its ring.
     #[must_use]
     pub const fn ring(&self) -> Submissions<'_> {
-        Submissions::new(&self.head.0, &self.tail.0, self.entries)
+        Submissions::new(&self.head.0, self.entries)
     }
 }
 
@@ -43,21 +64,19 @@ pub struct Queue {
     // What who posts uses, alone where there is one producer.
     /// Which calls the short way of posting takes: none where it is not to be used.
     pub short: AtomicPtr<Classes>,
-    /// Credits, less one.
-    pub mask: u64,
-    /// How many tickets lie in `free`.
-    pub free_count: AtomicU64,
-    tail: AtomicU64,
+    /// Lets through the bytes of an index in a ticket.
+    offsets: u64,
+    /// How many tickets may be given out, times the size of `Own`. One producer's.
+    free_bytes: Cell<u64>,
+    tail: Cell<u64>,
     entries: Slots<'static, Entry>,
     records: NonNull<Record>,
-    /// Of each credit: the ticket that was given out, or is the next. One producer's.
-    live: NonNull<AtomicU64>,
-    /// Tickets that may be given out. One producer's.
-    free: NonNull<AtomicU64>,
     /// Credits that will come back without being picked up. One producer's.
-    pub owed: AtomicU64,
-    /// As `live`, where there are several producers.
-    pub shared_live: Slots<'static, AtomicU64>,
+    owed: Cell<u64>,
+    /// Where several producers post.
+    shared_tail: AtomicU64,
+    /// Of each credit the ticket that was given out, or is the next, where there are several producers.
+    shared_live: Slots<'static, AtomicU64>,
     links: Slots<'static, AtomicU32>,
     finished_entries: Slots<'static, FinishedEntry>,
     /// What it was made with.
@@ -137,14 +156,23 @@ const unsafe fn slots<T>(first: NonNull<T>, count: usize) -> Slots<'static, T> {
     Slots::new(unsafe { std::slice::from_raw_parts(first.as_ptr(), count) })
 }
 
+/// A queue begins with its words.
+#[repr(C, align(128))]
+struct Whole(Queue);
+
+/// Where what one producer keeps of each credit lies behind the start of the queue.
+const OWN: usize = size_of::<Whole>();
+const _: () = assert!(size_of::<Own>() == size_of::<Record>());
+
 /// Bytes of all pieces for so many credits.
 const fn bytes_for(depth: usize) -> usize {
     let each = size_of::<Entry>()
         + size_of::<Record>()
-        + 3 * size_of::<AtomicU64>()
+        + size_of::<Own>()
+        + size_of::<AtomicU64>()
         + size_of::<AtomicU32>()
         + size_of::<FinishedEntry>();
-    (size_of::<Queue>() + depth * each + 16 * 128).next_multiple_of(4096)
+    (OWN + depth * each + 16 * 128).next_multiple_of(4096)
 }
 
 impl Queue {
@@ -162,13 +190,12 @@ impl Queue {
         let Some(start) = sys::map(bytes) else { return error(libc::ENOMEM) };
         let start_address = start.as_ptr().expose_provenance();
         let mut pieces = Pieces { next: start_address, end: start_address + bytes };
-        let place =
-            pieces.take::<std::mem::MaybeUninit<Self>>(1, |_| std::mem::MaybeUninit::uninit());
-        let zero = |_| AtomicU64::new(0);
+        let place = pieces.take::<MaybeUninit<Whole>>(1, |_| MaybeUninit::uninit());
+        let own = pieces.take(depth, |_| Own::default());
+        assert_eq!(own.addr().get() - place.addr().get(), OWN, "it follows the queue");
         let entries = pieces.take(depth, |_| Entry::new());
         let records = pieces.take(depth, |index| Record::new(index as u16));
-        let (live, free) = (pieces.take(depth, zero), pieces.take(depth, zero));
-        let shared_live = pieces.take(depth, zero);
+        let shared_live = pieces.take(depth, |_| AtomicU64::new(0));
         let links = pieces.take(depth, |_| AtomicU32::new(0));
         let finished = pieces.take(depth, |_| FinishedEntry::new());
         // SAFETY: each has `depth` pieces, which last as long as the queue.
@@ -178,14 +205,13 @@ impl Queue {
         };
         let queue = Self {
             short: AtomicPtr::new((&raw const NONE).cast_mut()),
-            mask: depth as u64 - 1,
-            free_count: AtomicU64::new(0),
-            tail: AtomicU64::new(0),
+            offsets: (depth as u64 - 1) * size_of::<Own>() as u64,
+            free_bytes: Cell::new(0),
+            tail: Cell::new(0),
             entries,
             records,
-            live,
-            free,
-            owed: AtomicU64::new(0),
+            owed: Cell::new(0),
+            shared_tail: AtomicU64::new(0),
             shared_live,
             links,
             finished_entries,
@@ -231,27 +257,27 @@ impl Queue {
 
     /// Makes all rings empty, and gives each credit its first or next ticket. Nobody else uses it.
     fn fill(&self) {
-        self.ring().reset();
+        let tail = self.ring().reset();
+        self.tail.set(tail);
+        self.shared_tail.store(tail, Ordering::Relaxed);
         self.finished().reset();
         self.idle.0.reset();
         self.armed.0.reset();
         self.credits_top.0.store(0, Ordering::Relaxed);
-        for index in (0..=self.mask).rev() {
+        self.free_bytes.set(0);
+        self.owed.set(0);
+        for index in (0..self.depth()).rev() {
             let index = index as u16;
-            let ticket =
-                self.live_of(index).load(Ordering::Relaxed).max(Ticket::zero(index).word());
-            let ticket = Ticket::from_word(ticket & !super::IS_NEXT).unwrap_or(Ticket::zero(index));
+            let zero = Ticket::zero(index);
+            let ticket = Ticket::from_word(self.live(index) & !IS_NEXT).unwrap_or(zero);
             self.record(index).reset(ticket);
-            self.live_of(index).store(ticket.next().word(), Ordering::Relaxed);
+            self.set_live(index, ticket.next().word());
             if self.is_shared() {
                 self.credits().give(index);
             } else {
-                let place = self.mask - u64::from(index);
-                self.free_at(place).store(ticket.next().word(), Ordering::Relaxed);
+                self.push_free(ticket.next());
             }
         }
-        self.free_count.store(self.mask + 1, Ordering::Relaxed);
-        self.owed.store(0, Ordering::Relaxed);
     }
 
     fn start_workers(&self) -> Result<(), Error> {
@@ -279,7 +305,7 @@ impl Queue {
         self.fill();
         let lanes = self.lanes.load(Ordering::Relaxed);
         if !lanes.is_null() {
-            self.lanes().iter().for_each(|lane| lane.ring().reset());
+            self.lanes().iter().for_each(Lane::reset);
         }
         self.told.store(-1, Ordering::Relaxed);
         self.room_bell.store(0, Ordering::Relaxed);
@@ -307,11 +333,38 @@ impl Queue {
         self.attributes.side != SIDE_HERE
     }
 
+    /// Credits.
+    #[must_use]
+    pub const fn depth(&self) -> u64 {
+        self.offsets / size_of::<Own>() as u64 + 1
+    }
+
     /// The ring of submissions without a key.
     #[must_use]
     #[inline(always)]
     pub const fn ring(&self) -> Submissions<'_> {
-        Submissions::new(&self.head.0, &self.tail, self.entries)
+        Submissions::new(&self.head.0, self.entries)
+    }
+
+    /// The one producer: the position at which it posts, without a key.
+    #[must_use]
+    #[inline(always)]
+    pub fn next_position(&self) -> u64 {
+        let position = self.tail.get();
+        self.tail.set(position.wrapping_add(1));
+        position
+    }
+
+    /// Posts, in the ring of a key or in that without: with a full fence behind it.
+    pub fn post_in(&self, lane: Option<&Lane>, submission: &Submission) {
+        match (self.is_shared(), lane) {
+            (false, None) => {
+                let Submission { what, ticket, args } = *submission;
+                self.ring().fill(self.next_position(), |index| args[index]).post(what, ticket);
+            }
+            (true, None) => self.ring().post_shared(&self.shared_tail, submission),
+            (_, Some(lane)) => lane.ring().post_shared(&lane.tail.0, submission),
+        }
     }
 
     /// The ring of those that are done.
@@ -327,39 +380,146 @@ impl Queue {
         Credits::new(&self.credits_top.0, self.links)
     }
 
-    #[inline(always)]
-    const fn index(&self, number: u64) -> usize {
-        (number & self.mask) as usize
-    }
-
     /// A record.
     #[must_use]
     #[inline(always)]
     pub const fn record(&self, index: u16) -> RecordRef<'_> {
-        // SAFETY: there are as many as the mask lets through.
-        RecordRef::new(unsafe { self.records.add(self.index(index as u64)).as_ref() })
+        self.record_at(Ticket::zero(index).word())
     }
 
-    /// The ticket of a credit: of one producer.
+    /// The record of a ticket.
     #[must_use]
     #[inline(always)]
-    pub const fn single_live(&self, index: u16) -> &AtomicU64 {
-        // SAFETY: there are as many as the mask lets through.
-        unsafe { self.live.add(self.index(index as u64)).as_ref() }
+    pub const fn record_at(&self, word: u64) -> RecordRef<'_> {
+        let offset = (word & self.offsets) as usize;
+        // SAFETY: there are as many as `offsets` lets through: records and `Own` have one size.
+        RecordRef::new(unsafe { self.records.byte_add(offset).as_ref() })
     }
 
-    /// The ticket of a credit.
+    /// What the one producer keeps of the credit of a ticket.
+    #[inline(always)]
+    fn own(&self, word: u64) -> &Own {
+        self.own_at(word & self.offsets)
+    }
+
+    /// The ticket of a credit that was given out, or is the next.
     #[must_use]
-    pub fn live_of(&self, index: u16) -> &AtomicU64 {
-        if self.is_shared() { self.shared_live.at(index.into()) } else { self.single_live(index) }
+    pub fn live(&self, index: u16) -> u64 {
+        match self.is_shared() {
+            true => self.shared_live.at(index.into()).load(Ordering::Acquire),
+            false => self.own(Ticket::zero(index).word()).live.get(),
+        }
     }
 
-    /// A place for a ticket that may be given out.
+    /// Changes it.
+    pub fn set_live(&self, index: u16, word: u64) {
+        match self.is_shared() {
+            true => self.shared_live.at(index.into()).store(word, Ordering::Release),
+            false => self.own(Ticket::zero(index).word()).live.set(word),
+        }
+    }
+
+    /// The ticket of a credit, which is `word`, is used up; the next is in place. `false`: another thread was first.
+    #[must_use]
+    pub fn use_up(&self, ticket: Ticket, word: u64) -> bool {
+        let (index, next) = (ticket.index(), ticket.next().word());
+        if self.is_shared() {
+            let live = self.shared_live.at(index.into());
+            return live.compare_exchange(word, next, Ordering::AcqRel, Ordering::Relaxed).is_ok();
+        }
+        let is_first = self.live(index) == word;
+        if is_first {
+            self.set_live(index, next);
+        }
+        is_first
+    }
+
+    /// The one producer: whether there is a ticket that may be given out.
     #[must_use]
     #[inline(always)]
-    pub const fn free_at(&self, place: u64) -> &AtomicU64 {
-        // SAFETY: there are as many as the mask lets through.
-        unsafe { self.free.add(self.index(place)).as_ref() }
+    pub const fn has_free(&self) -> bool {
+        self.free_bytes.get() != 0
+    }
+
+    /// The one producer: takes a ticket that may be given out. There is one.
+    #[must_use]
+    #[inline(always)]
+    pub fn next_free(&self) -> u64 {
+        let bytes = self.free_bytes.get().wrapping_sub(size_of::<Own>() as u64);
+        self.free_bytes.set(bytes);
+        self.own_at(bytes).free.get()
+    }
+
+    /// The one producer: takes a ticket that may be given out, if there is one.
+    #[must_use]
+    pub fn pop_free(&self) -> Option<u64> {
+        self.has_free().then(|| self.next_free())
+    }
+
+    /// The one producer: a ticket may be given out.
+    #[inline(always)]
+    pub fn push_free(&self, ticket: Ticket) {
+        let bytes = self.free_bytes.get();
+        self.own_at(bytes).free.set(ticket.word());
+        self.free_bytes.set(bytes + size_of::<Own>() as u64);
+    }
+
+    /// What lies so many bytes behind the first one.
+    #[inline(always)]
+    fn own_at(&self, bytes: u64) -> &Own {
+        debug_assert!(bytes <= self.offsets);
+        let address = (&raw const *self).addr() + OWN + bytes as usize;
+        // SAFETY: `create` has put them there, in a mapping whose address it has exposed, as many as `offsets` lets through.
+        // `free_bytes` is not above that when something is put there, since each ticket is in the list once: `use_up` sees to it.
+        unsafe { &*std::ptr::with_exposed_provenance::<Own>(address) }
+    }
+
+    /// The one producer: how many tickets may be given out.
+    #[must_use]
+    pub fn free_count(&self) -> u64 {
+        self.free_bytes.get() / size_of::<Own>() as u64
+    }
+
+    /// The one producer picks a result up: the short way.
+    #[inline(always)]
+    pub fn poll(&self, word: u64) -> Option<u64> {
+        let own = self.own(word);
+        if own.live.get() != word {
+            return None;
+        }
+        let ticket = Ticket::from_live(word);
+        let result = self.record_at(word).result(ticket)?;
+        // The last generation is for the long way.
+        let next = ticket.next_unless_last()?;
+        own.live.set(next.word());
+        self.push_free(next);
+        Some(result)
+    }
+
+    /// One producer: how many credits will come back by themselves.
+    #[must_use]
+    pub const fn owed(&self) -> u64 {
+        self.owed.get()
+    }
+
+    /// A credit will come back by itself.
+    pub fn owe(&self) {
+        if !self.is_shared() {
+            self.owed.set(self.owed.get() + 1);
+        }
+    }
+
+    /// The one producer: credits that have come back may be given out.
+    pub fn collect(&self) {
+        self.credits().take_all(|index| {
+            // No more than are owed, whatever stands in the list.
+            if let (Some(owed), Some(ticket)) =
+                (self.owed.get().checked_sub(1), Ticket::from_word(self.live(index)))
+            {
+                self.owed.set(owed);
+                self.push_free(ticket);
+            }
+        });
     }
 
     /// The rings of keys, if something with a key was ever posted.
@@ -374,7 +534,7 @@ impl Queue {
     }
 
     fn lanes_bytes(&self) -> usize {
-        let depth = self.mask as usize + 1;
+        let depth = self.depth() as usize;
         self.attributes.workers_min as usize
             * (size_of::<Lane>() + 128 + depth * size_of::<Entry>())
     }
@@ -397,18 +557,18 @@ impl Queue {
         if !self.lanes().is_empty() {
             return Ok(());
         }
-        let depth = self.mask as usize + 1;
+        let depth = self.depth() as usize;
         let Some(start) = sys::map(self.lanes_bytes()) else { return error(libc::ENOMEM) };
         let start = start.as_ptr().expose_provenance();
         let mut pieces = Pieces { next: start, end: start + self.lanes_bytes() };
         let count = self.attributes.workers_min as usize;
-        let first = pieces.take(count, |_| std::mem::MaybeUninit::<Lane>::uninit()).cast::<Lane>();
+        let first = pieces.take(count, |_| MaybeUninit::<Lane>::uninit()).cast::<Lane>();
         for index in 0..count {
             let entries = pieces.take(depth, |_| Entry::new());
             // SAFETY: there are so many, as long as the queue lasts.
             let entries = unsafe { slots(entries, depth) };
             let lane = Lane { head: Line::default(), tail: Line::default(), entries };
-            lane.ring().reset();
+            lane.reset();
             // SAFETY: its piece, which nobody else knows of yet.
             unsafe { first.add(index).write(lane) };
         }
@@ -419,8 +579,12 @@ impl Queue {
     /// How many were posted.
     #[must_use]
     pub fn posted(&self) -> u64 {
-        let lanes = self.lanes().iter().map(|lane| lane.ring().posted());
-        lanes.fold(self.ring().posted(), u64::wrapping_add)
+        let tail = match self.is_shared() {
+            true => self.shared_tail.load(Ordering::Acquire),
+            false => self.tail.get(),
+        };
+        let lanes = self.lanes().iter().map(Lane::posted);
+        lanes.fold(self.ring().posted(tail), u64::wrapping_add)
     }
 
     /// How many of them are done.

@@ -36,24 +36,6 @@ const AGAIN_NS: u64 = 1_000_000;
 const LOOK_NS: u64 = 100_000;
 
 impl Queue {
-    /// Picks a result up, if it is there: the short way, for one producer.
-    #[inline(always)]
-    pub fn poll(&self, ticket: u64) -> Option<u64> {
-        let index = ticket as u16;
-        let live = self.single_live(index);
-        if live.load(Ordering::Relaxed) != ticket {
-            return None;
-        }
-        let ticket = Ticket::from_live(ticket);
-        let result = self.record(index).result(ticket)?;
-        let next = ticket.next().word();
-        live.store(next, Ordering::Relaxed);
-        let count = self.free_count.load(Ordering::Relaxed);
-        self.free_at(count).store(next, Ordering::Relaxed);
-        self.free_count.store(count + 1, Ordering::Relaxed);
-        Some(result)
-    }
-
     /// Picks a result up.
     ///
     /// # Errors
@@ -79,8 +61,8 @@ impl Queue {
         match Ticket::from_word(word) {
             Some(ticket)
                 if !is_stale
-                    && u64::from(ticket.index()) <= self.mask
-                    && self.live_of(ticket.index()).load(Ordering::Relaxed) == word =>
+                    && u64::from(ticket.index()) < self.depth()
+                    && self.live(ticket.index()) == word =>
             {
                 Ok(ticket)
             }
@@ -88,39 +70,32 @@ impl Queue {
         }
     }
 
-    /// The ticket is used up: `word` is what its credit says. Another thread may have been first.
-    fn use_up(&self, ticket: Ticket, word: u64) -> Result<(), Error> {
-        let (live, next) = (self.live_of(ticket.index()), ticket.next().word());
-        let order = (Ordering::AcqRel, Ordering::Relaxed);
-        match live.compare_exchange(word, next, order.0, order.1) {
-            Ok(_) => Ok(()),
-            Err(_) => error(libc::EINVAL),
+    fn release(&self, ticket: Ticket, word: u64) -> Result<(), Error> {
+        if !self.use_up(ticket, word) {
+            return error(libc::EINVAL);
         }
+        self.free(ticket);
+        Ok(())
     }
 
-    fn release(&self, ticket: Ticket, word: u64) -> Result<(), Error> {
-        self.use_up(ticket, word)?;
+    /// The credit of a ticket that was used up may be given out.
+    fn free(&self, ticket: Ticket) {
         if self.is_shared() {
             self.give(ticket.index());
         } else {
-            let count = self.free_count.load(Ordering::Relaxed);
-            self.free_at(count).store(ticket.next().word(), Ordering::Relaxed);
-            self.free_count.store(count + 1, Ordering::Relaxed);
+            self.push_free(ticket.next());
         }
-        Ok(())
     }
 
     /// It was cancelled, and is still in the ring: the worker that finds it gives the credit back.
     fn abandon(&self, ticket: Ticket, word: u64) -> Result<i64, Error> {
-        self.use_up(ticket, word)?;
+        if !self.use_up(ticket, word) {
+            return error(libc::EINVAL);
+        }
         if self.record(ticket.index()).abandon(ticket) {
             self.owe();
-        } else if self.is_shared() {
-            self.give(ticket.index());
         } else {
-            let count = self.free_count.load(Ordering::Relaxed);
-            self.free_at(count).store(ticket.next().word(), Ordering::Relaxed);
-            self.free_count.store(count + 1, Ordering::Relaxed);
+            self.free(ticket);
         }
         Ok(-i64::from(libc::ECANCELED))
     }
@@ -246,7 +221,7 @@ impl Queue {
     fn take_finished(&self) -> Option<(u64, i64)> {
         loop {
             let index = self.finished().take()?;
-            let word = self.live_of(index).load(Ordering::Relaxed);
+            let word = self.live(index);
             let ticket = Ticket::from_word(word & !IS_NEXT).filter(|_| word & IS_NEXT != 0);
             let record = ticket.and_then(|ticket| self.record(index).result(ticket));
             // Somebody has written into the ring, if not.

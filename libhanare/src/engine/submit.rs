@@ -13,30 +13,20 @@ use super::{Error, IS_NEXT, error, sys};
 use crate::calls::{AT_ONCE, Classes, POSTED, class};
 
 impl Queue {
-    /// Posts a call: its ticket as a word. The short way, which ends in [`Queue::submit_long`] where anything is unusual.
+    /// Posts a call: its ticket as a word. It is the short way that posts it, unless anything is unusual.
     #[inline(always)]
-    pub fn submit(&self, what: u64, args: [u64; 6]) -> i64 {
+    pub fn submit(&self, what: u64, a: u64, b: u64, c: u64, d: u64, rest: Rest) -> i64 {
         // SAFETY: it points to one of the two tables, which are static.
         let classes: &Classes = unsafe { &*self.short.load(Ordering::Relaxed) };
         // Numbers with flags are beyond the table.
-        let is_plain = classes.get(what as usize) == Some(&POSTED);
-        let count = self.free_count.load(Ordering::Relaxed);
-        if !is_plain || count == 0 {
-            return self.submit_long(what, args);
+        if what >= classes.len() as u64 || classes[what as usize] != POSTED || !self.has_free() {
+            return submit_long(self, what, a, b, c, d, &rest);
         }
-        self.free_count.store(count - 1, Ordering::Relaxed);
-        let ticket = self.free_at(count - 1).load(Ordering::Relaxed);
-        self.ring().post(&Submission { what: What::plain(what).0, ticket, args });
-        if !self.idle.0.is_nobody_asleep() {
-            self.wake_sleeper();
-        }
-        ticket as i64
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn submit_long(&self, what: u64, args: [u64; 6]) -> i64 {
-        as_word(self.submit_any(what, args))
+        let args = |index| [a, b, c, d].get(index).copied().unwrap_or_else(|| rest.get(index));
+        let filled = self.ring().fill(self.next_position(), args);
+        let ticket = self.next_free();
+        filled.post(What::plain(what).0, ticket);
+        if self.idle.0.is_nobody_asleep() { ticket as i64 } else { wake_for(self, ticket) }
     }
 
     fn submit_any(&self, what: u64, args: [u64; 6]) -> Result<i64, Error> {
@@ -98,23 +88,17 @@ impl Queue {
             _ => Some(self.lane((given >> 32) as u32)?),
         };
         let ticket = self.take_ticket(given & flags::BLOCK != 0)?;
-        let live = self.live_of(ticket.index());
         if what.is_detached() {
-            live.store(ticket.next().word(), Ordering::Relaxed);
+            self.set_live(ticket.index(), ticket.next().word());
             self.owe();
         } else if what.is_for_next() {
-            live.store(ticket.word() | IS_NEXT, Ordering::Relaxed);
+            self.set_live(ticket.index(), ticket.word() | IS_NEXT);
         }
         if what.is_before_exit() {
             self.at_exit.fetch_add(1, Ordering::Relaxed);
         }
         let submission = Submission { what: what.0, ticket: ticket.word(), args };
-        let ring = lane.map_or_else(|| self.ring(), |(_, lane)| lane.ring());
-        if self.is_shared() {
-            ring.post_shared(&submission)
-        } else {
-            ring.post(&submission)
-        }
+        self.post_in(lane.map(|(_, lane)| lane), &submission);
         match lane {
             Some((worker, _)) if self.idle.0.wake(worker) => self.workers[worker as usize].wake(),
             Some(_) => {}
@@ -144,7 +128,7 @@ impl Queue {
         };
         self.record(ticket.index()).complete_at_once(ticket, result as u64);
         if what & flags::NEXT != 0 {
-            self.live_of(ticket.index()).store(ticket.word() | IS_NEXT, Ordering::Relaxed);
+            self.set_live(ticket.index(), ticket.word() | IS_NEXT);
             self.finished().push(ticket.index());
             if self.armed.0.tells() {
                 sys::ring(self.told.load(Ordering::Relaxed));
@@ -183,7 +167,7 @@ impl Queue {
             }
         }
         loop {
-            if !self.is_shared() && self.owed.load(Ordering::Relaxed) == 0 {
+            if !self.is_shared() && self.owed() == 0 {
                 return error(libc::EDEADLK);
             }
             if let Some(ticket) = self.sleep_for_room() {
@@ -220,28 +204,14 @@ impl Queue {
     fn try_ticket(&self) -> Option<Ticket> {
         if self.is_shared() {
             let index = self.credits().take()?;
-            return Ticket::from_word(self.live_of(index).load(Ordering::Relaxed));
+            return Ticket::from_word(self.live(index));
         }
-        let mut count = self.free_count.load(Ordering::Relaxed);
-        if count == 0 {
-            self.credits().take_all(|index| {
-                let ticket = self.single_live(index).load(Ordering::Relaxed);
-                self.free_at(count).store(ticket, Ordering::Relaxed);
-                count += 1;
-                self.owed
-                    .store(self.owed.load(Ordering::Relaxed).saturating_sub(1), Ordering::Relaxed);
-            });
-        }
-        let count = count.checked_sub(1)?;
-        self.free_count.store(count, Ordering::Relaxed);
-        Ticket::from_word(self.free_at(count).load(Ordering::Relaxed))
-    }
-
-    /// A credit will come back by itself.
-    pub fn owe(&self) {
-        if !self.is_shared() {
-            self.owed.store(self.owed.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
-        }
+        self.pop_free()
+            .or_else(|| {
+                self.collect();
+                self.pop_free()
+            })
+            .and_then(Ticket::from_word)
     }
 
     /// A credit comes back, whose next ticket is in place: by any thread, where there is one producer by workers only.
@@ -251,6 +221,42 @@ impl Queue {
             bells::ring(self.room_bell.swap(0, Ordering::SeqCst) as u8);
         }
     }
+}
+
+/// The last two arguments of a call. By the ABI of C they lie in memory, one behind the other, as two numbers would of which six
+/// are in front. Numbers would be loaded into registers at the beginning; a packed structure is loaded when it is needed.
+#[repr(C, packed)]
+#[derive(Clone, Copy, Debug)]
+pub struct Rest(pub u64, pub u64);
+
+impl Rest {
+    /// Argument 4 or 5.
+    #[inline(always)]
+    const fn get(&self, index: usize) -> u64 {
+        if index == 4 { self.0 } else { self.1 }
+    }
+}
+
+#[cold]
+#[inline(never)]
+extern "C" fn submit_long(
+    queue: &Queue,
+    what: u64,
+    a: u64,
+    b: u64,
+    c: u64,
+    d: u64,
+    rest: &Rest,
+) -> i64 {
+    as_word(queue.submit_any(what, [a, b, c, d, rest.0, rest.1]))
+}
+
+#[cold]
+#[inline(never)]
+extern "C" fn wake_for(queue: &Queue, ticket: u64) -> i64 {
+    queue.wake_sleeper();
+    // Otherwise the compiler keeps the ticket over the call, and pays for it in each submission.
+    std::hint::black_box(ticket) as i64
 }
 
 /// A result as the functions of C return it.
