@@ -28,6 +28,7 @@ mod mailbox;
 mod offer;
 mod patience;
 mod pooled;
+pub mod posted;
 mod request;
 mod requestbox;
 mod ring;

@@ -30,6 +30,7 @@ mod cpus;
 mod doorbells;
 mod offers;
 mod pooled;
+mod posted;
 mod requestboxes;
 mod rings;
 

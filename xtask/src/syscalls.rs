@@ -1,32 +1,30 @@
-//! `docs/syscalls.md`: what becomes of each system call, out of the LWK's table.
+//! `docs/syscalls.md`: what becomes of each system call, out of the LWK's table; and libhanare's table, out of the same.
 
 use std::fmt::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
+use crate::posted;
 use hanare_core::syscalls::{Hook, LocalCall, Restart, Row, Service, rows};
 
-/// Writes the page, or with `check` compares it.
+/// Writes the page and libhanare's table, or with `check` compares them.
 pub fn run(check: bool) -> ExitCode {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/syscalls.md");
-    let page = page();
-    let outcome = if check {
-        match std::fs::read_to_string(&path) {
-            Ok(found) if found == page => Ok(()),
-            Ok(_) => {
-                Err("docs/syscalls.md differs from the table: run `cargo xtask syscalls`".into())
-            }
-            Err(error) => Err(format!("docs/syscalls.md: {error}: run `cargo xtask syscalls`")),
-        }
-    } else {
-        std::fs::write(&path, page).map_err(|error| format!("docs/syscalls.md: {error}"))
-    };
-    match outcome {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(message) => {
-            eprintln!("{message}");
-            ExitCode::FAILURE
-        }
+    let files = [("docs/syscalls.md", page()), ("libhanare/src/calls.rs", posted::file())];
+    let complaints: Vec<String> =
+        files.into_iter().filter_map(|(path, text)| write(path, &text, check).err()).collect();
+    complaints.iter().for_each(|complaint| eprintln!("{complaint}"));
+    if complaints.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn write(path: &str, text: &str, check: bool) -> Result<(), String> {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path);
+    if !check {
+        return std::fs::write(&file, text).map_err(|error| format!("{path}: {error}"));
+    }
+    match std::fs::read_to_string(&file) {
+        Ok(found) if found == text => Ok(()),
+        Ok(_) => Err(format!("{path} differs from the table: run `cargo xtask syscalls`")),
+        Err(error) => Err(format!("{path}: {error}: run `cargo xtask syscalls`")),
     }
 }
 

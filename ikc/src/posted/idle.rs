@@ -1,0 +1,120 @@
+//! Which workers sleep, and which ones look for work.
+//!
+//! Who posts looks here behind a full fence, and wakes a sleeper unless somebody polls. A worker that stops polling because
+//! it has found work looks again: what was posted while it seemed to poll wakes another then.
+
+use super::NO_SECOND_LOOK;
+use crate::sync::{AtomicU64, Ordering, REAL, full_fence};
+
+/// Of up to 32 workers: a bit each in the lower half if it sleeps, in the upper half if it polls.
+#[derive(Debug)]
+#[repr(transparent)]
+pub struct Idle<const MUTANT: u8 = REAL>(AtomicU64);
+
+const fn asleep(worker: u32) -> u64 {
+    1 << (worker & 31)
+}
+
+const fn polling(worker: u32) -> u64 {
+    asleep(worker) << 32
+}
+
+impl<const MUTANT: u8> Default for Idle<MUTANT> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<const MUTANT: u8> Idle<MUTANT> {
+    /// Nobody sleeps or polls.
+    #[must_use]
+    #[cfg(not(loom))]
+    pub const fn new() -> Self {
+        Self(AtomicU64::new(0))
+    }
+    #[cfg(loom)]
+    #[allow(missing_docs, reason = "for the models")]
+    pub fn new() -> Self {
+        Self(AtomicU64::new(0))
+    }
+
+    /// Nobody sleeps or polls any more. Nobody else looks.
+    pub fn reset(&self) {
+        self.0.store(0, Ordering::Release);
+    }
+
+    /// Worker: polls from now on. One that is alone need not say so.
+    pub fn begin_polling(&self, worker: u32) {
+        self.0.fetch_or(polling(worker), Ordering::AcqRel);
+    }
+
+    /// Worker: has found something to do. `true`: it was the last one that polled, and has to look whether there is more to
+    /// do, and to wake another if so.
+    #[must_use]
+    pub fn end_polling(&self, worker: u32) -> bool {
+        let before = self.0.fetch_and(!polling(worker), Ordering::AcqRel);
+        full_fence::<MUTANT>();
+        MUTANT != NO_SECOND_LOOK && before >> 32 == polling(worker) >> 32 && before as u32 != 0
+    }
+
+    /// Worker: polls no more, and sleeps, unless `is_empty` answers no. `false`: it goes on.
+    /// `Err`: it goes on, but somebody wakes it, and it has to wait for that first.
+    ///
+    /// # Errors
+    /// See above.
+    pub fn prepare_sleep(
+        &self,
+        worker: u32,
+        is_empty: impl FnOnce() -> bool,
+    ) -> Result<bool, WokenAlready> {
+        self.0.fetch_or(asleep(worker), Ordering::AcqRel);
+        self.0.fetch_and(!polling(worker), Ordering::AcqRel);
+        full_fence::<MUTANT>();
+        if is_empty() {
+            return Ok(true);
+        }
+        if self.wake(worker) { Ok(false) } else { Err(WokenAlready) }
+    }
+
+    /// Whether nobody sleeps: one look, behind a full fence.
+    #[must_use]
+    #[inline(always)]
+    pub fn is_nobody_asleep(&self) -> bool {
+        self.0.load(Ordering::Relaxed) as u32 == 0
+    }
+
+    /// Whether nobody sleeps or polls.
+    #[must_use]
+    pub fn are_all_busy(&self) -> bool {
+        self.0.load(Ordering::Relaxed) == 0
+    }
+
+    /// Behind a full fence: takes a worker that sleeps, if nobody polls. The caller wakes it.
+    #[must_use]
+    pub fn take_sleeper(&self) -> Option<u32> {
+        let mut idle = self.0.load(Ordering::Relaxed);
+        // As often as there are workers: whoever takes one meanwhile wakes that.
+        for _ in 0..32 {
+            if idle >> 32 != 0 || idle as u32 == 0 {
+                return None;
+            }
+            let worker = idle.trailing_zeros();
+            if self.wake(worker) {
+                return Some(worker);
+            }
+            idle = self.0.load(Ordering::Relaxed);
+        }
+        None
+    }
+
+    /// Behind a full fence: whether a certain worker sleeps. If so the caller wakes it, and nobody else does.
+    #[must_use]
+    pub fn wake(&self, worker: u32) -> bool {
+        self.0.load(Ordering::Relaxed) & asleep(worker) != 0
+            && self.0.fetch_and(!asleep(worker), Ordering::AcqRel) & asleep(worker) != 0
+    }
+}
+
+/// Somebody wakes a worker that does not sleep yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WokenAlready;

@@ -1,0 +1,59 @@
+//! Several calls posted at once: one full fence, and one look at sleeping workers.
+
+use std::sync::atomic::Ordering;
+
+use super::execute::What;
+use super::queue::Queue;
+use super::submit::Rest;
+use super::{Error, error};
+use crate::calls::{Classes, POSTED};
+
+/// `struct hanare_request`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+#[allow(missing_docs, reason = "as in hanare.h")]
+pub struct Request {
+    pub what: u64,
+    pub args: [u64; 6],
+}
+
+impl Queue {
+    /// Posts the first of them that there is room for: how many. `enter` is told of each its ticket, 0 if it has none.
+    ///
+    /// # Errors
+    /// That of the first one.
+    pub fn submit_batch(
+        &self,
+        requests: &[Request],
+        mut enter: impl FnMut(usize, i64),
+    ) -> Result<usize, Error> {
+        // SAFETY: it points to one of the two tables, which are static.
+        let classes: &Classes = unsafe { &*self.short.load(Ordering::Relaxed) };
+        let is_plain = |request: &Request| classes.get(request.what as usize) == Some(&POSTED);
+        let room = self.free_count() as usize;
+        let plain = requests.iter().take(room).take_while(|request| is_plain(request)).count();
+        for (index, request) in requests[..plain].iter().enumerate() {
+            let Some(ticket) = self.pop_free() else { return Ok(index) };
+            enter(index, ticket as i64);
+            let what = What::plain(request.what).0;
+            let filled = self.ring().fill(self.next_position(), |index| request.args[index]);
+            if index + 1 < plain {
+                filled.post_first(what, ticket);
+            } else {
+                filled.post(what, ticket);
+            }
+        }
+        if plain > 0 && !self.idle.0.is_nobody_asleep() {
+            self.wake_sleeper();
+        }
+        for (index, request) in requests.iter().enumerate().skip(plain) {
+            let [a, b, c, d, e, f] = request.args;
+            let posted = self.submit(request.what, a, b, c, d, Rest(e, f));
+            if posted < 0 {
+                return if index == 0 { error(-posted as i32) } else { Ok(index) };
+            }
+            enter(index, posted);
+        }
+        Ok(requests.len())
+    }
+}

@@ -1,0 +1,67 @@
+//! How something that was posted is cancelled.
+
+use std::sync::atomic::Ordering;
+
+use hanare_ikc::posted::{Cancel, Look, Ticket};
+
+use super::queue::Queue;
+use super::{Error, IS_NEXT, bells, error, sys, worker};
+
+/// Who cancels something that runs waits so long for its end.
+const PATIENCE_NS: u64 = 500_000;
+
+impl Queue {
+    /// It is not to begin, or to be interrupted.
+    ///
+    /// # Errors
+    /// EINPROGRESS: it runs. EALREADY: it was done. EINVAL.
+    pub fn cancel(&self, word: u64) -> Result<(), Error> {
+        // One of those for `hanare_next` says so in its word.
+        let is_live = |ticket: &Ticket| {
+            let live = self.live(ticket.index());
+            u64::from(ticket.index()) < self.depth() && live & !IS_NEXT == ticket.word()
+        };
+        let Some(ticket) = Ticket::from_word(word).filter(is_live) else {
+            return error(libc::EINVAL);
+        };
+        if self.is_stale.load(Ordering::Acquire) != 0 {
+            return error(libc::EINVAL);
+        }
+        let record = self.record(ticket.index());
+        match record.cancel(ticket) {
+            Cancel::Never(bell) => {
+                bells::ring(bell);
+                Ok(())
+            }
+            Cancel::Done => error(libc::EALREADY),
+            Cancel::Runs => {
+                let (mut pause_ns, end) = (5_000, sys::now_ns() + PATIENCE_NS);
+                loop {
+                    self.interrupt(ticket);
+                    if record.look(ticket) != Look::NotYet || sys::now_ns() >= end {
+                        return error(libc::EINPROGRESS);
+                    }
+                    sys::sleep_ns(pause_ns);
+                    pause_ns *= 2;
+                }
+            }
+        }
+    }
+
+    /// Interrupts the worker that executes it. The signal may come before the call, so who waits for the end does so again.
+    pub fn interrupt(&self, ticket: Ticket) {
+        for worker in &self.workers {
+            worker::interrupt(self, worker, ticket);
+        }
+    }
+}
+
+/// In a function: whether somebody has cancelled it.
+#[must_use]
+pub fn is_cancelled() -> bool {
+    worker::current().is_some_and(|(queue, worker)| {
+        let current = worker.current.load(Ordering::Relaxed);
+        Ticket::from_word(current)
+            .is_some_and(|ticket| queue.record(ticket.index()).is_asked(ticket))
+    })
+}

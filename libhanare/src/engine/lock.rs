@@ -1,0 +1,49 @@
+//! A lock for what happens seldom, which can be held over a fork.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// A lock. Who waits for it yields.
+#[derive(Debug, Default)]
+pub struct Lock(AtomicU32);
+
+/// It is held.
+#[derive(Debug)]
+pub struct Held<'a>(&'a Lock);
+
+impl Lock {
+    /// A free one.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self(AtomicU32::new(0))
+    }
+
+    /// Takes it, until what is returned is dropped.
+    pub fn hold(&self) -> Held<'_> {
+        self.take();
+        Held(self)
+    }
+
+    /// Takes it, until [`Lock::free`].
+    pub fn take(&self) {
+        let mut tries = 0_u32;
+        while self.0.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_err() {
+            tries += 1;
+            if tries.is_multiple_of(100) {
+                std::thread::yield_now();
+            } else {
+                std::hint::spin_loop();
+            }
+        }
+    }
+
+    /// Who has taken it gives it back.
+    pub fn free(&self) {
+        self.0.store(0, Ordering::Release);
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.0.free();
+    }
+}

@@ -1,0 +1,32 @@
+//! The library itself, of which the functions of C and the types of Rust are two faces.
+
+pub mod attributes;
+pub mod batch;
+pub mod bells;
+pub mod cancel;
+pub mod execute;
+pub mod fork;
+pub mod keeper;
+pub mod lock;
+pub mod queue;
+pub mod results;
+pub mod submit;
+pub mod sys;
+pub mod time;
+pub mod wakers;
+pub mod worker;
+
+/// An error number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Error(pub i32);
+
+/// That error.
+///
+/// # Errors
+/// Always.
+pub const fn error<T>(number: i32) -> Result<T, Error> {
+    Err(Error(number))
+}
+
+/// Set in the word of a credit's ticket while its result is for `hanare_next`.
+pub const IS_NEXT: u64 = 1 << 3;

@@ -1,0 +1,438 @@
+//! Workers: threads that take what was posted, and execute it.
+//!
+//! A worker polls for a while when there is nothing to do, then it sleeps in the read of an eventfd of its own, which on Linux
+//! costs the LWK nothing.
+
+use std::cell::Cell;
+use std::ffi::c_void;
+use std::ptr::{NonNull, null, null_mut};
+use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+
+use hanare_ikc::Patience;
+use hanare_ikc::posted::{Begun, Submission, Ticket};
+
+use super::execute::{self, What};
+use super::lock::Lock;
+use super::queue::Queue;
+use super::time::ticks_of_ns;
+use super::{Error, bells, error, fork, sys};
+
+/// There is no thread.
+const NONE: u32 = 0;
+/// It starts or runs.
+const LIVES: u32 = 1;
+/// It has ended by itself, and is to be joined.
+const ENDED: u32 = 2;
+
+/// One worker of a queue.
+#[repr(C, align(128))]
+#[derive(Debug)]
+pub struct Worker {
+    state: AtomicU32,
+    /// Whether it runs on Linux beside an LWK.
+    pub is_remote: AtomicU32,
+    thread: AtomicU64,
+    /// As Linux numbers threads.
+    pub number: AtomicI32,
+    /// The eventfd that wakes it; -1: none.
+    bell: AtomicI32,
+    area: AtomicPtr<u8>,
+    /// The ticket of what it executes; 0: nothing.
+    pub current: AtomicU64,
+    /// How many it has executed or thrown away.
+    pub completed: AtomicU64,
+    /// How many of HANARE_DETACH ended with an error.
+    pub errors: AtomicU64,
+    /// Held by who interrupts it: not beyond the end of what it executes.
+    pub interrupting: Lock,
+    patience: Patience,
+}
+
+thread_local! {
+    /// The queue and the worker that this thread is.
+    static SELF: Cell<(*const Queue, u32)> = const { Cell::new((null(), 0)) };
+}
+
+/// Whether the calling thread is a worker of a queue.
+#[must_use]
+pub fn is_of(queue: &Queue) -> bool {
+    SELF.get().0 == &raw const *queue
+}
+
+/// The queue of which the calling thread is a worker, and which.
+#[must_use]
+pub fn current() -> Option<(&'static Queue, &'static Worker)> {
+    let (queue, index) = SELF.get();
+    // SAFETY: a queue ends after its workers.
+    let queue = unsafe { queue.as_ref() }?;
+    Some((queue, &queue.workers[index as usize]))
+}
+
+/// In the child of a fork: the calling thread is no worker.
+pub fn forget_self() {
+    SELF.set((null(), 0));
+}
+
+/// What a thread is given.
+struct Start {
+    queue: *const Queue,
+    index: u32,
+    epoch: u32,
+}
+
+impl Worker {
+    /// None yet.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self {
+            state: AtomicU32::new(NONE),
+            is_remote: AtomicU32::new(0),
+            thread: AtomicU64::new(0),
+            number: AtomicI32::new(0),
+            bell: AtomicI32::new(-1),
+            area: AtomicPtr::new(null_mut()),
+            current: AtomicU64::new(0),
+            completed: AtomicU64::new(0),
+            errors: AtomicU64::new(0),
+            interrupting: Lock::new(),
+            patience: Patience::new(),
+        }
+    }
+
+    /// Whether it could be started.
+    #[must_use]
+    pub fn is_none(&self) -> bool {
+        self.state.load(Ordering::Acquire) != LIVES
+    }
+
+    /// Makes it go on, where it sleeps and was taken from those that do.
+    pub fn wake(&self) {
+        sys::ring(self.bell.load(Ordering::Relaxed));
+    }
+
+    /// In the child of a fork: it is not there.
+    pub fn forget(&self) {
+        sys::close(self.bell.swap(-1, Ordering::Relaxed));
+        self.state.store(NONE, Ordering::Relaxed);
+        self.is_remote.store(0, Ordering::Relaxed);
+        self.current.store(0, Ordering::Relaxed);
+        self.completed.store(0, Ordering::Relaxed);
+        self.interrupting.free();
+    }
+
+    /// Waits for its end, and gives back what it had.
+    fn bury(&self) {
+        sys::join(self.thread.load(Ordering::Relaxed));
+        self.state.store(NONE, Ordering::Relaxed);
+        self.is_remote.store(0, Ordering::Relaxed);
+    }
+}
+
+impl Default for Worker {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Starts a worker, of which there is no thread. One thread at a time does so for a queue.
+///
+/// # Errors
+/// ENOMEM, EMFILE, EAGAIN.
+pub fn start(queue: &Queue, index: u32) -> Result<(), Error> {
+    let worker = &queue.workers[index as usize];
+    if worker.state.load(Ordering::Acquire) == ENDED {
+        worker.bury();
+    }
+    if worker.bell.load(Ordering::Relaxed) < 0 {
+        let bell = sys::eventfd();
+        if bell < 0 {
+            return Err(Error(-bell));
+        }
+        worker.bell.store(bell, Ordering::Relaxed);
+    }
+    if queue.is_remote() && worker.area.load(Ordering::Relaxed).is_null() {
+        let Some(area) = sys::map(sys::AREA_BYTES) else { return error(libc::ENOMEM) };
+        worker.area.store(area.as_ptr(), Ordering::Relaxed);
+    }
+    let epoch = queue.epoch.load(Ordering::Relaxed);
+    let start = Box::into_raw(Box::new(Start { queue, index, epoch }));
+    worker.state.store(LIVES, Ordering::Release);
+    // SAFETY: the queue ends after its workers.
+    match unsafe { sys::start_thread(main, start.cast()) } {
+        Ok(thread) => {
+            worker.thread.store(thread, Ordering::Relaxed);
+            Ok(())
+        }
+        Err(error) => {
+            worker.state.store(NONE, Ordering::Relaxed);
+            // SAFETY: no thread was given it.
+            drop(unsafe { Box::from_raw(start) });
+            Err(Error(-error))
+        }
+    }
+}
+
+/// Ends all workers of a queue that is to stop: what they execute is interrupted.
+pub fn end_all(queue: &Queue) {
+    for worker in &queue.workers {
+        let mut pause_ns = 0;
+        while worker.state.load(Ordering::Acquire) == LIVES {
+            let current = worker.current.load(Ordering::Acquire);
+            if let Some(ticket) = Ticket::from_word(current) {
+                let _ = queue.record(ticket.index()).cancel(ticket);
+                interrupt(queue, worker, ticket);
+            }
+            worker.wake();
+            sys::sleep_ns(pause_ns);
+            pause_ns = (pause_ns * 2).clamp(10_000, 1_000_000);
+        }
+        if worker.state.load(Ordering::Acquire) == ENDED {
+            worker.bury();
+        }
+        sys::close(worker.bell.swap(-1, Ordering::Relaxed));
+        if let Some(area) = NonNull::new(worker.area.swap(null_mut(), Ordering::Relaxed)) {
+            // SAFETY: the thread that it was given for has ended.
+            unsafe { sys::unmap(area, sys::AREA_BYTES) };
+        }
+    }
+}
+
+/// Interrupts a worker if it executes this, and somebody has asked for its end.
+pub fn interrupt(queue: &Queue, worker: &Worker, ticket: Ticket) {
+    let _held = worker.interrupting.hold();
+    let is_current = worker.current.load(Ordering::Acquire) == ticket.word();
+    if is_current && queue.record(ticket.index()).is_asked(ticket) {
+        sys::interrupt(worker.number.load(Ordering::Relaxed), fork::signal());
+    }
+}
+
+extern "C" fn main(start: *mut c_void) -> *mut c_void {
+    // SAFETY: `start` has made it for this thread; the queue ends after its workers.
+    let (start, queue) = unsafe {
+        let start = *Box::from_raw(start.cast::<Start>());
+        let queue = &*start.queue;
+        (start, queue)
+    };
+    let worker = &queue.workers[start.index as usize];
+    sys::block_signals(fork::signal());
+    SELF.set((queue, start.index));
+    worker.number.store(sys::thread_id(), Ordering::Relaxed);
+    let cpu = queue.cpus[start.index as usize];
+    let area = NonNull::new(worker.area.load(Ordering::Relaxed));
+    // SAFETY: the area is this worker's until its end.
+    let is_remote = area.is_some_and(|area| unsafe { sys::run_on_linux(area, cpu) });
+    if is_remote {
+        worker.is_remote.store(1, Ordering::Relaxed);
+    } else {
+        sys::stay_on(cpu);
+    }
+    let is_here = Loop { queue, worker, index: start.index, epoch: start.epoch }.run();
+    if is_remote {
+        sys::return_home();
+    }
+    if is_here {
+        worker.state.store(ENDED, Ordering::Release);
+    }
+    null_mut()
+}
+
+/// A worker at work.
+struct Loop<'a> {
+    queue: &'a Queue,
+    worker: &'a Worker,
+    index: u32,
+    epoch: u32,
+}
+
+impl Loop<'_> {
+    /// Until its end. `false`: this is the child of a fork, in which the queue has other workers.
+    fn run(&self) -> bool {
+        loop {
+            if let Some(submission) = self.take() {
+                if !self.execute(&submission) {
+                    return false;
+                }
+            } else if self.is_stopped() || !self.wait() {
+                return true;
+            }
+        }
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.queue.stop.load(Ordering::Relaxed) != 0
+    }
+
+    #[inline(always)]
+    fn take(&self) -> Option<Submission> {
+        if self.is_stopped() {
+            return None;
+        }
+        let lane = self.queue.lanes().get(self.index as usize);
+        lane.and_then(|lane| lane.ring().take()).or_else(|| self.queue.ring().take())
+    }
+
+    fn is_empty(&self) -> bool {
+        let lane = self.queue.lanes().get(self.index as usize);
+        self.queue.ring().is_empty()
+            && lane.is_none_or(|lane| lane.ring().is_empty())
+            && !self.is_stopped()
+    }
+
+    /// `false`: this is the child of a fork.
+    #[inline(always)]
+    fn execute(&self, submission: &Submission) -> bool {
+        let what = What(submission.what);
+        let Some(ticket) = Ticket::from_word(submission.ticket) else {
+            self.count();
+            return true;
+        };
+        self.worker.current.store(ticket.word(), Ordering::Release);
+        match self.queue.record(ticket.index()).begin(ticket) {
+            Begun::Run => {
+                let result = execute::execute(what, &submission.args);
+                if self.queue.epoch.load(Ordering::Relaxed) != self.epoch {
+                    return false;
+                }
+                self.complete(what, ticket, result);
+            }
+            Begun::Cancelled => {
+                let result = -i64::from(libc::ECANCELED);
+                let record = self.queue.record(ticket.index());
+                match record.complete_cancelled(ticket, result as u64) {
+                    Some(completed) => {
+                        bells::ring(completed.bell);
+                        self.tell(what, ticket);
+                    }
+                    None => self.give_back(ticket),
+                }
+                self.done(what);
+            }
+            Begun::Abandoned => {
+                self.give_back(ticket);
+                self.done(what);
+            }
+            Begun::Forged => self.count(),
+        }
+        true
+    }
+
+    #[inline(always)]
+    fn complete(&self, what: What, ticket: Ticket, result: i64) {
+        let completed = self.queue.record(ticket.index()).complete(ticket, result as u64);
+        if completed.is_asked {
+            self.settle();
+        }
+        if what.has_flags() {
+            if what.is_detached() {
+                if what.is_error(result) {
+                    self.worker.errors.fetch_add(1, Ordering::Relaxed);
+                    self.queue.last_error.store(-result as i32, Ordering::Relaxed);
+                }
+                self.give_back(ticket);
+            }
+            self.tell(what, ticket);
+        }
+        if completed.bell != 0 {
+            bells::ring(completed.bell);
+        }
+        self.done(what);
+    }
+
+    /// Who wants to know of any, or of this one by a waker, is told.
+    fn tell(&self, what: What, ticket: Ticket) {
+        if what.is_for_next() {
+            self.queue.finished().push(ticket.index());
+            if self.queue.armed.0.tells() {
+                sys::ring(self.queue.told.load(Ordering::Relaxed));
+            }
+        }
+        if what.has_waker() {
+            self.queue.wakers.wake(ticket.index());
+        }
+    }
+
+    fn give_back(&self, ticket: Ticket) {
+        self.queue.give(ticket.index());
+    }
+
+    fn done(&self, what: What) {
+        if what.is_before_exit() {
+            self.queue.at_exit.fetch_sub(1, Ordering::Release);
+        }
+        self.count();
+    }
+
+    fn count(&self) {
+        let completed = self.worker.completed.load(Ordering::Relaxed);
+        self.worker.completed.store(completed + 1, Ordering::Release);
+    }
+
+    /// It was interrupted, or is about to be: lets that happen now, not in the next call.
+    #[cold]
+    fn settle(&self) {
+        self.worker.current.store(0, Ordering::Release);
+        drop(self.worker.interrupting.hold());
+        // SAFETY: it returns a number. A signal that has come is handled at its end at the latest.
+        unsafe { sys::call(libc::SYS_getppid as u64, [0; 6]) };
+    }
+
+    /// Nothing is to be done. `false`: the worker ends.
+    fn wait(&self) -> bool {
+        self.worker.current.store(0, Ordering::Release);
+        let (queue, attributes) = (self.queue, &self.queue.attributes);
+        let is_alone = attributes.workers_max == 1;
+        let longest = ticks_of_ns(attributes.spin_ns.into());
+        let start = sys::ticks();
+        let window = self.worker.patience.window(longest);
+        if !is_alone {
+            queue.idle.0.begin_polling(self.index);
+        }
+        let mut has_found = false;
+        while !has_found && sys::ticks().wrapping_sub(start) < window {
+            for _ in 0..16 {
+                std::hint::spin_loop();
+                has_found |= !self.is_empty();
+                if has_found {
+                    break;
+                }
+            }
+        }
+        let goes_on = if has_found {
+            if !is_alone && queue.idle.0.end_polling(self.index) && !self.is_empty() {
+                queue.wake_sleeper();
+            }
+            true
+        } else {
+            self.sleep()
+        };
+        let waited = sys::ticks().wrapping_sub(start);
+        self.worker.patience.waited(waited, longest, ticks_of_ns(WAKE_UP_NS));
+        goes_on
+    }
+
+    fn sleep(&self) -> bool {
+        let (idle, bell) = (&self.queue.idle.0, self.worker.bell.load(Ordering::Relaxed));
+        match idle.prepare_sleep(self.index, || self.is_empty()) {
+            Ok(false) => return true,
+            Ok(true) => {
+                let attributes = &self.queue.attributes;
+                let idle_ns = u64::from(attributes.idle_ms) * 1_000_000;
+                let is_spare = self.index >= attributes.workers_min;
+                if is_spare && !sys::is_readable(bell, idle_ns) && idle.wake(self.index) {
+                    // Nobody wakes it any more.
+                    return !self.is_empty();
+                }
+            }
+            Err(_) => {}
+        }
+        if !sys::await_ring(bell) {
+            // The program has closed the descriptor.
+            sys::sleep_ns(1_000_000);
+            let _ = idle.wake(self.index);
+        }
+        true
+    }
+}
+
+/// What a wake-up takes at most where the woken side has a CPU at once.
+const WAKE_UP_NS: u64 = 50_000;

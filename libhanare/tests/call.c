@@ -1,0 +1,3 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR MIT */
+#include "harness.h"
+const struct test call_tests[] = { { 0 } };
