@@ -78,6 +78,7 @@ fn explore(name: &str, preemptions: Option<usize>, model: impl Fn() + Sync + Sen
     RUNS.store(0, StdOrdering::Relaxed);
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = preemptions;
+    builder.max_branches = 10_000;
     builder.check(move || {
         RUNS.fetch_add(1, StdOrdering::Relaxed);
         model();

@@ -62,16 +62,17 @@ impl<'a, const MUTANT: u8> Finished<'a, MUTANT> {
     /// Worker: appends a credit, whose record is done, with a full fence behind it.
     pub fn push(&self, index: u16) {
         let position = self.tail.fetch_add(1, Ordering::AcqRel);
+        #[cfg(all(test, loom))]
+        assert!(self.has_room(position), "no room for who holds a credit");
         let entry = &self.entries.at(position).0;
         let _ = entry.swap(position << 32 | u64::from(index), exchanges::<MUTANT>());
         fence_of_exchange::<MUTANT>();
     }
 
-    /// Whether there is no room for one more: never for who holds a credit.
-    #[cfg(test)]
-    pub(crate) fn is_full(&self) -> bool {
-        let (tail, head) = (self.tail.load(Ordering::Acquire), self.head.load(Ordering::Acquire));
-        tail.wrapping_sub(head) >= self.entries.len()
+    /// Whether what stands in the slot of a position was taken: always for who holds a credit.
+    #[cfg(all(test, loom))]
+    fn has_room(&self, position: u64) -> bool {
+        position.wrapping_sub(self.head.load(Ordering::Acquire)) < self.entries.len()
     }
 
     fn published(&self, position: u64) -> Option<u16> {

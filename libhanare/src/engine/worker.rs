@@ -230,9 +230,13 @@ extern "C" fn main(start: *mut c_void) -> *mut c_void {
     if is_remote {
         sys::return_home();
     }
-    if is_here {
-        worker.state.store(ENDED, Ordering::Release);
+    if !is_here {
+        // The function has forked, and returned in the child. Nobody there waits for it: its thread ends as the last one of the
+        // program would, and does not wait for workers that the child has started.
+        // SAFETY: the program's handlers run as at any exit.
+        unsafe { libc::exit(0) };
     }
+    worker.state.store(ENDED, Ordering::Release);
     null_mut()
 }
 
