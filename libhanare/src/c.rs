@@ -251,3 +251,17 @@ pub unsafe extern "C" fn hanare_errors(queue: Handle, error: Option<&mut c_int>)
     let of_workers = queue.workers.iter().map(|worker| worker.errors.load(Ordering::Relaxed));
     of_workers.sum::<u64>() + queue.errors_at_once.load(Ordering::Relaxed)
 }
+
+/// For tests of this library: where a piece lies that workers read, and how many words it has. It is in the archive only.
+#[doc(hidden)]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hanare_test_words(
+    queue: Handle,
+    piece: u32,
+    words: &mut usize,
+) -> *const u64 {
+    // SAFETY: the caller's queue.
+    let (start, bytes) = unsafe { queue_of(queue) }.piece(piece).unwrap_or((std::ptr::null(), 0));
+    *words = bytes / size_of::<u64>();
+    start
+}

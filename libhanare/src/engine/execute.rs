@@ -117,15 +117,29 @@ impl What {
     }
 }
 
-/// A function of the program, called from a frame through which nothing is unwound.
-extern "C" fn call_function(args: &[u64; 6]) -> i64 {
+/// Ends the program where a function is left by an exception, a panic, or the end of its thread (`pthread_exit`). A frame of the ABI
+/// "C" does so as well, but lets the last one pass: so this must not be inlined into one.
+struct NoWayOut;
+
+impl Drop for NoWayOut {
+    fn drop(&mut self) {
+        std::process::abort();
+    }
+}
+
+/// Calls a function of the program.
+#[inline(never)]
+fn call_function(args: &[u64; 6]) -> i64 {
     type Function = extern "C-unwind" fn(u64, u64, u64, u64, u64) -> i64;
     if args[0] == 0 {
         return -i64::from(libc::EFAULT);
     }
     // SAFETY: who has posted it says that it is a function of so many arguments at most; one of fewer ignores registers.
     let function = unsafe { std::mem::transmute::<usize, Function>(args[0] as usize) };
-    function(args[1], args[2], args[3], args[4], args[5])
+    let no_way_out = NoWayOut;
+    let result = function(args[1], args[2], args[3], args[4], args[5]);
+    std::mem::forget(no_way_out);
+    result
 }
 
 /// Makes a call, if it is one that workers make.

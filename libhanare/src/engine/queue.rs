@@ -459,9 +459,9 @@ impl Queue {
     /// The one producer: a ticket may be given out.
     #[inline(always)]
     pub fn push_free(&self, ticket: Ticket) {
-        let bytes = self.free_bytes.get();
-        self.own_at(bytes).free.set(ticket.word());
-        self.free_bytes.set(bytes + size_of::<Own>() as u64);
+        self.own_at(self.free_bytes.get()).free.set(ticket.word());
+        // Read anew: the compiler adds in memory then, by one instruction.
+        self.free_bytes.set(self.free_bytes.get() + size_of::<Own>() as u64);
     }
 
     /// What lies so many bytes behind the first one.
@@ -574,6 +574,29 @@ impl Queue {
         }
         self.lanes.store(first.as_ptr(), Ordering::Release);
         Ok(())
+    }
+
+    /// For tests: where a piece that workers read lies, and its bytes.
+    #[must_use]
+    pub const fn piece(&self, piece: u32) -> Option<(*const u64, usize)> {
+        const fn all<T>(slots: Slots<'_, T>) -> (*const u64, usize) {
+            ((&raw const *slots.at(0)).cast(), slots.len() as usize * size_of::<T>())
+        }
+        const fn one<T>(word: &T) -> (*const u64, usize) {
+            ((&raw const *word).cast(), size_of::<u64>())
+        }
+        let records = self.depth() as usize * size_of::<Record>();
+        match piece {
+            0 => Some(all(self.entries)),
+            1 => Some((self.records.as_ptr().cast_const().cast(), records)),
+            2 => Some(all(self.links)),
+            3 => Some(all(self.finished_entries)),
+            4 => Some(one(&self.head)),
+            5 => Some(one(&self.finished_head)),
+            6 => Some(one(&self.finished_tail)),
+            7 => Some(one(&self.credits_top)),
+            _ => None,
+        }
     }
 
     /// How many were posted.

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR MIT */
+/* What posting and picking up cost who does it, in instructions: a debugger counts them step by step. */
+#include "harness.h"
+
+#include <sys/ptrace.h>
+#include <sys/user.h>
+
+#define BREAKPOINT() __asm__ volatile("int3" ::: "memory")
+#define POST_MOST 40
+#define PICK_UP_MOST 20
+
+/* Between two breakpoints each, 3 times: the first time the dynamic linker, page faults and the like may add to it. */
+static __attribute__((noinline)) void measured(hanare_queue *queue)
+{
+	for (int i = 0; i < 3; i++) {
+		hanare_ticket ticket;
+		int64_t result = 0;
+		int picked;
+
+		BREAKPOINT();
+		ticket = hanare_submit(queue, SYS_getppid);
+		BREAKPOINT();
+		if (hanare_drain(queue, 10 * SECOND))
+			_exit(2);
+		BREAKPOINT();
+		picked = hanare_poll(queue, ticket, &result);
+		BREAKPOINT();
+		if (picked || result != getppid())
+			_exit(3);
+	}
+}
+
+static void be_measured(void)
+{
+	struct hanare_attributes attributes = attributes_of(64, 1);
+	hanare_queue *queue;
+
+	/* The worker is awake. */
+	attributes.spin_ns = 2000000000;
+	queue = queue_of(&attributes);
+	if (ptrace(PTRACE_TRACEME, 0, NULL, NULL))
+		_exit(77);
+	measured(queue);
+	_exit(0);
+}
+
+static long instruction(pid_t pid)
+{
+	struct user_regs_struct registers;
+
+	HOLDS(ptrace(PTRACE_GETREGS, pid, NULL, &registers) == 0);
+	return (long)registers.rip;
+}
+
+/* Goes on to the next breakpoint. 0: the process has ended. */
+static int reaches_breakpoint(pid_t pid)
+{
+	int status;
+
+	HOLDS(ptrace(PTRACE_CONT, pid, NULL, NULL) == 0 && waitpid(pid, &status, 0) == pid);
+	if (WIFEXITED(status))
+		HOLDS(WEXITSTATUS(status) == 0);
+	return WIFSTOPPED(status) && WSTOPSIG(status) == SIGTRAP;
+}
+
+/* From the call to its return, both included; *around: what the caller does as well. */
+static int count(pid_t pid, int *around)
+{
+	int inside = 0, status;
+	long start = (long)measured;
+
+	for (*around = 0;; ++*around) {
+		long at = instruction(pid), byte = ptrace(PTRACE_PEEKTEXT, pid, (void *)at, NULL) & 0xff;
+
+		if (byte == 0xcc)
+			return inside;
+		/* The caller is shorter than that. */
+		inside += at < start || at > start + 400 || byte == 0xe8;
+		HOLDS(ptrace(PTRACE_SINGLESTEP, pid, NULL, NULL) == 0 && waitpid(pid, &status, 0) == pid);
+		HOLDS(WIFSTOPPED(status) && WSTOPSIG(status) == SIGTRAP);
+	}
+}
+
+static void posting_and_picking_up_take_few_instructions(void)
+{
+	int post = 0, pick_up = 0, around_post = 0, around_pick_up = 0, status;
+	pid_t pid = fork();
+
+	if (pid == 0)
+		be_measured();
+	/* It stops at its first breakpoint. */
+	HOLDS(waitpid(pid, &status, 0) == pid);
+	if (WIFEXITED(status) && WEXITSTATUS(status) == 77)
+		return; /* it may not be traced */
+	HOLDS(WIFSTOPPED(status) && WSTOPSIG(status) == SIGTRAP);
+	for (int i = 0; i < 3; i++) {
+		post = count(pid, &around_post);
+		HOLDS(reaches_breakpoint(pid) && reaches_breakpoint(pid));
+		pick_up = count(pid, &around_pick_up);
+		HOLDS(reaches_breakpoint(pid));
+		if (i < 2)
+			HOLDS(reaches_breakpoint(pid));
+	}
+	kill(pid, SIGKILL);
+	waitpid(pid, &status, 0);
+	printf("instructions: %d to post (%d with arguments), %d to pick up (%d)\n", post, around_post, pick_up, around_pick_up);
+	fflush(NULL);
+	HOLDS(post > 10 && post <= POST_MOST && pick_up > 5 && pick_up <= PICK_UP_MOST);
+}
+
+#define TEST(name) { #name, name }
+
+const struct test cost_tests[] = {
+	TEST(posting_and_picking_up_take_few_instructions),
+	{ 0 },
+};
