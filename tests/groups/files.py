@@ -106,7 +106,7 @@ def copied():
 
     def none():
         expect(counted() == before, f'{before}, then {counted()}')
-    if ARGUMENTS != 'copied':
+    if ways['--arguments'] != 'copied':
         check('mapped-arguments-are-not-copied', none)
     same('copied-arguments', None, both=launch('copied'))
 
