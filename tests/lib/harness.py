@@ -317,8 +317,8 @@ def fresh(folder, prepare=None):
 
 
 def in_ways(choices, checks):
-    """The same checks on an LWK for each of `choices` (label: ways). A program of `same` runs on Linux once: what it
-    gives there does not depend on the way."""
+    """The same checks on an LWK for each of `choices` (label: ways); `checks` is told whether it is the first one. A
+    program of `same` runs on Linux once: what it gives there does not depend on the way."""
     global given_on_linux, label
     given_on_linux, booted = {}, set()
 
@@ -332,7 +332,7 @@ def in_ways(choices, checks):
         if label not in booted:  # it failed, or TESTS_ONLY leaves it out
             command(['hanare', 'shutdown', '--all', '--force'])
             boot()
-        checks()
+        checks(label == next(iter(choices)))
         if ways['--arguments'] == 'copied':
             check('arguments-were-copied', arguments_were_copied, lwk=False)
     given_on_linux, label = None, ''
