@@ -9,7 +9,7 @@
 #   make native     build everything for the running kernel, whose headers have to be there
 #   make install    what make native built, as root; PREFIX, DESTDIR; make uninstall
 #   make check      host tests only (some minutes): unit, property, loom, generated files, tidy
-#   make fuzz       fuzz the parsers of foreign data, FUZZ_SECONDS each (default: 60); TARGET=elf for one
+#   make fuzz       fuzz the parsers of foreign data, FUZZ_SECONDS of CPU time each (default: 60); TARGET=elf for one
 #   make miri       the tests of ikc under miri, if a nightly toolchain has it
 #   make test       everything; GROUP=faults for one group of tests/run, TESTS=-v for more words
 
