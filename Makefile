@@ -9,7 +9,7 @@
 #   make native     build everything for the running kernel, whose headers have to be there
 #   make install    what make native built, as root; PREFIX, DESTDIR; make uninstall
 #   make check      host tests only (some minutes): unit, property, loom, generated files, tidy
-#   make fuzz       fuzz the parsers of foreign data, FUZZ_SECONDS each (default: 60); TARGET=elf for one
+#   make fuzz       fuzz the parsers of foreign data, FUZZ_SECONDS of CPU time each (default: 60); TARGET=elf for one
 #   make miri       the tests of ikc under miri, if a nightly toolchain has it
 #   make test       everything; GROUP=faults for one group of tests/run, TESTS=-v for more words
 
@@ -100,7 +100,9 @@ figures: build
 check: setup bin
 	@tests/run $(TESTS) host
 GROUP ?= $(shell tests/run --list)
-test: setup bin lwk all-kernels demonstrators
+# Several at once: images of the LWK are optimised as a whole, by one CPU each, and kernels come over the network.
+test: setup
+	@$(MAKE) --no-print-directory -j3 all-kernels lwk $(if $(filter file,$(origin GROUP)),checked) bin demonstrators
 	@tests/run $(TESTS) $(GROUP)
 
 # Two targets at once; what breaks a property is shown in hexadecimal, kept, and can be run again.

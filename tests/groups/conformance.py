@@ -1,5 +1,8 @@
-"""The same unmodified programs on Linux and on the LWK, compared."""
+"""The same unmodified programs on Linux and on the LWK, compared, with each way for delegated calls.
 
+With TESTS_DISPATCH or TESTS_ARGUMENTS set, with that way only."""
+
+import functools
 import os
 import re
 import shlex
@@ -8,6 +11,7 @@ import sys
 import threading
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '../lib'))
+import harness
 from harness import *
 
 BUSYBOX = '/usr/bin/busybox'
@@ -38,6 +42,7 @@ def material(folder):
             os.utime(os.path.join(path, name), (1e9, 1e9), follow_symlinks=False)
             if not os.path.islink(os.path.join(path, name)):
                 os.chmod(os.path.join(path, name), 0o755 if name in names else 0o644)
+    os.utime(folder, (1e9, 1e9))  # shown by `ls -la sub`, as that of ..
 
 
 # Command line; what it reads; its status on Linux if that is not 0; `fork`: a second line of the same
@@ -143,6 +148,18 @@ xargs -n 100000 echo ;; stdin one two three ;; fork
 xxd binary
 '''
 
+# Programs that compute. What they ask of Linux is what every other program asks: to start, to read its input, to write
+# its output, to end. So they are run with the first way only.
+COMPUTING = {*(f'busybox-{name}' for name in ('bc', 'cal', 'dc', 'expr', 'factor', 'ipcalc', 'printf', 'seq')),
+             'sort', 'openssl-speed', 'python-decimal', 'python-exception', 'python-float'}
+computing = True
+
+
+def same(name, *arguments, **more):
+    if computing or name not in COMPUTING:
+        harness.same(name, *arguments, **more)
+
+
 def applets():
     for line in APPLETS.strip().splitlines():
         text, *notes = line.split(' ;; ')
@@ -167,7 +184,8 @@ def arithmetic_of_numbers(data):
 def programs():
     same('true', ['/bin/true'])
     same('false', ['/bin/false'], status=1)
-    same('ls-usr-share-doc', ['ls', '-lR', '/usr/share/doc'])
+    # A part of it: each file that Linux, too, sees for the first time takes 5 ms.
+    same('ls-usr-share-doc', ['sh', '-c', 'exec ls -lR /usr/share/doc/[a-k]*'])
     same('find', ['find', '/usr/lib/python3', '/usr/lib/python3.11', '-name', '*.py'])
     same('cat', ['cat', 'text', '-', 'binary'], stdin=b'from standard input\n', prepare=material)
     same('cat-missing', ['cat', '/nonexistent', 'text'], prepare=material, status=1)
@@ -186,7 +204,8 @@ def programs():
     same('xz', ['xz', '-T1', '-k', 'text', 'binary'], prepare=material)
     same('xz-d', ['xz', '-T1', '-dc'], stdin=__import__('lzma').compress(TEXT * 50))
     same('sha256sum', ['sha256sum', 'text', 'binary'], prepare=material)
-    same('openssl-speed', ['openssl', 'speed', '-seconds', '1', 'sha256'],
+    # One length of six: each takes a second of the machine's time, ended by the same signal.
+    same('openssl-speed', ['openssl', 'speed', '-seconds', '1', '-bytes', '1024', 'sha256'],
          normalise=lambda data: re.sub(rb' +', b' ', arithmetic_of_numbers(data)))
     same('openssl-digest', ['openssl', 'dgst', '-sha3-256', 'text'], prepare=material)
     same('perl', ['perl', '-e', r'''
@@ -207,13 +226,18 @@ def programs():
                   'print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))'])
 
 
-def million(folder):
+@functools.cache
+def numbers():
     value, lines = 12345, []
     for _ in range(1000000):
         value = value * 1103515245 + 12345 & 0x7fffffff
         lines.append(b'%d' % value)
+    return b'\n'.join(lines) + b'\n'
+
+
+def million(folder):
     with open(folder + '/million', 'wb') as file:
-        file.write(b'\n'.join(lines) + b'\n')
+        file.write(numbers())
 
 
 def script(folder):
@@ -335,8 +359,18 @@ os.write(w, b'x'); print(select.select([r], [], [], 5)[0] == [r])''',
                            'args=("thread",)); t.start(); t.join()'])
 
 
-def main():
-    start(*BOOT)
+# The way that `hanare boot` chooses, and the others. All that depends on them happens on the LWK and in proxies.
+WAYS = {
+    '': {'--arguments': None, '--dispatch': None},
+    'box/': {'--arguments': None, '--dispatch': 'box'},
+    'copied/': {'--arguments': 'copied', '--dispatch': None},
+    'box-copied/': {'--arguments': 'copied', '--dispatch': 'box'},
+}
+
+
+def compared(first):
+    global computing
+    computing = first
 
     def really():
         before = sum(cpu['local_calls'] for cpu in status()['cpus'])
@@ -351,7 +385,8 @@ def main():
     python()
 
     check('memory-free-again', nothing_left)
-    finish()
 
 
-main()
+start()
+in_ways({'': {}} if any(ways.values()) else WAYS, compared)
+finish()

@@ -19,35 +19,41 @@ def disk():
                    check=True, capture_output=True)
 
 
-def big(folder):
-    """64 MiB that do not repeat."""
+def big(folder, mib=64):
+    """MiB that do not repeat."""
     block = bytes(range(256)) * 4096
     with open(folder + '/big', 'wb') as file:
-        for n in range(64):
+        for n in range(mib):
             file.write(hashlib.sha512(b'%d' % n).digest() + block[64:])
+
+
+def some(folder):
+    """As much as a program takes that does not take all."""
+    big(folder, 4)
 
 
 def copies():
     base = DISK + '/same'
     on_disk = dict(base=base, prepare=big)
+    some_on_disk = dict(base=base, prepare=some)
     same('cp-64M', ['cp', 'big', 'copy'], **on_disk)
     same('cat-64M', None, both=lambda launch: ['bash', '-c', ' '.join(launch) + ' cat big > copy'],
          **on_disk)
     same('sha256sum-64M', ['sha256sum', 'big'], **on_disk)
     rate = lambda data: re.sub(rb', .*', b'', data)
     same('dd-bs-1', ['dd', 'if=big', 'of=out', 'bs=1', 'count=20000', 'skip=12345'],
-         normalise=rate, **on_disk)
+         normalise=rate, **some_on_disk)
     same('dd-bs-1M', ['dd', 'if=big', 'of=out', 'bs=1M', 'conv=fsync'], normalise=rate, **on_disk)
     same('dd-direct-out', ['dd', 'if=big', 'of=out', 'bs=1M', 'count=32', 'oflag=direct'],
          normalise=rate, **on_disk)
     same('dd-direct-in', ['dd', 'if=big', 'of=out', 'bs=1M', 'iflag=direct'], normalise=rate,
          **on_disk)
     same('dd-direct-both', ['dd', 'if=big', 'of=out', 'bs=4k', 'count=500', 'iflag=direct',
-                            'oflag=direct'], normalise=rate, **on_disk)
+                            'oflag=direct'], normalise=rate, **some_on_disk)
     same('dd-direct-odd', ['dd', 'if=big', 'of=out', 'bs=1000', 'count=3', 'iflag=direct'],
-         normalise=rate, status=1, **on_disk)
+         normalise=rate, status=1, **some_on_disk)
     same('dd-seek-append', ['dd', 'if=big', 'of=out', 'bs=64k', 'count=3', 'seek=5',
-                            'oflag=append', 'conv=notrunc'], normalise=rate, **on_disk)
+                            'oflag=append', 'conv=notrunc'], normalise=rate, **some_on_disk)
     same('cp-to-full-disk', ['cp', 'big', '/run/small/copy'], status=1, base=base, prepare=small,
          timeout=180)
     same('tail-f-of-growing', None, base=base, both=lambda launch: [
@@ -77,14 +83,14 @@ def locked():
         mounted = command(['sh', '-c', f'PATH=$PATH:/usr/sbin:/sbin; {script}'])
         expect(mounted.status == 0, mounted)
         same(f'write-from-own-mapping-{kind}', [GUEST + '/static/write-from-own-mapping'], base=base + '/same')
-        same(f'sha256sum-64M-{kind}', ['sha256sum', 'big'], base=base + '/same', prepare=big)
+        same(f'sha256sum-16M-{kind}', ['sha256sum', 'big'], base=base + '/same', prepare=lambda folder: big(folder, 16))
         same(f'library-pages-on-{kind}', [GUEST + '/static/library-pages', '.'], status=0, base=base + '/same')
         same(f'private-file-mapping-on-{kind}', [GUEST + '/static/private-file-mapping'], status=0, base=base + '/same')
     same('write-from-own-mapping', [GUEST + '/static/write-from-own-mapping'], base=DISK + '/same')
 
 
 def small(folder):
-    big(folder)
+    big(folder, 20)
     subprocess.run('mkdir -p /run/small; umount /run/small 2>/dev/null; '
                    'mount -t tmpfs -o size=16M none /run/small', shell=True, check=True)
 
@@ -106,7 +112,7 @@ def copied():
 
     def none():
         expect(counted() == before, f'{before}, then {counted()}')
-    if ARGUMENTS != 'copied':
+    if ways['--arguments'] != 'copied':
         check('mapped-arguments-are-not-copied', none)
     same('copied-arguments', None, both=launch('copied'))
 

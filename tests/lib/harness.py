@@ -8,7 +8,7 @@ A group is a Python script under tests/groups. It prints one line per check, whi
 
 Everything has a deadline. A check that hangs or finds the LWK dead leaves a fresh LWK behind for
 the next one. TESTS_ONLY (a regular expression) selects checks by name; with TESTS_DISPATCH=box
-calls of programs go by the request box.
+calls of programs go by the request box, with TESTS_ARGUMENTS=copied their arguments are copied.
 """
 
 import contextlib
@@ -27,8 +27,6 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 GUEST = os.path.join(ROOT, 'build/tests/guest')
 WORK = '/run/hanare-test'
 ONLY = re.compile(os.environ.get('TESTS_ONLY') or '')
-# How arguments of calls reach Linux, where a group says nothing else.
-ARGUMENTS = os.environ.get('TESTS_ARGUMENTS')
 # For whatever ends by itself on a machine that is not very busy, in seconds; it only ends what hangs.
 TIMEOUT = 240
 BOOT = ['--cpus', '2-3', '--mem', '256M']
@@ -37,6 +35,12 @@ NOBODY = ['/usr/bin/setpriv', '--reuid=65534', '--regid=65534', '--groups=hanare
 
 counts = {'ok': 0, 'FAIL': 0, 'xfail': 0, 'skip': 0}
 boot_arguments = BOOT
+# How calls of programs reach Linux, where a check says nothing else: options of `hanare boot` and their values.
+ways = {'--arguments': os.environ.get('TESTS_ARGUMENTS'), '--dispatch': os.environ.get('TESTS_DISPATCH')}
+# What programs of `same` gave on Linux, by the name of the check. None: nothing is remembered.
+given_on_linux = None
+# Before the name of each check in its verdict.
+label = ''
 
 
 class Failure(Exception):
@@ -141,8 +145,7 @@ def run(*argv, on=None, **more):
 def boot(*arguments):
     global boot_arguments
     boot_arguments = list(arguments) or boot_arguments
-    ways = (('--arguments', ARGUMENTS), ('--dispatch', os.environ.get('TESTS_DISPATCH')))
-    hanare('boot', *boot_arguments, *(word for option, way in ways if way for word in (option, way)))
+    hanare('boot', *boot_arguments, *(word for option, way in ways.items() if way for word in (option, way)))
 
 
 def status(name='default'):
@@ -236,6 +239,7 @@ def check(name, body, xfail=None, skip=None, lwk=True):
     """One named check. `body` raises Failure if it does not hold."""
     if not ONLY.search(name):
         return
+    name = label + name
     if skip:
         return verdict('skip', name, skip)
     start = time.monotonic()
@@ -312,6 +316,28 @@ def fresh(folder, prepare=None):
         prepare(folder)
 
 
+def in_ways(choices, checks):
+    """The same checks on an LWK for each of `choices` (label: ways); `checks` is told whether it is the first one. A
+    program of `same` runs on Linux once: what it gives there does not depend on the way."""
+    global given_on_linux, label
+    given_on_linux, booted = {}, set()
+
+    def begin():
+        hanare('shutdown', '--all')
+        boot()
+        booted.add(label)
+    for label, chosen in choices.items():
+        ways.update(chosen)
+        check('boot', begin, lwk=False)
+        if label not in booted:  # it failed, or TESTS_ONLY leaves it out
+            command(['hanare', 'shutdown', '--all', '--force'])
+            boot()
+        checks(label == next(iter(choices)))
+        if ways['--arguments'] == 'copied':
+            check('arguments-were-copied', arguments_were_copied, lwk=False)
+    given_on_linux, label = None, ''
+
+
 def same(name, argv, stdin=b'', status=0, prepare=None, normalise=None, timeout=TIMEOUT, env=None,
          prefix=(), base=WORK + '/same', files=True, xfail=None, skip=None,
          both=None):
@@ -322,23 +348,26 @@ def same(name, argv, stdin=b'', status=0, prepare=None, normalise=None, timeout=
     the working directory. `normalise(bytes)` removes what may differ in stdout and stderr.
     `both(make)` builds the command when it is not simply [hanare run --] argv.
     """
+    def given(side):
+        fresh(base, prepare)
+        launch = ['hanare', 'run', '--'] if side == 'lwk' else []
+        full = both(launch) if both else [*prefix, *launch, *argv]
+        result = command(full, stdin, timeout, base,
+                         dict(os.environ, LC_ALL='C', **(env or {})))
+        if side == 'linux':
+            expect(status is None or result.status == status,
+                   f'test broken, on Linux: {result}')
+        expect(not result.late, f'no end on {side}: {result}')
+        out, err = result.out, result.err
+        if normalise:
+            out, err = normalise(out), normalise(err)
+        return result.status, out, err, tree(base) if files else {}
+
     def body():
-        seen = []
-        for side in 'linux', 'lwk':
-            fresh(base, prepare)
-            launch = ['hanare', 'run', '--'] if side == 'lwk' else []
-            full = both(launch) if both else [*prefix, *launch, *argv]
-            result = command(full, stdin, timeout, base,
-                             dict(os.environ, LC_ALL='C', **(env or {})))
-            if side == 'linux':
-                expect(status is None or result.status == status,
-                       f'test broken, on Linux: {result}')
-            expect(not result.late, f'no end on {side}: {result}')
-            out, err = result.out, result.err
-            if normalise:
-                out, err = normalise(out), normalise(err)
-            seen.append((result.status, out, err, tree(base) if files else {}))
-        (linux_status, *linux), (lwk_status, *lwk) = seen
+        remembered = {} if given_on_linux is None else given_on_linux
+        if name not in remembered:
+            remembered[name] = given('linux')
+        (linux_status, *linux), (lwk_status, *lwk) = remembered[name], given('lwk')
         whys = []
         if linux_status != lwk_status:
             whys.append(f'status: Linux {linux_status}, LWK {lwk_status}')
@@ -382,6 +411,12 @@ def same_numbers(linux):
     for label, path in guests('cpu-numbers'):
         result = run(path)
         expect(result.status == 0 and result.out == linux, f'{label}: {difference(linux, result.out)}')
+
+
+def arguments_were_copied():
+    said = [instance['arguments'] for instance in json.loads(hanare('status', '--json').out or b'[]')]
+    print('#', json.dumps(said))
+    expect(any(arguments['copied_calls'] for arguments in said), f'no call was copied: {said}')
 
 
 log_start = 0
@@ -437,12 +472,8 @@ def finish():
             for line in text[text.index(bad[0]):].splitlines()[:60]:
                 print('#', line)
         expect(not bad, f'{len(bad)} lines: ' + ' / '.join(bad[:3]))
-    def were_copied():
-        said = [instance['arguments'] for instance in json.loads(hanare('status', '--json').out or b'[]')]
-        print('#', json.dumps(said))
-        expect(any(arguments['copied_calls'] for arguments in said), f'no call was copied: {said}')
-    if ARGUMENTS == 'copied':
-        check('arguments-were-copied', were_copied, lwk=False)
+    if ways['--arguments'] == 'copied':
+        check('arguments-were-copied', arguments_were_copied, lwk=False)
     check('shutdown', shutdown, lwk=False)
     check('linux-log', kernel_log, lwk=False)
     sys.exit(1 if counts['FAIL'] else 0)

@@ -43,6 +43,8 @@ pub struct Worker {
     pub completed: AtomicU64,
     /// How many of HANARE_DETACH ended with an error.
     pub errors: AtomicU64,
+    /// Not zero: what it executes is to end.
+    asked: AtomicU32,
     /// Held by who interrupts it: not beyond the end of what it executes.
     pub interrupting: Lock,
     patience: Patience,
@@ -94,6 +96,7 @@ impl Worker {
             current: AtomicU64::new(0),
             completed: AtomicU64::new(0),
             errors: AtomicU64::new(0),
+            asked: AtomicU32::new(0),
             interrupting: Lock::new(),
             patience: Patience::new(),
         }
@@ -117,6 +120,7 @@ impl Worker {
         self.is_remote.store(0, Ordering::Relaxed);
         self.current.store(0, Ordering::Relaxed);
         self.completed.store(0, Ordering::Relaxed);
+        self.asked.store(0, Ordering::Relaxed);
         self.interrupting.free();
     }
 
@@ -202,6 +206,7 @@ pub fn interrupt(queue: &Queue, worker: &Worker, ticket: Ticket) {
     let _held = worker.interrupting.hold();
     let is_current = worker.current.load(Ordering::Acquire) == ticket.word();
     if is_current && queue.record(ticket.index()).is_asked(ticket) {
+        worker.asked.store(1, Ordering::SeqCst);
         sys::interrupt(worker.number.load(Ordering::Relaxed), fork::signal());
     }
 }
@@ -293,7 +298,7 @@ impl Loop<'_> {
         self.worker.current.store(ticket.word(), Ordering::Release);
         match self.queue.record(ticket.index()).begin(ticket) {
             Begun::Run => {
-                let result = execute::execute(what, &submission.args);
+                let result = execute::execute(what, &submission.args, &self.worker.asked);
                 if self.queue.epoch.load(Ordering::Relaxed) != self.epoch {
                     return false;
                 }
@@ -376,6 +381,7 @@ impl Loop<'_> {
     fn settle(&self) {
         self.worker.current.store(0, Ordering::Release);
         drop(self.worker.interrupting.hold());
+        self.worker.asked.store(0, Ordering::Relaxed);
         // SAFETY: it returns a number. A signal that has come is handled at its end at the latest.
         unsafe { sys::call(libc::SYS_getppid as u64, [0; 6]) };
     }
