@@ -66,7 +66,7 @@ pub unsafe extern "C" fn hanare_drain(queue: Handle, timeout_ns: i64) -> c_int {
 pub unsafe extern "C" fn hanare_queue_remote(queue: Handle) -> c_int {
     // SAFETY: the caller's queue.
     let workers = unsafe { &queue_of(queue).workers };
-    workers.iter().map(|worker| worker.is_remote.load(Ordering::Relaxed) as c_int).sum()
+    workers.iter().map(|worker| c_int::from(worker.is_remote())).sum()
 }
 
 /// See `hanare_submit(3)`.
