@@ -9,6 +9,11 @@
 #define POST_MOST 40
 #define PICK_UP_MOST 20
 
+static long nothing(void)
+{
+	return 5;
+}
+
 /* Between two breakpoints each, 3 times: the first time the dynamic linker, page faults and the like may add to it. */
 static __attribute__((noinline)) void measured(hanare_queue *queue)
 {
@@ -27,6 +32,11 @@ static __attribute__((noinline)) void measured(hanare_queue *queue)
 		BREAKPOINT();
 		if (picked || result != getppid())
 			_exit(3);
+		BREAKPOINT();
+		ticket = hanare_call(queue, 0, nothing);
+		BREAKPOINT();
+		if (hanare_wait(queue, ticket, &result, 10 * SECOND) || result != 5)
+			_exit(4);
 	}
 }
 
@@ -75,7 +85,7 @@ static int count(pid_t pid, int *around)
 		if (byte == 0xcc)
 			return inside;
 		/* The caller is shorter than that. */
-		inside += at < start || at > start + 400 || byte == 0xe8;
+		inside += at < start || at > start + 600 || byte == 0xe8;
 		HOLDS(ptrace(PTRACE_SINGLESTEP, pid, NULL, NULL) == 0 && waitpid(pid, &status, 0) == pid);
 		HOLDS(WIFSTOPPED(status) && WSTOPSIG(status) == SIGTRAP);
 	}
@@ -83,7 +93,7 @@ static int count(pid_t pid, int *around)
 
 static void posting_and_picking_up_take_few_instructions(void)
 {
-	int post = 0, pick_up = 0, around_post = 0, around_pick_up = 0, status;
+	int post = 0, pick_up = 0, call = 0, around_post = 0, around_pick_up = 0, around_call = 0, status;
 	pid_t pid = fork();
 
 	if (pid == 0)
@@ -97,15 +107,18 @@ static void posting_and_picking_up_take_few_instructions(void)
 		post = count(pid, &around_post);
 		HOLDS(reaches_breakpoint(pid) && reaches_breakpoint(pid));
 		pick_up = count(pid, &around_pick_up);
+		HOLDS(reaches_breakpoint(pid) && reaches_breakpoint(pid));
+		call = count(pid, &around_call);
 		HOLDS(reaches_breakpoint(pid));
 		if (i < 2)
 			HOLDS(reaches_breakpoint(pid));
 	}
 	kill(pid, SIGKILL);
 	waitpid(pid, &status, 0);
-	printf("instructions: %d to post (%d with arguments), %d to pick up (%d)\n", post, around_post, pick_up, around_pick_up);
+	printf("instructions: %d to post (%d with arguments), %d to pick up (%d), %d to post a function (%d)\n", post, around_post,
+	       pick_up, around_pick_up, call, around_call);
 	fflush(NULL);
-	HOLDS(post > 10 && post <= POST_MOST && pick_up > 5 && pick_up <= PICK_UP_MOST);
+	HOLDS(post > 10 && post <= POST_MOST && pick_up > 5 && pick_up <= PICK_UP_MOST && call > 10 && call <= POST_MOST);
 }
 
 #define TEST(name) { #name, name }
