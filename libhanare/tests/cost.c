@@ -40,11 +40,12 @@ static __attribute__((noinline)) void measured(hanare_queue *queue)
 	}
 }
 
-static void be_measured(void)
+static void be_measured(uint32_t flags)
 {
 	struct hanare_attributes attributes = attributes_of(64, 1);
 	hanare_queue *queue;
 
+	attributes.flags = flags;
 	/* The worker is awake. */
 	attributes.spin_ns = 2000000000;
 	queue = queue_of(&attributes);
@@ -91,34 +92,52 @@ static int count(pid_t pid, int *around)
 	}
 }
 
-static void posting_and_picking_up_take_few_instructions(void)
+struct costs {
+	int post, pick_up, call, around;
+};
+
+/* 0: it may not be traced. */
+static int measure(uint32_t flags, struct costs *costs)
 {
-	int post = 0, pick_up = 0, call = 0, around_post = 0, around_pick_up = 0, around_call = 0, status;
+	int status;
 	pid_t pid = fork();
 
 	if (pid == 0)
-		be_measured();
+		be_measured(flags);
 	/* It stops at its first breakpoint. */
 	HOLDS(waitpid(pid, &status, 0) == pid);
 	if (WIFEXITED(status) && WEXITSTATUS(status) == 77)
-		return; /* it may not be traced */
+		return 0;
 	HOLDS(WIFSTOPPED(status) && WSTOPSIG(status) == SIGTRAP);
 	for (int i = 0; i < 3; i++) {
-		post = count(pid, &around_post);
+		int ignored;
+
+		costs->post = count(pid, &costs->around);
 		HOLDS(reaches_breakpoint(pid) && reaches_breakpoint(pid));
-		pick_up = count(pid, &around_pick_up);
+		costs->pick_up = count(pid, &ignored);
 		HOLDS(reaches_breakpoint(pid) && reaches_breakpoint(pid));
-		call = count(pid, &around_call);
+		costs->call = count(pid, &ignored);
 		HOLDS(reaches_breakpoint(pid));
 		if (i < 2)
 			HOLDS(reaches_breakpoint(pid));
 	}
 	kill(pid, SIGKILL);
 	waitpid(pid, &status, 0);
-	printf("instructions: %d to post (%d with arguments), %d to pick up (%d), %d to post a function (%d)\n", post, around_post,
-	       pick_up, around_pick_up, call, around_call);
+	return 1;
+}
+
+static void posting_and_picking_up_take_few_instructions(void)
+{
+	struct costs one, several;
+
+	if (!measure(0, &one) || !measure(HANARE_MULTI_PRODUCER, &several))
+		return;
+	printf("instructions: %d to post a call (%d with its arguments), %d to post a function, %d to pick up\n", one.post,
+	       one.around, one.call, one.pick_up);
+	printf("of several producers: %d, %d, %d\n", several.post, several.call, several.pick_up);
 	fflush(NULL);
-	HOLDS(post > 10 && post <= POST_MOST && pick_up > 5 && pick_up <= PICK_UP_MOST && call > 10 && call <= POST_MOST);
+	HOLDS(one.post > 10 && one.post <= POST_MOST && one.call > 10 && one.call <= POST_MOST);
+	HOLDS(one.pick_up > 5 && one.pick_up <= PICK_UP_MOST);
 }
 
 #define TEST(name) { #name, name }

@@ -121,6 +121,7 @@ extern "C" fn in_child() {
     each(|queue| {
         queue.is_stale.store(1, Ordering::Release);
         queue.short.store((&raw const NONE).cast_mut(), Ordering::Release);
+        queue.is_short_shared.store(0, Ordering::Release);
         queue.epoch.fetch_add(1, Ordering::AcqRel);
         queue.lock.free();
         queue.workers.iter().for_each(worker::Worker::forget);

@@ -44,6 +44,8 @@ pub struct Queue {
     records: NonNull<Record>,
     /// Credits that will come back without being picked up. One producer's.
     owed: Cell<u64>,
+    /// Whether the short way of several producers may be used.
+    pub is_short_shared: AtomicU32,
     /// Where several producers post.
     shared_tail: AtomicU64,
     /// Of each credit the ticket that was given out, or is the next, where there are several producers.
@@ -182,6 +184,7 @@ impl Queue {
             entries,
             records,
             owed: Cell::new(0),
+            is_short_shared: AtomicU32::new(0),
             shared_tail: AtomicU64::new(0),
             shared_live,
             links,
@@ -257,7 +260,9 @@ impl Queue {
         }
         if self.attributes.workers_max > self.attributes.workers_min {
             self.keeper.start(self)?;
-        } else if !self.is_shared() {
+        } else if self.is_shared() {
+            self.is_short_shared.store(1, Ordering::Release);
+        } else {
             self.short.store((&raw const CLASSES).cast_mut(), Ordering::Release);
         }
         Ok(())
