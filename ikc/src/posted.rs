@@ -15,6 +15,8 @@ mod finished;
 mod idle;
 mod record;
 mod submissions;
+#[cfg(all(test, not(loom)))]
+mod tests;
 
 pub use armed::Armed;
 pub use credits::Credits;

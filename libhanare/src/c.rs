@@ -66,7 +66,7 @@ pub unsafe extern "C" fn hanare_drain(queue: Handle, timeout_ns: i64) -> c_int {
 pub unsafe extern "C" fn hanare_queue_remote(queue: Handle) -> c_int {
     // SAFETY: the caller's queue.
     let workers = unsafe { &queue_of(queue).workers };
-    workers.iter().map(|worker| worker.is_remote.load(Ordering::Relaxed) as c_int).sum()
+    workers.iter().map(|worker| c_int::from(worker.is_remote())).sum()
 }
 
 /// See `hanare_submit(3)`.
@@ -93,12 +93,11 @@ pub unsafe extern "C" fn hanare_call5(
     arg0: u64,
     arg1: u64,
     arg2: u64,
-    arg3: u64,
-    arg4: u64,
+    args3_and_4: Rest,
 ) -> i64 {
     // SAFETY: the caller's queue.
     let queue = unsafe { queue_of(queue) };
-    as_word(queue.call(flags, function as u64, [arg0, arg1, arg2, arg3, arg4]))
+    queue.call_short(flags, function as u64, arg0, arg1, arg2, args3_and_4)
 }
 
 /// See `hanare_submit(3)`.

@@ -181,10 +181,7 @@ impl Queue {
     /// How many workers run on Linux beside an LWK.
     #[must_use]
     pub fn remote_workers(&self) -> usize {
-        let workers = self.inner.engine().workers.iter();
-        workers
-            .filter(|worker| worker.is_remote.load(std::sync::atomic::Ordering::Relaxed) != 0)
-            .count()
+        self.inner.engine().workers.iter().filter(|worker| worker.is_remote()).count()
     }
 
     /// Has a worker call a closure. A panic in it ends the program.

@@ -9,6 +9,11 @@
 #define POST_MOST 40
 #define PICK_UP_MOST 20
 
+static long nothing(void)
+{
+	return 5;
+}
+
 /* Between two breakpoints each, 3 times: the first time the dynamic linker, page faults and the like may add to it. */
 static __attribute__((noinline)) void measured(hanare_queue *queue)
 {
@@ -27,14 +32,20 @@ static __attribute__((noinline)) void measured(hanare_queue *queue)
 		BREAKPOINT();
 		if (picked || result != getppid())
 			_exit(3);
+		BREAKPOINT();
+		ticket = hanare_call(queue, 0, nothing);
+		BREAKPOINT();
+		if (hanare_wait(queue, ticket, &result, 10 * SECOND) || result != 5)
+			_exit(4);
 	}
 }
 
-static void be_measured(void)
+static void be_measured(uint32_t flags)
 {
 	struct hanare_attributes attributes = attributes_of(64, 1);
 	hanare_queue *queue;
 
+	attributes.flags = flags;
 	/* The worker is awake. */
 	attributes.spin_ns = 2000000000;
 	queue = queue_of(&attributes);
@@ -75,37 +86,58 @@ static int count(pid_t pid, int *around)
 		if (byte == 0xcc)
 			return inside;
 		/* The caller is shorter than that. */
-		inside += at < start || at > start + 400 || byte == 0xe8;
+		inside += at < start || at > start + 600 || byte == 0xe8;
 		HOLDS(ptrace(PTRACE_SINGLESTEP, pid, NULL, NULL) == 0 && waitpid(pid, &status, 0) == pid);
 		HOLDS(WIFSTOPPED(status) && WSTOPSIG(status) == SIGTRAP);
 	}
 }
 
-static void posting_and_picking_up_take_few_instructions(void)
+struct costs {
+	int post, pick_up, call, around;
+};
+
+/* 0: it may not be traced. */
+static int measure(uint32_t flags, struct costs *costs)
 {
-	int post = 0, pick_up = 0, around_post = 0, around_pick_up = 0, status;
+	int status;
 	pid_t pid = fork();
 
 	if (pid == 0)
-		be_measured();
+		be_measured(flags);
 	/* It stops at its first breakpoint. */
 	HOLDS(waitpid(pid, &status, 0) == pid);
 	if (WIFEXITED(status) && WEXITSTATUS(status) == 77)
-		return; /* it may not be traced */
+		return 0;
 	HOLDS(WIFSTOPPED(status) && WSTOPSIG(status) == SIGTRAP);
 	for (int i = 0; i < 3; i++) {
-		post = count(pid, &around_post);
+		int ignored;
+
+		costs->post = count(pid, &costs->around);
 		HOLDS(reaches_breakpoint(pid) && reaches_breakpoint(pid));
-		pick_up = count(pid, &around_pick_up);
+		costs->pick_up = count(pid, &ignored);
+		HOLDS(reaches_breakpoint(pid) && reaches_breakpoint(pid));
+		costs->call = count(pid, &ignored);
 		HOLDS(reaches_breakpoint(pid));
 		if (i < 2)
 			HOLDS(reaches_breakpoint(pid));
 	}
 	kill(pid, SIGKILL);
 	waitpid(pid, &status, 0);
-	printf("instructions: %d to post (%d with arguments), %d to pick up (%d)\n", post, around_post, pick_up, around_pick_up);
+	return 1;
+}
+
+static void posting_and_picking_up_take_few_instructions(void)
+{
+	struct costs one, several;
+
+	if (!measure(0, &one) || !measure(HANARE_MULTI_PRODUCER, &several))
+		return;
+	printf("instructions: %d to post a call (%d with its arguments), %d to post a function, %d to pick up\n", one.post,
+	       one.around, one.call, one.pick_up);
+	printf("of several producers: %d, %d, %d\n", several.post, several.call, several.pick_up);
 	fflush(NULL);
-	HOLDS(post > 10 && post <= POST_MOST && pick_up > 5 && pick_up <= PICK_UP_MOST);
+	HOLDS(one.post > 10 && one.post <= POST_MOST && one.call > 10 && one.call <= POST_MOST);
+	HOLDS(one.pick_up > 5 && one.pick_up <= PICK_UP_MOST);
 }
 
 #define TEST(name) { #name, name }

@@ -244,7 +244,7 @@ fn credits_without_a_tag_have_two_owners() {
 
 /// Workers finish one submission after the other with one credit each; the owner takes any.
 fn finished_model<const N: usize, const MUTANT: u8>(name: &str) {
-    explore(name, Some(2), move || {
+    explore(name, Some(if N > 1 { 1 } else { 2 }), move || {
         let queue = Arc::new(Queue::<N, MUTANT>::new());
         // counts[i]: how often credit i was posted.
         queue.counts.iter().for_each(|count| count.store(1, Ordering::Relaxed));

@@ -24,13 +24,17 @@ const LIVES: u32 = 1;
 /// It has ended by itself, and is to be joined.
 const ENDED: u32 = 2;
 
+const UNKNOWN: u32 = 0;
+const HERE: u32 = 1;
+const REMOTE: u32 = 2;
+
 /// One worker of a queue.
 #[repr(C, align(128))]
 #[derive(Debug)]
 pub struct Worker {
     state: AtomicU32,
-    /// Whether it runs on Linux beside an LWK.
-    pub is_remote: AtomicU32,
+    /// Where it runs: not known yet, here, or on Linux beside an LWK.
+    side: AtomicU32,
     thread: AtomicU64,
     /// As Linux numbers threads.
     pub number: AtomicI32,
@@ -88,7 +92,7 @@ impl Worker {
     pub const fn new() -> Self {
         Self {
             state: AtomicU32::new(NONE),
-            is_remote: AtomicU32::new(0),
+            side: AtomicU32::new(UNKNOWN),
             thread: AtomicU64::new(0),
             number: AtomicI32::new(0),
             bell: AtomicI32::new(-1),
@@ -108,6 +112,17 @@ impl Worker {
         self.state.load(Ordering::Acquire) != LIVES
     }
 
+    /// Whether it runs on Linux beside an LWK: waits until that is known.
+    #[must_use]
+    pub fn is_remote(&self) -> bool {
+        while self.state.load(Ordering::Acquire) == LIVES
+            && self.side.load(Ordering::Acquire) == UNKNOWN
+        {
+            sys::sleep_ns(20_000);
+        }
+        self.side.load(Ordering::Acquire) == REMOTE
+    }
+
     /// Makes it go on, where it sleeps and was taken from those that do.
     pub fn wake(&self) {
         sys::ring(self.bell.load(Ordering::Relaxed));
@@ -117,7 +132,7 @@ impl Worker {
     pub fn forget(&self) {
         sys::close(self.bell.swap(-1, Ordering::Relaxed));
         self.state.store(NONE, Ordering::Relaxed);
-        self.is_remote.store(0, Ordering::Relaxed);
+        self.side.store(UNKNOWN, Ordering::Relaxed);
         self.current.store(0, Ordering::Relaxed);
         self.completed.store(0, Ordering::Relaxed);
         self.asked.store(0, Ordering::Relaxed);
@@ -128,7 +143,7 @@ impl Worker {
     fn bury(&self) {
         sys::join(self.thread.load(Ordering::Relaxed));
         self.state.store(NONE, Ordering::Relaxed);
-        self.is_remote.store(0, Ordering::Relaxed);
+        self.side.store(UNKNOWN, Ordering::Relaxed);
     }
 }
 
@@ -226,11 +241,10 @@ extern "C" fn main(start: *mut c_void) -> *mut c_void {
     let area = NonNull::new(worker.area.load(Ordering::Relaxed));
     // SAFETY: the area is this worker's until its end.
     let is_remote = area.is_some_and(|area| unsafe { sys::run_on_linux(area, cpu) });
-    if is_remote {
-        worker.is_remote.store(1, Ordering::Relaxed);
-    } else {
+    if !is_remote {
         sys::stay_on(cpu);
     }
+    worker.side.store(if is_remote { REMOTE } else { HERE }, Ordering::Release);
     let is_here = Loop { queue, worker, index: start.index, epoch: start.epoch }.run();
     if is_remote {
         sys::return_home();
