@@ -6,6 +6,7 @@
 #   make demo       see it work, in the sandbox VM
 #   make bench      figures, in the sandbox VM
 #   make figures    docs/figures.md: the same beside Linux plain and tuned, in two VMs
+#   make library    build libhanare, for programs that post calls
 #   make native     build everything for the running kernel, whose headers have to be there
 #   make install    what make native built, as root; PREFIX, DESTDIR; make uninstall
 #   make check      host tests only (some minutes): unit, property, loom, generated files, tidy
@@ -47,6 +48,11 @@ checked:
 	@mkdir -p $(B)/lwk
 	cd kernel && cargo build --quiet --profile checked
 	@install -m 644 kernel/target/x86_64-unknown-none/checked/hanare-lwk $(B)/lwk/hanare-lwk-checked
+
+# Calls and functions that programs post (docs/posted.md). `make -C libhanare install` installs it.
+.PHONY: library
+library: setup
+	@$(MAKE) --no-print-directory -C libhanare
 
 # Programs for `hanare native` (docs/native.md).
 .PHONY: demonstrators

@@ -45,10 +45,10 @@ step() {
     fi
 }
 
-# Each of the five workspaces: the host's, the LWK's, the proxy's, the native tasks', the fuzz targets'.
+# Each of the six workspaces: the host's, the LWK's, the proxy's, the native tasks', the library's, the fuzz targets'.
 formatted() {
     local workspace
-    for workspace in . kernel tools/proxy native tests/fuzz; do
+    for workspace in . kernel tools/proxy native libhanare tests/fuzz; do
         (cd $workspace && cargo fmt --all --check) || return 1
     done
 }
@@ -58,7 +58,19 @@ clippy() {
         (cd kernel && cargo clippy --quiet --workspace -- -D warnings) &&
         (cd tools/proxy && cargo clippy --quiet -- -D warnings) &&
         (cd native && cargo clippy --quiet --all-targets -- -D warnings) &&
+        (cd libhanare && cargo clippy --quiet --all-targets -- -D warnings) &&
         (cd tests/fuzz && cargo clippy --quiet --release -- -D warnings) # as it is built
+}
+
+# The library's tests in C: verdict lines as they are.
+library_in_c() {
+    local log=build/tests/host-library-in-c.log
+    make -s -C libhanare > "$log" 2>&1 && HANARE_TEST_FACTOR=10 timeout 3600 build/libhanare/tests >> "$log" 2>&1
+    local status=$?
+    sed -nE 's,^(ok|FAIL) ,\1 library-in-c/,p' "$log"
+    [ $status = 0 ] && return
+    failed=1
+    grep -q '^FAIL' "$log" || echo "FAIL library-in-c/end: status $status, $(tail -n 1 "$log")"
 }
 
 # Names that no Python file defines, which an interpreter finds only where it comes by; those that `import *` may
@@ -76,6 +88,8 @@ cargo_test unit --workspace
 # Not its demonstrators, which have a start of their own.
 cargo_test native --manifest-path native/Cargo.toml --lib
 cargo_test native-guard --manifest-path native/Cargo.toml --doc
+cargo_test library --manifest-path libhanare/Cargo.toml
+library_in_c
 RUSTFLAGS='--cfg loom' CARGO_TARGET_DIR=target/loom cargo_test loom -p hanare-ikc --release
 step trend-of-memory python3 -B tests/lib/test_trend.py
 step native-header native/tests/header.sh

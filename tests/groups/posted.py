@@ -1,0 +1,49 @@
+"""Utility threads, and calls and functions that programs post (libhanare): the same on the LWK as on Linux."""
+
+import os
+import re
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '../lib'))
+from harness import *
+
+LIBRARY = os.path.join(ROOT, 'build/libhanare')
+TESTS = LIBRARY + '/tests'
+# A test of the library has so many minutes: all vCPUs together have two CPUs, or less.
+FACTOR = 5
+LINUX_CPUS = {0, 1}
+
+
+def utility_threads():
+    for label, path in guests(*sorted(name for name in os.listdir(GUEST + '/static') if name.startswith('utility-'))):
+        same(label, [path])
+
+
+def where():
+    """A utility thread executes on a CPU of Linux', until it comes back."""
+    out = run(f'{GUEST}/static/utility-threads', 'where').decode()
+    found = re.fullmatch(r'on Linux: 1, on CPU (\d+)\non Linux: 0\n', out)
+    expect(found and int(found.group(1)) in LINUX_CPUS, out)
+
+
+def library():
+    """All tests of the library in one run, as on Linux (tests/host.sh)."""
+    if not ONLY.search('library'):
+        return
+    result = command(['hanare', 'run', '--', TESTS], timeout=60 * FACTOR * 4, env=dict(os.environ, HANARE_TEST_FACTOR=str(FACTOR)))
+    lines = re.findall(r'^(ok|FAIL) (\w+)(?:: (.*))?$', result.out.decode(errors='replace'), re.M)
+    for kind, name, why in lines:
+        verdict(kind, 'library-' + name, why)
+    check('library-ends', lambda: expect(result.status == 0 and lines, f'{result}'))
+
+
+def leaves_nothing():
+    nothing_left()
+
+
+start('--cpus', '2-3', '--mem', '1G')
+utility_threads()
+check('a-utility-thread-executes-on-linux', where)
+library()
+check('nothing-is-left', leaves_nothing)
+finish()
