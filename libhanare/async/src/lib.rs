@@ -35,6 +35,8 @@ extern "C" fn begin() {
             "all" => (writes, reads) = (true, true),
             "write" => writes = true,
             "read" => reads = true,
+            // For tests: what is not awaited is not done in time, either.
+            "slow" => state::IS_SLOW.store(true, Ordering::Relaxed),
             "report" => state::REPORTS.store(true, Ordering::Relaxed),
             _ => {}
         }

@@ -172,7 +172,8 @@ pub fn post(_: &Locked, what: What, fd: i32, data: Option<(u64, u64)>) -> u64 {
 
 /// Waits until everything but readahead is done. From any thread of the program, in a handler or not.
 pub fn await_all() {
-    if OUTSTANDING.load(Ordering::SeqCst) == 0 {
+    // A library that does not wait has to fail its tests.
+    if OUTSTANDING.load(Ordering::SeqCst) == 0 || cfg!(feature = "mutant") {
         return;
     }
     state::count(state::AWAITED);
@@ -221,6 +222,9 @@ fn work() {
         // SAFETY: HEAD has passed it.
         let record =
             unsafe { RING.0.get().cast::<Record>().add((tail % RECORDS) as usize).read() };
+        if state::IS_SLOW.load(Ordering::Relaxed) {
+            sys::sleep(300_000);
+        }
         make(&record);
         DATA_TAIL.store(record.data.1, Ordering::Release);
         TAIL.store(tail + 1, Ordering::Release);

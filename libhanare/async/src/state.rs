@@ -63,6 +63,8 @@ pub static HAS_NEW_CODE: AtomicBool = AtomicBool::new(false);
 pub static THREADS: AtomicI32 = AtomicI32::new(1);
 /// Writes are posted; reads are followed by readahead.
 pub static KINDS: [AtomicBool; 2] = [const { AtomicBool::new(false) }; 2];
+/// The worker waits a while before each call.
+pub static IS_SLOW: AtomicBool = AtomicBool::new(false);
 /// Counts are printed at the end.
 pub static REPORTS: AtomicBool = AtomicBool::new(false);
 /// Writes, closes, syncs, readaheads posted; waits.

@@ -163,6 +163,13 @@ pub fn wake_on(word: &std::sync::atomic::AtomicU32) {
     let _ = unsafe { call(libc::SYS_futex, args) };
 }
 
+/// Sleeps.
+pub fn sleep(time_ns: i64) {
+    let time = libc::timespec { tv_sec: 0, tv_nsec: time_ns };
+    // SAFETY: It reads the time.
+    let _ = unsafe { call(libc::SYS_nanosleep, [(&raw const time) as u64, 0, 0, 0, 0, 0]) };
+}
+
 /// Lets others run.
 pub fn give_way() {
     // SAFETY: It has no arguments.
