@@ -184,9 +184,14 @@ static void change(void)
 	static const int flags[] = { O_WRONLY | O_CREAT, O_WRONLY | O_CREAT | O_TRUNC, O_WRONLY | O_CREAT | O_APPEND,
 				     O_RDWR | O_CREAT | O_APPEND, O_RDWR | O_CREAT, O_RDONLY, O_WRONLY | O_CREAT | O_SYNC };
 
+	int what = (int)pick(44);
+
+	/* After these nothing is posted to the file, or to those that are open. */
+	if ((what == 31 || what == 32 || what == 33 || what == 41) && pick(6))
+		what = 4;
 	sprintf(name, "f%d", (int)pick(FILES));
 	sprintf(other, "f%d", (int)pick(FILES * 2));
-	switch (pick(44)) {
+	switch (what) {
 	case 0 ... 3:
 		if (fd >= 0)
 			note(close(fd));
@@ -268,7 +273,7 @@ static void change(void)
 		pid_t child;
 		int status = 0;
 
-		if (pick(4) == 0 && posix_spawn(&child, "/bin/sh", NULL, NULL, arguments, environ) == 0)
+		if (posix_spawn(&child, "/bin/sh", NULL, NULL, arguments, environ) == 0)
 			waitpid(child, &status, 0);
 		note(status);
 		note((long)hash_file("spawned"));
@@ -418,7 +423,7 @@ int main(int count, char **arguments)
 		to_observer[1] = sockets[1];
 		to_observer[2] = event;
 		from_observer = answers[0];
-		program(100 + pick(200));
+		program(300 + pick(500));
 	}
 	close(pipes[1]);
 	close(answers[0]);

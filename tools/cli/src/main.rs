@@ -19,6 +19,7 @@ mod interrupts;
 mod machine;
 mod noise;
 mod output;
+mod preload;
 mod processes;
 mod program;
 mod size;
