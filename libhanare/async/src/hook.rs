@@ -14,6 +14,9 @@ use crate::{memory, rewrite, sys, writes};
 
 type Arguments = [u64; 6];
 
+/// What pthread_cancel(3) sends, and what setuid(2) does.
+const OF_LIBRARY: sys::Mask = 3 << 31;
+
 /// A thread begins: it is told so itself.
 const BEGINS: u8 = 1;
 /// Its creator is told whether there is one.
@@ -446,8 +449,8 @@ fn set_mask(local: *mut Local, args: &Arguments) -> Verdict {
         let is_deaf = unsafe { (*local).is_mask_counted };
         match args[0] as c_int {
             libc::SIG_SETMASK => guard::note_mask(local, set),
-            // All 64: the C library's own, for a few instructions that have no faults. Programs cannot name two of them.
-            libc::SIG_BLOCK if set == !0 => {}
+            // The C library's own, for a few instructions that have no faults: programs cannot name its signals.
+            libc::SIG_BLOCK if set & OF_LIBRARY != 0 => {}
             libc::SIG_BLOCK if set & FAULTS != 0 => guard::note_mask(local, FAULTS),
             libc::SIG_UNBLOCK if is_deaf && set & FAULTS != 0 => {
                 guard::note_mask(local, sys::set_mask(libc::SIG_BLOCK, 0));

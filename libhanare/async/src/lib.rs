@@ -54,9 +54,8 @@ extern "C" fn begin() {
 }
 
 fn prepare() -> Result<(), String> {
-    let threads = std::fs::read_dir("/proc/self/task").map_err(|error| error.to_string())?.count();
-    if threads != 1 {
-        return Err("there are threads already".into());
+    if sys::threads() != Some(1) {
+        return Err("there are threads already, or there is no /proc".into());
     }
     if !sys::is_file_size_unlimited() {
         return Err("the size of files is limited".into());

@@ -129,6 +129,14 @@ pub fn stop(inside: &state::Inside) {
     // SAFETY: The thread was started, ends now, and nobody else joins it.
     unsafe { libc::pthread_join(THREAD.load(Ordering::Relaxed), ptr::null_mut()) };
     WORKER.store(0, Ordering::Relaxed);
+    // It has been joined before the kernel has counted it off.
+    let others = state::THREADS.load(Ordering::Relaxed) as u64;
+    for _ in 0..1000 {
+        if sys::threads().is_none_or(|threads| threads <= others) {
+            break;
+        }
+        sys::sleep(10_000);
+    }
 }
 
 /// Whether there is one.

@@ -80,6 +80,17 @@ pub fn stat_of(fd: i32) -> Result<libc::stat, Errno> {
     Ok(stat)
 }
 
+/// Threads of the process, where /proc is mounted.
+pub fn threads() -> Option<u64> {
+    // SAFETY: All zeroes is one.
+    let mut stat: libc::stat = unsafe { std::mem::zeroed() };
+    let path = c"/proc/self/task";
+    let at = (&raw mut stat) as u64;
+    // SAFETY: A path, and a structure that it fills.
+    unsafe { checked(libc::SYS_stat, [path.as_ptr() as u64, at, 0, 0, 0, 0]) }.ok()?;
+    stat.st_nlink.checked_sub(2)
+}
+
 /// `fstatfs`: the type, and how it is mounted.
 pub fn filesystem_of(fd: i32) -> Result<(i64, i64), Errno> {
     // SAFETY: All zeroes is one.
