@@ -1,11 +1,11 @@
 //! Where stubs go: from the registers of a system call to [`crate::hook`], and back.
 //!
 //! A system call keeps all registers but `rax`, `rcx` and `r11`, those of floating point too. Calls that need no look
-//! change none. The others are looked at by Rust code; `xsavec` keeps what that might change.
+//! change none. The others are looked at by Rust code; `xsavec` or `xsave` keeps what that might change.
 
 use std::arch::{asm, global_asm, x86_64};
 use std::mem::offset_of;
-use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 /// From a stub's watched call to its plain one.
 pub const WATCHED_BYTES: u64 = 15;
@@ -28,6 +28,9 @@ pub static CLASSES: [AtomicU8; CALLS] = [const { AtomicU8::new(AWAIT) }; CALLS];
 pub static OUTSTANDING: AtomicU64 = AtomicU64::new(0);
 
 static STATE_MASK: AtomicU32 = AtomicU32::new(0);
+
+/// The CPU has `xsavec`, which writes less.
+static IS_COMPACT: AtomicBool = AtomicBool::new(false);
 
 /// Registers of a call.
 #[repr(C)]
@@ -94,7 +97,13 @@ global_asm!(
     ".endr",
     "mov eax, [rip + {state_mask}]",
     "xor edx, edx",
+    "cmp byte ptr [rip + {is_compact}], 0",
+    "je 7f",
     "xsavec64 [rsp]",
+    "jmp 8f",
+    "7:",
+    "xsave64 [rsp]",
+    "8:",
     "mov rdi, rbx",
     "call \\function",
     "mov eax, [rip + {state_mask}]",
@@ -140,6 +149,7 @@ global_asm!(
     calls = const CALLS,
     await_ = const AWAIT,
     state_mask = sym STATE_MASK,
+    is_compact = sym IS_COMPACT,
     classes = sym CLASSES,
     outstanding = sym OUTSTANDING,
     ask = sym ask_rust,
@@ -212,9 +222,7 @@ pub fn prepare() -> bool {
         return false;
     }
     const XSAVEC: u32 = 1 << 1;
-    if x86_64::__cpuid_count(0xd, 1).eax & XSAVEC == 0 {
-        return false;
-    }
+    let is_compact = x86_64::__cpuid_count(0xd, 1).eax & XSAVEC != 0;
     // SAFETY: The kernel uses xsave, so that this register exists.
     let enabled = unsafe {
         let (low, high): (u32, u32);
@@ -222,14 +230,15 @@ pub fn prepare() -> bool {
         u64::from(high) << 32 | u64::from(low)
     };
     let parts = (enabled & STATE_PARTS) as u32;
-    let mut end = 576;
-    for part in 2..32 {
-        if parts & 1 << part != 0 {
-            // Each begins at a multiple of 64 at most.
-            end = u32::next_multiple_of(end, 64) + x86_64::__cpuid_count(0xd, part).eax;
-        }
+    let mut end: u32 = 576;
+    for part in (2..32).filter(|part| parts & 1 << part != 0) {
+        let leaf = x86_64::__cpuid_count(0xd, part);
+        // In the compact format each begins at a multiple of 64 at most; in the other, where the CPU says.
+        let start = if is_compact { end.next_multiple_of(64) } else { leaf.ebx };
+        end = end.max(start + leaf.eax);
     }
     STATE_MASK.store(parts, Ordering::Relaxed);
+    IS_COMPACT.store(is_compact, Ordering::Relaxed);
     end as usize <= STATE_BYTES
 }
 

@@ -81,9 +81,9 @@ static INODES: Shared = Shared(UnsafeCell::new(Inodes {
     mapped_count: 0,
 }));
 
-fn inodes<'a>(_: &'a Locked) -> &'a mut Inodes {
-    // SAFETY: The lock is held, and no function below takes a second reference.
-    unsafe { &mut *INODES.0.get() }
+fn with_inodes<R>(_: &Locked, function: impl FnOnce(&mut Inodes) -> R) -> R {
+    // SAFETY: The lock is held, and no function given takes a second reference.
+    function(unsafe { &mut *INODES.0.get() })
 }
 
 fn at(fd: u64) -> Option<&'static Descriptor> {
@@ -179,7 +179,12 @@ pub fn is_writer(locked: &Locked, fd: u64) -> bool {
     }
 }
 
-/// The first read of it is being made, with nothing outstanding: that one changes the time of the last access.
+/// Whether it is read for the first time. A file that is read once is not worth a look.
+pub fn is_first_read(fd: u64) -> bool {
+    at(fd).is_some_and(|descriptor| descriptor.position.swap(1, Ordering::Relaxed) == 0)
+}
+
+/// A read of it is being made, with nothing outstanding: that one changes the time of the last access.
 pub fn first_read(locked: &Locked, fd: u64) {
     const READ_ONLY: i64 = 1;
     const NOT: i64 = 0x400;
@@ -190,6 +195,7 @@ pub fn first_read(locked: &Locked, fd: u64) {
     };
     if let Some(descriptor) = at(fd) {
         descriptor.set(role);
+        was_set(fd, sys::position_of(fd as i32));
     }
 }
 
@@ -203,11 +209,9 @@ fn is_fit(locked: &Locked, fd: u64, kinds: &[i64], mount: i64) -> bool {
     descriptor.device.store(stat.st_dev, Ordering::Relaxed);
     descriptor.inode.store(stat.st_ino, Ordering::Relaxed);
     descriptor.size.store(stat.st_size as u64, Ordering::Relaxed);
-    const NEVER: i32 = libc::O_DIRECT | libc::O_SYNC | libc::O_DSYNC;
     stat.st_mode & libc::S_IFMT == libc::S_IFREG
         && kinds.contains(&kind)
         && (mount == 0 || flags & mount != 0)
-        && sys::flags_of(fd as i32).is_ok_and(|flags| flags & NEVER == 0)
         && !is_mapped(locked, stat.st_dev, stat.st_ino)
 }
 
@@ -217,13 +221,15 @@ pub fn mapped(locked: &Locked, fd: u64) {
     if is_mapped(locked, stat.st_dev, stat.st_ino) {
         return;
     }
-    let inodes = inodes(locked);
-    if inodes.mapped_count == INODES_MAX {
+    let is_noted = with_inodes(locked, |inodes| {
+        let Some(place) = inodes.mapped.get_mut(inodes.mapped_count) else { return false };
+        *place = Inode { device: stat.st_dev, inode: stat.st_ino, last: 0 };
+        inodes.mapped_count += 1;
+        true
+    });
+    if !is_noted {
         return state::turn_off(Reason::Mappings);
     }
-    inodes.mapped[inodes.mapped_count] =
-        Inode { device: stat.st_dev, inode: stat.st_ino, last: 0 };
-    inodes.mapped_count += 1;
     for descriptor in &TABLE {
         if descriptor.file() == (stat.st_dev, stat.st_ino) {
             descriptor.set(Role::Unknown);
@@ -232,10 +238,8 @@ pub fn mapped(locked: &Locked, fd: u64) {
 }
 
 fn is_mapped(locked: &Locked, device: u64, inode: u64) -> bool {
-    let inodes = inodes(locked);
-    inodes.mapped[..inodes.mapped_count]
-        .iter()
-        .any(|known| (known.device, known.inode) == (device, inode))
+    let is_it = |known: &Inode| (known.device, known.inode) == (device, inode);
+    with_inodes(locked, |inodes| inodes.mapped[..inodes.mapped_count].iter().any(is_it))
 }
 
 /// Notes that the record which comes next writes to the file; `false`: there are too many such files.
@@ -243,16 +247,18 @@ pub fn note_write(locked: &Locked, fd: u64, next: u64) -> bool {
     let Some(descriptor) = at(fd) else { return false };
     let (device, inode) = descriptor.file();
     let done = poster::done();
-    let written = &mut inodes(locked).written;
     let is_it = |known: &Inode| (known.device, known.inode) == (device, inode);
-    let place = written
-        .iter()
-        .position(|known| is_it(known) && known.last > done)
-        .or_else(|| written.iter().position(|known| known.last <= done));
-    if let Some(place) = place {
-        written[place] = Inode { device, inode, last: next };
-    }
-    place.is_some()
+    with_inodes(locked, |inodes| {
+        let written = &mut inodes.written;
+        let place = written
+            .iter()
+            .position(|known| is_it(known) && known.last > done)
+            .or_else(|| written.iter().position(|known| known.last <= done));
+        if let Some(place) = place {
+            written[place] = Inode { device, inode, last: next };
+        }
+        place.is_some()
+    })
 }
 
 /// Whether a write to the file behind the descriptor is outstanding.
@@ -260,10 +266,10 @@ pub fn is_being_written(locked: &Locked, fd: u64) -> bool {
     let Some(descriptor) = at(fd) else { return true };
     let (device, inode) = descriptor.file();
     let done = poster::done();
-    inodes(locked)
-        .written
-        .iter()
-        .any(|known| (known.device, known.inode) == (device, inode) && known.last > done)
+    let is_it = |known: &Inode| (known.device, known.inode) == (device, inode);
+    with_inodes(locked, |inodes| {
+        inodes.written.iter().any(|known| is_it(known) && known.last > done)
+    })
 }
 
 /// A posted call on it has failed.
@@ -383,8 +389,7 @@ pub fn name_of(fd: i32) -> Name {
     path.number(fd as u64);
     path.text("\0");
     let mut name = Name { bytes: [0; 256], size: 0 };
-    let args =
-        [path.bytes().as_ptr() as u64, name.bytes.as_mut_ptr() as u64, 256, 0, 0, 0];
+    let args = [path.bytes().as_ptr() as u64, name.bytes.as_mut_ptr() as u64, 256, 0, 0, 0];
     // SAFETY: A path that ends in a zero, and a buffer of that size.
     if let Ok(size) = unsafe { sys::checked(libc::SYS_readlink, args) } {
         name.size = size as usize;

@@ -14,8 +14,7 @@ use crate::poster::{self, Locked};
 use crate::state::{self, Reason};
 use crate::sys::{self, Errno, Mask};
 
-const SIGNALS: [i32; 5] =
-    [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP];
+const SIGNALS: [i32; 5] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP];
 
 /// Signals that a thread's own instructions raise.
 pub const FAULTS: Mask = {
@@ -62,18 +61,17 @@ fn action(signal: i32, new: Option<&Action>) -> Result<Action, Errno> {
     let new = new.map_or(0, |new| std::ptr::from_ref(new) as u64);
     // SAFETY: Both are structures of the kernel's, or null.
     unsafe {
-        sys::checked(
-            libc::SYS_rt_sigaction,
-            [signal as u64, new, (&raw mut old) as u64, 8, 0, 0],
-        )
+        sys::checked(libc::SYS_rt_sigaction, [signal as u64, new, (&raw mut old) as u64, 8, 0, 0])
     }?;
     Ok(old)
 }
 
 /// Begins to stand before the dispositions. `false`: they are such that nothing can be posted.
 pub fn begin() -> bool {
-    let all: Option<Vec<_>> =
-        SIGNALS.iter().map(|signal| action(*signal, None).ok().filter(|old| old.handler == 0)).collect();
+    let all: Option<Vec<_>> = SIGNALS
+        .iter()
+        .map(|signal| action(*signal, None).ok().filter(|old| old.handler == 0))
+        .collect();
     if all.is_none() {
         return false;
     }
@@ -118,10 +116,7 @@ extern "C" fn on_fault(signal: i32, info: *mut libc::siginfo_t, _: *mut libc::c_
     unsafe {
         let process = sys::call(libc::SYS_getpid, [0; 6]) as u64;
         let thread = sys::call(libc::SYS_gettid, [0; 6]) as u64;
-        sys::call(
-            libc::SYS_rt_tgsigqueueinfo,
-            [process, thread, signal as u64, info as u64, 0, 0],
-        );
+        sys::call(libc::SYS_rt_tgsigqueueinfo, [process, thread, signal as u64, info as u64, 0, 0]);
     }
 }
 

@@ -41,14 +41,20 @@ pub fn ask(nr: i64, args: &mut Arguments) -> Verdict {
         return Verdict::Make;
     }
     match nr {
-        libc::SYS_write | libc::SYS_writev | libc::SYS_pwrite64 | libc::SYS_pwritev
+        libc::SYS_write
+        | libc::SYS_writev
+        | libc::SYS_pwrite64
+        | libc::SYS_pwritev
         | libc::SYS_pwritev2 => writes::write(nr, args),
         libc::SYS_close => writes::close(args),
         libc::SYS_fsync | libc::SYS_fdatasync => writes::sync(nr, args),
         libc::SYS_read | libc::SYS_pread64 | libc::SYS_readv | libc::SYS_preadv => read(nr, args),
         libc::SYS_lseek => seek(args),
         libc::SYS_futex if args[1] & libc::FUTEX_PRIVATE_FLAG as u64 != 0 => Verdict::Make,
-        libc::SYS_mmap | libc::SYS_munmap | libc::SYS_mremap | libc::SYS_mprotect
+        libc::SYS_mmap
+        | libc::SYS_munmap
+        | libc::SYS_mremap
+        | libc::SYS_mprotect
         | libc::SYS_brk => map(nr, args),
         libc::SYS_rt_sigprocmask => set_mask(local, args),
         libc::SYS_sigaltstack => Verdict::Done(guard::set_stack(args)),
@@ -65,8 +71,13 @@ pub fn ask(nr: i64, args: &mut Arguments) -> Verdict {
 fn ask_awaited(nr: i64, args: &Arguments, local: *mut Local) -> Verdict {
     match nr {
         libc::SYS_open | libc::SYS_openat | libc::SYS_openat2 | libc::SYS_creat => open(nr, args),
-        libc::SYS_dup | libc::SYS_dup2 | libc::SYS_dup3 | libc::SYS_fcntl | libc::SYS_ioctl
-        | libc::SYS_flock | libc::SYS_close_range => describe(nr, args),
+        libc::SYS_dup
+        | libc::SYS_dup2
+        | libc::SYS_dup3
+        | libc::SYS_fcntl
+        | libc::SYS_ioctl
+        | libc::SYS_flock
+        | libc::SYS_close_range => describe(nr, args),
         libc::SYS_sendmsg | libc::SYS_sendmmsg => {
             const CONTROL_LENGTH: u64 = 40;
             let is_plain = nr == libc::SYS_sendmsg
@@ -95,7 +106,10 @@ fn ask_awaited(nr: i64, args: &Arguments, local: *mut Local) -> Verdict {
             Verdict::Make
         }
         libc::SYS_rt_sigaction => set_action(args),
-        libc::SYS_rt_sigsuspend | libc::SYS_ppoll | libc::SYS_pselect6 | libc::SYS_epoll_pwait
+        libc::SYS_rt_sigsuspend
+        | libc::SYS_ppoll
+        | libc::SYS_pselect6
+        | libc::SYS_epoll_pwait
         | libc::SYS_epoll_pwait2 => wait_masked(nr, args),
         _ => {
             if let Some(reason) = reason_to_stop(nr, args) {
@@ -130,9 +144,17 @@ fn reason_to_stop(nr: i64, args: &Arguments) -> Option<Reason> {
             59 => Reason::Rings, // another one redirects calls
             _ => return None,
         },
-        libc::SYS_seccomp | libc::SYS_capset | libc::SYS_setuid | libc::SYS_setgid
-        | libc::SYS_setreuid | libc::SYS_setregid | libc::SYS_setresuid | libc::SYS_setresgid
-        | libc::SYS_setfsuid | libc::SYS_setfsgid | libc::SYS_setgroups => Reason::Rights,
+        libc::SYS_seccomp
+        | libc::SYS_capset
+        | libc::SYS_setuid
+        | libc::SYS_setgid
+        | libc::SYS_setreuid
+        | libc::SYS_setregid
+        | libc::SYS_setresuid
+        | libc::SYS_setresgid
+        | libc::SYS_setfsuid
+        | libc::SYS_setfsgid
+        | libc::SYS_setgroups => Reason::Rights,
         _ => return None,
     })
 }
@@ -333,6 +355,9 @@ fn read(nr: i64, args: &Arguments) -> Verdict {
     match files::role(fd) {
         Role::MayRead => {
             poster::await_all();
+            if files::is_first_read(fd) {
+                return Verdict::Make;
+            }
             files::first_read(&poster::lock(&Inside::enter()), fd);
         }
         Role::Reader => {
@@ -352,8 +377,7 @@ fn read(nr: i64, args: &Arguments) -> Verdict {
     }
     let result = make(nr, args);
     if result > 0 {
-        let offset =
-            matches!(nr, libc::SYS_pread64 | libc::SYS_preadv).then_some(args[3]);
+        let offset = matches!(nr, libc::SYS_pread64 | libc::SYS_preadv).then_some(args[3]);
         if let Some((from, size)) = files::was_read(fd, offset, result as u64) {
             writes::read_ahead(fd, from, size);
         }

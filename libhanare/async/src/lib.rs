@@ -46,10 +46,8 @@ extern "C" fn begin() {
     }
     state::KINDS[state::WRITES].store(writes, Ordering::Relaxed);
     state::KINDS[state::READS].store(reads, Ordering::Relaxed);
-    if let Err(why) = prepare() {
-        if state::REPORTS.load(Ordering::Relaxed) {
-            sys::complain(format!("hanare async: nothing is posted: {why}\n").as_bytes());
-        }
+    if let (Err(why), true) = (prepare(), state::REPORTS.load(Ordering::Relaxed)) {
+        sys::complain(format!("hanare async: nothing is posted: {why}\n").as_bytes());
     }
 }
 

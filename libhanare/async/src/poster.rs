@@ -163,7 +163,11 @@ pub fn post(_: &Locked, what: What, fd: i32, data: Option<(u64, u64)>) -> u64 {
     DATA_HEAD.store(data.1, Ordering::Relaxed);
     // SAFETY: Below the ring's end; the worker has done with it, and does not look at it before HEAD passes it.
     unsafe {
-        RING.0.get().cast::<Record>().add((head % RECORDS) as usize).write(Record { what, fd, data })
+        RING.0.get().cast::<Record>().add((head % RECORDS) as usize).write(Record {
+            what,
+            fd,
+            data,
+        })
     };
     if !matches!(what, What::ReadAhead(..)) {
         OUTSTANDING.fetch_add(1, Ordering::SeqCst);
@@ -228,8 +232,7 @@ fn work() {
         let tail = TAIL.load(Ordering::Relaxed);
         wait_for_work(tail);
         // SAFETY: HEAD has passed it.
-        let record =
-            unsafe { RING.0.get().cast::<Record>().add((tail % RECORDS) as usize).read() };
+        let record = unsafe { RING.0.get().cast::<Record>().add((tail % RECORDS) as usize).read() };
         if state::IS_SLOW.load(Ordering::Relaxed) {
             sys::sleep(300_000);
         }
@@ -241,7 +244,7 @@ fn work() {
         }
         fence(Ordering::SeqCst);
         let is_last = HEAD.load(Ordering::SeqCst) == tail + 1;
-        if WAITERS.load(Ordering::SeqCst) != 0 && (is_last || tail % 32 == 0) {
+        if WAITERS.load(Ordering::SeqCst) != 0 && (is_last || tail.is_multiple_of(32)) {
             DONE.fetch_add(1, Ordering::SeqCst);
             sys::wake_on(&DONE);
         }
@@ -276,8 +279,7 @@ fn run_beside() {
     const AREA_BYTES: u64 = 64 << 10;
     let Ok(area) = sys::map(AREA_BYTES) else { return };
     // SAFETY: The area is the thread's, which lives as long as the process.
-    let result =
-        unsafe { sys::call(libc::SYS_prctl, [RUN_ON, 1, area, AREA_BYTES, u64::MAX, 0]) };
+    let result = unsafe { sys::call(libc::SYS_prctl, [RUN_ON, 1, area, AREA_BYTES, u64::MAX, 0]) };
     if result != 0 {
         // SAFETY: Nobody else knows of it.
         let _ = unsafe { sys::call(libc::SYS_munmap, [area, AREA_BYTES, 0, 0, 0, 0]) };

@@ -42,7 +42,8 @@ pub unsafe fn checked(nr: i64, args: [u64; 6]) -> Result<u64, Errno> {
 /// Maps private memory where there is none; `false`: something is there.
 pub fn map_at(place: u64, size: u64) -> bool {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
-    let args = [place, size, (libc::PROT_READ | libc::PROT_WRITE) as u64, flags as u64, u64::MAX, 0];
+    let args =
+        [place, size, (libc::PROT_READ | libc::PROT_WRITE) as u64, flags as u64, u64::MAX, 0];
     // SAFETY: MAP_FIXED_NOREPLACE replaces nothing.
     match unsafe { checked(libc::SYS_mmap, args) } {
         Ok(at) if at == place => true,
@@ -108,6 +109,12 @@ pub fn flags_of(fd: i32) -> Result<i32, Errno> {
     // SAFETY: It has no pointers.
     unsafe { checked(libc::SYS_fcntl, [fd as u64, libc::F_GETFL as u64, 0, 0, 0, 0]) }
         .map(|flags| flags as i32)
+}
+
+/// The descriptor's offset; 0 if it has none.
+pub fn position_of(fd: i32) -> u64 {
+    // SAFETY: It has no pointers.
+    unsafe { checked(libc::SYS_lseek, [fd as u64, 0, libc::SEEK_CUR as u64, 0, 0, 0]) }.unwrap_or(0)
 }
 
 /// Whether files may be of any size.

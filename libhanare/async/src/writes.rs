@@ -39,11 +39,11 @@ fn begin(kind: usize) -> Option<(Locked, Inside)> {
 /// `write` and its kin.
 pub fn write(nr: i64, args: &[u64; 6]) -> Verdict {
     let fd = args[0];
-    if !matches!(files::role(fd), Role::MayWrite | Role::Writer) {
-        return make_it();
-    }
     if let Some(error) = files::take_error(fd) {
         return late(error);
+    }
+    if !matches!(files::role(fd), Role::MayWrite | Role::Writer) {
+        return make_it();
     }
     let what = match nr {
         libc::SYS_write | libc::SYS_writev => Some(What::Write),
@@ -133,14 +133,12 @@ pub fn close(args: &[u64; 6]) -> Verdict {
         let result = unsafe { sys::call(libc::SYS_close, *args) };
         return if result == 0 { late(error) } else { Verdict::Done(result) };
     }
-    if is_known {
-        if let Some((locked, inside)) = begin(state::WRITES) {
-            files::forget(&locked, fd);
-            post(&locked, What::Close, fd, None);
-            drop(locked);
-            drop(inside);
-            return Verdict::Done(0);
-        }
+    if let Some((locked, inside)) = is_known.then(|| begin(state::WRITES)).flatten() {
+        files::forget(&locked, fd);
+        post(&locked, What::Close, fd, None);
+        drop(locked);
+        drop(inside);
+        return Verdict::Done(0);
     }
     poster::await_all();
     files::replaced(fd);
@@ -151,11 +149,11 @@ pub fn close(args: &[u64; 6]) -> Verdict {
 /// `fsync` and `fdatasync`.
 pub fn sync(nr: i64, args: &[u64; 6]) -> Verdict {
     let fd = args[0];
-    if files::role(fd) != Role::Writer {
-        return make_it();
-    }
     if let Some(error) = files::take_error(fd) {
         return late(error);
+    }
+    if files::role(fd) != Role::Writer {
+        return make_it();
     }
     match begin(state::WRITES) {
         Some((locked, inside)) => {

@@ -126,6 +126,15 @@ mod tests {
     }
 
     #[test]
+    fn kinds_of_posted_calls_need_an_equals_sign() {
+        use preload::Posted;
+        assert_eq!(run_of("hanare run --async=write true").posted, Some(Posted::Write));
+        let run = run_of("hanare run --async write");
+        assert_eq!((run.posted, run.command), (Some(Posted::All), vec!["write".into()]));
+        assert_eq!(run_of("hanare run --stats true").posted, None);
+    }
+
+    #[test]
     fn a_wrong_command_line_is_reported_as_other_errors_are() {
         let error = Cli::try_parse_from(["hanare", "nonsense"]).err().unwrap().render().to_string();
         assert!(complaint(&error).starts_with("hanare: unrecognized subcommand"), "{error}");

@@ -1,7 +1,8 @@
 //! The library that posts a program's calls (docs/async.md), as an option of `hanare run`.
 
 use std::env;
-use std::ffi::OsString;
+use std::ffi::{CString, OsString};
+use std::os::unix::ffi::OsStrExt;
 
 use anyhow::Result;
 use clap::ValueEnum;
@@ -20,8 +21,8 @@ pub enum Posted {
 }
 
 impl Posted {
-    /// Sets the environment that the program inherits.
-    pub fn preload(self) -> Result<()> {
+    /// The environment of the program: this command's, with the library before others that are preloaded.
+    pub fn environment(self) -> Result<Vec<CString>> {
         let mut list = OsString::from(find::async_library()?);
         if let Some(others) = env::var_os(PRELOAD).filter(|others| !others.is_empty()) {
             list.push(":");
@@ -32,13 +33,16 @@ impl Posted {
             Self::Read => "read",
             Self::All => "all",
         };
-        // SAFETY: The command has one thread.
-        unsafe {
-            env::set_var(PRELOAD, list);
-            env::set_var("HANARE_ASYNC", word);
-        }
-        Ok(())
+        env::vars_os()
+            .filter(|(name, _)| name != PRELOAD && name != KINDS)
+            .chain([(PRELOAD.into(), list), (KINDS.into(), word.into())])
+            .map(|(name, value)| {
+                let parts = [name.as_bytes(), b"=", value.as_bytes()];
+                Ok(CString::new(parts.concat())?)
+            })
+            .collect()
     }
 }
 
 const PRELOAD: &str = "LD_PRELOAD";
+const KINDS: &str = "HANARE_ASYNC";

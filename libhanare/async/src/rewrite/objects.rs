@@ -76,6 +76,8 @@ fn functions(start: u64, size: u64) -> Option<Vec<u64>> {
     };
     let count = word(8)? as u32 as usize;
     (0..count)
-        .map(|index| word(12 + 8 * index).map(|offset| start.wrapping_add_signed(i64::from(offset))))
+        .map(|index| {
+            word(12 + 8 * index).map(|offset| start.wrapping_add_signed(i64::from(offset)))
+        })
         .collect()
 }

@@ -103,8 +103,10 @@ fn wide(survey: &Survey, bytes: &[u8], site: &Site) -> Option<Patch> {
             && !survey.is_target(end)
             && !site.is_among_computed
     });
-    let choices =
-        starts(survey, site).into_iter().flatten().flat_map(|start| [(start, None), (start, after)]);
+    let choices = starts(survey, site)
+        .into_iter()
+        .flatten()
+        .flat_map(|start| [(start, None), (start, after)]);
     choices.into_iter().find_map(|(start, after)| {
         let stop = after.map_or(end, |part| part.end);
         if stop - start < JUMP_BYTES {

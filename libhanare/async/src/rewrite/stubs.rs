@@ -27,7 +27,8 @@ use crate::sys::{self, PAGE_BYTES};
 /// Bytes of the two addresses at the beginning of an object's stubs: [`entry::ask`] and [`entry::tell`].
 const ADDRESSES_BYTES: usize = 16;
 /// A stub without what was moved to it.
-const STUB_BYTES: usize = (ASK_BYTES + entry::WATCHED_BYTES + entry::DONE_BYTES + JUMP_BYTES) as usize;
+const STUB_BYTES: usize =
+    (ASK_BYTES + entry::WATCHED_BYTES + entry::DONE_BYTES + JUMP_BYTES) as usize;
 /// `lea rcx, [address]; jmp [cell]`.
 const ASK_BYTES: u64 = 13;
 const REACH_BYTES: u64 = 1 << 30;

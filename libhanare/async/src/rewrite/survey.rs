@@ -1,6 +1,8 @@
 //! A text segment, decoded: its system call instructions, gaps between its functions, and where its branches go.
 
-use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register};
+use iced_x86::{
+    Code, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register,
+};
 
 /// The bytes of `syscall`.
 pub const SYSCALL: [u8; 2] = [0x0f, 0x05];

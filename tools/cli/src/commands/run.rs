@@ -81,15 +81,17 @@ impl Run {
     /// Becomes the proxy.
     pub fn execute(self) -> Result<Infallible> {
         let Self { on, cpus, arguments, dispatch, stats, posted, command } = self;
-        if let Some(kinds) = posted {
-            kinds.preload()?;
-        }
+        let environment = posted.map(Posted::environment).transpose()?;
         let program = Program { on, cpus, arguments, dispatch, stats, pool: None, command };
         let (proxy, arguments) = program.proxy(None)?;
         let arguments =
             arguments.iter().map(|argument| c_string(argument)).collect::<Result<Vec<_>>>()?;
-        nix::unistd::execv(&c_string(proxy.as_os_str())?, &arguments)
-            .with_context(|| format!("cannot start {}", proxy.display()))
+        let path = c_string(proxy.as_os_str())?;
+        let result = match environment {
+            Some(environment) => nix::unistd::execve(&path, &arguments, &environment),
+            None => nix::unistd::execv(&path, &arguments),
+        };
+        result.with_context(|| format!("cannot start {}", proxy.display()))
     }
 }
 
