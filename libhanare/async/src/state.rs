@@ -111,14 +111,9 @@ pub fn report() {
         return;
     }
     let mut line = Line::new();
-    line.text("hanare async:");
+    line.text("hanare async: ");
     let names = [" writes, ", " closes, ", " syncs, ", " readaheads posted; ", " waits"];
     for (count, name) in COUNTS.iter().zip(names) {
-        if !name.starts_with(" writes") {
-            // The name before ended with its separator.
-        } else {
-            line.text(" ");
-        }
         line.number(count.load(Ordering::Relaxed));
         line.text(name);
     }

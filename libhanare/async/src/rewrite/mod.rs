@@ -75,7 +75,7 @@ fn cover(text: &objects::Text, functions: &[u64]) -> Result<usize, Failure> {
     let bytes = unsafe {
         std::slice::from_raw_parts(text.start as *const u8, (text.end - text.start) as usize)
     };
-    if !bytes.windows(2).any(|pair| pair == survey::SYSCALL) {
+    if !survey::has_site(text.start, bytes, functions) {
         return Ok(0);
     }
     let survey = survey::of(text.start, bytes, functions);

@@ -60,6 +60,24 @@ impl Survey {
     }
 }
 
+/// Whether the segment has a system call: where its two bytes stand, the function around them is decoded. Most objects
+/// have the bytes only within other instructions.
+pub fn has_site(start: u64, bytes: &[u8], functions: &[u64]) -> bool {
+    let end = start + bytes.len() as u64;
+    bytes.windows(2).enumerate().filter(|(_, pair)| *pair == SYSCALL).any(|(offset, _)| {
+        let at = start + offset as u64;
+        let next = functions.partition_point(|function| *function <= at);
+        let within = |function: &&u64| (start..end).contains(*function);
+        let first = functions[..next].last().filter(within).copied().unwrap_or(start);
+        let last = functions[next..].first().filter(within).copied().unwrap_or(end);
+        let code = &bytes[(first - start) as usize..(last - start) as usize];
+        Decoder::with_ip(64, code, first, DecoderOptions::NONE)
+            .iter()
+            .take_while(|instruction| instruction.ip() <= at)
+            .any(|instruction| instruction.ip() == at && instruction.code() == Code::Syscall)
+    })
+}
+
 /// Decodes a segment; the decoder begins anew where a function does.
 pub fn of(start: u64, bytes: &[u8], functions: &[u64]) -> Survey {
     let end = start + bytes.len() as u64;
