@@ -22,7 +22,7 @@ STATIC := -C target-feature=+crt-static -C relocation-model=static
 PROXY := tools/proxy/target/x86_64-unknown-none/release/hanare-proxy
 
 .PHONY: build
-build: setup bin lwk module demonstrators
+build: setup bin async lwk module demonstrators
 
 .PHONY: setup
 setup:
@@ -35,6 +35,13 @@ bin:
 	cd tools/proxy && cargo build --quiet --release
 	@$(MAKE) --no-print-directory -C bench/guest
 	@install -m 755 target/release/hanare $(PROXY) $(B)/bin/
+
+# Preloaded by `hanare run --async` (docs/async.md).
+.PHONY: async
+async:
+	@mkdir -p $(B)/lib
+	cd libhanare/async && cargo build --quiet --release
+	@install -m 755 libhanare/async/target/release/libhanare_async.so $(B)/lib/libhanare-async.so
 
 .PHONY: lwk
 lwk:
@@ -70,7 +77,7 @@ all-kernels:
 native:
 	@tools/setup --rust
 	@$(MAKE) --no-print-directory -C module native
-	@$(MAKE) --no-print-directory bin lwk
+	@$(MAKE) --no-print-directory bin async lwk
 
 .PHONY: demo
 demo: build
@@ -144,7 +151,7 @@ zshdir := $(share)/zsh/site-functions
 fishdir := $(share)/fish/vendor_completions.d
 udevdir := $(DESTDIR)$(PREFIX)/lib/udev/rules.d
 usersdir := $(DESTDIR)$(PREFIX)/lib/sysusers.d
-installed := $(B)/bin/hanare $(B)/bin/hanare-proxy $(B)/bin/hanare-bench-guest $(B)/lwk/hanare-lwk
+installed := $(B)/bin/hanare $(B)/lib/libhanare-async.so $(B)/bin/hanare-proxy $(B)/bin/hanare-bench-guest $(B)/lwk/hanare-lwk
 
 # Whose members may run programs. In a DESTDIR the group is made by whoever installs the package (sysusers.d).
 add_group = $(if $(DESTDIR),,@getent group hanare >/dev/null || PATH=$$PATH:/usr/sbin:/sbin groupadd --system hanare)
@@ -162,7 +169,7 @@ installable:
 	$(if $(MODULE),@$(MAKE) --no-print-directory -C module installable DESTDIR=$(DESTDIR))
 install: installable
 	install -D -m 755 $(B)/bin/hanare $(bindir)/hanare
-	install -D -m 755 -t $(libdir) $(B)/bin/hanare-proxy $(B)/bin/hanare-bench-guest
+	install -D -m 755 -t $(libdir) $(B)/bin/hanare-proxy $(B)/bin/hanare-bench-guest $(B)/lib/libhanare-async.so
 	install -D -m 644 $(B)/lwk/hanare-lwk $(libdir)/hanare-lwk
 	install -D -m 644 -t $(includedir) native/include/hanare/native.h
 	install -D -m 644 -t $(docdir) README.md CONTRIBUTING.md LICENSE LICENSE-MIT

@@ -45,10 +45,11 @@ step() {
     fi
 }
 
-# Each of the six workspaces: the host's, the LWK's, the proxy's, the native tasks', the library's, the fuzz targets'.
+# Each of the seven workspaces: the host's, the LWK's, the proxy's, the native tasks', the library's, the preloaded library's,
+# the fuzz targets'.
 formatted() {
     local workspace
-    for workspace in . kernel tools/proxy native libhanare tests/fuzz; do
+    for workspace in . kernel tools/proxy native libhanare libhanare/async tests/fuzz; do
         (cd $workspace && cargo fmt --all --check) || return 1
     done
 }
@@ -59,6 +60,7 @@ clippy() {
         (cd tools/proxy && cargo clippy --quiet -- -D warnings) &&
         (cd native && cargo clippy --quiet --all-targets -- -D warnings) &&
         (cd libhanare && cargo clippy --quiet --all-targets -- -D warnings) &&
+        (cd libhanare/async && cargo clippy --quiet -- -D warnings) &&
         (cd tests/fuzz && cargo clippy --quiet --release -- -D warnings) # as it is built
 }
 
@@ -93,6 +95,7 @@ library_in_c
 RUSTFLAGS='--cfg loom' CARGO_TARGET_DIR=target/loom cargo_test loom -p hanare-ikc --release
 step trend-of-memory python3 -B tests/lib/test_trend.py
 step native-header native/tests/header.sh
+step async bash -c 'make --no-print-directory async && libhanare/async/tests/run --seeds 20'
 export -f formatted clippy python_names
 step python-names bash -c python_names
 for tool in fmt clippy; do

@@ -54,3 +54,9 @@ pub fn bench_guest() -> Result<PathBuf> {
     let next = "build it: make native; or name it: HANARE_BENCH_GUEST=FILE";
     find("HANARE_BENCH_GUEST", "hanare-bench-guest", &["", "../lib/hanare"], next)
 }
+
+/// The library that posts calls of programs that know nothing of it.
+pub fn async_library() -> Result<PathBuf> {
+    let next = "build it: make native; or name it: HANARE_ASYNC_LIBRARY=FILE";
+    find("HANARE_ASYNC_LIBRARY", "libhanare-async.so", &["../lib", "../lib/hanare"], next)
+}

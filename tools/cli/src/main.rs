@@ -19,6 +19,7 @@ mod interrupts;
 mod machine;
 mod noise;
 mod output;
+mod preload;
 mod processes;
 mod program;
 mod size;
@@ -122,6 +123,15 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn kinds_of_posted_calls_need_an_equals_sign() {
+        use preload::Posted;
+        assert_eq!(run_of("hanare run --async=write true").posted, Some(Posted::Write));
+        let run = run_of("hanare run --async write");
+        assert_eq!((run.posted, run.command), (Some(Posted::All), vec!["write".into()]));
+        assert_eq!(run_of("hanare run --stats true").posted, None);
     }
 
     #[test]

@@ -10,6 +10,7 @@ use clap::{Args, ValueHint};
 use crate::cpu_list::CpuList;
 use crate::dispatch::Mode;
 use crate::instances;
+use crate::preload::Posted;
 use crate::program::{Arguments, Program};
 
 /// Run a program on an LWK as if it were run directly: standard input and output,
@@ -19,6 +20,7 @@ use crate::program::{Arguments, Program};
 Examples:
   hanare run ls -l
   hanare run --on blue --cpus 3 ./solver --steps 100
+  hanare run --async=write ./solver --checkpoint state
   hanare run --stats python3 -c 'print(sum(range(10**6)))' | tee log
 
 Exit status: the program's; 125 if Hanare failed, 126 if the program cannot be run, 127 if there is no such \
@@ -40,6 +42,9 @@ pub struct Run {
     /// Who executes the program's delegated calls [default: as the instance was booted]
     #[arg(long, value_name = "WAY")]
     pub dispatch: Option<Mode>,
+    /// Post calls of the program, where nobody can tell the difference, and go on computing: docs/async.md
+    #[arg(long = "async", value_name = "KINDS", num_args = 0..=1, require_equals = true, default_missing_value = "all")]
+    pub posted: Option<Posted>,
     /// The program, looked up in PATH as a shell does, and its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM", value_hint = ValueHint::CommandWithArguments)]
     pub command: Vec<OsString>,
@@ -68,19 +73,25 @@ impl Run {
             arguments: None,
             dispatch: None,
             stats: false,
+            posted: None,
             command,
         })
     }
 
     /// Becomes the proxy.
     pub fn execute(self) -> Result<Infallible> {
-        let Self { on, cpus, arguments, dispatch, stats, command } = self;
+        let Self { on, cpus, arguments, dispatch, stats, posted, command } = self;
+        let environment = posted.map(Posted::environment).transpose()?;
         let program = Program { on, cpus, arguments, dispatch, stats, pool: None, command };
         let (proxy, arguments) = program.proxy(None)?;
         let arguments =
             arguments.iter().map(|argument| c_string(argument)).collect::<Result<Vec<_>>>()?;
-        nix::unistd::execv(&c_string(proxy.as_os_str())?, &arguments)
-            .with_context(|| format!("cannot start {}", proxy.display()))
+        let path = c_string(proxy.as_os_str())?;
+        let result = match environment {
+            Some(environment) => nix::unistd::execve(&path, &arguments, &environment),
+            None => nix::unistd::execv(&path, &arguments),
+        };
+        result.with_context(|| format!("cannot start {}", proxy.display()))
     }
 }
 

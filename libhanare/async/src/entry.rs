@@ -1,0 +1,245 @@
+//! Where stubs go: from the registers of a system call to [`crate::hook`], and back.
+//!
+//! A system call keeps all registers but `rax`, `rcx` and `r11`, those of floating point too. Calls that need no look
+//! change none. The others are looked at by Rust code; `xsavec` or `xsave` keeps what that might change.
+
+use std::arch::{asm, global_asm, x86_64};
+use std::mem::offset_of;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
+
+/// From a stub's watched call to its plain one.
+pub const WATCHED_BYTES: u64 = 15;
+/// From a stub's plain call to what comes after.
+pub const DONE_BYTES: u64 = 2;
+
+/// Numbers of calls that have a row in [`CLASSES`].
+pub const CALLS: usize = 512;
+/// The call is made as it is.
+pub const FREE: u8 = 0;
+/// It waits for everything that is outstanding.
+pub const AWAIT: u8 = 1;
+/// [`crate::hook::ask`] looks at its arguments.
+pub const LOOK: u8 = 2;
+
+/// What is done with each call.
+pub static CLASSES: [AtomicU8; CALLS] = [const { AtomicU8::new(AWAIT) }; CALLS];
+
+/// How many posted calls are outstanding, but for readahead.
+pub static OUTSTANDING: AtomicU64 = AtomicU64::new(0);
+
+static STATE_MASK: AtomicU32 = AtomicU32::new(0);
+
+/// The CPU has `xsavec`, which writes less.
+static IS_COMPACT: AtomicBool = AtomicBool::new(false);
+
+/// Registers of a call.
+#[repr(C)]
+pub struct Frame {
+    /// Its number, then its result.
+    pub rax: u64,
+    /// Its arguments.
+    pub args: [u64; 6],
+    /// Where the stub goes on.
+    resume: u64,
+}
+
+/// What is kept for each thread. All zeroes at first.
+#[repr(C)]
+pub struct Local {
+    /// A thread of the library: its calls are its own.
+    pub is_ours: bool,
+    /// The thread is in the library.
+    pub is_inside: bool,
+    /// Its mask holds back signals of faults.
+    pub is_mask_counted: bool,
+    /// What [`crate::hook::tell`] is to do after the call: one of its numbers.
+    pub watched: u8,
+    /// The thread's alternate stack, where that is the library's.
+    pub stack: u64,
+}
+
+/// Bytes of [`Local`].
+const LOCAL_BYTES: usize = 16;
+const _: () = assert!(size_of::<Local>() <= LOCAL_BYTES);
+/// Of the register state: more than the parts in the mask need.
+const STATE_BYTES: usize = 4096;
+
+/// The parts of the register state that are kept: not those for protection keys, whose change is refused, nor for matrices.
+const STATE_PARTS: u64 = !(1 << 9 | 1 << 17 | 1 << 18);
+
+global_asm!(
+    ".section .tbss.hanare_async,\"awT\",@nobits",
+    ".p2align 4",
+    ".type hanare_async_local, @object",
+    "hanare_async_local: .zero {local_bytes}",
+    ".size hanare_async_local, {local_bytes}",
+    ".text",
+    ".macro hanare_async_keep function",
+    "mov r11, rsp",
+    "lea rsp, [rsp - 128]", // the red zone
+    "and rsp, -64",
+    "push r11",
+    "push rbx",
+    "push rcx",
+    "push r9",
+    "push r8",
+    "push r10",
+    "push rdx",
+    "push rsi",
+    "push rdi",
+    "push rax",
+    "mov rbx, rsp",
+    "sub rsp, {state_bytes}",
+    "and rsp, -64",
+    "xor eax, eax",
+    ".irp at, 512, 520, 528, 536, 544, 552, 560, 568",
+    "mov [rsp + \\at], rax",
+    ".endr",
+    "mov eax, [rip + {state_mask}]",
+    "xor edx, edx",
+    "cmp byte ptr [rip + {is_compact}], 0",
+    "je 7f",
+    "xsavec64 [rsp]",
+    "jmp 8f",
+    "7:",
+    "xsave64 [rsp]",
+    "8:",
+    "mov rdi, rbx",
+    "call \\function",
+    "mov eax, [rip + {state_mask}]",
+    "xor edx, edx",
+    "xrstor64 [rsp]",
+    "mov rsp, rbx",
+    "pop rax",
+    "pop rdi",
+    "pop rsi",
+    "pop rdx",
+    "pop r10",
+    "pop r8",
+    "pop r9",
+    "pop rcx",
+    "pop rbx",
+    "pop rsp",
+    "jmp rcx",
+    ".endm",
+    ".globl hanare_async_ask",
+    ".hidden hanare_async_ask",
+    ".type hanare_async_ask, @function",
+    "hanare_async_ask:",
+    "cmp rax, {calls}",
+    "jae 2f",
+    "lea r11, [rip + {classes}]",
+    "movzx r11d, byte ptr [r11 + rax]",
+    "cmp r11d, {await_}",
+    "jb 3f",
+    "ja 2f",
+    "cmp qword ptr [rip + {outstanding}], 0",
+    "jne 2f",
+    "3:",
+    "jmp rcx",
+    "2:",
+    "hanare_async_keep {ask}",
+    ".globl hanare_async_tell",
+    ".hidden hanare_async_tell",
+    ".type hanare_async_tell, @function",
+    "hanare_async_tell:",
+    "hanare_async_keep {tell}",
+    local_bytes = const LOCAL_BYTES,
+    state_bytes = const STATE_BYTES,
+    calls = const CALLS,
+    await_ = const AWAIT,
+    state_mask = sym STATE_MASK,
+    is_compact = sym IS_COMPACT,
+    classes = sym CLASSES,
+    outstanding = sym OUTSTANDING,
+    ask = sym ask_rust,
+    tell = sym tell_rust,
+);
+
+unsafe extern "C" {
+    #[link_name = "hanare_async_ask"]
+    pub safe fn ask();
+    #[link_name = "hanare_async_tell"]
+    pub safe fn tell();
+}
+
+/// What becomes of a call.
+pub enum Verdict {
+    /// It is made.
+    Make,
+    /// It is made, and [`crate::hook::tell`] is told its result.
+    Watch,
+    /// It is not made; this is its result.
+    Done(i64),
+}
+
+extern "C" fn ask_rust(frame: &mut Frame) {
+    match crate::hook::ask(frame.rax as i64, &mut frame.args) {
+        Verdict::Make => {}
+        Verdict::Watch => frame.resume -= WATCHED_BYTES,
+        Verdict::Done(result) => {
+            frame.rax = result as u64;
+            frame.resume += DONE_BYTES;
+        }
+    }
+}
+
+extern "C" fn tell_rust(frame: &mut Frame) {
+    frame.rax = crate::hook::tell(frame.rax as i64) as u64;
+}
+
+/// Distance of [`Local`] from the thread's pointer: below it, negative.
+fn local_offset() -> i64 {
+    let offset: i64;
+    // SAFETY: It reads a word of the library, which the loader has filled.
+    unsafe {
+        asm!("mov {}, qword ptr [rip + hanare_async_local@GOTTPOFF]", out(reg) offset,
+            options(nostack, pure, readonly, preserves_flags));
+    }
+    offset
+}
+
+/// That of the thread whose pointer that is.
+pub fn local_at(thread_pointer: u64) -> *mut Local {
+    thread_pointer.wrapping_add_signed(local_offset()) as *mut Local
+}
+
+/// That of this thread.
+pub fn local() -> *mut Local {
+    let pointer: u64;
+    // SAFETY: The first word at fs is the thread's pointer.
+    unsafe {
+        asm!("mov {}, qword ptr fs:[0]", out(reg) pointer, options(nostack, pure, readonly, preserves_flags));
+    }
+    local_at(pointer)
+}
+
+/// Whether the CPU can keep its registers for us; it is asked once, before the first stub.
+pub fn prepare() -> bool {
+    let leaf = x86_64::__cpuid_count(1, 0);
+    const OSXSAVE: u32 = 1 << 27;
+    if leaf.ecx & OSXSAVE == 0 {
+        return false;
+    }
+    const XSAVEC: u32 = 1 << 1;
+    let is_compact = x86_64::__cpuid_count(0xd, 1).eax & XSAVEC != 0;
+    // SAFETY: The kernel uses xsave, so that this register exists.
+    let enabled = unsafe {
+        let (low, high): (u32, u32);
+        asm!("xgetbv", in("ecx") 0, out("eax") low, out("edx") high, options(nostack));
+        u64::from(high) << 32 | u64::from(low)
+    };
+    let parts = (enabled & STATE_PARTS) as u32;
+    let mut end: u32 = 576;
+    for part in (2..32).filter(|part| parts & 1 << part != 0) {
+        let leaf = x86_64::__cpuid_count(0xd, part);
+        // In the compact format each begins at a multiple of 64 at most; in the other, where the CPU says.
+        let start = if is_compact { end.next_multiple_of(64) } else { leaf.ebx };
+        end = end.max(start + leaf.eax);
+    }
+    STATE_MASK.store(parts, Ordering::Relaxed);
+    IS_COMPACT.store(is_compact, Ordering::Relaxed);
+    end as usize <= STATE_BYTES
+}
+
+const _: () = assert!(offset_of!(Frame, resume) == 56);

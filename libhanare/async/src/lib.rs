@@ -1,0 +1,77 @@
+//! `libhanare-async.so`: posts calls of a program that knows nothing of it, where nobody can tell the difference
+//! (docs/async.md).
+//!
+//! [`rewrite`] leads every system call of the program and of its libraries to [`entry`], which asks [`hook`]. That has
+//! [`writes`] post a call, or awaits what is outstanding ([`poster`]), by [`rules`]. [`files`] and [`memory`] keep what
+//! is known of descriptors and addresses, [`guard`] stands between faults and the program's end.
+
+mod entry;
+mod files;
+mod guard;
+mod hook;
+mod memory;
+mod poster;
+mod rewrite;
+mod rules;
+mod state;
+mod sys;
+mod writes;
+
+use std::sync::atomic::Ordering;
+
+/// Called by the loader.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static BEGIN: extern "C" fn() = begin;
+
+/// Kinds of calls, as `hanare run --async` names them.
+const VARIABLE: &str = "HANARE_ASYNC";
+
+extern "C" fn begin() {
+    let kinds = std::env::var(VARIABLE).unwrap_or_else(|_| "all".into());
+    let (mut writes, mut reads) = (false, false);
+    for kind in kinds.split(',') {
+        match kind {
+            "all" => (writes, reads) = (true, true),
+            "write" => writes = true,
+            "read" => reads = true,
+            // For tests: what is not awaited is not done in time, either.
+            "slow" => state::IS_SLOW.store(true, Ordering::Relaxed),
+            "report" => state::REPORTS.store(true, Ordering::Relaxed),
+            _ => {}
+        }
+    }
+    if !writes && !reads {
+        (writes, reads) = (true, true);
+    }
+    state::KINDS[state::WRITES].store(writes, Ordering::Relaxed);
+    state::KINDS[state::READS].store(reads, Ordering::Relaxed);
+    if let (Err(why), true) = (prepare(), state::REPORTS.load(Ordering::Relaxed)) {
+        sys::complain(format!("hanare async: nothing is posted: {why}\n").as_bytes());
+    }
+}
+
+fn prepare() -> Result<(), String> {
+    if sys::threads() != Some(1) {
+        return Err("there are threads already, or there is no /proc".into());
+    }
+    if !sys::is_file_size_unlimited() {
+        return Err("the size of files is limited".into());
+    }
+    if !entry::prepare() {
+        return Err("the CPU cannot keep its registers".into());
+    }
+    let mask = sys::set_mask(libc::SIG_BLOCK, 0);
+    if mask & guard::FAULTS != 0 || !guard::begin() {
+        return Err("signals of faults are blocked, ignored or handled".into());
+    }
+    guard::give_stack();
+    rules::install();
+    match rewrite::cover_all() {
+        Ok(_) => {
+            state::begin();
+            Ok(())
+        }
+        Err(why) => Err(format!("{why:x?}")),
+    }
+}

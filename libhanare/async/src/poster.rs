@@ -1,0 +1,358 @@
+//! What is outstanding: a ring of records, a buffer for their data, and the worker that makes the calls, in order.
+
+use std::cell::UnsafeCell;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering, fence};
+use std::{hint, ptr};
+
+use crate::entry::{self, OUTSTANDING};
+use crate::state::{self, Reason};
+use crate::{files, sys};
+
+const RECORDS: u64 = 1024;
+/// Data of outstanding writes.
+const DATA_BYTES: u64 = 8 << 20;
+/// A write larger than this is made by its caller.
+pub const WRITE_BYTES_MAX: u64 = DATA_BYTES / 2;
+const SPINS: u32 = 2000;
+
+/// A posted call.
+#[derive(Clone, Copy)]
+pub enum What {
+    /// At the descriptor's offset.
+    Write,
+    /// At an offset.
+    WriteAt(i64),
+    /// `close`.
+    Close,
+    /// `fsync`, or `fdatasync`.
+    Sync(i64),
+    /// From, how much.
+    ReadAhead(u64, u64),
+    /// The worker ends.
+    End,
+}
+
+#[derive(Clone, Copy)]
+struct Record {
+    what: What,
+    fd: i32,
+    /// Where its data begins and ends, counted from the beginning of all data.
+    data: (u64, u64),
+}
+
+struct Ring(UnsafeCell<[Record; RECORDS as usize]>);
+
+// SAFETY: A record is written by who holds the lock, before HEAD passes it, and read by the worker after that.
+unsafe impl Sync for Ring {}
+
+static RING: Ring =
+    Ring(UnsafeCell::new([Record { what: What::Close, fd: -1, data: (0, 0) }; RECORDS as usize]));
+/// How many were posted; how many are done.
+static HEAD: AtomicU64 = AtomicU64::new(0);
+static TAIL: AtomicU64 = AtomicU64::new(0);
+/// Like HEAD, after the last one that is not readahead.
+static LAST: AtomicU64 = AtomicU64::new(0);
+static DATA: AtomicU64 = AtomicU64::new(0);
+static DATA_HEAD: AtomicU64 = AtomicU64::new(0);
+static DATA_TAIL: AtomicU64 = AtomicU64::new(0);
+
+static LOCK: AtomicBool = AtomicBool::new(false);
+static WORKER: AtomicI32 = AtomicI32::new(0);
+/// The worker, for who waits for its end.
+static THREAD: AtomicU64 = AtomicU64::new(0);
+/// The worker sleeps on it where it is 1.
+static ASLEEP: AtomicU32 = AtomicU32::new(0);
+static WAITERS: AtomicU32 = AtomicU32::new(0);
+static DONE: AtomicU32 = AtomicU32::new(0);
+
+/// The right to post and to change what is known of descriptors. Its holder is [`state::Inside`].
+pub struct Locked(());
+
+/// Takes it.
+pub fn lock(_: &state::Inside) -> Locked {
+    while LOCK.swap(true, Ordering::Acquire) {
+        sys::give_way();
+    }
+    Locked(())
+}
+
+impl Drop for Locked {
+    fn drop(&mut self) {
+        LOCK.store(false, Ordering::Release);
+    }
+}
+
+/// Starts the worker, if there is none. Not from a thread that may hold a lock of the C library's.
+pub fn start(_: &state::Inside) {
+    if WORKER.load(Ordering::Relaxed) != 0 || state::is_off() {
+        return;
+    }
+    if WORKER.swap(1, Ordering::SeqCst) != 0 {
+        return;
+    }
+    if DATA.load(Ordering::Relaxed) == 0 {
+        match sys::map(DATA_BYTES) {
+            Ok(data) => DATA.store(data, Ordering::Release),
+            Err(_) => return state::turn_off(Reason::Worker),
+        }
+    }
+    extern "C" fn run(_: *mut libc::c_void) -> *mut libc::c_void {
+        work();
+        ptr::null_mut()
+    }
+    let mask = sys::set_mask(libc::SIG_BLOCK, !0);
+    let mut thread: libc::pthread_t = 0;
+    // SAFETY: An ordinary thread. Its calls, and those that make it, are known for the library's: see
+    // hook::clone.
+    let result = unsafe {
+        let mut attributes: libc::pthread_attr_t = std::mem::zeroed();
+        libc::pthread_attr_init(&mut attributes);
+        libc::pthread_attr_setstacksize(&mut attributes, 256 << 10);
+        let result = libc::pthread_create(&mut thread, &attributes, run, ptr::null_mut());
+        libc::pthread_attr_destroy(&mut attributes);
+        result
+    };
+    sys::set_mask(libc::SIG_SETMASK, mask);
+    THREAD.store(thread, Ordering::Relaxed);
+    if result != 0 {
+        WORKER.store(0, Ordering::Relaxed);
+        state::turn_off(Reason::Worker);
+    }
+}
+
+/// Ends the worker: for calls that are refused where a process has threads. Nothing is posted any more.
+pub fn stop(inside: &state::Inside) {
+    if WORKER.load(Ordering::Relaxed) == 0 {
+        return;
+    }
+    post(&lock(inside), What::End, -1, None);
+    // SAFETY: The thread was started, ends now, and nobody else joins it.
+    unsafe { libc::pthread_join(THREAD.load(Ordering::Relaxed), ptr::null_mut()) };
+    WORKER.store(0, Ordering::Relaxed);
+    // It has been joined before the kernel has counted it off.
+    let others = state::THREADS.load(Ordering::Relaxed) as u64;
+    for _ in 0..1000 {
+        if sys::threads().is_none_or(|threads| threads <= others) {
+            break;
+        }
+        sys::sleep(10_000);
+    }
+}
+
+/// Whether there is one.
+pub fn has_worker() -> bool {
+    WORKER.load(Ordering::Relaxed) != 0
+}
+
+/// Waits for room for data, then for a record; where the data goes.
+pub fn reserve(_: &Locked, size: u64) -> (u64, *mut u8) {
+    let mut head = DATA_HEAD.load(Ordering::Relaxed);
+    if head % DATA_BYTES + size > DATA_BYTES {
+        head = head.next_multiple_of(DATA_BYTES);
+    }
+    wait_for(|| head + size - DATA_TAIL.load(Ordering::Acquire) <= DATA_BYTES);
+    (head, (DATA.load(Ordering::Relaxed) + head % DATA_BYTES) as *mut u8)
+}
+
+/// Posts a call with the data at that place of the buffer.
+pub fn post(_: &Locked, what: What, fd: i32, data: Option<(u64, u64)>) -> u64 {
+    let head = HEAD.load(Ordering::Relaxed);
+    wait_for(|| head - TAIL.load(Ordering::Acquire) < RECORDS);
+    let last = DATA_HEAD.load(Ordering::Relaxed);
+    let data = data.map_or((last, last), |(start, size)| (start, start + size));
+    DATA_HEAD.store(data.1, Ordering::Relaxed);
+    // SAFETY: Below the ring's end; the worker has done with it, and does not look at it before HEAD passes it.
+    unsafe {
+        RING.0.get().cast::<Record>().add((head % RECORDS) as usize).write(Record {
+            what,
+            fd,
+            data,
+        })
+    };
+    if !matches!(what, What::ReadAhead(..)) {
+        OUTSTANDING.fetch_add(1, Ordering::SeqCst);
+        LAST.store(head + 1, Ordering::SeqCst);
+    }
+    HEAD.store(head + 1, Ordering::Release);
+    // Either the worker sees HEAD before it sleeps, or this sees that it sleeps.
+    fence(Ordering::SeqCst);
+    if ASLEEP.load(Ordering::Relaxed) != 0 && ASLEEP.swap(0, Ordering::SeqCst) != 0 {
+        sys::wake_on(&ASLEEP);
+    }
+    head + 1
+}
+
+/// Waits until everything but readahead is done. From any thread of the program, in a handler or not.
+pub fn await_all() {
+    // A library that does not wait has to fail its tests.
+    if OUTSTANDING.load(Ordering::SeqCst) == 0 || cfg!(feature = "mutant") {
+        return;
+    }
+    state::count(state::AWAITED);
+    let last = LAST.load(Ordering::SeqCst);
+    await_record(last);
+}
+
+/// Waits until so many are done.
+pub fn await_record(count: u64) {
+    wait_for(|| TAIL.load(Ordering::Acquire) >= count);
+}
+
+/// What [`post`] answers next.
+pub fn next() -> u64 {
+    HEAD.load(Ordering::Relaxed) + 1
+}
+
+/// How many are done.
+pub fn done() -> u64 {
+    TAIL.load(Ordering::Acquire)
+}
+
+fn wait_for(is_there: impl Fn() -> bool) {
+    for _ in 0..SPINS {
+        if is_there() {
+            return;
+        }
+        hint::spin_loop();
+    }
+    WAITERS.fetch_add(1, Ordering::SeqCst);
+    loop {
+        let done = DONE.load(Ordering::SeqCst);
+        if is_there() {
+            break;
+        }
+        sys::sleep_on(&DONE, done);
+    }
+    WAITERS.fetch_sub(1, Ordering::SeqCst);
+}
+
+fn work() {
+    run_beside();
+    loop {
+        let tail = TAIL.load(Ordering::Relaxed);
+        wait_for_work(tail);
+        // SAFETY: HEAD has passed it.
+        let record = unsafe { RING.0.get().cast::<Record>().add((tail % RECORDS) as usize).read() };
+        if state::IS_SLOW.load(Ordering::Relaxed) {
+            sys::sleep(300_000);
+        }
+        make(&record);
+        DATA_TAIL.store(record.data.1, Ordering::Release);
+        TAIL.store(tail + 1, Ordering::Release);
+        if !matches!(record.what, What::ReadAhead(..)) {
+            OUTSTANDING.fetch_sub(1, Ordering::SeqCst);
+        }
+        fence(Ordering::SeqCst);
+        let is_last = HEAD.load(Ordering::SeqCst) == tail + 1;
+        if WAITERS.load(Ordering::SeqCst) != 0 && (is_last || tail.is_multiple_of(32)) {
+            DONE.fetch_add(1, Ordering::SeqCst);
+            sys::wake_on(&DONE);
+        }
+        if matches!(record.what, What::End) {
+            return;
+        }
+    }
+}
+
+fn wait_for_work(tail: u64) {
+    let is_there = || HEAD.load(Ordering::Acquire) != tail;
+    for _ in 0..SPINS {
+        if is_there() {
+            return;
+        }
+        hint::spin_loop();
+    }
+    while !is_there() {
+        ASLEEP.store(1, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+        if is_there() {
+            ASLEEP.store(0, Ordering::SeqCst);
+            return;
+        }
+        sys::sleep_on(&ASLEEP, 1);
+    }
+}
+
+/// On an LWK, the worker's code runs on a CPU of Linux from now on (docs/posted.md). Elsewhere there is no such call.
+fn run_beside() {
+    const RUN_ON: u64 = 0x484e_524f;
+    const AREA_BYTES: u64 = 64 << 10;
+    let Ok(area) = sys::map(AREA_BYTES) else { return };
+    // SAFETY: The area is the thread's, which lives as long as the process.
+    let result = unsafe { sys::call(libc::SYS_prctl, [RUN_ON, 1, area, AREA_BYTES, u64::MAX, 0]) };
+    if result != 0 {
+        // SAFETY: Nobody else knows of it.
+        let _ = unsafe { sys::call(libc::SYS_munmap, [area, AREA_BYTES, 0, 0, 0, 0]) };
+    }
+}
+
+fn make(record: &Record) {
+    let fd = record.fd as u64;
+    let simple = |nr| {
+        // SAFETY: Neither has pointers.
+        match unsafe { sys::call(nr, [fd, 0, 0, 0, 0, 0]) } {
+            0.. => Ok(()),
+            error => Err(-error as i32),
+        }
+    };
+    match record.what {
+        What::ReadAhead(from, size) => {
+            // SAFETY: It has no pointers. An error means that nothing is read ahead.
+            let _ = unsafe { sys::call(libc::SYS_readahead, [fd, from, size, 0, 0, 0]) };
+        }
+        // What follows a failure is not written: the file ends where it failed.
+        What::Write | What::WriteAt(_) if files::has_failed(record.fd) => {}
+        What::Write | What::WriteAt(_) => {
+            if let Err(error) = write_all(record) {
+                files::fail(record.fd, error);
+            }
+        }
+        What::Sync(nr) => {
+            if let Err(error) = simple(nr) {
+                files::fail(record.fd, error);
+            }
+        }
+        What::End => {}
+        What::Close => {
+            let name = files::name_of(record.fd);
+            let result = simple(libc::SYS_close);
+            files::closed(record.fd, result.err(), &name);
+        }
+    }
+}
+
+fn write_all(record: &Record) -> Result<(), i32> {
+    let data = DATA.load(Ordering::Acquire) + record.data.0 % DATA_BYTES;
+    let size = record.data.1 - record.data.0;
+    let mut written = 0;
+    while written < size {
+        let (nr, offset) = match record.what {
+            What::WriteAt(offset) => (libc::SYS_pwrite64, offset as u64 + written),
+            _ => (libc::SYS_write, 0),
+        };
+        let args = [record.fd as u64, data + written, size - written, offset, 0, 0];
+        // SAFETY: The data stays until TAIL passes the record.
+        match unsafe { sys::call(nr, args) } {
+            0 => return Err(libc::EIO),
+            count @ 1.. => written += count as u64,
+            error if error == i64::from(-libc::EINTR) => {}
+            error => return Err(-error as i32),
+        }
+    }
+    Ok(())
+}
+
+/// In the child of a fork: nothing is outstanding, and there is no worker.
+pub fn reset() {
+    let head = HEAD.load(Ordering::Relaxed);
+    TAIL.store(head, Ordering::Relaxed);
+    LAST.store(head, Ordering::Relaxed);
+    DATA_TAIL.store(DATA_HEAD.load(Ordering::Relaxed), Ordering::Relaxed);
+    OUTSTANDING.store(0, Ordering::Relaxed);
+    ASLEEP.store(0, Ordering::Relaxed);
+    WAITERS.store(0, Ordering::Relaxed);
+    WORKER.store(0, Ordering::Relaxed);
+    LOCK.store(false, Ordering::Release);
+    // SAFETY: The thread's own.
+    unsafe { (*entry::local()).is_inside = false };
+}

@@ -1,0 +1,208 @@
+//! Whether anything is posted, and what for.
+
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU32, AtomicU64, Ordering};
+
+use crate::{entry, sys};
+
+/// Why nothing is posted any more.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+#[allow(missing_docs)]
+pub enum Reason {
+    None,
+    NotReady,
+    Instructions,
+    SharedMemory,
+    Rights,
+    Threads,
+    SharedDescriptors,
+    Rings,
+    Limits,
+    Signals,
+    Fault,
+    Code,
+    Mappings,
+    Traced,
+    Worker,
+}
+
+impl Reason {
+    const ALL: [(Self, &str); 15] = [
+        (Self::None, ""),
+        (Self::NotReady, "the library has not begun"),
+        (Self::Instructions, "system call instructions that cannot be replaced"),
+        (Self::SharedMemory, "shared memory"),
+        (Self::Rights, "changed rights"),
+        (Self::Threads, "a thread or process of an unknown kind"),
+        (Self::SharedDescriptors, "separated descriptor tables or namespaces"),
+        (Self::Rings, "another interface for asynchronous calls"),
+        (Self::Limits, "a limit on file sizes"),
+        (Self::Signals, "a signal handler that blocks, or a disposition that ignores, faults"),
+        (Self::Fault, "a fault that the program handles"),
+        (Self::Code, "executable memory without a file"),
+        (Self::Mappings, "too many mapped files"),
+        (Self::Traced, "ptrace"),
+        (Self::Worker, "no worker"),
+    ];
+
+    fn text(code: u8) -> &'static str {
+        Self::ALL.iter().find(|(reason, _)| *reason as u8 == code).map_or("", |(_, text)| text)
+    }
+}
+
+static OFF: AtomicU8 = AtomicU8::new(Reason::NotReady as u8);
+/// vfork(2) children that run in this memory.
+pub static BORROWED: AtomicU32 = AtomicU32::new(0);
+/// Threads that hold back signals of faults.
+pub static DEAF: AtomicU32 = AtomicU32::new(0);
+/// The program has a signal handler.
+pub static HAS_HANDLERS: AtomicBool = AtomicBool::new(false);
+/// Code was mapped that has not been looked at.
+pub static HAS_NEW_CODE: AtomicBool = AtomicBool::new(false);
+/// Threads of the program.
+pub static THREADS: AtomicI32 = AtomicI32::new(1);
+/// Writes are posted; reads are followed by readahead.
+pub static KINDS: [AtomicBool; 2] = [const { AtomicBool::new(false) }; 2];
+/// The worker waits a while before each call.
+pub static IS_SLOW: AtomicBool = AtomicBool::new(false);
+/// Counts are printed at the end.
+pub static REPORTS: AtomicBool = AtomicBool::new(false);
+/// Writes, closes, syncs, readaheads posted; waits.
+pub static COUNTS: [AtomicU64; 5] = [const { AtomicU64::new(0) }; 5];
+
+/// Index into [`KINDS`].
+pub const WRITES: usize = 0;
+/// Index into [`KINDS`].
+pub const READS: usize = 1;
+/// Index into [`COUNTS`].
+pub const AWAITED: usize = 4;
+
+/// The library begins.
+pub fn begin() {
+    OFF.store(Reason::None as u8, Ordering::Release);
+}
+
+/// Nothing is posted from now on. Who calls it has awaited what is outstanding, or does so.
+pub fn turn_off(reason: Reason) {
+    let none = Reason::None as u8;
+    let _ = OFF.compare_exchange(none, reason as u8, Ordering::SeqCst, Ordering::SeqCst);
+}
+
+/// Whether the program may be told that something is done which is not.
+pub fn may_post() -> bool {
+    OFF.load(Ordering::SeqCst) == Reason::None as u8
+        && BORROWED.load(Ordering::SeqCst) == 0
+        && DEAF.load(Ordering::SeqCst) == 0
+}
+
+/// Whether the library has been turned off.
+pub fn is_off() -> bool {
+    OFF.load(Ordering::Relaxed) != Reason::None as u8
+}
+
+/// Counts something.
+pub fn count(what: usize) {
+    COUNTS[what].fetch_add(1, Ordering::Relaxed);
+}
+
+/// Prints what was posted.
+pub fn report() {
+    if !REPORTS.load(Ordering::Relaxed) {
+        return;
+    }
+    let mut line = Line::new();
+    line.text("hanare async: ");
+    let names = [" writes, ", " closes, ", " syncs, ", " readaheads posted; ", " waits"];
+    for (count, name) in COUNTS.iter().zip(names) {
+        line.number(count.load(Ordering::Relaxed));
+        line.text(name);
+    }
+    let reason = Reason::text(OFF.load(Ordering::Relaxed));
+    if !reason.is_empty() {
+        line.text("; stopped by ");
+        line.text(reason);
+    }
+    line.text("\n");
+    sys::complain(line.bytes());
+}
+
+/// A line that is put together without memory of the heap.
+pub struct Line {
+    bytes: [u8; 640],
+    used: usize,
+}
+
+impl Line {
+    /// An empty one.
+    pub fn new() -> Self {
+        Self { bytes: [0; 640], used: 0 }
+    }
+
+    /// Adds text, or as much of it as there is room for.
+    pub fn text(&mut self, text: &str) {
+        self.raw(text.as_bytes());
+    }
+
+    /// Adds bytes.
+    pub fn raw(&mut self, text: &[u8]) {
+        for byte in text {
+            if let Some(place) = self.bytes.get_mut(self.used) {
+                *place = *byte;
+                self.used += 1;
+            }
+        }
+    }
+
+    /// Adds a number.
+    pub fn number(&mut self, mut number: u64) {
+        let mut digits = [0u8; 20];
+        let mut at = digits.len();
+        loop {
+            at -= 1;
+            digits[at] = b'0' + (number % 10) as u8;
+            number /= 10;
+            if number == 0 {
+                break;
+            }
+        }
+        let digits = digits;
+        self.raw(&digits[at..]);
+    }
+
+    /// What it holds.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.used]
+    }
+}
+
+/// What a thread does in the library: its own calls are not looked at, and no handler of the program runs.
+pub struct Inside {
+    mask: Option<sys::Mask>,
+}
+
+impl Inside {
+    /// Enters.
+    pub fn enter() -> Self {
+        let mask = HAS_HANDLERS
+            .load(Ordering::SeqCst)
+            .then(|| sys::set_mask(libc::SIG_BLOCK, !crate::guard::FAULTS));
+        // SAFETY: The thread's own.
+        unsafe { (*entry::local()).is_inside = true };
+        Self { mask }
+    }
+
+    /// Whether the thread holds back signals of faults, as far as is known.
+    pub fn is_deaf(&self) -> bool {
+        self.mask.is_some_and(|mask| mask & crate::guard::FAULTS != 0)
+    }
+}
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        // SAFETY: The thread's own.
+        unsafe { (*entry::local()).is_inside = false };
+        if let Some(mask) = self.mask {
+            sys::set_mask(libc::SIG_SETMASK, mask);
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! System calls of the library itself: made by instructions of its own, which are not replaced.
+
+use std::arch::asm;
+use std::ptr;
+
+/// An error number, above 0.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Errno(pub i32);
+
+/// Size of a page.
+pub const PAGE_BYTES: u64 = 4096;
+
+/// Makes a call.
+///
+/// # Safety
+///
+/// As the call says of its arguments.
+pub unsafe fn call(nr: i64, args: [u64; 6]) -> i64 {
+    let result;
+    // SAFETY: The caller's; the kernel changes rax, rcx and r11.
+    unsafe {
+        asm!("syscall", inlateout("rax") nr => result, in("rdi") args[0], in("rsi") args[1], in("rdx") args[2],
+            in("r10") args[3], in("r8") args[4], in("r9") args[5], lateout("rcx") _, lateout("r11") _,
+            options(nostack));
+    }
+    result
+}
+
+/// Like [`call`]; an error is one.
+///
+/// # Safety
+///
+/// As the call says of its arguments.
+pub unsafe fn checked(nr: i64, args: [u64; 6]) -> Result<u64, Errno> {
+    // SAFETY: The caller's.
+    match unsafe { call(nr, args) } {
+        result @ 0.. => Ok(result as u64),
+        error => Err(Errno(-error as i32)),
+    }
+}
+
+/// Maps private memory where there is none; `false`: something is there.
+pub fn map_at(place: u64, size: u64) -> bool {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
+    let args =
+        [place, size, (libc::PROT_READ | libc::PROT_WRITE) as u64, flags as u64, u64::MAX, 0];
+    // SAFETY: MAP_FIXED_NOREPLACE replaces nothing.
+    match unsafe { checked(libc::SYS_mmap, args) } {
+        Ok(at) if at == place => true,
+        Ok(at) => {
+            // A kernel that does not know the flag: what it mapped is ours.
+            // SAFETY: Nobody else knows of it.
+            let _ = unsafe { call(libc::SYS_munmap, [at, size, 0, 0, 0, 0]) };
+            false
+        }
+        Err(_) => false,
+    }
+}
+
+/// Maps private memory.
+pub fn map(size: u64) -> Result<u64, Errno> {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+    let args = [0, size, (libc::PROT_READ | libc::PROT_WRITE) as u64, flags as u64, u64::MAX, 0];
+    // SAFETY: It replaces nothing.
+    unsafe { checked(libc::SYS_mmap, args) }
+}
+
+/// Changes the protection of pages that the caller knows.
+pub fn protect(start: u64, size: u64, protection: i32) -> Result<(), Errno> {
+    // SAFETY: Used on the library's memory, and on text that stays readable and executable.
+    unsafe { checked(libc::SYS_mprotect, [start, size, protection as u64, 0, 0, 0]) }.map(drop)
+}
+
+/// `fstat`.
+pub fn stat_of(fd: i32) -> Result<libc::stat, Errno> {
+    // SAFETY: All zeroes is one.
+    let mut stat: libc::stat = unsafe { std::mem::zeroed() };
+    let at = (&raw mut stat) as u64;
+    // SAFETY: It fills the structure.
+    unsafe { checked(libc::SYS_fstat, [fd as u64, at, 0, 0, 0, 0]) }?;
+    Ok(stat)
+}
+
+/// Threads of the process, where /proc is mounted.
+pub fn threads() -> Option<u64> {
+    // SAFETY: All zeroes is one.
+    let mut stat: libc::stat = unsafe { std::mem::zeroed() };
+    let path = c"/proc/self/task";
+    let at = (&raw mut stat) as u64;
+    // SAFETY: A path, and a structure that it fills.
+    unsafe { checked(libc::SYS_stat, [path.as_ptr() as u64, at, 0, 0, 0, 0]) }.ok()?;
+    stat.st_nlink.checked_sub(2)
+}
+
+/// `fstatfs`: the type, and how it is mounted.
+pub fn filesystem_of(fd: i32) -> Result<(i64, i64), Errno> {
+    // SAFETY: All zeroes is one.
+    let mut stat: libc::statfs = unsafe { std::mem::zeroed() };
+    let at = (&raw mut stat) as u64;
+    // SAFETY: It fills the structure.
+    unsafe { checked(libc::SYS_fstatfs, [fd as u64, at, 0, 0, 0, 0]) }?;
+    // SAFETY: The flags are the eleventh word; the C library's binding hides it.
+    let flags = unsafe { (&raw const stat).cast::<i64>().add(10).read() };
+    Ok((stat.f_type, flags))
+}
+
+/// `fcntl(F_GETFL)`.
+pub fn flags_of(fd: i32) -> Result<i32, Errno> {
+    // SAFETY: It has no pointers.
+    unsafe { checked(libc::SYS_fcntl, [fd as u64, libc::F_GETFL as u64, 0, 0, 0, 0]) }
+        .map(|flags| flags as i32)
+}
+
+/// The descriptor's offset; 0 if it has none.
+pub fn position_of(fd: i32) -> u64 {
+    // SAFETY: It has no pointers.
+    unsafe { checked(libc::SYS_lseek, [fd as u64, 0, libc::SEEK_CUR as u64, 0, 0, 0]) }.unwrap_or(0)
+}
+
+/// Whether files may be of any size.
+pub fn is_file_size_unlimited() -> bool {
+    let mut limit = [0u64; 2];
+    let args = [0, u64::from(libc::RLIMIT_FSIZE), 0, limit.as_mut_ptr() as u64, 0, 0];
+    // SAFETY: It fills the array.
+    unsafe { checked(libc::SYS_prlimit64, args) }.is_ok() && limit[0] == u64::MAX
+}
+
+/// A set of signals, as the kernel has it.
+pub type Mask = u64;
+
+/// Blocks signals, or sets the mask; what it was.
+pub fn set_mask(how: i32, mask: Mask) -> Mask {
+    let mut old: Mask = 0;
+    let args = [how as u64, (&raw const mask) as u64, (&raw mut old) as u64, 8, 0, 0];
+    // SAFETY: Two words of the stack.
+    let _ = unsafe { call(libc::SYS_rt_sigprocmask, args) };
+    old
+}
+
+/// Whether the kernel can read a byte there, tried by a call that does nothing else.
+pub fn is_readable(address: u64) -> bool {
+    // No such `how`: the set is read first, then that is refused. The set is 8 bytes within a page.
+    let args = [99, address & !7, 0, 8, 0, 0];
+    // SAFETY: It changes nothing.
+    let result = unsafe { call(libc::SYS_rt_sigprocmask, args) };
+    result == i64::from(-libc::EINVAL)
+}
+
+/// Copies with one instruction, which needs no registers that a system call keeps.
+///
+/// # Safety
+///
+/// As [`ptr::copy_nonoverlapping`] says.
+pub unsafe fn copy(from: *const u8, to: *mut u8, count: usize) {
+    // SAFETY: The caller's.
+    unsafe {
+        asm!("rep movsb", inout("rcx") count => _, inout("rsi") from => _, inout("rdi") to => _,
+            options(nostack, preserves_flags));
+    }
+}
+
+/// Writes a message to standard error.
+pub fn complain(text: &[u8]) {
+    // SAFETY: The text is readable.
+    let _ = unsafe { call(libc::SYS_write, [2, text.as_ptr() as u64, text.len() as u64, 0, 0, 0]) };
+}
+
+/// Sleeps while the word has that value, or a little longer.
+pub fn sleep_on(word: &std::sync::atomic::AtomicU32, value: u32) {
+    let wait = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
+    let args = [ptr::from_ref(word) as u64, wait as u64, u64::from(value), 0, 0, 0];
+    // SAFETY: The word lives as long as the reference.
+    let _ = unsafe { call(libc::SYS_futex, args) };
+}
+
+/// Wakes all that sleep on it.
+pub fn wake_on(word: &std::sync::atomic::AtomicU32) {
+    let wake = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
+    let args = [ptr::from_ref(word) as u64, wake as u64, i32::MAX as u64, 0, 0, 0];
+    // SAFETY: The word lives as long as the reference.
+    let _ = unsafe { call(libc::SYS_futex, args) };
+}
+
+/// Sleeps.
+pub fn sleep(time_ns: i64) {
+    let time = libc::timespec { tv_sec: 0, tv_nsec: time_ns };
+    // SAFETY: It reads the time.
+    let _ = unsafe { call(libc::SYS_nanosleep, [(&raw const time) as u64, 0, 0, 0, 0, 0]) };
+}
+
+/// Lets others run.
+pub fn give_way() {
+    // SAFETY: It has no arguments.
+    let _ = unsafe { call(libc::SYS_sched_yield, [0; 6]) };
+}

@@ -1,0 +1,180 @@
+//! Calls that may be posted.
+
+use std::sync::atomic::Ordering;
+
+use crate::entry::Verdict;
+use crate::files::{self, Role};
+use crate::poster::{self, Locked, What};
+use crate::state::{self, Inside};
+use crate::{hook, memory, rewrite, sys};
+
+/// Vectors of one write, at most.
+const VECTORS_MAX: usize = 16;
+
+/// Awaits what is outstanding, and makes the call.
+fn make_it() -> Verdict {
+    poster::await_all();
+    Verdict::Make
+}
+
+/// A late error is the result of this call.
+fn late(error: i32) -> Verdict {
+    Verdict::Done(-i64::from(error))
+}
+
+/// Takes the right to post, where posting is allowed.
+fn begin(kind: usize) -> Option<(Locked, Inside)> {
+    if !state::may_post() || !state::KINDS[kind].load(Ordering::Relaxed) || !poster::has_worker() {
+        return None;
+    }
+    let inside = Inside::enter();
+    let locked = poster::lock(&inside);
+    if state::HAS_NEW_CODE.swap(false, Ordering::SeqCst) && rewrite::cover_all().is_err() {
+        state::turn_off(state::Reason::Instructions);
+    }
+    // The lock is released first.
+    (state::may_post() && !inside.is_deaf()).then_some((locked, inside))
+}
+
+/// `write` and its kin.
+pub fn write(nr: i64, args: &[u64; 6]) -> Verdict {
+    let fd = args[0];
+    if let Some(error) = files::take_error(fd) {
+        return late(error);
+    }
+    if !matches!(files::role(fd), Role::MayWrite | Role::Writer) {
+        return make_it();
+    }
+    let what = match nr {
+        libc::SYS_write | libc::SYS_writev => Some(What::Write),
+        libc::SYS_pwrite64 | libc::SYS_pwritev => Some(What::WriteAt(args[3] as i64)),
+        _ if args[5] != 0 => None,
+        _ if args[3] == u64::MAX => Some(What::Write),
+        _ => Some(What::WriteAt(args[3] as i64)),
+    };
+    let Some(what) = what.filter(|what| !matches!(what, What::WriteAt(..0))) else {
+        return make_it();
+    };
+    let is_vector = !matches!(nr, libc::SYS_write | libc::SYS_pwrite64);
+    match begin(state::WRITES).and_then(|(locked, inside)| {
+        let result = post_write(&locked, fd, what, is_vector, args[1], args[2]);
+        drop(locked);
+        drop(inside);
+        result
+    }) {
+        Some(count) => Verdict::Done(count as i64),
+        None => make_it(),
+    }
+}
+
+fn post_write(
+    locked: &Locked,
+    fd: u64,
+    what: What,
+    is_vector: bool,
+    start: u64,
+    size: u64,
+) -> Option<u64> {
+    if !files::is_writer(locked, fd) {
+        return None;
+    }
+    let mut vectors = [(start, size); VECTORS_MAX];
+    let mut count = 1;
+    if is_vector {
+        count = usize::try_from(size).ok().filter(|count| *count <= VECTORS_MAX)?;
+        if !memory::is_readable(locked, start, size * 16) {
+            return None;
+        }
+        // SAFETY: It was readable.
+        unsafe {
+            sys::copy(start as *const u8, vectors.as_mut_ptr().cast(), count * 16);
+        }
+    }
+    let vectors = &vectors[..count];
+    let mut total: u64 = 0;
+    for (start, size) in vectors {
+        total = total.checked_add(*size).filter(|total| *total <= poster::WRITE_BYTES_MAX)?;
+        if *size != 0 && !memory::is_readable(locked, *start, *size) {
+            return None;
+        }
+    }
+    if total == 0 {
+        return None;
+    }
+    let (data, mut place) = poster::reserve(locked, total);
+    if !files::note_write(locked, fd, poster::next()) {
+        return None;
+    }
+    for (start, size) in vectors {
+        // SAFETY: It was readable, and calls that unmap it are other threads' mistake; the buffer has room.
+        unsafe {
+            sys::copy(*start as *const u8, place, *size as usize);
+            place = place.add(*size as usize);
+        }
+    }
+    post(locked, what, fd, Some((data, total)));
+    Some(total)
+}
+
+fn post(locked: &Locked, what: What, fd: u64, data: Option<(u64, u64)>) -> u64 {
+    state::count(hook::counter_of(&what));
+    poster::post(locked, what, fd as i32, data)
+}
+
+/// `close`.
+pub fn close(args: &[u64; 6]) -> Verdict {
+    let fd = args[0];
+    let role = files::role(fd);
+    let is_known = matches!(role, Role::Writer | Role::Reader);
+    if let Some(error) = files::take_error(fd) {
+        files::replaced(fd);
+        files::forget(&poster::lock(&Inside::enter()), fd);
+        // SAFETY: It has no pointers.
+        let result = unsafe { sys::call(libc::SYS_close, *args) };
+        return if result == 0 { late(error) } else { Verdict::Done(result) };
+    }
+    if let Some((locked, inside)) = is_known.then(|| begin(state::WRITES)).flatten() {
+        files::forget(&locked, fd);
+        post(&locked, What::Close, fd, None);
+        drop(locked);
+        drop(inside);
+        return Verdict::Done(0);
+    }
+    poster::await_all();
+    files::replaced(fd);
+    files::forget(&poster::lock(&Inside::enter()), fd);
+    Verdict::Make
+}
+
+/// `fsync` and `fdatasync`.
+pub fn sync(nr: i64, args: &[u64; 6]) -> Verdict {
+    let fd = args[0];
+    if let Some(error) = files::take_error(fd) {
+        return late(error);
+    }
+    if files::role(fd) != Role::Writer {
+        return make_it();
+    }
+    match begin(state::WRITES) {
+        Some((locked, inside)) => {
+            post(&locked, What::Sync(nr), fd, None);
+            drop(locked);
+            drop(inside);
+            Verdict::Done(0)
+        }
+        None => make_it(),
+    }
+}
+
+/// A file is read in order: what comes next is read from the disk meanwhile.
+pub fn read_ahead(fd: u64, from: u64, size: u64) {
+    if !poster::has_worker() {
+        poster::start(&Inside::enter());
+    }
+    if let Some((locked, inside)) = begin(state::READS) {
+        let record = post(&locked, What::ReadAhead(from, size), fd, None);
+        files::note_readahead(fd, record);
+        drop(locked);
+        drop(inside);
+    }
+}

@@ -1,0 +1,48 @@
+//! The library that posts a program's calls (docs/async.md), as an option of `hanare run`.
+
+use std::env;
+use std::ffi::{CString, OsString};
+use std::os::unix::ffi::OsStrExt;
+
+use anyhow::Result;
+use clap::ValueEnum;
+
+use crate::find;
+
+/// Which calls are posted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Posted {
+    /// Writes to files, closes and syncs of them
+    Write,
+    /// Readahead of files that are read in order
+    Read,
+    /// Both
+    All,
+}
+
+impl Posted {
+    /// The environment of the program: this command's, with the library before others that are preloaded.
+    pub fn environment(self) -> Result<Vec<CString>> {
+        let mut list = OsString::from(find::async_library()?);
+        if let Some(others) = env::var_os(PRELOAD).filter(|others| !others.is_empty()) {
+            list.push(":");
+            list.push(others);
+        }
+        let word = match self {
+            Self::Write => "write",
+            Self::Read => "read",
+            Self::All => "all",
+        };
+        env::vars_os()
+            .filter(|(name, _)| name != PRELOAD && name != KINDS)
+            .chain([(PRELOAD.into(), list), (KINDS.into(), word.into())])
+            .map(|(name, value)| {
+                let parts = [name.as_bytes(), b"=", value.as_bytes()];
+                Ok(CString::new(parts.concat())?)
+            })
+            .collect()
+    }
+}
+
+const PRELOAD: &str = "LD_PRELOAD";
+const KINDS: &str = "HANARE_ASYNC";
