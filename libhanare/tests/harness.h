@@ -44,6 +44,9 @@ extern const struct test queue_tests[], call_tests[], function_tests[], process_
 
 /* Above 1 where tests are to take longer (HANARE_TEST_FACTOR). */
 extern int factor;
+/* Tasks where there are to be many: HANARE_TEST_TASKS, a multiple of 32. */
+#define TASKS_MAX 65536
+extern int tasks;
 
 /* A queue of one worker and 256 credits, changed by what follows. */
 hanare_queue *queue_of(struct hanare_attributes *attributes);

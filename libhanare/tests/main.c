@@ -3,6 +3,7 @@
 #include "harness.h"
 
 int factor = 1;
+int tasks = TASKS_MAX;
 
 static const struct test *const lists[] = { queue_tests, call_tests, function_tests, process_tests, fault_tests, cost_tests };
 
@@ -119,6 +120,9 @@ int main(int argc, char **argv)
 	(void)argc;
 	if (given && atoi(given) > 0)
 		factor = atoi(given);
+	given = getenv("HANARE_TEST_TASKS");
+	if (given && atoi(given) > 0 && atoi(given) <= TASKS_MAX && atoi(given) % 32 == 0)
+		tasks = atoi(given);
 	for (size_t i = 0; i < sizeof(lists) / sizeof(*lists); i++)
 		for (const struct test *test = lists[i]; test->name; test++)
 			if (is_wanted(test->name, argv)) {

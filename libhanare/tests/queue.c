@@ -69,7 +69,7 @@ static void short_calls_that_nobody_picks_up_do_not_stop_the_rest(void)
 
 	for (int i = 0; i < 15; i++)
 		kept[i] = hanare_submit(queue, SYS_getppid);
-	for (int i = 0; i < 65536; i++) {
+	for (int i = 0; i < tasks; i++) {
 		while ((other = hanare_submit(queue, SYS_getppid)) == -EAGAIN)
 			full++;
 		HOLDS(hanare_submit(queue, SYS_getppid) == -EAGAIN);
@@ -85,17 +85,17 @@ static void as_many_calls_as_wanted_are_picked_up_at_the_end(void)
 {
 	struct hanare_attributes attributes = attributes_of(256, 2);
 	hanare_queue *queue = queue_of(&attributes);
-	static hanare_ticket tickets[65536];
+	static hanare_ticket tickets[TASKS_MAX];
 	int64_t result;
 	int next = 0;
 
-	for (int i = 0; i < 65536; i++)
+	for (int i = 0; i < tasks; i++)
 		while ((tickets[i] = hanare_submit(queue, SYS_getppid)) < 0) {
 			HOLDS(tickets[i] == -EAGAIN);
 			HOLDS(hanare_wait(queue, tickets[next++], &result, 10 * SECOND) == 0);
 			HOLDS(result == getppid());
 		}
-	while (next < 65536)
+	while (next < tasks)
 		HOLDS(result_of(queue, tickets[next++]) == getppid());
 	hanare_queue_destroy(queue);
 }
@@ -189,13 +189,12 @@ static void workers_that_sleep_are_woken(void)
 }
 
 #define PRODUCERS 4
-#define ROUNDS 20000
 
 static void *produce(void *queue)
 {
 	hanare_ticket tickets[8];
 
-	for (int i = 0; i < ROUNDS; i += 8) {
+	for (int i = 0; i < tasks / PRODUCERS; i += 8) {
 		for (int j = 0; j < 8; j++)
 			HOLDS((tickets[j] = hanare_submit(queue, SYS_getppid | HANARE_BLOCK)) > 0);
 		for (int j = 0; j < 8; j++)
