@@ -28,7 +28,7 @@
  * is never taken for the same. The module refuses an image of another version and names both; so do
  * the proxy and the command.
  */
-#define HANARE_VERSION 0x904ec026U
+#define HANARE_VERSION 0x622b2b8U
 /* Bytes of a base page. */
 #define HANARE_PAGE_SIZE 4096ULL
 /* Bytes of a large page, and the granule in which memory is reserved. */
@@ -887,7 +887,7 @@ struct hanare_request {
  * checks that the entry belongs to the worker's space;
  * - a task whose page fault needs it first (`STATUS_SERVE_FIRST`), of the entry's space, too;
  * - the module's service thread (`EVENT_SERVICE`), only kinds that need no
- * process: `SERVICE_HELD`, `SERVICE_ZAP`, `SERVICE_FILE_PUT`, `SERVICE_KILL`.
+ * process: `SERVICE_HELD`, `SERVICE_ZAP`, `SERVICE_FILE_PUT`, `SERVICE_KILL`, `SERVICE_INTERRUPT`.
  *
  * `state` and `space` are one word to the module, which claims an entry by one exchange:
  * so nobody runs an entry that has become another one since he heard of it. From there
@@ -1012,6 +1012,11 @@ struct hanare_request {
  * worker may not know (mincore(2)).
  */
 #define HANARE_SERVICE_CACHED 13U
+/*
+ * Interrupt the worker with the id args[0], of the entry's space, as `Control::Interrupt` does: who watches its thread, whose
+ * code it executes, has to see it on the LWK.
+ */
+#define HANARE_SERVICE_INTERRUPT 14U
 /* Most extents in one service. */
 #define HANARE_EXTENTS_MAX 64
 /*
@@ -2657,8 +2662,8 @@ struct hanare_pool_make {
 /*
  * In place of the number of a system call: the worker executes the thread's code. `args[0]` is the address of the area,
  * `args[1]` its bytes, `args[2]` the thread's FS base, `args[3]` a CPU of Linux' or all bits for any, `args[4]` the
- * descriptor that the thread may not close. The result is the address of the `ucontext` with the thread's registers and one of
- * `LEFT_*`, or -errno: nothing was executed, and never will be.
+ * descriptor that the thread may not close, `args[5]` the thread's GS base. The result is the address of the `ucontext` with the
+ * thread's registers and one of `LEFT_*`, or -errno: nothing was executed, and never will be.
  */
 #define HANARE_NR_UTILITY 0x55544cU
 /* The thread left its code for a signal, which the LWK has been told of, or to end. */
@@ -2667,10 +2672,18 @@ struct hanare_pool_make {
 #define HANARE_LEFT_CALL 1ULL
 /* An instruction raised an exception: the LWK is to execute it. */
 #define HANARE_LEFT_FAULT 2ULL
+/* An instruction that is over raised an exception (a step, `int3`, `int 4`), which the LWK is to raise, too. Plus its vector: 1, 3 or 4. */
+#define HANARE_LEFT_TRAP 2ULL
 /* Bits of `LEFT_*`; a `ucontext` lies at a multiple of 8 bytes. */
 #define HANARE_LEFT_MASK 7ULL
+/* si_code of the SIGBUS by which a worker is interrupted (`Control::Interrupt`, `SERVICE_INTERRUPT`). */
+#define HANARE_INTERRUPT_CODE -74
 /* Offset in the area of the thread's FS base, which the worker writes when the thread leaves its code. */
 #define HANARE_AREA_FS_BASE 0ULL
+/* Offset in the area of the thread's GS base, likewise. */
+#define HANARE_AREA_GS_BASE 8ULL
+/* Offset in the area of the address of the worker, by which a handler finds it. */
+#define HANARE_AREA_WORKER 16ULL
 
 /* ---- what Rust computed ---- */
 

@@ -8,7 +8,7 @@
 //!   checks that the entry belongs to the worker's space;
 //! - a task whose page fault needs it first (`STATUS_SERVE_FIRST`), of the entry's space, too;
 //! - the module's service thread (`EVENT_SERVICE`), only kinds that need no
-//!   process: `SERVICE_HELD`, `SERVICE_ZAP`, `SERVICE_FILE_PUT`, `SERVICE_KILL`.
+//!   process: `SERVICE_HELD`, `SERVICE_ZAP`, `SERVICE_FILE_PUT`, `SERVICE_KILL`, `SERVICE_INTERRUPT`.
 //!
 //! `state` and `space` are one word to the module, which claims an entry by one exchange:
 //! so nobody runs an entry that has become another one since he heard of it. From there
@@ -117,6 +117,10 @@ pub const FILE_UNREADABLE: u64 = 8;
 /// of them: answer `extents`, bit i % 64 of word i / 64 for page i. All of them, where the
 /// worker may not know (mincore(2)).
 pub const SERVICE_CACHED: u32 = 13;
+
+/// Interrupt the worker with the id args[0], of the entry's space, as `Control::Interrupt` does: who watches its thread, whose
+/// code it executes, has to see it on the LWK.
+pub const SERVICE_INTERRUPT: u32 = 14;
 
 /// Most extents in one service.
 pub const EXTENTS_MAX: usize = 64;

@@ -33,8 +33,8 @@ pub const AREA_STACK: u64 = 3 * PAGE_SIZE;
 
 /// In place of the number of a system call: the worker executes the thread's code. `args[0]` is the address of the area,
 /// `args[1]` its bytes, `args[2]` the thread's FS base, `args[3]` a CPU of Linux' or all bits for any, `args[4]` the
-/// descriptor that the thread may not close. The result is the address of the `ucontext` with the thread's registers and one of
-/// `LEFT_*`, or -errno: nothing was executed, and never will be.
+/// descriptor that the thread may not close, `args[5]` the thread's GS base. The result is the address of the `ucontext` with the
+/// thread's registers and one of `LEFT_*`, or -errno: nothing was executed, and never will be.
 pub const NR_UTILITY: u32 = 0x55_544c;
 
 /// The thread left its code for a signal, which the LWK has been told of, or to end.
@@ -43,7 +43,15 @@ pub const LEFT_SIGNAL: u64 = 0;
 pub const LEFT_CALL: u64 = 1;
 /// An instruction raised an exception: the LWK is to execute it.
 pub const LEFT_FAULT: u64 = 2;
+/// An instruction that is over raised an exception (a step, `int3`, `int 4`), which the LWK is to raise, too. Plus its vector: 1, 3 or 4.
+pub const LEFT_TRAP: u64 = 2;
 /// Bits of `LEFT_*`; a `ucontext` lies at a multiple of 8 bytes.
 pub const LEFT_MASK: u64 = 7;
+/// si_code of the SIGBUS by which a worker is interrupted (`Control::Interrupt`, `SERVICE_INTERRUPT`).
+pub const INTERRUPT_CODE: i32 = -0x4a;
 /// Offset in the area of the thread's FS base, which the worker writes when the thread leaves its code.
 pub const AREA_FS_BASE: u64 = 0;
+/// Offset in the area of the thread's GS base, likewise.
+pub const AREA_GS_BASE: u64 = 8;
+/// Offset in the area of the address of the worker, by which a handler finds it.
+pub const AREA_WORKER: u64 = 16;

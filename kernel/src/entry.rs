@@ -46,12 +46,17 @@ fn leave(regs: &mut Regs) -> bool {
     fast
 }
 
-/// A utility thread goes on on Linux, until it has to be in user mode here.
+/// A utility thread goes on on Linux, until it has to be in user mode here. What it comes back with passes the gate in any
+/// case: signals may have come, or the order to end, and its registers are what its proxy says.
 #[cold]
 fn leave_to_linux(regs: &mut Regs) {
-    while utility::execute(regs) {
-        cpus::request_attention(); // signals may have come
+    loop {
+        let is_to_leave_again = utility::execute(regs);
+        cpus::request_attention();
         gate(regs);
+        if !is_to_leave_again {
+            return;
+        }
     }
 }
 

@@ -333,16 +333,48 @@ static vm_fault_t space_fault(struct vm_fault *vmf)
 }
 
 /*
+ * As space_fault for a write, with mmap_lock held all the time. The page has been taken away before.
+ */
+static vm_fault_t write_locked(struct vm_area_struct *vma, u64 addr)
+{
+	struct hanare_space *space = vma->vm_private_data;
+	struct hanare_answer *answer = kmalloc(sizeof(*answer), GFP_KERNEL);
+	vm_fault_t ret = VM_FAULT_NOPAGE;
+	int round;
+
+	if (!answer)
+		return VM_FAULT_SIGBUS;
+	for (round = 0; round < ROUNDS_MAX; round++) {
+		ask(space, answer, addr, true, LOCKED_MS, BUSY_LOCKED_MS);
+		/* It faults again, and waits for the other one without the lock. */
+		if (answer->status == -EBUSY || !insert_answer(space, vma, answer, true, &ret))
+			break;
+		ret = VM_FAULT_NOPAGE;
+	}
+	kfree(answer);
+	return ret;
+}
+
+/*
  * A write to a page that was inserted read-only. Linux does not let this
  * function drop mmap_lock, so it takes the page away instead: the write faults
  * again, as one to a missing page, and asks the LWK from there. What counts is what
  * the page means, not where it is: a mapping that was moved must not fault for ever.
+ *
+ * An instruction of the program's (utility threads) may need the page to be read, too, as `push (%rsp)` does or one
+ * that lies on it: that would bring the page back read-only, and so on for ever. So it gets the page here.
  */
 static vm_fault_t space_mkwrite(struct vm_fault *vmf)
 {
-	struct hanare_space *space = vmf->vma->vm_private_data;
+	struct vm_area_struct *vma = vmf->vma;
+	struct hanare_space *space = vma->vm_private_data;
+	u64 addr = vmf->address & PAGE_MASK;
 
 	unmap_mapping_range(space->inode->i_mapping, (u64)vmf->pgoff << PAGE_SHIFT, PAGE_SIZE, 1);
+	/* Linux does not tell here whether it comes from user mode. */
+	if (vma->vm_flags & VM_EXEC && vma->vm_mm == space->mm && current->mm == space->mm &&
+	    ((u64)vmf->pgoff << PAGE_SHIFT) == ((u64)space->id << HANARE_SPACE_SHIFT | addr))
+		return write_locked(vma, addr);
 	return VM_FAULT_NOPAGE;
 }
 

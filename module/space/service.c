@@ -331,6 +331,8 @@ static long run(struct hanare_job *job, enum hanare_context context)
 		hanare_say_killed(job->space, job->args[0], job->args[1], job->args[2]);
 		hanare_space_kill(job->space);
 		return 0;
+	case HANARE_SERVICE_INTERRUPT:
+		return job->space ? hanare_space_interrupt(job->space, job->args[0]) : -ENOENT;
 	case HANARE_SERVICE_FILE_NAME:
 		return worker ? hanare_file_name(job) : -EPERM;
 	case HANARE_SERVICE_FILL:

@@ -6,6 +6,7 @@
  */
 #include "space/space.h"
 
+#include <linux/pid_namespace.h>
 #include <linux/sched/signal.h>
 #include <linux/signalfd.h>
 
@@ -20,6 +21,30 @@ static long to_thread(u32 tid, struct kernel_siginfo *info)
 	if (task)
 		put_task_struct(task);
 	put_pid(pid);
+	return err;
+}
+
+/* To one worker of a space, by the id that it has itself. */
+long hanare_space_interrupt(struct hanare_space *space, u64 tid)
+{
+	struct task_struct *process = get_pid_task(space->pid, PIDTYPE_TGID), *thread;
+	struct kernel_siginfo info;
+	long err = -ESRCH;
+
+	if (!process)
+		return err;
+	clear_siginfo(&info);
+	info.si_signo = SIGBUS;
+	info.si_code = HANARE_INTERRUPT_CODE;
+	rcu_read_lock();
+	for_each_thread(process, thread) {
+		if (task_pid_nr_ns(thread, task_active_pid_ns(thread)) != tid)
+			continue;
+		err = send_sig_info(SIGBUS, &info, thread);
+		break;
+	}
+	rcu_read_unlock();
+	put_task_struct(process);
 	return err;
 }
 

@@ -22,12 +22,12 @@ COMPARED = {
         'threads-on-several-cpus', 'text-file-busy', 'library-pages', 'private-file-mapping',
         'pi-mutexes', 'rseq', 'calls-beside-blocked-threads', 'control-beside-blocked-read',
         'full-descriptor-table', 'proc-self',
-        'signal-delivery', 'concurrent-memory-calls', 'refused-mappings', 'thread-ids', 'madvise-vdso',
+        'signal-delivery', 'concurrent-memory-calls', 'refused-mappings', 'utility-threads', 'utility-memory', 'utility-area', 'thread-ids', 'madvise-vdso',
     ],
     # signals, times, futexes
     'waits': [
         'fault-signals', 'signals-into-boxed-calls', 'signal-masks-and-handlers', 'interrupted-calls', 'sigwait-takes-blocked-signals', 'ignored-signals',
-        'hardware-watchpoints', 'process-directed-signals',
+        'hardware-watchpoints', 'process-directed-signals', 'utility-signals',
         'signal-dispositions', 'clocks-agree', 'clock-settime', 'waits-while-clock-is-set', 'cpu-clock-monotonic',
         'cpu-timers-and-limits', 'cpu-clock-timers', 'timer-overrun', 'time-namespace', 'numa-policy',
         'calls-beside-blocked-servers', 'process-states', 'futex-operations', 'futex-waitv', 'robust-mutexes', 'robust-futex-clone-vm',

@@ -7,7 +7,6 @@ use crate::mm::removed::Removed;
 use crate::mm::{Caller, FileRef, access, huge};
 use crate::process::thread::Thread;
 use hanare_core::addr::align_up;
-use hanare_core::coherence::Sight;
 use hanare_core::errno::{self, Result};
 use hanare_core::vma::{Backing, Prot, SpecialKind, Vma, VmaFlags};
 use hanare_hal::paging::{LARGE, SMALL};
@@ -148,7 +147,7 @@ fn discard(p: &Caller<'_>, start: u64, end: u64, linux: bool) -> Result<()> {
             if mm.hide_shared((start, end), change) {
                 return Ok(Some((start, end)));
             }
-            Ok(mm.must_forget((start, end), change, Sight::is_seen))
+            Ok(mm.must_forget((start, end), change, |_, sight| sight.is_seen()))
         },
         |mm, change| {
             mm.unmap_pages((start, end), change, true, &mut removed); // the plan has hidden them

@@ -17,7 +17,7 @@ use crate::sched::hold;
 use hanare_abi::layout::{USER_MAX, USER_MIN};
 use hanare_abi::service::SERVICE_WATCH;
 use hanare_core::addr::page_down;
-use hanare_core::coherence::{Change, Kept, Sight};
+use hanare_core::coherence::{Change, Kept};
 use hanare_core::errno::{self, Errno, Result};
 use hanare_core::limits::TASK_SIZE;
 use hanare_core::vma::{Backing, Vma, VmaFlags};
@@ -355,7 +355,7 @@ fn move_pages(p: &Caller<'_>, vma: &Vma<FileRef>, m: &Move, target: u64) -> Resu
         |mm, change| {
             movable(mm, vma, m)?;
             mm.split_edges(old, old_end)?;
-            Ok(mm.must_forget((old, old_end), change, Sight::is_seen))
+            Ok(mm.must_forget((old, old_end), change, |_, sight| sight.is_seen()))
         },
         |mm, _| {
             let vma = movable(mm, vma, m)?;

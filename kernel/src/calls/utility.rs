@@ -4,26 +4,27 @@
 //! Instead of returning to user mode such a thread posts one call to its worker, [`NR_UTILITY`], and waits for it as for any
 //! call that blocks. It comes back for a system call that is not Linux', a signal, or an exception. An exception is not
 //! translated: the thread executes the instruction here, where it raises the same, or where it does not since only Linux' view
-//! of the memory is another. With its next system call it goes to Linux again.
+//! of the memory is another. With its next system call it goes to Linux again. Only what an instruction raises that is over
+//! (a step, a breakpoint) is raised here as it was there.
 
 use crate::calls::dispatch;
 use crate::gate::{observe, raise, rseq};
 use crate::link::delegate;
+use crate::parts::utility::Wish;
 use crate::process::thread::{self, Thread};
 use crate::process::workers;
-use crate::parts::utility::Wish;
 use crate::sched::cpus;
 use crate::signal::sigframe;
 use core::sync::atomic::Ordering;
 use hanare_abi::layout::{USER_MAX, USER_MIN};
 use hanare_abi::utility::{
-    AREA_FPU, AREA_FRAME, AREA_FS_BASE, AREA_MAX, AREA_MIN, AREA_STACK, LEFT_CALL, LEFT_FAULT, LEFT_MASK,
-    NR_UTILITY, RUN_ON_ASK, RUN_ON_LINUX, RUN_ON_LWK,
+    AREA_FPU, AREA_FRAME, AREA_FS_BASE, AREA_GS_BASE, AREA_MAX, AREA_MIN, AREA_STACK, LEFT_CALL,
+    LEFT_FAULT, LEFT_MASK, LEFT_TRAP, NR_UTILITY, RUN_ON_ASK, RUN_ON_LINUX, RUN_ON_LWK,
 };
 use hanare_core::errno::{self, Result};
 use hanare_core::link::{Call, Outcome};
 use hanare_core::signal::AltStack;
-use hanare_hal::traps::{Regs, vector};
+use hanare_hal::traps::{NO_CALL, Regs, vector};
 use hanare_hal::usercopy::{self, UserAddr};
 use hanare_hal::{cpu, fpu};
 
@@ -42,7 +43,8 @@ pub fn run_on(a: &[u64; 6]) -> Result<u64> {
 
 fn begin(me: &Thread, wish: Wish) -> Result<u64> {
     let Wish { area, bytes, cpu } = wish;
-    let is_area = area.is_multiple_of(4096) && area >= USER_MIN && (AREA_MIN..=AREA_MAX).contains(&bytes);
+    let is_area =
+        area.is_multiple_of(4096) && area >= USER_MIN && (AREA_MIN..=AREA_MAX).contains(&bytes);
     let is_cpu = cpu == u64::MAX || u32::try_from(cpu).is_ok();
     if !is_area || !is_cpu || area.checked_add(bytes).is_none_or(|end| end > USER_MAX) {
         return Err(errno::EINVAL);
@@ -51,6 +53,7 @@ fn begin(me: &Thread, wish: Wish) -> Result<u64> {
     if !has_room || !may_leave(me) || me.process.pool.is_packed() {
         return Err(errno::EOPNOTSUPP);
     }
+    me.process.has_utility_threads.store(true, Ordering::Relaxed);
     // Its worker gets a filter, which no other thread is to inherit.
     workers::attributes_changed(me);
     me.utility.set(wish);
@@ -65,13 +68,20 @@ fn may_leave(me: &Thread) -> bool {
         && !me.process.observed.is_on()
         && !me.ptrace.is_on()
         && !me.no_tsc.load(Ordering::Relaxed)
-        && cpu::user_gs_base() == 0 // the worker's own, there
+        && cpu::user_gs_base() < USER_MAX // as Linux takes it
 }
 
 /// Has the running thread, which is about to enter user mode with `regs`, execute on Linux instead. True: it has come back and
 /// is to do the same again, after all that comes before user mode; false: it enters user mode here.
 pub fn execute(regs: &mut Regs) -> bool {
     let me = thread::current();
+    me.utility.set_out(true);
+    let is_to_leave_again = leave(me, regs);
+    me.utility.set_out(false);
+    is_to_leave_again
+}
+
+fn leave(me: &Thread, regs: &mut Regs) -> bool {
     let Some(wish) = me.utility.wish().filter(|_| may_leave(me)) else { return false };
     if me.must_end() {
         return true;
@@ -82,6 +92,7 @@ pub fn execute(regs: &mut Regs) -> bool {
         return true;
     };
     let outcome = delegate::call_worker(me, Call::new(NR_UTILITY, args));
+    me.utility.set_out(false);
     me.rseq.disturb();
     match outcome {
         Outcome::Done(value) if value >= 0 => come_back(me, &wish, regs, value as u64),
@@ -104,14 +115,18 @@ fn prepare(me: &Thread, wish: &Wish, regs: &mut Regs) -> Result<[u64; 6]> {
     let stack = AltStack { sp: area + AREA_STACK, flags: 0, reserved: 0, size: bytes - AREA_STACK };
     sigframe::put_context(regs, area + AREA_FRAME, area + AREA_FPU, stack)?;
     let control_fd = u64::from(me.process.identity.lock().control_fd);
-    Ok([area, bytes, cpu::fs_base(), wanted, control_fd, 0])
+    Ok([area, bytes, cpu::fs_base(), wanted, control_fd, cpu::user_gs_base()])
 }
 
 /// The thread has left its code on Linux: takes its registers over, and serves the call for which it did.
 fn come_back(me: &Thread, wish: &Wish, regs: &mut Regs, left: u64) -> bool {
+    const DEBUG: u64 = LEFT_TRAP + vector::DEBUG as u64;
+    const BREAKPOINT: u64 = LEFT_TRAP + vector::BREAKPOINT as u64;
+    const OVERFLOW: u64 = LEFT_TRAP + vector::OVERFLOW as u64;
     let fs_base = usercopy::read_u64(UserAddr::of(wish.area + AREA_FS_BASE));
+    let gs_base = usercopy::read_u64(UserAddr::of(wish.area + AREA_GS_BASE));
     let taken = sigframe::take_context(regs, left & !LEFT_MASK);
-    let (Ok(fs_base), Ok(())) = (fs_base, taken) else {
+    let (Ok(fs_base), Ok(gs_base), Ok(())) = (fs_base, gs_base, taken) else {
         me.utility.clear();
         raise::exception(regs, vector::PROTECTION);
         return true;
@@ -119,12 +134,31 @@ fn come_back(me: &Thread, wish: &Wish, regs: &mut Regs, left: u64) -> bool {
     if fs_base < USER_MAX && fs_base != cpu::fs_base() {
         cpu::set_fs_base(fs_base);
     }
+    if gs_base < USER_MAX && gs_base != cpu::user_gs_base() {
+        cpu::set_user_gs_base(gs_base);
+    }
     match left & LEFT_MASK {
         LEFT_CALL => {
             serve(me, regs);
             true
         }
         LEFT_FAULT => false,
+        DEBUG => {
+            raise::exception(regs, vector::DEBUG);
+            true
+        }
+        BREAKPOINT => {
+            if !observe::debug::breakpoint(me, regs) {
+                raise::exception(regs, vector::BREAKPOINT);
+            }
+            true
+        }
+        OVERFLOW => {
+            regs.orig_rax = 0; // no error code
+            raise::exception(regs, vector::OVERFLOW);
+            regs.orig_rax = NO_CALL;
+            true
+        }
         _ => true,
     }
 }

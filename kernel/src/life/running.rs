@@ -62,7 +62,10 @@ impl Runs for Thread {
     }
 
     fn leaves_registers(&self) {
-        park::in_kernel(self);
+        // Those of one that executes on Linux are there: it comes back to be stopped.
+        if !(self.utility.is_out() && self.process.observed.holds()) {
+            park::in_kernel(self);
+        }
     }
 
     fn must_end(&self) -> bool {

@@ -347,11 +347,11 @@ impl AddressSpace {
         &mut self,
         (start, end): (u64, u64),
         change: &Change,
-        exceeds: impl Fn(Sight) -> bool,
+        exceeds: impl Fn(&Leaf, Sight) -> bool,
     ) -> Option<(u64, u64)> {
         let mut needed = None;
         self.table.update(start, end, &mut |leaf| {
-            if exceeds(change.sight(pages_of(&leaf), sight(leaf.entry))) {
+            if exceeds(&leaf, change.sight(pages_of(&leaf), sight(leaf.entry))) {
                 needed = Some(tlb::join(needed, pages_of(&leaf)));
             }
             leaf.entry

@@ -14,7 +14,9 @@ use crate::base::frames;
 use crate::base::{heap, lists};
 use crate::link::services::{By, Entry};
 use core::sync::atomic::Ordering;
-use hanare_abi::request::{FAULT_WRITE, PAGE_EXECUTABLE, PAGE_WRITABLE, PAGES_MAX, STATUS_SERVE_FIRST};
+use hanare_abi::request::{
+    FAULT_WRITE, PAGE_EXECUTABLE, PAGE_WRITABLE, PAGES_MAX, STATUS_SERVE_FIRST,
+};
 use hanare_abi::service::SERVICE_FILL;
 use hanare_core::coherence::{Change, Sight};
 use hanare_core::errno;
@@ -94,10 +96,12 @@ pub fn fault(
         if !allowed || matches!(vma.backing, Backing::SharedLinux { .. }) {
             return Ok(-errno::EFAULT.0);
         }
-        if let Backing::Special(kind) = vma.backing {
-            // Read only, the same for ever, and never given back: Linux' view of it need not be remembered.
-            let frame = special_frame(kind, addr - vma.start).filter(|_| !write);
-            return Ok(frame.map_or(-errno::EFAULT.0, |frame| answer(r, addr, &[frame.0 | PAGE_EXECUTABLE])));
+        let is_kernels = mm.table.find(addr).is_none_or(|leaf| leaf.entry.has(pte::FOREIGN));
+        if let Backing::Special(kind) = vma.backing
+            && is_kernels
+        {
+            let given = if write { None } else { mm.give_special(&vma, kind, addr)? };
+            return Ok(given.map_or(-errno::EFAULT.0, |page| answer(r, addr, &[page])));
         }
         if mm.coherence.is_reserved((addr, addr + SMALL)) {
             return Ok(-errno::EAGAIN.0); // it faults again
@@ -206,6 +210,25 @@ fn take_over(p: &Space) -> Option<PendingFill> {
 }
 
 impl AddressSpace {
+    /// A page of the vDSO, as Linux may map it. It is marked seen: what is mapped there later must not meet it.
+    fn give_special(
+        &mut self,
+        vma: &Vma<FileRef>,
+        kind: SpecialKind,
+        addr: u64,
+    ) -> Result<Option<u64>, Lack> {
+        let Some(frame) = special_frame(kind, addr - vma.start) else { return Ok(None) };
+        if self.table.find(addr).is_none() {
+            if self.is_full() {
+                return Err(Lack::Memory);
+            }
+            self.map_fixed(vma, addr, frame).map_err(|()| Lack::Memory)?;
+        }
+        self.table.update(addr, addr + SMALL, &mut |leaf| leaf.entry | pte::SEEN);
+        let executable = if vma.prot.contains(Prot::EXEC) { PAGE_EXECUTABLE } else { 0 };
+        Ok(Some(frame.0 | executable))
+    }
+
     /// Frames from `addr` on, as Linux may map them; they are marked seen.
     pub(super) fn collect(
         &mut self,

@@ -27,11 +27,17 @@ pub fn private(p: &Caller<'_>, start: u64, end: u64, prot: Prot) -> Result<()> {
             mm.may_cut(start, end)?;
             mm.may_part(start, end)?;
             mm.split_edges(start, end)?;
-            if prot.contains(Prot::WRITE) {
+            if prot.contains(Prot::WRITE | Prot::EXEC) {
                 return Ok(None); // Linux has no more than that
             }
             let reach = mm.vmas.protectable(start, end, prot);
-            Ok(mm.must_forget((start, reach), change, |s| s.exceeds(!prot.is_empty(), false)))
+            let (reads, writes) = (!prot.is_empty(), prot.contains(Prot::WRITE));
+            // Linux may execute what it has seen and the program may execute.
+            let executes = |leaf: &Leaf| !leaf.entry.has(pte::NO_EXECUTE);
+            Ok(mm.must_forget((start, reach), change, |leaf, s| {
+                s.exceeds(reads, writes)
+                    || !prot.contains(Prot::EXEC) && executes(leaf) && s.is_seen()
+            }))
         },
         |mm, change| {
             // As far as the map was changed, the pages follow it.

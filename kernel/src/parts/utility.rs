@@ -1,6 +1,6 @@
 //! What a thread keeps that asked for its user-mode code to execute on Linux (`hanare_abi::utility`).
 
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Area and wishes of a utility thread. Written by the thread itself.
 #[derive(Default)]
@@ -9,6 +9,8 @@ pub struct OfThread {
     area: AtomicU64,
     bytes: AtomicU64,
     cpu: AtomicU64,
+    /// It executes on Linux, or is about to: who is to see what it does has it come back.
+    is_out: AtomicBool,
 }
 
 /// What a thread asked for.
@@ -41,6 +43,16 @@ impl OfThread {
         self.bytes.store(wish.bytes, Ordering::Relaxed);
         self.cpu.store(wish.cpu, Ordering::Relaxed);
         self.area.store(wish.area, Ordering::Relaxed);
+    }
+
+    /// Whether it executes on Linux, or is about to.
+    pub fn is_out(&self) -> bool {
+        self.is_out.load(Ordering::SeqCst)
+    }
+
+    /// It says so before it looks whether it may: who forbids it looks after he has.
+    pub fn set_out(&self, is_out: bool) {
+        self.is_out.store(is_out, Ordering::SeqCst);
     }
 
     /// It is to execute on the LWK.

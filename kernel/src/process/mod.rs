@@ -10,6 +10,7 @@ pub mod leaving;
 pub mod members;
 pub mod memory;
 pub mod oom;
+pub mod outside;
 pub mod rights;
 pub mod servers;
 pub mod slots;
@@ -70,6 +71,8 @@ pub struct Process {
     pub filtering: AtomicBool,
     /// Some thread has changed its attributes (`slots`).
     pub attributes_vary: AtomicBool,
+    /// Some thread has asked for its code to execute on Linux.
+    pub has_utility_threads: AtomicBool,
     /// Another process has, or had, its descriptor table (CLONE_FILES), which execve leaves.
     pub shares_table: AtomicBool,
     /// Processes with the same number here, and the same memory, have their handlers in
@@ -156,6 +159,7 @@ impl Process {
             filtering: AtomicBool::new(false),
             shares_table: AtomicBool::new(false),
             attributes_vary: AtomicBool::new(false),
+            has_utility_threads: AtomicBool::new(false),
             handlers: AtomicU32::new(first_slot),
             identity: Mutex::new(Identity::default()),
             entropy: Entropy::default(),

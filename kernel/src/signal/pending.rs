@@ -3,8 +3,10 @@
 use crate::base::heap;
 use crate::base::user::put;
 use crate::link::delegate;
+use crate::process::Process;
 use crate::process::thread;
 use crate::process::thread::Thread;
+use core::sync::atomic::Ordering;
 use hanare_abi::control::Control;
 use hanare_core::errno::{self, Result};
 use hanare_core::signal::{self, Pending, SigInfo, SigSet};
@@ -14,7 +16,20 @@ use zerocopy::IntoBytes;
 
 /// What a worker never blocks, since it is how the module tells of the LWK's death: waits here
 /// if the program blocks it.
-pub const NEVER_BLOCKED: SigSet = SigSet::EMPTY.with(signal::SIGBUS);
+const NEVER_BLOCKED: SigSet = SigSet::EMPTY.with(signal::SIGBUS);
+
+/// The same where there are utility threads: what their code may raise on Linux, too.
+const RAISED: SigSet = NEVER_BLOCKED
+    .with(signal::SIGSEGV)
+    .with(signal::SIGILL)
+    .with(signal::SIGFPE)
+    .with(signal::SIGTRAP)
+    .with(signal::SIGSYS);
+
+/// Signals that a worker of the process may take while all its threads block them.
+pub fn never_blocked(p: &Process) -> SigSet {
+    if p.has_utility_threads.load(Ordering::Relaxed) { RAISED } else { NEVER_BLOCKED }
+}
 
 /// Signals that are blocked wait on Linux, where `sigtimedwait`, `signalfd` and
 /// `sigpending` see them. One that was forwarded before its mask was known there
@@ -25,7 +40,7 @@ pub fn give_back_blocked(thread: &Thread) {
     while !thread.must_end() {
         let taken = {
             let mut own = thread.signals.lock();
-            let stays = SigSet(!own.mask.difference(NEVER_BLOCKED).0);
+            let stays = SigSet(!own.mask.difference(never_blocked(p)).0);
             let for_thread = own.pending.dequeue(stays).map(|q| (q, false));
             if let Some((q, _)) = for_thread
                 && q.info.code == signal::SI_QUEUE

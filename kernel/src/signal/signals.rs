@@ -47,7 +47,7 @@ pub fn from_linux(p: &Arc<Process>, signal: u32, slot: u32, info: &[u64; 16]) ->
         || signal == signal::SIGCHLD;
     let taken =
         thread.as_ref().is_some_and(|t| t.signals.lock().take(signal, info, to_process, room));
-    if !taken && !pending::NEVER_BLOCKED.contains(signal) {
+    if !taken && !pending::never_blocked(p).contains(signal) {
         return Err(errno::EAGAIN); // the others may be in calls of Linux', which only Linux interrupts
     }
     if !taken {

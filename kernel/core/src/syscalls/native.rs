@@ -9,8 +9,10 @@ use linux_raw_sys::general::*;
 pub const SHOWN: [u32; 6] =
     [__NR_open, __NR_openat, __NR_openat2, __NR_creat, __NR_getdents, __NR_getdents64];
 
-/// Local calls that mean the same on Linux for a thread that executes there: its worker has its ids, and sleeps for it.
-const SAME: [u32; 5] = [__NR_sched_yield, __NR_getpid, __NR_gettid, __NR_nanosleep, __NR_getcpu];
+/// Local calls that mean the same on Linux for a thread that executes there: its worker has its ids, and sleeps for it. Linux
+/// itself has the thread make `restart_syscall`, where it goes on with a call after a stop.
+const SAME: [u32; 6] =
+    [__NR_sched_yield, __NR_getpid, __NR_gettid, __NR_nanosleep, __NR_getcpu, __NR_restart_syscall];
 
 const fn is_among(number: u32, list: &[u32]) -> bool {
     let mut i = 0;
@@ -57,15 +59,50 @@ mod tests {
 
     #[test]
     fn linux_executes_what_the_lwk_has_no_part_in() {
-        for number in [__NR_read, __NR_write, __NR_close, __NR_sendto, __NR_fsync, __NR_getpid] {
+        for number in [
+            __NR_read,
+            __NR_write,
+            __NR_close,
+            __NR_sendto,
+            __NR_fsync,
+            __NR_getpid,
+            __NR_restart_syscall,
+        ] {
             assert!(is_native(number), "{number}");
         }
         for number in [
-            __NR_mmap, __NR_munmap, __NR_brk, __NR_mprotect, __NR_futex, __NR_clone, __NR_fork, __NR_vfork,
-            __NR_clone3, __NR_execve, __NR_execveat, __NR_exit, __NR_exit_group, __NR_rt_sigaction,
-            __NR_rt_sigprocmask, __NR_rt_sigreturn, __NR_arch_prctl, __NR_prctl, __NR_seccomp, __NR_setuid,
-            __NR_openat, __NR_dup2, __NR_close_range, __NR_kill, __NR_wait4, __NR_sigaltstack,
-            __NR_set_tid_address, __NR_rseq, __NR_set_robust_list, __NR_ptrace, __NR_shmat, __NR_mremap,
+            __NR_mmap,
+            __NR_munmap,
+            __NR_brk,
+            __NR_mprotect,
+            __NR_futex,
+            __NR_clone,
+            __NR_fork,
+            __NR_vfork,
+            __NR_clone3,
+            __NR_execve,
+            __NR_execveat,
+            __NR_exit,
+            __NR_exit_group,
+            __NR_rt_sigaction,
+            __NR_rt_sigprocmask,
+            __NR_rt_sigreturn,
+            __NR_arch_prctl,
+            __NR_prctl,
+            __NR_seccomp,
+            __NR_setuid,
+            __NR_openat,
+            __NR_dup2,
+            __NR_close_range,
+            __NR_kill,
+            __NR_wait4,
+            __NR_sigaltstack,
+            __NR_set_tid_address,
+            __NR_rseq,
+            __NR_set_robust_list,
+            __NR_ptrace,
+            __NR_shmat,
+            __NR_mremap,
         ] {
             assert!(!is_native(number), "{number}");
         }

@@ -9,8 +9,8 @@ use crate::base::{heap, lists};
 use crate::gate::park::{self, debugger_of};
 use crate::mm::patch;
 use crate::parts::observed::{DEBUGGED, Debugger, HELD, Watches, tell};
-use crate::process::Process;
 use crate::process::thread::Thread;
+use crate::process::{Process, outside};
 use crate::sched::cpus;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -133,6 +133,7 @@ impl Debugger<Process> {
             p.observed.set(HELD, true); // locked: who resumes or closes does so before or after
         }
         kick(p);
+        outside::call_back(p);
         true
     }
 

@@ -7,8 +7,8 @@ use crate::base::time;
 use crate::base::usermemory::Running;
 use crate::parts::observed::{TRACED, Trace, tell};
 use crate::parts::ring::Ring;
-use crate::process::Process;
 use crate::process::thread::Thread;
+use crate::process::{Process, outside};
 use crate::sched::cpus;
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -66,6 +66,7 @@ impl Trace {
     pub fn watch(self: &Arc<Self>, p: &Process) {
         *p.observed.trace.lock() = Some(self.clone());
         p.observed.set(TRACED, true);
+        outside::call_back(p);
         self.watched.fetch_add(1, Ordering::Relaxed);
     }
 

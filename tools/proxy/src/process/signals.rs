@@ -28,13 +28,13 @@
 //! with a kernel's si_code and an address of the device's mapping. So it is never
 //! ignored, nor blocked by [`applied`]; the LWK knows what the application wants.
 
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use hanare_abi::control::Mirror;
 use hanare_abi::ioctl::{IOCTL_LAST, IOCTL_SIGNAL, Last, Signal};
 use hanare_abi::layout::{MESSAGES_END, USER_MIN};
 use hanare_abi::signal::stays_blocked;
-use hanare_abi::utility::{LEFT_CALL, LEFT_FAULT, LEFT_SIGNAL};
+use hanare_abi::utility::{INTERRUPT_CODE, LEFT_CALL, LEFT_FAULT, LEFT_SIGNAL, LEFT_TRAP};
 use hanare_ikc::GoOn;
 use linux_raw_sys::errno::{EAGAIN, EINTR, EINVAL, EIO};
 use linux_raw_sys::general::*;
@@ -98,12 +98,31 @@ pub fn mirror(signal: u32, disposition: Mirror, flags: u64) -> sys::Result<()> {
         // With servers its handler ends calls on behalf of other signals: whether they are made again is the LWK's to say.
         _ if signal == SIGBUS && servers::are_used() => Action::Forward { restart: false },
         Mirror::Default | Mirror::Ignore if signal == SIGBUS => Action::Forward { restart },
+        Mirror::Ignore if forwards_raised(signal) => Action::Forward { restart: true },
         Mirror::Default => Action::Default,
         Mirror::Ignore => Action::Ignore,
         Mirror::Forward => Action::Forward { restart },
     };
     CHANGED.fetch_or(bit(signal), Ordering::Relaxed);
     signal::set_action_and(signal, action, flags)
+}
+
+/// The process has utility threads: what their code raises is forwarded even if the program ignores it.
+static FORWARDS_RAISED: AtomicBool = AtomicBool::new(false);
+
+fn forwards_raised(signal: u32) -> bool {
+    utility::SYNCHRONOUS & bit(signal) != 0 && FORWARDS_RAISED.load(Ordering::Relaxed)
+}
+
+/// Forwards what the code of utility threads raises, from now on: Linux would end a process that ignores it.
+pub fn forward_raised() -> sys::Result<()> {
+    FORWARDS_RAISED.store(true, Ordering::Relaxed);
+    for signal in (1..=LAST).filter(|&signal| forwards_raised(signal)) {
+        if signal::action(signal)? == Action::Ignore {
+            signal::set_action(signal, Action::Forward { restart: true })?;
+        }
+    }
+    Ok(())
 }
 
 /// `Control::SignalAction`: ignores all of `signals`, too.
@@ -147,7 +166,8 @@ fn tell(worker: &Worker, signal: u32, info: &Info, frame: &mut Frame) -> bool {
     match sys::ioctl(process::get().space.fd, IOCTL_SIGNAL, &mut request) {
         Ok(()) => {
             worker.interrupted.mark();
-            if stays_blocked(signal, info.code()) && FAULTS & bit(signal) == 0 {
+            let raised = if frame.is_of_program() { utility::SYNCHRONOUS } else { FAULTS };
+            if stays_blocked(signal, info.code()) && raised & bit(signal) == 0 {
                 worker.held.store(true, Ordering::Relaxed);
                 frame.block(signal);
             }
@@ -177,21 +197,20 @@ pub fn is_call(signal: u32, info: &Info) -> bool {
 /// As [`taken`], where the signal has interrupted the code of a utility thread: the thread leaves it. What its own instruction has
 /// raised the LWK is to see, not Linux.
 fn taken_in_code(worker: &Worker, signal: u32, info: &Info, frame: &mut Frame) {
-    const BREAKPOINT: u64 = 3;
-    const INT_80: u64 = 2;
+    const INT_80: u64 = 2; // bytes of the instruction
+    const OVER: [u64; 3] = [1, 3, 4]; // debug exception, breakpoint, overflow: none is raised by the next instruction
     let by_kernel = info.code() > 0 && utility::is_code(frame.rip());
     if is_call(signal, info) {
         utility::leave(worker, frame, LEFT_CALL);
     }
     if signal == SIGSYS && info.code() == SYS_SECCOMP {
-        frame.step_back(INT_80); // bytes of the instruction: it is not a call there either
+        frame.step_back(INT_80); // it is not a call there either
         utility::leave(worker, frame, LEFT_FAULT);
     }
     if (FAULTS | bit(SIGTRAP)) & bit(signal) != 0 && by_kernel {
-        if signal == SIGTRAP && frame.trap() == BREAKPOINT {
-            frame.step_back(1);
-        }
-        utility::leave(worker, frame, LEFT_FAULT);
+        let trap = frame.trap();
+        let is_over = matches!(signal, SIGTRAP | SIGSEGV) && OVER.contains(&trap);
+        utility::leave(worker, frame, if is_over { LEFT_TRAP + trap } else { LEFT_FAULT });
     }
     if signal == SIGBUS && info.code() == INTERRUPT {
         worker.interrupted.mark();
@@ -201,8 +220,8 @@ fn taken_in_code(worker: &Worker, signal: u32, info: &Info, frame: &mut Frame) {
     utility::leave(worker, frame, LEFT_SIGNAL)
 }
 
-/// si_code of a SIGBUS that one worker sends another: nothing but an interruption.
-const INTERRUPT: i32 = -0x4a;
+/// si_code of a SIGBUS that one worker sends another, or the LWK: nothing but an interruption.
+const INTERRUPT: i32 = INTERRUPT_CODE;
 
 /// Has come to a worker, whose thread has to leave its call, or to a server.
 fn interrupted(worker: &Worker, frame: &mut Frame) {

@@ -173,7 +173,8 @@ extern "C" fn handler(signal: i32, info: *const Info, context: *mut UContext) {
     // SAFETY: the kernel's siginfo and ucontext of this very frame.
     let (info, context) = unsafe { (&*info, &mut *context) };
     // Nothing else has an alternate stack.
-    let worker = if context.stack[0] != 0 { utility::enter_handler() } else { None };
+    let worker =
+        if context.stack[0] != 0 { utility::enter_handler(context.stack[0]) } else { None };
     let mut frame = Frame { context, of_program: worker.is_some() };
     proxy_signal(signal as u32, info, &mut frame);
     if let Some(worker) = worker {

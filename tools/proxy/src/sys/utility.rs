@@ -1,14 +1,14 @@
 //! The code of a utility thread (`hanare_abi::utility`): how a worker gets into it and out again, and the filter by which it leaves it
 //! for calls that are not Linux' alone.
 //!
-//! In that code the thread pointer is the program's, so the GS base names the worker. Its handlers run on an alternate
-//! stack, in the area, which no worker has otherwise: by that a handler knows what it has interrupted.
+//! In that code thread pointer and GS base are the program's. Its handlers run on an alternate stack, in the area, which no
+//! worker has otherwise: by that a handler knows what it has interrupted, and finds the worker in the area.
 
 use core::arch::{asm, global_asm};
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use hanare_abi::layout::{CONTROL_BASE, USER_MAX};
-use hanare_abi::utility::{AREA_FRAME, AREA_FS_BASE, AREA_STACK};
+use hanare_abi::utility::{AREA_FRAME, AREA_FS_BASE, AREA_GS_BASE, AREA_STACK, AREA_WORKER};
 use hanare_core::syscalls::{NATIVE, NATIVE_WORDS};
 use linux_raw_sys::general::*;
 use linux_raw_sys::prctl::PR_SET_NO_NEW_PRIVS;
@@ -21,9 +21,11 @@ use super::worker::Worker;
 const ARCH_SET_GS: u64 = 0x1001;
 const ARCH_SET_FS: u64 = 0x1002;
 const ARCH_GET_FS: u64 = 0x1003;
+const ARCH_GET_GS: u64 = 0x1004;
 
-/// Signals that the CPU or the filter raises: never blocked in the thread's code.
-const SYNCHRONOUS: Mask =
+/// Signals that the CPU or the filter raises: never blocked in the thread's code, and not ignored, since Linux ends a process
+/// that blocks or ignores what is raised.
+pub const SYNCHRONOUS: Mask =
     bit(SIGSEGV) | bit(SIGBUS) | bit(SIGILL) | bit(SIGFPE) | bit(SIGTRAP) | bit(SIGSYS);
 
 // utility_enter(frame: rdi, fs: rsi, stack: rdx) -> rax: as utility_leave says
@@ -70,8 +72,10 @@ unsafe extern "C" {
 /// What a worker keeps that executes its thread's code.
 #[repr(C)]
 pub struct Utility {
-    /// It has a filter, and its GS base names it.
+    /// It has a filter.
     is_ready: AtomicBool,
+    /// Its GS base, which the proxy does not use: what Linux has.
+    gs: AtomicU64,
     /// Its own stack pointer, meanwhile.
     stack: AtomicU64,
     /// The program's FS base when a handler began.
@@ -86,6 +90,8 @@ pub struct Code {
     pub area: u64,
     /// FS base of the program's thread.
     pub fs: u64,
+    /// Its GS base.
+    pub gs: u64,
     /// A descriptor that it may not close.
     pub control_fd: u32,
 }
@@ -93,9 +99,9 @@ pub struct Code {
 impl Utility {
     /// Of a worker that has executed no code of its thread.
     pub const fn new() -> Self {
-        let (stack, fs) = (AtomicU64::new(0), AtomicU64::new(0));
+        let (gs, stack, fs) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
         let (is_ready, in_call) = (AtomicBool::new(false), AtomicBool::new(false));
-        Self { is_ready, stack, fs, in_call }
+        Self { is_ready, gs, stack, fs, in_call }
     }
 
     /// Whether the worker has executed code of its thread before.
@@ -103,15 +109,15 @@ impl Utility {
         self.is_ready.load(Ordering::Relaxed)
     }
 
-    /// In the child of a fork the thread that was has its GS base and its filter still.
-    fn make_ready(&self, worker: &'static Worker, control_fd: u32) -> Result<()> {
-        if self.is_ready.load(Ordering::Relaxed) {
-            return Ok(());
+    fn make_ready(&self, code: &Code) -> Result<()> {
+        if !self.is_ready() {
+            set_filter(code.control_fd)?;
+            self.is_ready.store(true, Ordering::Relaxed);
         }
-        let address = core::ptr::from_ref(worker) as u64;
-        plain(__NR_arch_prctl, [ARCH_SET_GS, address, 0, 0, 0, 0])?;
-        set_filter(control_fd)?;
-        self.is_ready.store(true, Ordering::Relaxed);
+        if self.gs.load(Ordering::Relaxed) != code.gs {
+            plain(__NR_arch_prctl, [ARCH_SET_GS, code.gs, 0, 0, 0, 0])?;
+            self.gs.store(code.gs, Ordering::Relaxed);
+        }
         Ok(())
     }
 }
@@ -119,7 +125,7 @@ impl Utility {
 /// Executes the code of the worker's thread until it leaves it: the address of its context, and why (`LEFT_*`). `None`: a
 /// signal came first.
 pub fn execute(worker: &'static Worker, code: &Code) -> Result<Option<u64>> {
-    worker.utility.make_ready(worker, code.control_fd)?;
+    worker.utility.make_ready(code)?;
     let before = signal::set_mask(!0);
     if worker.interrupted.is_marked() {
         signal::set_mask(before);
@@ -127,10 +133,15 @@ pub fn execute(worker: &'static Worker, code: &Code) -> Result<Option<u64>> {
     }
     let frame = code.area + AREA_FRAME;
     signal::put_mask(frame, before & !SYNCHRONOUS);
+    // SAFETY: the area is the thread's, for this.
+    unsafe {
+        ((code.area + AREA_WORKER) as *mut u64).write_volatile(core::ptr::from_ref(worker) as u64);
+    }
     // SAFETY: the frame is one that the LWK has just written. What the code does is the program's business; it comes back by
     // `utility_leave`, with this stack as it is now.
     let left = unsafe { utility_enter(frame, code.fs, &raw const worker.utility.stack) };
-    let disabled = stack_t { ss_sp: core::ptr::null_mut(), ss_flags: SS_DISABLE as i32, ss_size: 0 };
+    let disabled =
+        stack_t { ss_sp: core::ptr::null_mut(), ss_flags: SS_DISABLE as i32, ss_size: 0 };
     // SAFETY: Linux only reads the structure.
     let _ = unsafe { raw_call(__NR_sigaltstack, [&raw const disabled as u64, 0, 0, 0, 0, 0]) };
     let after = signal::get_mask(left & !hanare_abi::utility::LEFT_MASK);
@@ -148,15 +159,15 @@ pub fn call<T>(worker: &Worker, frame: &Frame, call: impl FnOnce() -> T) -> T {
     result
 }
 
-/// At the beginning of a handler where there is an alternate stack. If it has interrupted the thread's code, this thread is its worker
-/// again, which is the result.
-pub fn enter_handler() -> Option<&'static Worker> {
-    let worker: *const Worker;
-    // SAFETY: only in such code is there an alternate stack, and then the GS base names the worker, whose first word is its
-    // own address.
+/// At the beginning of a handler where there is an alternate stack, which begins at `stack`. If it has interrupted the thread's
+/// code, this thread is its worker again, which is the result.
+pub fn enter_handler(stack: u64) -> Option<&'static Worker> {
+    const CHECKS_ALIGNMENT: u64 = 1 << 18; // of the flags, which are the program's
+    // SAFETY: only in such code is there an alternate stack, in its area, where the worker's address is. Who writes another
+    // one there harms himself.
     let worker = unsafe {
-        asm!("mov {}, gs:[0]", out(reg) worker, options(nostack, readonly, preserves_flags));
-        &*worker
+        asm!("pushfq", "and qword ptr [rsp], {}", "popfq", const !CHECKS_ALIGNMENT as i32);
+        &**((stack - AREA_STACK + AREA_WORKER) as *const *const Worker)
     };
     if worker.utility.in_call.load(Ordering::Relaxed) {
         return None;
@@ -196,9 +207,12 @@ pub fn leave(worker: &Worker, frame: &Frame, left: u64) -> ! {
     let area = frame.stack_start() - AREA_STACK;
     let (stack, fs) =
         (worker.utility.stack.load(Ordering::Relaxed), worker.utility.fs.load(Ordering::Relaxed));
-    // SAFETY: the area is the thread's, for this; its first words are nobody else's. The stack is the worker's own as
-    // `utility_enter` left it.
+    // SAFETY: the area is the thread's, for this; its first words are nobody else's, and Linux writes one. The stack is the
+    // worker's own as `utility_enter` left it.
     unsafe {
+        let gs = area + AREA_GS_BASE;
+        raw_call(__NR_arch_prctl, [ARCH_GET_GS, gs, 0, 0, 0, 0]);
+        worker.utility.gs.store((gs as *const u64).read_volatile(), Ordering::Relaxed);
         ((area + AREA_FS_BASE) as *mut u64).write_volatile(fs);
         utility_leave(stack, frame.address() | left)
     }

@@ -32,23 +32,25 @@ fn try_execute(
     worker: &'static Worker,
     args: &[u64; 6],
 ) -> sys::Result<Option<u64>> {
-    let [area, bytes, fs, cpu, control_fd, _] = *args;
-    let is_area = (AREA_MIN..=AREA_MAX).contains(&bytes)
-        && (USER_MIN..USER_MAX - AREA_MAX).contains(&area);
+    let [area, bytes, fs, cpu, control_fd, gs] = *args;
+    let is_area =
+        (AREA_MIN..=AREA_MAX).contains(&bytes) && (USER_MIN..USER_MAX - AREA_MAX).contains(&area);
     if !is_area {
         return Err(Errno(EINVAL));
     }
-    // The stack of the first one may be anywhere, and a process that shares its memory ends by execve mostly.
-    if !matches!(worker.role, Role::Thread | Role::Successor) {
+    // The stack of the first one may be anywhere, and a process that shares its memory ends by execve mostly. In the child of a
+    // fork the first one has a worker that may have been another thread's.
+    if !matches!(worker.role, Role::Thread | Role::Successor) || worker.slot() == 0 {
         return Err(Errno(EOPNOTSUPP));
     }
     if !worker.utility.is_ready() {
         sys::ioctl_plain(process.space.fd, IOCTL_EXECUTE)?;
+        signals::forward_raised()?;
     }
     if worker.cpu.swap(cpu, Ordering::Relaxed) != cpu {
         sys::run_on_cpu(u32::try_from(cpu).ok());
     }
-    utility::execute(worker, &Code { area, fs, control_fd: control_fd as u32 })
+    utility::execute(worker, &Code { area, fs, gs, control_fd: control_fd as u32 })
 }
 
 /// The handler of all signals: all are blocked.
