@@ -33,6 +33,7 @@ bin:
 	cargo rustc --quiet --release -p hanare --bin hanare -- $(STATIC)
 	cd tools/proxy && cargo build --quiet --release
 	@$(MAKE) --no-print-directory -C bench/guest
+	@$(MAKE) --no-print-directory -C bench/posted
 	@install -m 755 target/release/hanare $(PROXY) $(B)/bin/
 
 .PHONY: lwk
@@ -136,7 +137,7 @@ zshdir := $(share)/zsh/site-functions
 fishdir := $(share)/fish/vendor_completions.d
 udevdir := $(DESTDIR)$(PREFIX)/lib/udev/rules.d
 usersdir := $(DESTDIR)$(PREFIX)/lib/sysusers.d
-installed := $(B)/bin/hanare $(B)/bin/hanare-proxy $(B)/bin/hanare-bench-guest $(B)/lwk/hanare-lwk
+installed := $(B)/bin/hanare $(B)/bin/hanare-proxy $(B)/bin/hanare-bench-guest $(B)/bin/hanare-bench-posted $(B)/lwk/hanare-lwk
 
 # Whose members may run programs. In a DESTDIR the group is made by whoever installs the package (sysusers.d).
 add_group = $(if $(DESTDIR),,@getent group hanare >/dev/null || PATH=$$PATH:/usr/sbin:/sbin groupadd --system hanare)
@@ -154,7 +155,7 @@ installable:
 	$(if $(MODULE),@$(MAKE) --no-print-directory -C module installable DESTDIR=$(DESTDIR))
 install: installable
 	install -D -m 755 $(B)/bin/hanare $(bindir)/hanare
-	install -D -m 755 -t $(libdir) $(B)/bin/hanare-proxy $(B)/bin/hanare-bench-guest
+	install -D -m 755 -t $(libdir) $(B)/bin/hanare-proxy $(B)/bin/hanare-bench-guest $(B)/bin/hanare-bench-posted
 	install -D -m 644 $(B)/lwk/hanare-lwk $(libdir)/hanare-lwk
 	install -D -m 644 -t $(includedir) native/include/hanare/native.h
 	install -D -m 644 -t $(docdir) README.md CONTRIBUTING.md LICENSE LICENSE-MIT

@@ -54,3 +54,9 @@ pub fn bench_guest() -> Result<PathBuf> {
     let next = "build it: make native; or name it: HANARE_BENCH_GUEST=FILE";
     find("HANARE_BENCH_GUEST", "hanare-bench-guest", &["", "../lib/hanare"], next)
 }
+
+/// The program that `hanare bench` measures where calls are posted.
+pub fn bench_posted() -> Result<PathBuf> {
+    let next = "build it: make; or name it: HANARE_BENCH_POSTED=FILE";
+    find("HANARE_BENCH_POSTED", "hanare-bench-posted", &["", "../lib/hanare"], next)
+}
