@@ -82,8 +82,8 @@ def locked(image):
 
 
 def touched(mark, here=None):
-    """[(instruction, address of a cache line, how often it touched that)], as `counts`; `here`: only by the CPUs that are told from
-    others, or only by the others."""
+    """[(instruction, address of a cache line, how often it touched that, how often it wrote there)], as `counts`; `here`: only by the
+    CPUs that are told from others, or only by the others."""
     with open(f'{BUILD}/marks/{mark}.data') as lines:
         words = list(map(str.split, lines))
-    return [(int(by, 16), int(at, 16), int(n)) for by, at, n, is_here in words if here in (None, is_here == '1')]
+    return [(int(by, 16), int(at, 16), int(n), int(stores)) for by, at, n, stores, is_here in words if here in (None, is_here == '1')]

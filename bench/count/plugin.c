@@ -1,11 +1,13 @@
 /*
  * A QEMU plugin that counts how often each instruction of the VM runs, between marks.
  *
- * plugin.so,out=FOLDER[,data=BASE][,cpu=N]: at each mark, which is an instruction that the measured program executes (MARK, marks.h), the
- * counts since the mark before become FOLDER/N, N from 0: a line for each address, `address count`. With `data` the
- * instructions from BASE (hexadecimal) on, 4 MiB of them, have their data counted as well, from the first mark on:
- * FOLDER/N.data has a line for each cache line that one of them touched, `instruction address count here`. With `cpu`, FOLDER/N.here
- * has counts of CPUs from N on alone, of programs that lie below PROGRAM_END, and `here` is 1 where one of these has touched the line. Debian has no header for plugins; what is used of QEMU 7.2's qemu-plugin.h (API version 1) is declared here.
+ * plugin.so,out=FOLDER[,data=BASE][,cpu=N]: at each mark, which is an instruction that the measured program executes
+ * (MARK, marks.h), the counts since the mark before become FOLDER/N, N from 0: a line for each address, `address count`.
+ * With `data` the instructions from BASE (hexadecimal) on, 4 MiB of them, have their data counted as well, from the first
+ * mark on: FOLDER/N.data has a line for each cache line that one of them touched, `instruction address count stores here`.
+ * With `cpu`, FOLDER/N.here has the counts of CPUs from N on alone, of programs that lie below PROGRAM_END, and `here` is
+ * 1 where one of these CPUs has touched the line. Debian has no header for plugins; what is used of QEMU 7.2's
+ * qemu-plugin.h (API version 1) is declared here.
  */
 #include <pthread.h>
 #include <stdint.h>
@@ -33,6 +35,7 @@ void qemu_plugin_register_vcpu_insn_exec_cb(struct qemu_plugin_insn *insn, void 
 void qemu_plugin_register_vcpu_mem_cb(struct qemu_plugin_insn *insn,
 				      void (*accessed)(unsigned int, uint32_t, uint64_t, void *),
 				      int flags, int what, void *data);
+_Bool qemu_plugin_mem_is_store(uint32_t info);
 void qemu_plugin_register_vcpu_tb_trans_cb(qemu_plugin_id_t id,
 					   void (*translated)(qemu_plugin_id_t, struct qemu_plugin_tb *));
 
@@ -60,7 +63,7 @@ static struct page *pages[BUCKETS];
 /* Cache lines of data and who touched them, by open addressing. Two CPUs that touch a new one at once may count it
  * twice. */
 static struct line {
-	uint64_t by, at, count;
+	uint64_t by, at, count, stores;
 	int here;
 } lines[LINES];
 static uint64_t data_base;
@@ -99,12 +102,12 @@ static void accessed(unsigned int cpu, uint32_t info, uint64_t at, void *data)
 	uint64_t line = at / CACHE_LINE, by = (uint64_t)data;
 	int here = cpu >= first_cpu;
 
-	(void)info;
 	for (uint64_t i = (line ^ by * 31) % LINES, looks = 0; marks && looks < 64; i = (i + 1) % LINES, looks++) {
 		if (!lines[i].by)
-			lines[i] = (struct line){ by, line, 0, here };
+			lines[i] = (struct line){ by, line, 0, 0, here };
 		if (lines[i].at == line && lines[i].by == by && lines[i].here == here) {
 			lines[i].count++;
+			lines[i].stores += qemu_plugin_mem_is_store(info);
 			return;
 		}
 	}
@@ -114,7 +117,8 @@ static void write_lines(FILE *out)
 {
 	for (int i = 0; i < LINES; i++)
 		if (lines[i].count)
-			fprintf(out, "%lx %lx %lu %d\n", lines[i].by, lines[i].at * CACHE_LINE, lines[i].count, lines[i].here);
+			fprintf(out, "%lx %lx %lu %lu %d\n", lines[i].by, lines[i].at * CACHE_LINE, lines[i].count,
+				lines[i].stores, lines[i].here);
 	memset(lines, 0, sizeof(lines));
 }
 

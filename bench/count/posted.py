@@ -84,25 +84,28 @@ def phases():
 
 
 def lines():
-    """{kind: {phase: (code, data, data that the worker touches as well)}}: cache lines of the application's core for one."""
+    """{kind: {phase: (code, data, data that moves)}}: cache lines of the application's core for one. A line moves that one of the
+    application and the worker writes, and the other touches."""
     said = run('count-phases', f'rounds={ROUNDS}', data=True)
     count = int(said[0].split()[0])
     symbols, found = counting.of_image(PROGRAM), {}
     for number, kind in enumerate(KINDS):
         # The last round: all memory was touched before.
         base = (number * ROUNDS + ROUNDS - 1) * MARKS
-        worker = {line for mark in range(1, MARKS) for _, line, _ in counting.touched(base + mark, here=False)}
+        sides = {is_here: [one for mark in range(1, MARKS) for one in counting.touched(base + mark, is_here)] for is_here in (True, False)}
+        touched = {is_here: {line for _, line, _, _ in of} for is_here, of in sides.items()}
+        written = {is_here: {line for _, line, _, stores in of if stores} for is_here, of in sides.items()}
+        moving = written[True] & touched[False] | written[False] & touched[True]
         found[kind] = {}
         for phase, mark in (('post', POSTED), ('pick up', PICKED_UP)):
             code = {at // 64 for at, n in counting.counts(base + mark, '.here').items()
                     if n >= 0.9 * count and symbols.function(at)[1] not in OWN}
-            touched = collections.Counter()
-            for by, line, n in counting.touched(base + mark, here=True):
+            times = collections.Counter()
+            for by, line, n, _ in counting.touched(base + mark, True):
                 if symbols.function(by)[1] not in OWN:
                     # No instruction touches a line twice for one: what most of them did is for how many it was touched.
-                    touched[line] = max(touched[line], min(n, count))
-            shared = sum(n for line, n in touched.items() if line in worker)
-            found[kind][phase] = len(code), sum(touched.values()) / count, shared / count
+                    times[line] = max(times[line], min(n, count))
+            found[kind][phase] = len(code), sum(times.values()) / count, sum(n for line, n in times.items() if line in moving) / count
     return found
 
 
@@ -173,10 +176,10 @@ def print_phases():
 
 def print_lines():
     """Markdown."""
-    print('| one | code | data | of these shared with the worker |\n|---|---:|---:|---:|')
+    print('| one | code | data | of these move between the CPUs |\n|---|---:|---:|---:|')
     for kind, of_phase in lines().items():
-        for phase, (code, data, shared) in of_phase.items():
-            print(f'| {phase} a {kind} | {code} | {data:.2f} | {shared:.2f} |', flush=True)
+        for phase, (code, data, moving) in of_phase.items():
+            print(f'| {phase} a {kind} | {code} | {data:.2f} | {moving:.2f} |', flush=True)
 
 
 def print_tasks(null_call):

@@ -14,7 +14,7 @@ static void mark(void)
 
 /* ---- phases ---- */
 
-static _Atomic int at_gate, is_open, all_done;
+static _Atomic int at_gate, is_open, all_done, may_end;
 
 /* Not to be counted: by its name. */
 __attribute__((noinline)) static void spin_until(_Atomic int *word)
@@ -31,9 +31,11 @@ static long gate(void)
 	return 0;
 }
 
+/* Holds it again, until counters have been read. */
 static long last(void)
 {
 	atomic_store(&all_done, 1);
+	spin_until(&may_end);
 	return 0;
 }
 
@@ -82,6 +84,7 @@ static void round_of(hanare_queue *queue, void (*post)(hanare_queue *, int), int
 	atomic_store(&at_gate, 0);
 	atomic_store(&is_open, 0);
 	atomic_store(&all_done, 0);
+	atomic_store(&may_end, 0);
 	at_begin = hanare_call(queue, 0, gate);
 	spin_until(&at_gate);
 	mark();
@@ -92,6 +95,7 @@ static void round_of(hanare_queue *queue, void (*post)(hanare_queue *, int), int
 	atomic_store(&is_open, 1);
 	spin_until(&all_done);
 	mark();
+	atomic_store(&may_end, 1);
 	result_of(at_end);
 	result_of(at_begin);
 	usleep(20000);
