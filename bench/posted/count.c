@@ -4,6 +4,7 @@
 
 #include <stdatomic.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -123,7 +124,7 @@ void count_tasks(const struct wish *wish)
 {
 	set_call(wish->quick ? NULL_CALL : 1);
 	for (int i = 0; i < ways_count; i++) {
-		if (!ways[i].begin())
+		if ((wish->way && strcmp(wish->way, ways[i].name)) || !ways[i].begin())
 			continue;
 		for (int calls = 1; calls <= CALLS_MAX; calls *= 2) {
 			/* About as many calls in all. */

@@ -39,7 +39,7 @@ void fail(const char *what)
 
 int main(int argc, char **argv)
 {
-	struct wish wish = { .rounds = 3, .folder = "/dev/shm", .way = "trap", .port = 8080 };
+	struct wish wish = { .rounds = 3, .folder = "/dev/shm", .port = 8080 };
 
 	for (int i = 2; i < argc; i++)
 		if (!strcmp(argv[i], "quick"))

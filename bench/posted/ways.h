@@ -57,7 +57,7 @@ struct wish {
 	long tasks; /* 0: as many as it has by itself */
 	int rounds;
 	const char *folder; /* for files */
-	const char *way; /* of a server */
+	const char *way; /* of a server, or the only one that is counted; NULL: any */
 	int port;
 };
 void measure_tasks(const struct wish *wish);

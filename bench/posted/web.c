@@ -173,7 +173,7 @@ void serve_web(const struct wish *wish)
 	long ends[EVENTS];
 	int listener, poller;
 
-	while (way < SERVERS && strcmp(servers[way].name, wish->way))
+	while (way < SERVERS && strcmp(servers[way].name, wish->way ? wish->way : "trap"))
 		way++;
 	if (way == SERVERS)
 		fail("no way to serve is called so");
