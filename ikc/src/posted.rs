@@ -15,13 +15,15 @@ mod finished;
 mod idle;
 mod record;
 mod submissions;
+#[cfg(all(test, not(loom)))]
+mod tests;
 
 pub use armed::Armed;
 pub use credits::Credits;
 pub use finished::{Finished, FinishedEntry};
 pub use idle::Idle;
 pub use record::{Begun, Cancel, Completed, Look, Record, RecordRef, Ticket};
-pub use submissions::{Entry, Filled, Submission, Submissions};
+pub use submissions::{ARGS, Entry, Filled, Submission, Submissions};
 
 use core::marker::PhantomData;
 use core::ptr::NonNull;

@@ -152,10 +152,10 @@ int hanare_may_submit(int nr);
 
 #define HANARE_FOREVER (-1)
 
-/* Picks a result up. -EAGAIN: not yet. -EINVAL: no such ticket. */
+/* Picks a result up; result is not NULL. -EAGAIN: not yet. -EINVAL: no such ticket. */
 int hanare_poll(hanare_queue *queue, hanare_ticket ticket, int64_t *result);
 
-/* Waits for it, and picks it up. -ETIMEDOUT. -EDEADLK: the caller is a worker of the queue itself. */
+/* Waits for it, and picks it up; result may be NULL. -ETIMEDOUT. -EDEADLK: the caller is a worker of the queue itself. */
 int hanare_wait(hanare_queue *queue, hanare_ticket ticket, int64_t *result, int64_t timeout_ns);
 
 struct hanare_completion {

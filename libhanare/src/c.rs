@@ -66,7 +66,7 @@ pub unsafe extern "C" fn hanare_drain(queue: Handle, timeout_ns: i64) -> c_int {
 pub unsafe extern "C" fn hanare_queue_remote(queue: Handle) -> c_int {
     // SAFETY: the caller's queue.
     let workers = unsafe { &queue_of(queue).workers };
-    workers.iter().map(|worker| worker.is_remote.load(Ordering::Relaxed) as c_int).sum()
+    workers.iter().map(|worker| c_int::from(worker.is_remote())).sum()
 }
 
 /// See `hanare_submit(3)`.
@@ -93,12 +93,11 @@ pub unsafe extern "C" fn hanare_call5(
     arg0: u64,
     arg1: u64,
     arg2: u64,
-    arg3: u64,
-    arg4: u64,
+    args3_and_4: Rest,
 ) -> i64 {
     // SAFETY: the caller's queue.
     let queue = unsafe { queue_of(queue) };
-    as_word(queue.call(flags, function as u64, [arg0, arg1, arg2, arg3, arg4]))
+    queue.call_short(flags, function as u64, arg0, arg1, arg2, args3_and_4)
 }
 
 /// See `hanare_submit(3)`.
@@ -250,4 +249,18 @@ pub unsafe extern "C" fn hanare_errors(queue: Handle, error: Option<&mut c_int>)
     }
     let of_workers = queue.workers.iter().map(|worker| worker.errors.load(Ordering::Relaxed));
     of_workers.sum::<u64>() + queue.errors_at_once.load(Ordering::Relaxed)
+}
+
+/// For tests of this library: where a piece lies that workers read, and how many words it has. It is in the archive only.
+#[doc(hidden)]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hanare_test_words(
+    queue: Handle,
+    piece: u32,
+    words: &mut usize,
+) -> *const u64 {
+    // SAFETY: the caller's queue.
+    let (start, bytes) = unsafe { queue_of(queue) }.piece(piece).unwrap_or((std::ptr::null(), 0));
+    *words = bytes / size_of::<u64>();
+    start
 }

@@ -28,7 +28,8 @@ struct test {
 };
 
 /* The end of each list has no name. */
-extern const struct test queue_tests[], call_tests[], function_tests[], process_tests[], fault_tests[];
+extern const struct test queue_tests[], call_tests[], function_tests[], process_tests[], fault_tests[],
+	cost_tests[];
 
 #define HOLDS(condition)                                                                              \
 	do {                                                                                          \

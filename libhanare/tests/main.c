@@ -4,7 +4,7 @@
 
 int factor = 1;
 
-static const struct test *const lists[] = { queue_tests, call_tests, function_tests, process_tests, fault_tests };
+static const struct test *const lists[] = { queue_tests, call_tests, function_tests, process_tests, fault_tests, cost_tests };
 
 #define DEADLINE_S 60
 

@@ -30,7 +30,9 @@ fn main() -> ExitCode {
             eprintln!(
                 "usage: cargo xtask abi [--check]         write (or check) module/hanare_abi.h"
             );
-            eprintln!("       cargo xtask syscalls [--check]    write (or check) docs/syscalls.md and libhanare's table");
+            eprintln!(
+                "       cargo xtask syscalls [--check]    write (or check) docs/syscalls.md and libhanare's table"
+            );
             eprintln!("       cargo xtask layers [PART]         show the layers as a picture");
             eprintln!(
                 "       cargo xtask layers --arrows FILE  which lines lead from this file to others, and back"

@@ -91,7 +91,7 @@ pub fn file() -> String {
     file += "];\n\n/// Why a worker does not make a call; `None`: it does.\n#[must_use]\n#[rustfmt::skip]\n";
     file += "pub const fn why(nr: i32) -> Option<&'static CStr> {\n    match nr {\n";
     for (why, numbers) in reasons {
-        let numbers: Vec<String> = numbers.iter().map(u16::to_string).collect();
+        let numbers: Vec<String> = ranges(&numbers).collect();
         let numbers = numbers.join(" | ");
         writeln!(file, "        {numbers} => Some(c{why:?}),").expect("a string grows");
     }

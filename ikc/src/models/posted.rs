@@ -8,9 +8,9 @@ use loom::thread;
 
 use super::{explore, no_lost_wake_up};
 use crate::posted::{
-    Armed, BEGINS_ANYWAY, Begun, Cancel, Credits, Entry, FREES_EARLY, Finished, FinishedEntry, Idle,
-    LEAVES_TOKEN, Look, NO_SECOND_LOOK, NO_TAG, Record, RecordRef, Slots, Submission, Submissions,
-    Ticket,
+    ARGS, Armed, BEGINS_ANYWAY, Begun, Cancel, Credits, Entry, FREES_EARLY, Finished,
+    FinishedEntry, Idle, LEAVES_TOKEN, Look, NO_SECOND_LOOK, NO_TAG, Record, RecordRef, Slots,
+    Submission, Submissions, Ticket,
 };
 use crate::sync::{AtomicU32, AtomicU64, NO_FENCE, NO_RELEASE, Ordering, REAL};
 
@@ -69,7 +69,7 @@ impl<const N: usize, const MUTANT: u8> Queue<N, MUTANT> {
 
     /// A worker executes what it has taken: the result is ten times what was posted.
     fn execute(&self, taken: Submission) -> Ticket {
-        assert_eq!(taken.args, [u64::from(taken.what); 6], "stale arguments");
+        assert_eq!(taken.args, [u64::from(taken.what); ARGS], "stale arguments");
         let ticket = Ticket::from_word(taken.ticket).expect("a ticket");
         assert_eq!(self.record(ticket).begin(ticket), Begun::Run);
         let _ = self.record(ticket).complete(ticket, u64::from(taken.what) * 10);
@@ -78,29 +78,25 @@ impl<const N: usize, const MUTANT: u8> Queue<N, MUTANT> {
 }
 
 fn submission(what: u32, ticket: Ticket) -> Submission {
-    Submission { what, ticket: ticket.word(), args: [what.into(); 6] }
+    Submission { what, ticket: ticket.word(), args: [what.into(); ARGS] }
 }
 
-/// One producer posts `count` times with `N` credits, and picks each result up; `workers` workers.
-fn single_model<const N: usize, const MUTANT: u8>(name: &str, count: u32, workers: usize) {
-    explore(name, Some(if workers > 1 { 2 } else { 3 }), move || {
+/// One producer posts `count` times with `N` credits, and picks each result up; one worker.
+fn single_model<const N: usize, const MUTANT: u8>(name: &str, count: u32) {
+    explore(name, Some(2), move || {
         let queue = Arc::new(Queue::<N, MUTANT>::new());
-        let executed = Arc::new(AtomicU32::new(0));
-        let spawn = |_| {
-            let (queue, executed) = (queue.clone(), executed.clone());
-            thread::spawn(move || {
-                while executed.load(Ordering::Relaxed) < count {
-                    match queue.submissions().take() {
-                        Some(taken) => {
-                            let _ = queue.execute(taken);
-                            executed.fetch_add(1, Ordering::Relaxed);
-                        }
-                        None => thread::yield_now(),
+        let other = queue.clone();
+        let worker = thread::spawn(move || {
+            for _ in 0..count {
+                loop {
+                    if let Some(taken) = other.submissions().take() {
+                        let _ = other.execute(taken);
+                        break;
                     }
+                    thread::yield_now();
                 }
-            })
-        };
-        let workers: Vec<_> = (0..workers).map(spawn).collect();
+            }
+        });
         let producer = thread::spawn(move || {
             let mut tickets: [Ticket; N] = std::array::from_fn(|index| Ticket::zero(index as u16));
             let mut first = 1;
@@ -120,74 +116,95 @@ fn single_model<const N: usize, const MUTANT: u8>(name: &str, count: u32, worker
             }
         });
         producer.join().unwrap();
+        worker.join().unwrap();
+    });
+}
+
+/// Two workers find what was posted, and what is posted meanwhile.
+fn workers_model<const MUTANT: u8>(name: &str) {
+    explore(name, Some(2), move || {
+        let queue = Arc::new(Queue::<2, MUTANT>::new());
+        queue.post(2, 0, Queue::<2, MUTANT>::ticket(0));
+        let run = |queue: &Queue<2, MUTANT>| {
+            while let Some(taken) = queue.submissions().take() {
+                let ticket = queue.execute(taken);
+                let before = queue.counts[usize::from(ticket.index())].swap(1, Ordering::Relaxed);
+                assert_eq!(before, 0, "executed twice");
+            }
+        };
+        let workers = [(); 2].map(|()| {
+            let queue = queue.clone();
+            thread::spawn(move || run(&queue))
+        });
+        queue.post(3, 1, Queue::<2, MUTANT>::ticket(1));
         workers.into_iter().for_each(|worker| worker.join().unwrap());
+        run(&queue);
+        assert!(queue.counts.iter().all(|count| count.load(Ordering::Relaxed) == 1));
     });
 }
 
 #[test]
 fn each_submission_is_executed_once_with_its_arguments() {
-    single_model::<1, REAL>("one credit, used twice", 2, 1);
-    single_model::<2, REAL>("two credits, three submissions", 3, 1);
-    single_model::<2, REAL>("two credits, two workers", 2, 2);
+    single_model::<1, REAL>("one credit, used twice", 2);
+    single_model::<2, REAL>("two credits, three submissions", 3);
+    workers_model::<REAL>("two workers");
 }
 
 #[test]
 #[should_panic(expected = "assertion")]
 fn submissions_without_release_show_stale_arguments() {
-    single_model::<1, NO_RELEASE>("submissions without release", 1, 1);
+    single_model::<1, NO_RELEASE>("submissions without release", 1);
 }
 
-/// Two producers share `N` credits; one worker gives them back.
-fn shared_model<const N: usize, const MUTANT: u8>(name: &str, preemptions: usize) {
-    explore(name, Some(preemptions), || {
+/// Two producers share `N` credits, if there is one for each of them; one worker gives them back.
+fn shared_model<const N: usize, const MUTANT: u8>(name: &str) {
+    explore(name, Some(2), || {
         let queue = Arc::new(Queue::<N, MUTANT>::new());
-        let producers: Vec<_> = [1, 2]
-            .into_iter()
-            .map(|what| {
-                let queue = queue.clone();
-                thread::spawn(move || {
-                    let index = loop {
-                        if let Some(index) = queue.credits().take() {
-                            break index;
-                        }
-                        thread::yield_now();
-                    };
-                    // As many generations as this credit was used: the worker counts.
-                    let uses = queue.counts[usize::from(index)].load(Ordering::Relaxed);
-                    let ticket = (0..uses).fold(Queue::<N, MUTANT>::ticket(index), |ticket, _| ticket.next());
-                    queue.submissions().post_shared(&queue.words[1], &submission(what, ticket));
-                })
+        let producers = [1, 2].map(|what| {
+            let queue = queue.clone();
+            thread::spawn(move || {
+                let Some(index) = queue.credits().take() else { return 0 };
+                // As many generations as this credit was used: the worker counts.
+                let uses = queue.counts[usize::from(index)].load(Ordering::Relaxed);
+                let first = Queue::<N, MUTANT>::ticket(index);
+                let ticket = (0..uses).fold(first, |ticket, _| ticket.next());
+                queue.submissions().post_shared(&queue.words[1], &submission(what, ticket));
+                what
             })
-            .collect();
-        let worker = thread::spawn(move || {
-            let mut seen = 0;
-            while seen != 3 {
-                if let Some(taken) = queue.submissions().take() {
-                    assert_eq!(seen & taken.what, 0, "twice");
-                    seen |= taken.what;
-                    let ticket = queue.execute(taken);
-                    queue.counts[usize::from(ticket.index())].fetch_add(1, Ordering::Relaxed);
-                    queue.credits().give(ticket.index());
-                } else {
-                    thread::yield_now();
-                }
-            }
         });
-        producers.into_iter().for_each(|producer| producer.join().unwrap());
-        worker.join().unwrap();
+        let run = |queue: &Queue<N, MUTANT>| {
+            let mut seen = 0;
+            while let Some(taken) = queue.submissions().take() {
+                assert_eq!(seen & taken.what, 0, "twice");
+                seen |= taken.what;
+                let ticket = queue.execute(taken);
+                queue.counts[usize::from(ticket.index())].fetch_add(1, Ordering::Relaxed);
+                queue.credits().give(ticket.index());
+            }
+            seen
+        };
+        let other = queue.clone();
+        let worker = thread::spawn(move || {
+            let seen = run(&other);
+            thread::yield_now();
+            seen | run(&other)
+        });
+        let posted = producers.map(|producer| producer.join().unwrap());
+        let seen = worker.join().unwrap();
+        assert_eq!(seen + run(&queue), posted[0] + posted[1]);
     });
 }
 
 #[test]
 fn producers_that_share_credits_find_room() {
-    shared_model::<1, REAL>("two producers, one credit", 3);
-    shared_model::<2, REAL>("two producers, two credits", 2);
+    shared_model::<1, REAL>("two producers, one credit");
+    shared_model::<2, REAL>("two producers, two credits");
 }
 
 #[test]
 #[should_panic(expected = "assertion")]
 fn shared_submissions_without_release_show_stale_arguments() {
-    shared_model::<2, NO_RELEASE>("shared submissions without release", 2);
+    shared_model::<2, NO_RELEASE>("shared submissions without release");
 }
 
 /// One thread takes two credits, another takes two and gives the first one back.
@@ -226,15 +243,16 @@ fn credits_without_a_tag_have_two_owners() {
 }
 
 /// Workers finish one submission after the other with one credit each; the owner takes any.
-fn finished_model<const N: usize, const MUTANT: u8>(name: &str, rounds: u32) {
-    explore(name, Some(3), move || {
+fn finished_model<const N: usize, const MUTANT: u8>(name: &str) {
+    explore(name, Some(if N > 1 { 1 } else { 2 }), move || {
         let queue = Arc::new(Queue::<N, MUTANT>::new());
         // counts[i]: how often credit i was posted.
         queue.counts.iter().for_each(|count| count.store(1, Ordering::Relaxed));
         let worker = |index: usize| {
             let queue = queue.clone();
             thread::spawn(move || {
-                for round in 1..=rounds {
+                // The first one comes again.
+                for round in 1..=if index == 0 { 2 } else { 1 } {
                     while queue.counts[index].load(Ordering::Acquire) < round {
                         thread::yield_now();
                     }
@@ -244,7 +262,7 @@ fn finished_model<const N: usize, const MUTANT: u8>(name: &str, rounds: u32) {
         };
         let workers: Vec<_> = (0..N).map(worker).collect();
         let owner = thread::spawn(move || {
-            for _ in 0..rounds * N as u32 {
+            for _ in 0..=N {
                 while queue.finished().is_empty() {
                     thread::yield_now();
                 }
@@ -268,14 +286,14 @@ fn finished_model<const N: usize, const MUTANT: u8>(name: &str, rounds: u32) {
 
 #[test]
 fn results_have_room_for_who_holds_a_credit() {
-    finished_model::<1, REAL>("finished, one credit", 3);
-    finished_model::<2, REAL>("finished, two credits", 2);
+    finished_model::<1, REAL>("finished, one credit");
+    finished_model::<2, REAL>("finished, two credits");
 }
 
 #[test]
 #[should_panic(expected = "no room")]
 fn results_have_no_room_where_credits_are_given_back_early() {
-    finished_model::<1, FREES_EARLY>("finished, credits given back early", 3);
+    finished_model::<1, FREES_EARLY>("finished, credits given back early");
 }
 
 /// The step in which a worker goes to sleep, while something is posted for it.

@@ -59,9 +59,6 @@ impl<const MUTANT: u8> Armed<MUTANT> {
     #[must_use]
     pub fn tells(&self) -> bool {
         self.0.load(Ordering::Relaxed) == ARMED
-            && self
-                .0
-                .compare_exchange(ARMED, TOLD, Ordering::AcqRel, Ordering::Relaxed)
-                .is_ok()
+            && self.0.compare_exchange(ARMED, TOLD, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 }

@@ -178,10 +178,7 @@ impl<'a, const MUTANT: u8> RecordRef<'a, MUTANT> {
     }
 
     fn exchange(&self, from: u64, to: u64) -> bool {
-        self.record
-            .state
-            .compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed)
-            .is_ok()
+        self.record.state.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
     /// Worker: has taken a submission.

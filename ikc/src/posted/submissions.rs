@@ -9,9 +9,10 @@
 //! many as slots.
 
 use super::{Slots, take};
-use crate::sync::{
-    AtomicU64, Ordering, REAL, exchanges, fence_of_exchange, publish,
-};
+use crate::sync::{AtomicU64, Ordering, REAL, exchanges, fence_of_exchange, publish};
+
+/// Arguments of a submission. (Each one more makes the models take many times as long.)
+pub const ARGS: usize = if cfg!(loom) { 1 } else { 6 };
 
 /// One entry: a cache line.
 #[repr(C, align(64))]
@@ -20,7 +21,7 @@ pub struct Entry {
     /// Lower half of the position, and what is posted.
     published: AtomicU64,
     ticket: AtomicU64,
-    args: [AtomicU64; 6],
+    args: [AtomicU64; ARGS],
 }
 
 impl Entry {
@@ -31,7 +32,7 @@ impl Entry {
         Self {
             published: AtomicU64::new(0),
             ticket: AtomicU64::new(0),
-            args: [const { AtomicU64::new(0) }; 6],
+            args: [const { AtomicU64::new(0) }; ARGS],
         }
     }
     #[cfg(loom)]
@@ -40,7 +41,7 @@ impl Entry {
         Self {
             published: AtomicU64::new(0),
             ticket: AtomicU64::new(0),
-            args: [(); 6].map(|()| AtomicU64::new(0)),
+            args: [(); ARGS].map(|()| AtomicU64::new(0)),
         }
     }
 }
@@ -91,7 +92,7 @@ pub struct Submission {
     /// The ticket of its record, as a word.
     pub ticket: u64,
     /// Its arguments.
-    pub args: [u64; 6],
+    pub args: [u64; ARGS],
 }
 
 /// A ring of submissions. Its tail is the producers'.
@@ -153,8 +154,7 @@ impl<'a, const MUTANT: u8> Submissions<'a, MUTANT> {
             let what = self.published(position)?;
             let entry = self.entries.at(position);
             let word = |word: &AtomicU64| word.load(Ordering::Relaxed);
-            let [a, b, c, d, e, f] = &entry.args;
-            let args = [word(a), word(b), word(c), word(d), word(e), word(f)];
+            let args = core::array::from_fn(|index| word(&entry.args[index]));
             Some(Submission { what, ticket: word(&entry.ticket), args })
         })
     }

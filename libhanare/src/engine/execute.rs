@@ -1,5 +1,7 @@
 //! How a worker executes what it has taken.
 
+use std::sync::atomic::AtomicU32;
+
 use super::sys;
 use crate::calls::{POSTED, class};
 
@@ -117,36 +119,50 @@ impl What {
     }
 }
 
-/// A function of the program, called from a frame through which nothing is unwound.
-extern "C" fn call_function(args: &[u64; 6]) -> i64 {
+/// Ends the program where a function is left by an exception, a panic, or the end of its thread (`pthread_exit`). A frame of the ABI
+/// "C" does so as well, but lets the last one pass: so this must not be inlined into one.
+struct NoWayOut;
+
+impl Drop for NoWayOut {
+    fn drop(&mut self) {
+        std::process::abort();
+    }
+}
+
+/// Calls a function of the program.
+#[inline(never)]
+fn call_function(args: &[u64; 6]) -> i64 {
     type Function = extern "C-unwind" fn(u64, u64, u64, u64, u64) -> i64;
     if args[0] == 0 {
         return -i64::from(libc::EFAULT);
     }
     // SAFETY: who has posted it says that it is a function of so many arguments at most; one of fewer ignores registers.
     let function = unsafe { std::mem::transmute::<usize, Function>(args[0] as usize) };
-    function(args[1], args[2], args[3], args[4], args[5])
+    let no_way_out = NoWayOut;
+    let result = function(args[1], args[2], args[3], args[4], args[5]);
+    std::mem::forget(no_way_out);
+    result
 }
 
 /// Makes a call, if it is one that workers make.
 #[inline(always)]
-fn make_call(nr: u64, args: [u64; 6]) -> i64 {
+fn make_call(asked: &AtomicU32, nr: u64, args: &[u64; 6]) -> i64 {
     if class(nr) != POSTED {
         return -i64::from(libc::EINVAL);
     }
     // SAFETY: who has posted it answers for its arguments, as for those of a call that he makes himself.
-    unsafe { sys::call(nr, args) }
+    unsafe { sys::call_unless(asked, nr, args) }
 }
 
-/// Executes it: the result.
+/// Executes it: the result. Calls are interrupted when `asked` is not zero.
 #[inline(always)]
 #[must_use]
-pub fn execute(what: What, args: &[u64; 6]) -> i64 {
+pub fn execute(what: What, args: &[u64; 6], asked: &AtomicU32) -> i64 {
     match what.0 & KIND {
-        CALL => make_call(u64::from(what.0 as u16), *args),
+        CALL => make_call(asked, u64::from(what.0 as u16), args),
         FUNCTION => call_function(args),
         // SAFETY: who has posted it says that they lie there until it is done.
-        CHAIN => unsafe { execute_chain(args[0] as *mut Link, args[1] as usize) },
+        CHAIN => unsafe { execute_chain(args[0] as *mut Link, args[1] as usize, asked) },
         _ => -i64::from(libc::EINVAL),
     }
 }
@@ -186,7 +202,7 @@ const fn is_error(result: i64) -> bool {
 
 /// # Safety
 /// So many links lie there, and stay until this returns.
-unsafe fn execute_chain(links: *mut Link, count: usize) -> i64 {
+unsafe fn execute_chain(links: *mut Link, count: usize, asked: &AtomicU32) -> i64 {
     let (mut first_error, mut last) = (0, 0);
     for index in 0..count.min(LINKS_MAX) {
         // SAFETY: the caller's. The program may write to it meanwhile: it is read once, and checked again.
@@ -205,7 +221,7 @@ unsafe fn execute_chain(links: *mut Link, count: usize) -> i64 {
         let result = if !link.is_good(index) {
             -i64::from(libc::EINVAL)
         } else if has_all && (first_error == 0 || link.flags & ALWAYS != 0) {
-            make_call(link.nr.into(), args)
+            make_call(asked, link.nr.into(), &args)
         } else {
             -i64::from(libc::ECANCELED)
         };

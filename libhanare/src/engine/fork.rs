@@ -3,6 +3,7 @@
 //! A child has none of the parent's workers, and what was posted is the parent's. So its queues are empty; they have workers again
 //! when it posts something.
 
+use std::cell::Cell;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, Ordering};
 
@@ -78,6 +79,13 @@ fn each(f: impl Fn(&Queue)) {
     }
 }
 
+fn any(f: impl Fn(&Queue) -> bool) -> bool {
+    let _held = LOCK.hold();
+    let found = Cell::new(false);
+    each(|queue| found.set(found.get() | f(queue)));
+    found.get()
+}
+
 /// A queue is there.
 pub fn enter(queue: &Queue) {
     let _held = LOCK.hold();
@@ -113,6 +121,7 @@ extern "C" fn in_child() {
     each(|queue| {
         queue.is_stale.store(1, Ordering::Release);
         queue.short.store((&raw const NONE).cast_mut(), Ordering::Release);
+        queue.is_short_shared.store(0, Ordering::Release);
         queue.epoch.fetch_add(1, Ordering::AcqRel);
         queue.lock.free();
         queue.workers.iter().for_each(worker::Worker::forget);
@@ -126,16 +135,14 @@ extern "C" fn in_child() {
 
 /// What was posted with HANARE_AT_EXIT is done before the program ends. A worker that ends the program does not wait for its own queue.
 extern "C" fn at_exit() {
-    let _held = LOCK.hold();
-    each(|queue| {
-        let is_over = || {
-            queue.at_exit.load(Ordering::Acquire) == 0
-                || queue.is_stale.load(Ordering::Acquire) != 0
-                || worker::is_of(queue)
-        };
-        while !is_over() {
-            queue.keeper.look(queue);
-            sys::sleep_ns(50_000);
-        }
-    });
+    let is_waited_for = |queue: &Queue| {
+        queue.keeper.look(queue);
+        queue.at_exit.load(Ordering::Acquire) != 0
+            && queue.is_stale.load(Ordering::Acquire) == 0
+            && !worker::is_of(queue)
+    };
+    // The lock is free while this sleeps: what it waits for may fork.
+    while any(is_waited_for) {
+        sys::sleep_ns(50_000);
+    }
 }

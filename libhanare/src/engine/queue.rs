@@ -1,5 +1,8 @@
 //! A queue: its words, how it is made, and how it ends.
 
+mod lanes;
+mod own;
+
 use std::cell::Cell;
 use std::mem::MaybeUninit;
 use std::ptr::{NonNull, null_mut};
@@ -9,6 +12,9 @@ use hanare_ikc::posted::{
     Armed, Credits, Entry, Finished, FinishedEntry, Idle, Record, RecordRef, Slots, Submission,
     Submissions, Ticket,
 };
+
+pub use lanes::Lane;
+use own::Own;
 
 use super::attributes::{Attributes, BLOCKING, MULTI_PRODUCER, SIDE_HERE, WORKERS_MAX};
 use super::lock::Lock;
@@ -21,41 +27,6 @@ use crate::calls::{CLASSES, Classes, NONE};
 #[repr(C, align(128))]
 #[derive(Debug, Default)]
 pub struct Line<T>(pub T);
-
-/// What one producer keeps of each credit, side by side for no other reason than that it is found fast.
-#[repr(C)]
-#[derive(Debug, Default)]
-pub struct Own {
-    /// The ticket of this credit that was given out, or is the next.
-    live: Cell<u64>,
-    /// Some ticket that may be given out, below the count of those.
-    free: Cell<u64>,
-}
-
-/// The rings for submissions with keys: one for each worker that stays.
-#[derive(Debug)]
-pub struct Lane {
-    head: Line<AtomicU64>,
-    tail: Line<AtomicU64>,
-    entries: Slots<'static, Entry>,
-}
-
-impl Lane {
-    fn reset(&self) {
-        let tail = self.ring().reset();
-        self.tail.0.store(tail, Ordering::Release);
-    }
-
-    fn posted(&self) -> u64 {
-        self.ring().posted(self.tail.0.load(Ordering::Acquire))
-    }
-
-    /// Its ring.
-    #[must_use]
-    pub const fn ring(&self) -> Submissions<'_> {
-        Submissions::new(&self.head.0, self.entries)
-    }
-}
 
 /// A queue. It lies in memory of its own, with all its rings.
 #[repr(C, align(128))]
@@ -73,6 +44,8 @@ pub struct Queue {
     records: NonNull<Record>,
     /// Credits that will come back without being picked up. One producer's.
     owed: Cell<u64>,
+    /// Whether the short way of several producers may be used.
+    pub is_short_shared: AtomicU32,
     /// Where several producers post.
     shared_tail: AtomicU64,
     /// Of each credit the ticket that was given out, or is the next, where there are several producers.
@@ -211,6 +184,7 @@ impl Queue {
             entries,
             records,
             owed: Cell::new(0),
+            is_short_shared: AtomicU32::new(0),
             shared_tail: AtomicU64::new(0),
             shared_live,
             links,
@@ -286,7 +260,9 @@ impl Queue {
         }
         if self.attributes.workers_max > self.attributes.workers_min {
             self.keeper.start(self)?;
-        } else if !self.is_shared() {
+        } else if self.is_shared() {
+            self.is_short_shared.store(1, Ordering::Release);
+        } else {
             self.short.store((&raw const CLASSES).cast_mut(), Ordering::Release);
         }
         Ok(())
@@ -396,184 +372,27 @@ impl Queue {
         RecordRef::new(unsafe { self.records.byte_add(offset).as_ref() })
     }
 
-    /// What the one producer keeps of the credit of a ticket.
-    #[inline(always)]
-    fn own(&self, word: u64) -> &Own {
-        self.own_at(word & self.offsets)
-    }
-
-    /// The ticket of a credit that was given out, or is the next.
+    /// For tests: where a piece that workers read lies, and its bytes.
     #[must_use]
-    pub fn live(&self, index: u16) -> u64 {
-        match self.is_shared() {
-            true => self.shared_live.at(index.into()).load(Ordering::Acquire),
-            false => self.own(Ticket::zero(index).word()).live.get(),
+    pub const fn piece(&self, piece: u32) -> Option<(*const u64, usize)> {
+        const fn all<T>(slots: Slots<'_, T>) -> (*const u64, usize) {
+            ((&raw const *slots.at(0)).cast(), slots.len() as usize * size_of::<T>())
         }
-    }
-
-    /// Changes it.
-    pub fn set_live(&self, index: u16, word: u64) {
-        match self.is_shared() {
-            true => self.shared_live.at(index.into()).store(word, Ordering::Release),
-            false => self.own(Ticket::zero(index).word()).live.set(word),
+        const fn one<T>(word: &T) -> (*const u64, usize) {
+            ((&raw const *word).cast(), size_of::<u64>())
         }
-    }
-
-    /// The ticket of a credit, which is `word`, is used up; the next is in place. `false`: another thread was first.
-    #[must_use]
-    pub fn use_up(&self, ticket: Ticket, word: u64) -> bool {
-        let (index, next) = (ticket.index(), ticket.next().word());
-        if self.is_shared() {
-            let live = self.shared_live.at(index.into());
-            return live.compare_exchange(word, next, Ordering::AcqRel, Ordering::Relaxed).is_ok();
+        let records = self.depth() as usize * size_of::<Record>();
+        match piece {
+            0 => Some(all(self.entries)),
+            1 => Some((self.records.as_ptr().cast_const().cast(), records)),
+            2 => Some(all(self.links)),
+            3 => Some(all(self.finished_entries)),
+            4 => Some(one(&self.head)),
+            5 => Some(one(&self.finished_head)),
+            6 => Some(one(&self.finished_tail)),
+            7 => Some(one(&self.credits_top)),
+            _ => None,
         }
-        let is_first = self.live(index) == word;
-        if is_first {
-            self.set_live(index, next);
-        }
-        is_first
-    }
-
-    /// The one producer: whether there is a ticket that may be given out.
-    #[must_use]
-    #[inline(always)]
-    pub const fn has_free(&self) -> bool {
-        self.free_bytes.get() != 0
-    }
-
-    /// The one producer: takes a ticket that may be given out. There is one.
-    #[must_use]
-    #[inline(always)]
-    pub fn next_free(&self) -> u64 {
-        let bytes = self.free_bytes.get().wrapping_sub(size_of::<Own>() as u64);
-        self.free_bytes.set(bytes);
-        self.own_at(bytes).free.get()
-    }
-
-    /// The one producer: takes a ticket that may be given out, if there is one.
-    #[must_use]
-    pub fn pop_free(&self) -> Option<u64> {
-        self.has_free().then(|| self.next_free())
-    }
-
-    /// The one producer: a ticket may be given out.
-    #[inline(always)]
-    pub fn push_free(&self, ticket: Ticket) {
-        let bytes = self.free_bytes.get();
-        self.own_at(bytes).free.set(ticket.word());
-        self.free_bytes.set(bytes + size_of::<Own>() as u64);
-    }
-
-    /// What lies so many bytes behind the first one.
-    #[inline(always)]
-    fn own_at(&self, bytes: u64) -> &Own {
-        debug_assert!(bytes <= self.offsets);
-        let address = (&raw const *self).addr() + OWN + bytes as usize;
-        // SAFETY: `create` has put them there, in a mapping whose address it has exposed, as many as `offsets` lets through.
-        // `free_bytes` is not above that when something is put there, since each ticket is in the list once: `use_up` sees to it.
-        unsafe { &*std::ptr::with_exposed_provenance::<Own>(address) }
-    }
-
-    /// The one producer: how many tickets may be given out.
-    #[must_use]
-    pub fn free_count(&self) -> u64 {
-        self.free_bytes.get() / size_of::<Own>() as u64
-    }
-
-    /// The one producer picks a result up: the short way.
-    #[inline(always)]
-    pub fn poll(&self, word: u64) -> Option<u64> {
-        let own = self.own(word);
-        if own.live.get() != word {
-            return None;
-        }
-        let ticket = Ticket::from_live(word);
-        let result = self.record_at(word).result(ticket)?;
-        // The last generation is for the long way.
-        let next = ticket.next_unless_last()?;
-        own.live.set(next.word());
-        self.push_free(next);
-        Some(result)
-    }
-
-    /// One producer: how many credits will come back by themselves.
-    #[must_use]
-    pub const fn owed(&self) -> u64 {
-        self.owed.get()
-    }
-
-    /// A credit will come back by itself.
-    pub fn owe(&self) {
-        if !self.is_shared() {
-            self.owed.set(self.owed.get() + 1);
-        }
-    }
-
-    /// The one producer: credits that have come back may be given out.
-    pub fn collect(&self) {
-        self.credits().take_all(|index| {
-            // No more than are owed, whatever stands in the list.
-            if let (Some(owed), Some(ticket)) =
-                (self.owed.get().checked_sub(1), Ticket::from_word(self.live(index)))
-            {
-                self.owed.set(owed);
-                self.push_free(ticket);
-            }
-        });
-    }
-
-    /// The rings of keys, if something with a key was ever posted.
-    #[must_use]
-    pub fn lanes(&self) -> &[Lane] {
-        let first = self.lanes.load(Ordering::Acquire);
-        if first.is_null() {
-            return &[];
-        }
-        // SAFETY: `make_lanes` has made so many, which last as long as the queue.
-        unsafe { std::slice::from_raw_parts(first, self.attributes.workers_min as usize) }
-    }
-
-    fn lanes_bytes(&self) -> usize {
-        let depth = self.depth() as usize;
-        self.attributes.workers_min as usize
-            * (size_of::<Lane>() + 128 + depth * size_of::<Entry>())
-    }
-
-    /// The ring of a key, made if it is the first one.
-    ///
-    /// # Errors
-    /// ENOMEM.
-    pub fn lane(&self, key: u32) -> Result<(u32, &Lane), Error> {
-        if self.lanes().is_empty() {
-            self.make_lanes()?;
-        }
-        let number = key % self.attributes.workers_min;
-        Ok((number, &self.lanes()[number as usize]))
-    }
-
-    #[cold]
-    fn make_lanes(&self) -> Result<(), Error> {
-        let _held = self.lock.hold();
-        if !self.lanes().is_empty() {
-            return Ok(());
-        }
-        let depth = self.depth() as usize;
-        let Some(start) = sys::map(self.lanes_bytes()) else { return error(libc::ENOMEM) };
-        let start = start.as_ptr().expose_provenance();
-        let mut pieces = Pieces { next: start, end: start + self.lanes_bytes() };
-        let count = self.attributes.workers_min as usize;
-        let first = pieces.take(count, |_| MaybeUninit::<Lane>::uninit()).cast::<Lane>();
-        for index in 0..count {
-            let entries = pieces.take(depth, |_| Entry::new());
-            // SAFETY: there are so many, as long as the queue lasts.
-            let entries = unsafe { slots(entries, depth) };
-            let lane = Lane { head: Line::default(), tail: Line::default(), entries };
-            lane.reset();
-            // SAFETY: its piece, which nobody else knows of yet.
-            unsafe { first.add(index).write(lane) };
-        }
-        self.lanes.store(first.as_ptr(), Ordering::Release);
-        Ok(())
     }
 
     /// How many were posted.

@@ -39,6 +39,38 @@ impl Queue {
         }
     }
 
+    /// Posts a function: its ticket as a word. The short way, as of [`Queue::submit`].
+    #[inline(always)]
+    pub fn call_short(&self, given: u64, function: u64, a: u64, b: u64, c: u64, rest: Rest) -> i64 {
+        // SAFETY: it points to one of the two tables, which are static.
+        let classes: &Classes = unsafe { &*self.short.load(Ordering::Relaxed) };
+        // Call 0 is in the one table, and not in the other.
+        if given != 0 || function == 0 || classes[0] != POSTED || !self.has_free() {
+            return call_long(self, given, function, a, b, c, &rest);
+        }
+        let args =
+            |index| [function, a, b, c].get(index).copied().unwrap_or_else(|| rest.get(index));
+        let filled = self.ring().fill(self.next_position(), args);
+        let ticket = self.next_free();
+        filled.post(What::function(0).0, ticket);
+        if self.idle.0.is_nobody_asleep() { ticket as i64 } else { wake_for(self, ticket) }
+    }
+
+    /// One of several producers posts without flags: the short way. `None`: that is not to be used, or there is no credit.
+    #[inline(always)]
+    fn post_shared(&self, what: What, args: &[u64; 6]) -> Option<i64> {
+        if self.is_short_shared.load(Ordering::Relaxed) == 0 {
+            return None;
+        }
+        let index = self.credits().take()?;
+        let ticket = self.live(index);
+        self.post_in(None, &Submission { what: what.0, ticket, args: *args });
+        if !self.idle.0.is_nobody_asleep() {
+            self.wake_sleeper();
+        }
+        Some(ticket as i64)
+    }
+
     /// Posts a function.
     pub fn call(&self, what: u64, function: u64, args: [u64; 5]) -> Result<i64, Error> {
         let given = checked_flags(what)?;
@@ -248,7 +280,34 @@ extern "C" fn submit_long(
     d: u64,
     rest: &Rest,
 ) -> i64 {
-    as_word(queue.submit_any(what, [a, b, c, d, rest.0, rest.1]))
+    let args = [a, b, c, d, rest.0, rest.1];
+    if class(what) == POSTED
+        && let Some(ticket) = queue.post_shared(What::plain(what), &args)
+    {
+        return ticket;
+    }
+    as_word(queue.submit_any(what, args))
+}
+
+#[cold]
+#[inline(never)]
+extern "C" fn call_long(
+    queue: &Queue,
+    given: u64,
+    function: u64,
+    a: u64,
+    b: u64,
+    c: u64,
+    rest: &Rest,
+) -> i64 {
+    if given == 0
+        && function != 0
+        && let Some(ticket) =
+            queue.post_shared(What::function(0), &[function, a, b, c, rest.0, rest.1])
+    {
+        return ticket;
+    }
+    as_word(queue.call(given, function, [a, b, c, rest.0, rest.1]))
 }
 
 #[cold]

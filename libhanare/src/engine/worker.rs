@@ -24,13 +24,17 @@ const LIVES: u32 = 1;
 /// It has ended by itself, and is to be joined.
 const ENDED: u32 = 2;
 
+const UNKNOWN: u32 = 0;
+const HERE: u32 = 1;
+const REMOTE: u32 = 2;
+
 /// One worker of a queue.
 #[repr(C, align(128))]
 #[derive(Debug)]
 pub struct Worker {
     state: AtomicU32,
-    /// Whether it runs on Linux beside an LWK.
-    pub is_remote: AtomicU32,
+    /// Where it runs: not known yet, here, or on Linux beside an LWK.
+    side: AtomicU32,
     thread: AtomicU64,
     /// As Linux numbers threads.
     pub number: AtomicI32,
@@ -43,6 +47,8 @@ pub struct Worker {
     pub completed: AtomicU64,
     /// How many of HANARE_DETACH ended with an error.
     pub errors: AtomicU64,
+    /// Not zero: what it executes is to end.
+    asked: AtomicU32,
     /// Held by who interrupts it: not beyond the end of what it executes.
     pub interrupting: Lock,
     patience: Patience,
@@ -86,7 +92,7 @@ impl Worker {
     pub const fn new() -> Self {
         Self {
             state: AtomicU32::new(NONE),
-            is_remote: AtomicU32::new(0),
+            side: AtomicU32::new(UNKNOWN),
             thread: AtomicU64::new(0),
             number: AtomicI32::new(0),
             bell: AtomicI32::new(-1),
@@ -94,6 +100,7 @@ impl Worker {
             current: AtomicU64::new(0),
             completed: AtomicU64::new(0),
             errors: AtomicU64::new(0),
+            asked: AtomicU32::new(0),
             interrupting: Lock::new(),
             patience: Patience::new(),
         }
@@ -105,6 +112,17 @@ impl Worker {
         self.state.load(Ordering::Acquire) != LIVES
     }
 
+    /// Whether it runs on Linux beside an LWK: waits until that is known.
+    #[must_use]
+    pub fn is_remote(&self) -> bool {
+        while self.state.load(Ordering::Acquire) == LIVES
+            && self.side.load(Ordering::Acquire) == UNKNOWN
+        {
+            sys::sleep_ns(20_000);
+        }
+        self.side.load(Ordering::Acquire) == REMOTE
+    }
+
     /// Makes it go on, where it sleeps and was taken from those that do.
     pub fn wake(&self) {
         sys::ring(self.bell.load(Ordering::Relaxed));
@@ -114,9 +132,10 @@ impl Worker {
     pub fn forget(&self) {
         sys::close(self.bell.swap(-1, Ordering::Relaxed));
         self.state.store(NONE, Ordering::Relaxed);
-        self.is_remote.store(0, Ordering::Relaxed);
+        self.side.store(UNKNOWN, Ordering::Relaxed);
         self.current.store(0, Ordering::Relaxed);
         self.completed.store(0, Ordering::Relaxed);
+        self.asked.store(0, Ordering::Relaxed);
         self.interrupting.free();
     }
 
@@ -124,7 +143,7 @@ impl Worker {
     fn bury(&self) {
         sys::join(self.thread.load(Ordering::Relaxed));
         self.state.store(NONE, Ordering::Relaxed);
-        self.is_remote.store(0, Ordering::Relaxed);
+        self.side.store(UNKNOWN, Ordering::Relaxed);
     }
 }
 
@@ -202,6 +221,7 @@ pub fn interrupt(queue: &Queue, worker: &Worker, ticket: Ticket) {
     let _held = worker.interrupting.hold();
     let is_current = worker.current.load(Ordering::Acquire) == ticket.word();
     if is_current && queue.record(ticket.index()).is_asked(ticket) {
+        worker.asked.store(1, Ordering::SeqCst);
         sys::interrupt(worker.number.load(Ordering::Relaxed), fork::signal());
     }
 }
@@ -221,11 +241,10 @@ extern "C" fn main(start: *mut c_void) -> *mut c_void {
     let area = NonNull::new(worker.area.load(Ordering::Relaxed));
     // SAFETY: the area is this worker's until its end.
     let is_remote = area.is_some_and(|area| unsafe { sys::run_on_linux(area, cpu) });
-    if is_remote {
-        worker.is_remote.store(1, Ordering::Relaxed);
-    } else {
+    if !is_remote {
         sys::stay_on(cpu);
     }
+    worker.side.store(if is_remote { REMOTE } else { HERE }, Ordering::Release);
     let is_here = Loop { queue, worker, index: start.index, epoch: start.epoch }.run();
     if is_remote {
         sys::return_home();
@@ -293,7 +312,7 @@ impl Loop<'_> {
         self.worker.current.store(ticket.word(), Ordering::Release);
         match self.queue.record(ticket.index()).begin(ticket) {
             Begun::Run => {
-                let result = execute::execute(what, &submission.args);
+                let result = execute::execute(what, &submission.args, &self.worker.asked);
                 if self.queue.epoch.load(Ordering::Relaxed) != self.epoch {
                     return false;
                 }
@@ -376,6 +395,7 @@ impl Loop<'_> {
     fn settle(&self) {
         self.worker.current.store(0, Ordering::Release);
         drop(self.worker.interrupting.hold());
+        self.worker.asked.store(0, Ordering::Relaxed);
         // SAFETY: it returns a number. A signal that has come is handled at its end at the latest.
         unsafe { sys::call(libc::SYS_getppid as u64, [0; 6]) };
     }

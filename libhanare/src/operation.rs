@@ -1,0 +1,111 @@
+//! System calls that were posted, with the buffers that they use.
+
+use std::any::Any;
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use crate::engine::{Error, queue::Queue as Engine, sys};
+use crate::queue::Inner;
+
+/// The result of a call: a number, or an error.
+pub(crate) fn result_of(result: i64) -> io::Result<usize> {
+    match result {
+        -4095..0 => Err(io::Error::from_raw_os_error(-result as i32)),
+        _ => Ok(result as usize),
+    }
+}
+
+/// Who cannot sleep looks so often.
+const LOOK_NS: u64 = 100_000;
+
+/// A ticket of which the result was not picked up.
+#[derive(Debug)]
+pub(crate) struct Pending(pub u64);
+
+impl Pending {
+    /// The result, if it is there, once.
+    pub fn poll(&self, engine: &Engine, context: &Context<'_>) -> Poll<i64> {
+        let look = || match engine.poll_any(self.0) {
+            Ok(result) => Poll::Ready(result),
+            Err(Error(libc::EAGAIN)) => Poll::Pending,
+            // The parent's, in the child of a fork.
+            Err(Error(number)) => Poll::Ready(-i64::from(number)),
+        };
+        let first = look();
+        if first.is_ready() {
+            return first;
+        }
+        let index = (self.0 >> 4) as u16;
+        if let Some(place) = engine.wakers.of(index) {
+            place.enter(context.waker());
+        }
+        std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
+        look()
+    }
+
+    /// Waits for the result. In a worker of the queue itself as well, where others have to make the call: what it borrows is
+    /// used until then.
+    pub fn wait(&self, engine: &Engine) -> i64 {
+        loop {
+            match engine.wait(self.0, -1) {
+                Ok(result) => return result,
+                Err(Error(libc::EDEADLK)) => sys::sleep_ns(LOOK_NS),
+                Err(Error(number)) => return -i64::from(number),
+            }
+        }
+    }
+}
+
+/// A system call that was posted, and the buffer that it uses: a future of both. Where it is dropped before it is done, it is
+/// cancelled, and the buffer is kept until the call has ended.
+#[derive(Debug)]
+#[must_use = "it is cancelled when it is dropped"]
+pub struct Operation<B: Send + 'static> {
+    pub(crate) inner: Arc<Inner>,
+    pub(crate) pending: Option<Pending>,
+    pub(crate) buffer: Option<B>,
+    /// The descriptor that it is about.
+    pub(crate) about: Option<Box<dyn Any + Send>>,
+}
+
+impl<B: Send + 'static> Unpin for Operation<B> {}
+
+impl<B: Send + 'static> Operation<B> {
+    fn finish(&mut self, result: i64) -> (io::Result<usize>, B) {
+        self.pending = None;
+        self.about = None;
+        let buffer = self.buffer.take().expect("a result is picked up once");
+        (result_of(result), buffer)
+    }
+
+    /// Waits until the call has returned.
+    ///
+    /// # Panics
+    /// If the future was ready before.
+    pub fn wait(mut self) -> (io::Result<usize>, B) {
+        let pending = self.pending.as_ref().expect("a result is picked up once");
+        let result = pending.wait(self.inner.engine());
+        self.finish(result)
+    }
+}
+
+impl<B: Send + 'static> Future for Operation<B> {
+    type Output = (io::Result<usize>, B);
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let pending = self.pending.as_ref().expect("a future is not polled after it was ready");
+        let result = std::task::ready!(pending.poll(self.inner.engine(), context));
+        Poll::Ready(self.finish(result))
+    }
+}
+
+impl<B: Send + 'static> Drop for Operation<B> {
+    fn drop(&mut self) {
+        if let Some(pending) = self.pending.take() {
+            let kept = Box::new((self.buffer.take(), self.about.take()));
+            self.inner.keep(pending, kept);
+        }
+    }
+}
