@@ -58,7 +58,7 @@ struct page {
 static struct page *pages[BUCKETS];
 
 #define CACHE_LINE 64
-#define LINES 65536
+#define LINES 262144
 
 /* Cache lines of data and who touched them, by open addressing. Two CPUs that touch a new one at once may count it
  * twice. */

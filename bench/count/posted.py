@@ -93,7 +93,9 @@ def lines():
     for number, kind in enumerate(KINDS):
         # The last round: all memory was touched before.
         base = (number * ROUNDS + ROUNDS - 1) * MARKS
-        sides = {is_here: [one for mark in range(1, MARKS) for one in counting.touched(base + mark, is_here)] for is_here in (True, False)}
+        # Behind EXECUTED the worker has nothing to do: it polls, and falls asleep.
+        sides = {is_here: [one for mark in range(1, end) for one in counting.touched(base + mark, is_here)]
+                 for is_here, end in ((True, MARKS), (False, EXECUTED + 1))}
         touched = {is_here: {line for _, line, _, _ in of} for is_here, of in sides.items()}
         written = {is_here: {line for _, line, _, stores in of if stores} for is_here, of in sides.items()}
         moving = written[True] & touched[False] | written[False] & touched[True]

@@ -13,7 +13,7 @@ static const struct part {
 } parts[] = {
 	{ "tasks", measure_tasks },		{ "lengths", measure_lengths },
 	{ "functions", measure_functions },	{ "checkpoints", measure_checkpoints },
-	{ "web", serve_web },			{ "count-phases", count_phases },	{ "count-tasks", count_tasks },
+	{ "count-phases", count_phases },	{ "count-tasks", count_tasks },
 	{ "count-checkpoints", count_checkpoints },
 };
 
@@ -39,7 +39,7 @@ void fail(const char *what)
 
 int main(int argc, char **argv)
 {
-	struct wish wish = { .rounds = 3, .folder = "/dev/shm", .port = 8080 };
+	struct wish wish = { .rounds = 3, .folder = "/dev/shm" };
 
 	for (int i = 2; i < argc; i++)
 		if (!strcmp(argv[i], "quick"))
@@ -52,8 +52,6 @@ int main(int argc, char **argv)
 			wish.folder = argv[i] + 7;
 		else if (!strncmp(argv[i], "way=", 4))
 			wish.way = argv[i] + 4;
-		else if (!strncmp(argv[i], "port=", 5))
-			wish.port = atoi(argv[i] + 5);
 		else if (strncmp(argv[i], "file=", 5)) /* for other programs of the bench */
 			argc = 0;
 	for (unsigned int i = 0; argc > 1 && i < sizeof(parts) / sizeof(*parts); i++)
@@ -61,7 +59,7 @@ int main(int argc, char **argv)
 			parts[i].run(&wish);
 			return 0;
 		}
-	fprintf(stderr, "usage: hanare-bench-posted WHAT [quick] [tasks=N] [rounds=N] [folder=PATH] [way=NAME] [port=N]\nwhat:");
+	fprintf(stderr, "usage: hanare-bench-posted WHAT [quick] [tasks=N] [rounds=N] [folder=PATH] [way=NAME]\nwhat:");
 	for (unsigned int i = 0; i < sizeof(parts) / sizeof(*parts); i++)
 		fprintf(stderr, " %s", parts[i].name);
 	fprintf(stderr, "\n");

@@ -57,14 +57,12 @@ struct wish {
 	long tasks; /* 0: as many as it has by itself */
 	int rounds;
 	const char *folder; /* for files */
-	const char *way; /* of a server, or the only one that is counted; NULL: any */
-	int port;
+	const char *way; /* the only one that is counted; NULL: all */
 };
 void measure_tasks(const struct wish *wish);
 void measure_lengths(const struct wish *wish);
 void measure_functions(const struct wish *wish);
 void measure_checkpoints(const struct wish *wish);
-void serve_web(const struct wish *wish);
 void count_phases(const struct wish *wish);
 void count_tasks(const struct wish *wish);
 void count_checkpoints(const struct wish *wish);
