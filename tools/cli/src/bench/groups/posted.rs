@@ -63,7 +63,10 @@ pub const CHECKPOINTS: Group = Group {
     name: "checkpoints",
     needs: Needs::Instance,
     figures: &[
-        lost("posted.checkpoint.lost-blocking", "compute time lost by checkpoints, blocking writes"),
+        lost(
+            "posted.checkpoint.lost-blocking",
+            "compute time lost by checkpoints, blocking writes",
+        ),
         lost("posted.checkpoint.lost-thread", "the same, a helper thread"),
         lost("posted.checkpoint.lost-posted", "the same, posted writes").target(Target::Value(2.0)),
         lost("posted.checkpoint.lost-function", "the same, a posted function")
