@@ -34,6 +34,7 @@ bin:
 	cargo rustc --quiet --release -p hanare --bin hanare -- $(STATIC)
 	cd tools/proxy && cargo build --quiet --release
 	@$(MAKE) --no-print-directory -C bench/guest
+	@$(MAKE) --no-print-directory -C bench/posted
 	@install -m 755 target/release/hanare $(PROXY) $(B)/bin/
 
 # Preloaded by `hanare run --async` (docs/async.md).
@@ -151,7 +152,8 @@ zshdir := $(share)/zsh/site-functions
 fishdir := $(share)/fish/vendor_completions.d
 udevdir := $(DESTDIR)$(PREFIX)/lib/udev/rules.d
 usersdir := $(DESTDIR)$(PREFIX)/lib/sysusers.d
-installed := $(B)/bin/hanare $(B)/lib/libhanare-async.so $(B)/bin/hanare-proxy $(B)/bin/hanare-bench-guest $(B)/lwk/hanare-lwk
+installed := $(B)/bin/hanare $(B)/lib/libhanare-async.so $(B)/bin/hanare-proxy $(B)/bin/hanare-bench-guest \
+	$(B)/bin/hanare-bench-posted $(B)/lwk/hanare-lwk
 
 # Whose members may run programs. In a DESTDIR the group is made by whoever installs the package (sysusers.d).
 add_group = $(if $(DESTDIR),,@getent group hanare >/dev/null || PATH=$$PATH:/usr/sbin:/sbin groupadd --system hanare)
@@ -169,7 +171,8 @@ installable:
 	$(if $(MODULE),@$(MAKE) --no-print-directory -C module installable DESTDIR=$(DESTDIR))
 install: installable
 	install -D -m 755 $(B)/bin/hanare $(bindir)/hanare
-	install -D -m 755 -t $(libdir) $(B)/bin/hanare-proxy $(B)/bin/hanare-bench-guest $(B)/lib/libhanare-async.so
+	install -D -m 755 -t $(libdir) $(B)/bin/hanare-proxy $(B)/bin/hanare-bench-guest $(B)/bin/hanare-bench-posted \
+		$(B)/lib/libhanare-async.so
 	install -D -m 644 $(B)/lwk/hanare-lwk $(libdir)/hanare-lwk
 	install -D -m 644 -t $(includedir) native/include/hanare/native.h
 	install -D -m 644 -t $(docdir) README.md CONTRIBUTING.md LICENSE LICENSE-MIT

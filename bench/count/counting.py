@@ -44,11 +44,11 @@ def build():
         subprocess.run(['gcc', '-O1', *options, '-o', f'{BUILD}/{target}', f'{ROOT}/bench/count/{source}.c'], check=True)
 
 
-def vm(script, boot='', timeout_s=580, data=False, cpus=2, mib=512, booted=True):
+def vm(script, boot='', timeout_s=580, data=False, cpus=2, mib=512, booted=True, plugin_options=''):
     """What the script prints in a VM that counts, with an instance of so many CPUs and so much memory, which it boots itself
     unless that is `booted` before (BOOT is how); the boot options are the LWK's. `data`: count the cache lines of data that the
-    LWK touches, too."""
-    plugin = f'{BUILD}/plugin.so,out={BUILD}/marks' + (f',data={LWK_BASE:x}' if data else '')
+    LWK touches, too; `plugin_options`: others of the plugin's."""
+    plugin = f'{BUILD}/plugin.so,out={BUILD}/marks' + (f',data={LWK_BASE:x}' if data else '') + plugin_options
     boot = f'hanare boot --cpus 2-{cpus + 1} --mem {mib}M {boot} >&2'
     script = f'{boot} && {script}' if booted else script.replace('BOOT', boot)
     done = subprocess.run([f'{ROOT}/tools/vm', '--timeout', str(timeout_s), '--append=init_on_alloc=1', '--cpus', str(max(4, cpus + 2)),
@@ -63,9 +63,9 @@ def on_lwk(*words, how=('run',)):
     return shlex.join(['hanare', *how, '--', OPERATIONS, *map(str, words)])
 
 
-def counts(mark):
-    """{address: how often it ran} before the mark of that number, since the one before it."""
-    with open(f'{BUILD}/marks/{mark}') as lines:
+def counts(mark, end=''):
+    """{address: how often it ran} before the mark of that number, since the one before it; with `.here` as end, of programs on some CPUs."""
+    with open(f'{BUILD}/marks/{mark}{end}') as lines:
         return collections.Counter({int(at, 16): int(n) for at, n in map(str.split, lines)})
 
 
@@ -81,7 +81,9 @@ def locked(image):
     return found
 
 
-def touched(mark):
-    """[(instruction, address of a cache line, how often it touched that)], of the LWK, as `counts`."""
+def touched(mark, here=None):
+    """[(instruction, address of a cache line, how often it touched that, how often it wrote there)], as `counts`; `here`: only by the
+    CPUs that are told from others, or only by the others."""
     with open(f'{BUILD}/marks/{mark}.data') as lines:
-        return [(int(by, 16), int(at, 16), int(n)) for by, at, n in map(str.split, lines)]
+        words = list(map(str.split, lines))
+    return [(int(by, 16), int(at, 16), int(n), int(stores)) for by, at, n, stores, is_here in words if here in (None, is_here == '1')]

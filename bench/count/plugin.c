@@ -1,10 +1,13 @@
 /*
  * A QEMU plugin that counts how often each instruction of the VM runs, between marks.
  *
- * plugin.so,out=FOLDER[,data=BASE]: at each mark, which is an instruction that the measured program executes (MARK, marks.h), the
- * counts since the mark before become FOLDER/N, N from 0: a line for each address, `address count`. With `data` the
- * instructions from BASE (hexadecimal) on, 4 MiB of them, have their data counted as well, from the first mark on:
- * FOLDER/N.data has a line for each cache line that one of them touched, `instruction address count`. Debian has no header for plugins; what is used of QEMU 7.2's qemu-plugin.h (API version 1) is declared here.
+ * plugin.so,out=FOLDER[,data=BASE][,cpu=N]: at each mark, which is an instruction that the measured program executes
+ * (MARK, marks.h), the counts since the mark before become FOLDER/N, N from 0: a line for each address, `address count`.
+ * With `data` the instructions from BASE (hexadecimal) on, 4 MiB of them, have their data counted as well, from the first
+ * mark on: FOLDER/N.data has a line for each cache line that one of them touched, `instruction address count stores here`.
+ * With `cpu`, FOLDER/N.here has the counts of CPUs from N on alone, of programs that lie below PROGRAM_END, and `here` is
+ * 1 where one of these CPUs has touched the line. Debian has no header for plugins; what is used of QEMU 7.2's
+ * qemu-plugin.h (API version 1) is declared here.
  */
 #include <pthread.h>
 #include <stdint.h>
@@ -32,6 +35,7 @@ void qemu_plugin_register_vcpu_insn_exec_cb(struct qemu_plugin_insn *insn, void 
 void qemu_plugin_register_vcpu_mem_cb(struct qemu_plugin_insn *insn,
 				      void (*accessed)(unsigned int, uint32_t, uint64_t, void *),
 				      int flags, int what, void *data);
+_Bool qemu_plugin_mem_is_store(uint32_t info);
 void qemu_plugin_register_vcpu_tb_trans_cb(qemu_plugin_id_t id,
 					   void (*translated)(qemu_plugin_id_t, struct qemu_plugin_tb *));
 
@@ -44,20 +48,26 @@ int qemu_plugin_version = 1;
  * the same instruction at once may lose one. */
 struct page {
 	uint64_t at, counts[PAGE_BYTES];
+	uint64_t *here; /* those of CPUs from first_cpu on, where they are told from others */
 	struct page *next;
 };
+
+/* Static programs lie below; nothing else does. */
+#define PROGRAM_END 0x10000000
 
 static struct page *pages[BUCKETS];
 
 #define CACHE_LINE 64
-#define LINES 65536
+#define LINES 262144
 
 /* Cache lines of data and who touched them, by open addressing. Two CPUs that touch a new one at once may count it
  * twice. */
 static struct line {
-	uint64_t by, at, count;
+	uint64_t by, at, count, stores;
+	int here;
 } lines[LINES];
 static uint64_t data_base;
+static unsigned int first_cpu = ~0u;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static const char *folder;
 static unsigned int marks;
@@ -74,21 +84,30 @@ static struct page *page_of(uint64_t at)
 	if (!page)
 		abort();
 	page->at = number * PAGE_BYTES;
+	if (first_cpu != ~0u && at < PROGRAM_END && !(page->here = calloc(PAGE_BYTES, sizeof(*page->here))))
+		abort();
 	page->next = *bucket;
 	*bucket = page;
 	return page;
 }
 
+static void executed(unsigned int cpu, void *count)
+{
+	if (cpu >= first_cpu)
+		++*(uint64_t *)count;
+}
+
 static void accessed(unsigned int cpu, uint32_t info, uint64_t at, void *data)
 {
 	uint64_t line = at / CACHE_LINE, by = (uint64_t)data;
+	int here = cpu >= first_cpu;
 
-	(void)cpu, (void)info;
 	for (uint64_t i = (line ^ by * 31) % LINES, looks = 0; marks && looks < 64; i = (i + 1) % LINES, looks++) {
 		if (!lines[i].by)
-			lines[i] = (struct line){ by, line, 0 };
-		if (lines[i].at == line && lines[i].by == by) {
+			lines[i] = (struct line){ by, line, 0, 0, here };
+		if (lines[i].at == line && lines[i].by == by && lines[i].here == here) {
 			lines[i].count++;
+			lines[i].stores += qemu_plugin_mem_is_store(info);
 			return;
 		}
 	}
@@ -98,40 +117,57 @@ static void write_lines(FILE *out)
 {
 	for (int i = 0; i < LINES; i++)
 		if (lines[i].count)
-			fprintf(out, "%lx %lx %lu\n", lines[i].by, lines[i].at * CACHE_LINE, lines[i].count);
+			fprintf(out, "%lx %lx %lu %lu %d\n", lines[i].by, lines[i].at * CACHE_LINE, lines[i].count,
+				lines[i].stores, lines[i].here);
 	memset(lines, 0, sizeof(lines));
+}
+
+/* Writes all counters, and begins anew; or those of some CPUs. */
+static void write_counts(FILE *out, int is_here)
+{
+	for (int i = 0; i < BUCKETS; i++)
+		for (struct page *page = pages[i]; page; page = page->next) {
+			uint64_t *counts = is_here ? page->here : page->counts;
+
+			for (int j = 0; counts && j < PAGE_BYTES; j++)
+				if (counts[j]) {
+					fprintf(out, "%lx %lu\n", page->at + j, counts[j]);
+					counts[j] = 0;
+				}
+		}
+}
+
+static void write_lines_of_data(FILE *out, int unused)
+{
+	(void)unused;
+	write_lines(out);
+}
+
+static void write_file(const char *end, void (*write)(FILE *, int), int is_here)
+{
+	char name[4096];
+	FILE *out;
+
+	snprintf(name, sizeof(name), "%s/%u%s", folder, marks, end);
+	out = fopen(name, "w");
+	if (!out)
+		abort();
+	write(out, is_here);
+	if (fclose(out))
+		abort();
 }
 
 /* Writes what was counted since the last mark, and begins anew. */
 static void marked(unsigned int cpu, void *data)
 {
-	char name[4096];
-	FILE *out;
-
 	(void)cpu, (void)data;
 	pthread_mutex_lock(&lock);
-	snprintf(name, sizeof(name) - 5, "%s/%u", folder, marks++);
-	out = fopen(name, "w");
-	if (!out)
-		abort();
-	for (int i = 0; i < BUCKETS; i++)
-		for (struct page *page = pages[i]; page; page = page->next)
-			for (int j = 0; j < PAGE_BYTES; j++)
-				if (page->counts[j]) {
-					fprintf(out, "%lx %lu\n", page->at + j, page->counts[j]);
-					page->counts[j] = 0;
-				}
-	if (fclose(out))
-		abort();
-	if (data_base) {
-		strcat(name, ".data");
-		out = fopen(name, "w");
-		if (!out)
-			abort();
-		write_lines(out);
-		if (fclose(out))
-			abort();
-	}
+	write_file("", write_counts, 0);
+	if (first_cpu != ~0u)
+		write_file(".here", write_counts, 1);
+	if (data_base)
+		write_file(".data", write_lines_of_data, 0);
+	marks++;
 	pthread_mutex_unlock(&lock);
 }
 
@@ -146,6 +182,8 @@ static void translated(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
 		uint64_t at = qemu_plugin_insn_vaddr(insn);
 
 		qemu_plugin_register_vcpu_insn_exec_inline(insn, ADD_U64, &page_of(at)->counts[at % PAGE_BYTES], 1);
+		if (page_of(at)->here)
+			qemu_plugin_register_vcpu_insn_exec_cb(insn, executed, NO_REGISTERS, &page_of(at)->here[at % PAGE_BYTES]);
 		if (data_base && at - data_base < 4 << 20)
 			qemu_plugin_register_vcpu_mem_cb(insn, accessed, NO_REGISTERS, READ_AND_WRITE, (void *)at);
 		if (qemu_plugin_insn_size(insn) == sizeof(mark) &&
@@ -161,8 +199,13 @@ int qemu_plugin_install(qemu_plugin_id_t id, const void *info, int argc, char **
 	if (argc < 1 || strncmp(argv[0], "out=", 4))
 		return -1;
 	folder = argv[0] + 4;
-	if (argc > 1 && !strncmp(argv[1], "data=", 5))
-		data_base = strtoull(argv[1] + 5, NULL, 16);
+	for (int i = 1; i < argc; i++)
+		if (!strncmp(argv[i], "data=", 5))
+			data_base = strtoull(argv[i] + 5, NULL, 16);
+		else if (!strncmp(argv[i], "cpu=", 4))
+			first_cpu = (unsigned int)atoi(argv[i] + 4);
+		else
+			return -1;
 	qemu_plugin_register_vcpu_tb_trans_cb(id, translated);
 	return 0;
 }

@@ -60,3 +60,9 @@ pub fn async_library() -> Result<PathBuf> {
     let next = "build it: make native; or name it: HANARE_ASYNC_LIBRARY=FILE";
     find("HANARE_ASYNC_LIBRARY", "libhanare-async.so", &["../lib", "../lib/hanare"], next)
 }
+
+/// The program that `hanare bench` measures where calls are posted.
+pub fn bench_posted() -> Result<PathBuf> {
+    let next = "build it: make; or name it: HANARE_BENCH_POSTED=FILE";
+    find("HANARE_BENCH_POSTED", "hanare-bench-posted", &["", "../lib/hanare"], next)
+}

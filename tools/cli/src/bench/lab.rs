@@ -30,6 +30,8 @@ const CPUS_MAX: usize = 64;
 const OWN_BYTES: u64 = 256 << 20;
 /// No single run takes longer unless it hangs.
 const DEADLINE: Duration = Duration::from_secs(180);
+/// Nor those of posted calls, of which there are millions, so much more.
+const POSTED_DEADLINE: Duration = Duration::from_secs(3600);
 
 /// The machine under test.
 pub struct Lab {
@@ -270,6 +272,15 @@ impl Lab {
     pub fn native_guest(&self, options: &[&str], args: &[&str]) -> Result<Guest> {
         let command = self.on_lwk("native", options, self.guest_path()?)?;
         self.start_guest(Side::Lwk, command, args)
+    }
+
+    /// Starts the measured program of posted calls.
+    pub fn posted_guest(&self, side: Side, args: &[&str]) -> Result<Guest> {
+        let path = find::bench_posted()?;
+        let path = path.to_str().context("the path of the measured program is no text")?;
+        let mut guest = self.start_guest(side, self.command(side, &[], path)?, args)?;
+        guest.allow(POSTED_DEADLINE);
+        Ok(guest)
     }
 
     fn guest_path(&self) -> Result<&str> {

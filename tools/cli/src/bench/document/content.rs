@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use super::curves;
 use super::parts::Column::{Number, Text};
 use super::parts::{Block, Cell, Column, Document, Mark, Picture, Table};
 use super::plot::{self, Colour, Row};
@@ -73,6 +74,11 @@ pub fn of(run: &Run) -> Document {
     if let Some(picture) = ratios(run) {
         blocks.push(Block::Heading("The LWK over Linux"));
         blocks.push(Block::Picture(picture));
+    }
+    let pictures = pictures_of_curves(run);
+    if !pictures.is_empty() {
+        blocks.push(Block::Heading("Curves"));
+        blocks.extend(pictures.into_iter().map(Block::Picture));
     }
     let pictures = samples(run);
     if !pictures.is_empty() {
@@ -340,10 +346,25 @@ fn ratios(run: &Run) -> Option<Picture> {
     Some(Picture { name: "ratios".into(), caption: caption.into(), svg })
 }
 
-/// A picture for each group and unit.
+/// A picture for all figures that differ by their ways and a number.
+fn pictures_of_curves(run: &Run) -> Vec<Picture> {
+    let picture = |curves: curves::Curves| {
+        let caption = format!(
+            "{}: medians in {} on the LWK, by the number at the end of the figures' names; and the first of them on Linux.",
+            curves.kind, curves.unit
+        );
+        let name = format!("curves-{}", file_name(&curves.kind));
+        Some(Picture { name, caption, svg: curves.draw()? })
+    };
+    curves::of(run).into_iter().filter_map(picture).collect()
+}
+
+/// A picture for each group and unit, of what is on no curve.
 fn samples(run: &Run) -> Vec<Picture> {
     let mut kinds: Vec<(&str, &str)> = Vec::new();
-    for figure in &run.figures {
+    let on_curves = curves::of(run);
+    let is_drawn = |figure: &&Measured| on_curves.iter().any(|curves| curves.has(figure));
+    for figure in run.figures.iter().filter(|figure| !is_drawn(figure)) {
         let kind = (figure.group.as_str(), figure.unit.as_str());
         if !kinds.contains(&kind) {
             kinds.push(kind);
@@ -353,7 +374,8 @@ fn samples(run: &Run) -> Vec<Picture> {
         let figures = run
             .figures
             .iter()
-            .filter(|figure| (figure.group.as_str(), figure.unit.as_str()) == (group, unit));
+            .filter(|figure| (figure.group.as_str(), figure.unit.as_str()) == (group, unit))
+            .filter(|figure| !is_drawn(figure));
         let rows = figures.flat_map(|figure| {
             let tuned = run.tuned_figure(&figure.id);
             let sides = [

@@ -1,7 +1,8 @@
 //! The report of a run for people, as a file: what it says is in `content`, its parts are in `parts`; `html`,
-//! `markdown` and `plot` draw them.
+//! `markdown`, `plot` and `curves` draw them.
 
 mod content;
+mod curves;
 mod html;
 mod markdown;
 mod parts;

@@ -36,7 +36,8 @@ pub enum Colour {
 const BLUE: RGBColor = RGBColor(0x00, 0x72, 0xb2);
 const ORANGE: RGBColor = RGBColor(0xd5, 0x5e, 0x00);
 const GREEN: RGBColor = RGBColor(0x00, 0x9e, 0x73);
-const GREY: RGBColor = RGBColor(0xbb, 0xbb, 0xbb);
+/// Lines of a grid.
+pub const GREY: RGBColor = RGBColor(0xbb, 0xbb, 0xbb);
 
 const WIDTH: u32 = 760;
 const LEFT: u32 = 200;
@@ -46,7 +47,8 @@ const BOTTOM: u32 = 42;
 const ROW: u32 = 20;
 /// Characters that fit to the left.
 const LABEL_MAX: usize = 30;
-const FONT: i32 = 13;
+/// Size of texts.
+pub const FONT: i32 = 13;
 /// Lines of the grid.
 const TICKS_MAX: usize = 11;
 
@@ -67,15 +69,17 @@ pub fn draw(rows: &[Row], around: Option<f64>, axis_name: &str) -> Option<String
 }
 
 /// The horizontal axis: logarithmic, unless a value is not above 0.
-struct Axis {
+pub struct Axis {
     is_log: bool,
-    low: f64,
-    high: f64,
+    /// Its lower end, as [`Axis::at`].
+    pub low: f64,
+    /// Its upper end.
+    pub high: f64,
 }
 
 impl Axis {
     /// Wide enough for the values; `None`: there are none, or none that can be drawn.
-    fn of(values: impl Iterator<Item = f64>) -> Option<Self> {
+    pub fn of(values: impl Iterator<Item = f64>) -> Option<Self> {
         let values: Vec<f64> = values.collect();
         let min = values.iter().copied().reduce(f64::min)?;
         let max = values.iter().copied().reduce(f64::max)?;
@@ -87,12 +91,12 @@ impl Axis {
     }
 
     /// Where a value stands.
-    fn at(&self, value: f64) -> f64 {
+    pub fn at(&self, value: f64) -> f64 {
         if self.is_log { value.log10() } else { value }
     }
 
     /// Values that get a line and a number: of 1, 2 and 5 times powers of ten.
-    fn ticks(&self) -> Vec<f64> {
+    pub fn ticks(&self) -> Vec<f64> {
         if !self.is_log {
             return self.steps();
         }
@@ -123,7 +127,8 @@ impl Axis {
     }
 }
 
-fn failed(error: impl Display) -> anyhow::Error {
+/// An error of `plotters`.
+pub fn failed(error: impl Display) -> anyhow::Error {
     anyhow!("cannot draw: {error}")
 }
 
@@ -200,7 +205,7 @@ fn upright(chart: &mut Chart, x: f64, (low, high): (f64, f64), style: ShapeStyle
 }
 
 /// A round number in short.
-fn label(value: f64) -> String {
+pub fn label(value: f64) -> String {
     match value.abs() {
         0.001..1e6 => value.to_string(),
         0.0 => "0".into(),

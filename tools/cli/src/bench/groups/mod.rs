@@ -6,6 +6,7 @@ mod delegation;
 mod files;
 mod memory;
 mod noise;
+mod posted;
 mod processes;
 mod signals;
 mod start;
@@ -23,6 +24,10 @@ pub const ALL: &[Group] = &[
     delegation::TRANSFER,
     delegation::DEVICE,
     delegation::PACKED,
+    posted::POSTED,
+    posted::LENGTHS,
+    posted::FUNCTIONS,
+    posted::CHECKPOINTS,
     memory::MEMORY,
     signals::SIGNALS,
     processes::PROCESSES,
