@@ -27,12 +27,16 @@ pub static HANDLERS: Handlers = Handlers {
 };
 
 fn syscall(regs: &mut Regs) -> bool {
+    serve(regs);
+    leave(regs)
+}
+
+fn serve(regs: &mut Regs) {
     if thread::current().process.observed.is_on() {
         observe::call(regs, dispatch::serve);
     } else {
         dispatch::serve(regs, regs.orig_rax);
     }
-    leave(regs)
 }
 
 /// Everything that has to happen before user mode; true if the fast return is right, which loses two registers: those
@@ -51,7 +55,7 @@ fn leave(regs: &mut Regs) -> bool {
 #[cold]
 fn leave_to_linux(regs: &mut Regs) {
     loop {
-        let is_to_leave_again = utility::execute(regs);
+        let is_to_leave_again = utility::execute(regs, serve);
         cpus::request_attention();
         gate(regs);
         if !is_to_leave_again {

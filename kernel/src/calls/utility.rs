@@ -7,7 +7,6 @@
 //! of the memory is another. With its next system call it goes to Linux again. Only what an instruction raises that is over
 //! (a step, a breakpoint) is raised here as it was there.
 
-use crate::calls::dispatch;
 use crate::gate::{observe, raise, rseq};
 use crate::link::delegate;
 use crate::parts::utility::Wish;
@@ -73,7 +72,7 @@ fn may_leave(me: &Thread) -> bool {
 
 /// Has the running thread, which is about to enter user mode with `regs`, execute on Linux instead. True: it has come back and
 /// is to do the same again, after all that comes before user mode; false: it enters user mode here.
-pub fn execute(regs: &mut Regs) -> bool {
+pub fn execute(regs: &mut Regs, serve: fn(&mut Regs)) -> bool {
     let me = thread::current();
     me.utility.set_out(true);
     let is_to_leave_again = leave(me, regs);
@@ -95,7 +94,7 @@ fn leave(me: &Thread, regs: &mut Regs) -> bool {
     me.utility.set_out(false);
     me.rseq.disturb();
     match outcome {
-        Outcome::Done(value) if value >= 0 => come_back(me, &wish, regs, value as u64),
+        Outcome::Done(value) if value >= 0 => come_back(me, &wish, regs, value as u64, serve),
         Outcome::Done(_) => {
             me.utility.clear();
             false
@@ -119,7 +118,7 @@ fn prepare(me: &Thread, wish: &Wish, regs: &mut Regs) -> Result<[u64; 6]> {
 }
 
 /// The thread has left its code on Linux: takes its registers over, and serves the call for which it did.
-fn come_back(me: &Thread, wish: &Wish, regs: &mut Regs, left: u64) -> bool {
+fn come_back(me: &Thread, wish: &Wish, regs: &mut Regs, left: u64, serve: fn(&mut Regs)) -> bool {
     const DEBUG: u64 = LEFT_TRAP + vector::DEBUG as u64;
     const BREAKPOINT: u64 = LEFT_TRAP + vector::BREAKPOINT as u64;
     const OVERFLOW: u64 = LEFT_TRAP + vector::OVERFLOW as u64;
@@ -139,7 +138,9 @@ fn come_back(me: &Thread, wish: &Wish, regs: &mut Regs, left: u64) -> bool {
     }
     match left & LEFT_MASK {
         LEFT_CALL => {
-            serve(me, regs);
+            regs.orig_rax = u64::from(regs.rax as u32);
+            regs.rax = errno::ENOSYS.as_return() as u64;
+            serve(regs);
             true
         }
         LEFT_FAULT => false,
@@ -160,16 +161,5 @@ fn come_back(me: &Thread, wish: &Wish, regs: &mut Regs, left: u64) -> bool {
             true
         }
         _ => true,
-    }
-}
-
-/// Serves a system call as at the entry.
-fn serve(me: &Thread, regs: &mut Regs) {
-    regs.orig_rax = u64::from(regs.rax as u32);
-    regs.rax = errno::ENOSYS.as_return() as u64;
-    if me.process.observed.is_on() {
-        observe::call(regs, dispatch::serve);
-    } else {
-        dispatch::serve(regs, regs.orig_rax);
     }
 }

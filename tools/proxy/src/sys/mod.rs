@@ -1,7 +1,7 @@
 //! Linux, and everything else that is unsafe.
 //!
 //! `arch`: start, delegated calls, the thread pointer; `call`: one system call; `entries`: the
-//! functions of the layers above that are called from here; `filter`: filters of system calls; `heap`: that there is none;
+//! functions of the layers above that are called from here; `filter`: filters of system calls; `handler`: the thread pointer in handlers; `heap`: that there is none;
 //! `shared`: memory given to us by others; `signal`: actions, masks, the handler's entry; `thread`:
 //! how threads begin and end; `utility`: a thread's own code, executed here; `worker`: workers and the memory of their threads;
 //! here: the system calls the proxy makes for itself.
@@ -11,6 +11,7 @@ pub mod arch;
 mod call;
 pub mod entries;
 pub mod filter;
+mod handler;
 mod heap;
 pub mod pooled;
 pub mod shared;

@@ -5,7 +5,7 @@ use linux_raw_sys::general::*;
 
 use super::arch::signal_return;
 use super::call::{Result, check, raw_call};
-use super::utility;
+use super::handler::{enter_handler, leave_handler};
 
 /// The kernel's sigset_t: bit n-1 is signal n.
 pub type Mask = u64;
@@ -173,12 +173,11 @@ extern "C" fn handler(signal: i32, info: *const Info, context: *mut UContext) {
     // SAFETY: the kernel's siginfo and ucontext of this very frame.
     let (info, context) = unsafe { (&*info, &mut *context) };
     // Nothing else has an alternate stack.
-    let worker =
-        if context.stack[0] != 0 { utility::enter_handler(context.stack[0]) } else { None };
+    let worker = if context.stack[0] != 0 { enter_handler(context.stack[0]) } else { None };
     let mut frame = Frame { context, of_program: worker.is_some() };
     proxy_signal(signal as u32, info, &mut frame);
     if let Some(worker) = worker {
-        utility::leave_handler(worker);
+        leave_handler(worker);
     }
 }
 

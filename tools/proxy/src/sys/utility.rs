@@ -16,11 +16,10 @@ use linux_raw_sys::ptrace::{SECCOMP_RET_ALLOW, SECCOMP_RET_TRAP, SECCOMP_SET_MOD
 
 use super::call::{Result, check, plain, raw_call};
 use super::signal::{self, Frame, Mask, bit};
-use super::worker::Worker;
+use super::worker::{Utility, Worker};
 
 const ARCH_SET_GS: u64 = 0x1001;
 const ARCH_SET_FS: u64 = 0x1002;
-const ARCH_GET_FS: u64 = 0x1003;
 const ARCH_GET_GS: u64 = 0x1004;
 
 /// Signals that the CPU or the filter raises: never blocked in the thread's code, and not ignored, since Linux ends a process
@@ -69,21 +68,6 @@ unsafe extern "C" {
     fn utility_leave(stack: u64, left: u64) -> !;
 }
 
-/// What a worker keeps that executes its thread's code.
-#[repr(C)]
-pub struct Utility {
-    /// It has a filter.
-    is_ready: AtomicBool,
-    /// Its GS base, which the proxy does not use: what Linux has.
-    gs: AtomicU64,
-    /// Its own stack pointer, meanwhile.
-    stack: AtomicU64,
-    /// The program's FS base when a handler began.
-    fs: AtomicU64,
-    /// A handler makes a call for the code, with its mask: handlers that interrupt that find the worker as ever.
-    in_call: AtomicBool,
-}
-
 /// What is executed.
 pub struct Code {
     /// Address of the area.
@@ -96,36 +80,23 @@ pub struct Code {
     pub control_fd: u32,
 }
 
-impl Utility {
-    /// Of a worker that has executed no code of its thread.
-    pub const fn new() -> Self {
-        let (gs, stack, fs) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
-        let (is_ready, in_call) = (AtomicBool::new(false), AtomicBool::new(false));
-        Self { is_ready, gs, stack, fs, in_call }
+/// Gives the worker a filter, once, and the program's GS base.
+fn make_ready(own: &Utility, code: &Code) -> Result<()> {
+    if !own.is_ready() {
+        set_filter(code.control_fd)?;
+        own.is_ready.store(true, Ordering::Relaxed);
     }
-
-    /// Whether the worker has executed code of its thread before.
-    pub fn is_ready(&self) -> bool {
-        self.is_ready.load(Ordering::Relaxed)
+    if own.gs.load(Ordering::Relaxed) != code.gs {
+        plain(__NR_arch_prctl, [ARCH_SET_GS, code.gs, 0, 0, 0, 0])?;
+        own.gs.store(code.gs, Ordering::Relaxed);
     }
-
-    fn make_ready(&self, code: &Code) -> Result<()> {
-        if !self.is_ready() {
-            set_filter(code.control_fd)?;
-            self.is_ready.store(true, Ordering::Relaxed);
-        }
-        if self.gs.load(Ordering::Relaxed) != code.gs {
-            plain(__NR_arch_prctl, [ARCH_SET_GS, code.gs, 0, 0, 0, 0])?;
-            self.gs.store(code.gs, Ordering::Relaxed);
-        }
-        Ok(())
-    }
+    Ok(())
 }
 
 /// Executes the code of the worker's thread until it leaves it: the address of its context, and why (`LEFT_*`). `None`: a
 /// signal came first.
 pub fn execute(worker: &'static Worker, code: &Code) -> Result<Option<u64>> {
-    worker.utility.make_ready(code)?;
+    make_ready(&worker.utility, code)?;
     let before = signal::set_mask(!0);
     if worker.interrupted.is_marked() {
         signal::set_mask(before);
@@ -159,29 +130,6 @@ pub fn call<T>(worker: &Worker, frame: &Frame, call: impl FnOnce() -> T) -> T {
     result
 }
 
-/// At the beginning of a handler where there is an alternate stack, which begins at `stack`. If it has interrupted the thread's
-/// code, this thread is its worker again, which is the result.
-pub fn enter_handler(stack: u64) -> Option<&'static Worker> {
-    const CHECKS_ALIGNMENT: u64 = 1 << 18; // of the flags, which are the program's
-    // SAFETY: only in such code is there an alternate stack, in its area, where the worker's address is. Who writes another
-    // one there harms himself.
-    let worker = unsafe {
-        asm!("pushfq", "and qword ptr [rsp], {}", "popfq", const !CHECKS_ALIGNMENT as i32);
-        &**((stack - AREA_STACK + AREA_WORKER) as *const *const Worker)
-    };
-    if worker.utility.in_call.load(Ordering::Relaxed) {
-        return None;
-    }
-    let mut fs = 0u64;
-    // SAFETY: Linux writes one word; then the thread pointer is what it is outside of that code.
-    unsafe {
-        raw_call(__NR_arch_prctl, [ARCH_GET_FS, &raw mut fs as u64, 0, 0, 0, 0]);
-        raw_call(__NR_arch_prctl, [ARCH_SET_FS, core::ptr::from_ref(worker) as u64, 0, 0, 0, 0]);
-    }
-    worker.utility.fs.store(fs, Ordering::Relaxed);
-    Some(worker)
-}
-
 /// The string at `address`, which Linux has just read, cut to fit.
 pub fn path(address: u64, buffer: &mut [u8]) -> &[u8] {
     let mut length = 0;
@@ -194,12 +142,6 @@ pub fn path(address: u64, buffer: &mut [u8]) -> &[u8] {
         length += 1;
     }
     &buffer[..length]
-}
-
-/// At the end of that handler: the code goes on.
-pub fn leave_handler(worker: &Worker) {
-    let fs = worker.utility.fs.load(Ordering::Relaxed);
-    let _ = plain(__NR_arch_prctl, [ARCH_SET_FS, fs, 0, 0, 0, 0]);
 }
 
 /// Leaves the thread's code, out of a handler in which `frame` has its registers; `left` is why (`LEFT_*`).

@@ -13,7 +13,6 @@ use linux_raw_sys::general::*;
 
 use super::call::{Errno, Result, plain};
 use super::filter::Filter;
-use super::utility::Utility;
 
 /// How a worker begins.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -29,6 +28,35 @@ pub enum Role {
     Sharer,
     /// A server of the request box, with its number.
     Server(u32),
+}
+
+/// What a worker keeps that executes its thread's code.
+#[repr(C)]
+pub struct Utility {
+    /// It has a filter.
+    pub(super) is_ready: AtomicBool,
+    /// Its GS base, which the proxy does not use: what Linux has.
+    pub(super) gs: AtomicU64,
+    /// Its own stack pointer, meanwhile.
+    pub(super) stack: AtomicU64,
+    /// The program's FS base when a handler began.
+    pub(super) fs: AtomicU64,
+    /// A handler makes a call for the code, with its mask: handlers that interrupt that find the worker as ever.
+    pub(super) in_call: AtomicBool,
+}
+
+impl Utility {
+    /// Of a worker that has executed no code of its thread.
+    pub const fn new() -> Self {
+        let (gs, stack, fs) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
+        let (is_ready, in_call) = (AtomicBool::new(false), AtomicBool::new(false));
+        Self { is_ready, gs, stack, fs, in_call }
+    }
+
+    /// Whether the worker has executed code of its thread before.
+    pub fn is_ready(&self) -> bool {
+        self.is_ready.load(Ordering::Relaxed)
+    }
 }
 
 /// One worker. The first two fields are known to assembly.
