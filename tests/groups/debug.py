@@ -318,6 +318,23 @@ def gdb_listen():
                     process.wait()
 
 
+def trace_and_gdb_of_utility_threads():
+    """Threads that execute on Linux come back for who begins to watch: their calls are seen, and a stop is one."""
+    program = subprocess.Popen(['hanare', 'run', '--', GUEST + '/static/utility-endless'], stdout=subprocess.PIPE)
+    try:
+        expect(program.stdout.readline() == b'ready\n', 'not ready')
+        seen = command(['timeout', '-s', 'INT', '10', 'hanare', 'trace', '-f', '-p', str(program.pid)])
+        expect(b'getpgid(0)' in seen.out + seen.err, seen)
+        time.sleep(0.5)
+        told = command(['gdb', '--batch', '-ex', f'target remote | hanare gdb {program.pid}', '-ex', 'p rounds',
+                        '-ex', 'shell sleep 1', '-ex', 'p rounds', '-ex', 'detach', GUEST + '/static/utility-endless'])
+        values = re.findall(rb'\$\d+ = (\d+)', told.out)
+        expect(len(values) == 2 and values[0] == values[1], told)
+    finally:
+        program.kill()
+        program.wait()
+
+
 start(*BOOT)
 check('trace-shows-arguments-and-who-serves', trace_calls)
 check('trace-follows-threads-and-children', trace_follow)
@@ -331,6 +348,7 @@ check('gdb-from-first-instruction-to-end', gdb_threads)
 check('gdb-watches-by-single-steps', gdb_watch)
 check('gdb-watches-by-debug-registers', gdb_watch_hardware)
 check('gdb-attaches-to-a-running-process', gdb_attach)
+check('trace-and-gdb-of-utility-threads', trace_and_gdb_of_utility_threads)
 check('program-ends-if-gdb-cannot-come', gdb_does_not_come)
 check('gdb-is-told-of-a-killed-program', gdb_killed)
 check('gdb-listen-ends-by-ctrl-c', gdb_listen)
