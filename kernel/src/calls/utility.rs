@@ -71,16 +71,16 @@ fn may_leave(me: &Thread) -> bool {
 }
 
 /// Has the running thread, which is about to enter user mode with `regs`, execute on Linux instead. True: it has come back and
-/// is to do the same again, after all that comes before user mode; false: it enters user mode here.
+/// is to do the same again, after all that comes before user mode; false: it enters user mode here. `serve` serves a system call.
 pub fn execute(regs: &mut Regs, serve: fn(&mut Regs)) -> bool {
     let me = thread::current();
     me.utility.set_out(true);
-    let is_to_leave_again = leave(me, regs);
+    let is_to_leave_again = leave(me, regs, serve);
     me.utility.set_out(false);
     is_to_leave_again
 }
 
-fn leave(me: &Thread, regs: &mut Regs) -> bool {
+fn leave(me: &Thread, regs: &mut Regs, serve: fn(&mut Regs)) -> bool {
     let Some(wish) = me.utility.wish().filter(|_| may_leave(me)) else { return false };
     if me.must_end() {
         return true;

@@ -4,8 +4,8 @@
 //! In that code thread pointer and GS base are the program's. Its handlers run on an alternate stack, in the area, which no
 //! worker has otherwise: by that a handler knows what it has interrupted, and finds the worker in the area.
 
-use core::arch::{asm, global_asm};
-use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use core::arch::global_asm;
+use core::sync::atomic::{AtomicU64, Ordering};
 
 use hanare_abi::layout::{CONTROL_BASE, USER_MAX};
 use hanare_abi::utility::{AREA_FRAME, AREA_FS_BASE, AREA_GS_BASE, AREA_STACK, AREA_WORKER};
