@@ -212,22 +212,42 @@ static void mark(void)
 	asm volatile(MARK ::: "memory");
 }
 
+/* Between two marks if it is counted: ms. */
+static double run_with(const struct writer *writer, int is_counted)
+{
+	uint64_t start;
+
+	if (is_counted)
+		mark();
+	start = now_ns();
+	solve(writer, CHECKPOINTS);
+	if (is_counted)
+		mark();
+	return (double)(now_ns() - start) / 1e6;
+}
+
+/* The best of some turns, as all that is measured here. */
 static void run(const struct wish *wish, int is_counted)
 {
+	int turns = is_counted ? 1 : wish->quick ? 5 : 11;
+	double best[WRITERS];
+
 	prepare(wish);
 	for (unsigned int i = 0; i < WRITERS; i++) {
-		char id[64];
-		uint64_t start;
-
 		solve(&writers[i], 1);
-		if (is_counted)
-			mark();
-		start = now_ns();
-		solve(&writers[i], CHECKPOINTS);
+		best[i] = 1e300;
+	}
+	for (int turn = 0; turn < turns; turn++)
+		for (unsigned int i = 0; i < WRITERS; i++) {
+			double ms = run_with(&writers[i], is_counted);
+
+			best[i] = ms < best[i] ? ms : best[i];
+		}
+	for (unsigned int i = 0; i < WRITERS; i++) {
+		char id[64];
+
 		snprintf(id, sizeof(id), "checkpoint.%s", writers[i].name);
-		if (is_counted)
-			mark();
-		report(id, (double)(now_ns() - start) / 1e6);
+		report(id, best[i]);
 	}
 	fflush(stdout);
 	_exit(0);
