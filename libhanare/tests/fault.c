@@ -82,7 +82,8 @@ static void no_core(void)
 static void functions_that_crash_end_the_program_by_their_signal(void)
 {
 	no_core();
-	for (int i = 0; i < 2000 * factor; i++) {
+	/* 2,000 and more: it is told how many tasks there are to be. */
+	for (int i = 0; i < tasks / 32 * factor; i++) {
 		const struct crash *crash = &crashes[(size_t)i % (sizeof(crashes) / sizeof(*crashes))];
 		int status = status_of(call_it, (void *)crash->function);
 

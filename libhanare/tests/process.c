@@ -291,7 +291,7 @@ static void descriptors_closed_in_flight_stay_open_for_the_call(void)
 
 	HOLDS(pipe(pipes) == 0);
 	ticket = hanare_submit(queue, SYS_read, pipes[0], &byte, 1);
-	nap(SECOND / 100);
+	nap(SECOND / 100 + (factor - 1) * SECOND / 4);
 	HOLDS(close(pipes[0]) == 0 && write(pipes[1], "x", 1) == 1);
 	HOLDS(result_of(queue, ticket) == 1);
 	hanare_queue_destroy(queue);

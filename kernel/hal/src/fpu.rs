@@ -12,8 +12,12 @@ use x86_64::registers::xcontrol::XCr0Flags;
 
 /// The state components of AVX-512.
 const AVX512: XCr0Flags = XCr0Flags::OPMASK.union(XCr0Flags::ZMM_HI256).union(XCr0Flags::HI16_ZMM);
+/// Those of MPX, which Linux enables, too, where there are any. Programs ask once how large a state is (the loader's `xsave` does), and
+/// utility threads save it on Linux' CPUs.
+const MPX: XCr0Flags = XCr0Flags::BNDREG.union(XCr0Flags::BNDCSR);
 /// State components we enable where the CPU has them (SDM volume 1, 13.1).
-const WANTED: XCr0Flags = XCr0Flags::X87.union(XCr0Flags::SSE).union(XCr0Flags::AVX).union(AVX512);
+const WANTED: XCr0Flags =
+    XCr0Flags::X87.union(XCr0Flags::SSE).union(XCr0Flags::AVX).union(AVX512).union(MPX);
 
 static MASK: AtomicU64 = AtomicU64::new(0);
 static SIZE: AtomicUsize = AtomicUsize::new(512);
@@ -27,6 +31,9 @@ pub fn init(f: &crate::cpu::Features) {
     let mut wanted = XCr0Flags::from_bits_truncate(d.eax.into()) & WANTED;
     if !wanted.contains(AVX512) {
         wanted.remove(AVX512); // all or nothing
+    }
+    if !wanted.contains(MPX) {
+        wanted.remove(MPX);
     }
     let mask = wanted.bits();
     // SAFETY: CR4.OSXSAVE is set and the bits are supported. (Not by `XCr0::write`, which panics at what a
@@ -135,7 +142,7 @@ impl FpuState {
     }
 
     /// Takes over bytes that a user program could have changed (rt_sigreturn):
-    /// reserved bits that would fault are cleared.
+    /// reserved bits that would fault are cleared. So is the state of MPX, which has some.
     pub fn set_bytes(&mut self, bytes: &[u8]) {
         let n = bytes.len().min(size());
         // SAFETY: as in `bytes`, exclusively borrowed.
@@ -148,7 +155,7 @@ impl FpuState {
         if mask() != 0 {
             let mut bv = [0; 8];
             bv.copy_from_slice(&all[512..520]);
-            let bv = u64::from_le_bytes(bv) & mask();
+            let bv = u64::from_le_bytes(bv) & mask() & !MPX.bits();
             all[512..520].copy_from_slice(&bv.to_le_bytes());
             all[520..576].fill(0); // XCOMP_BV and reserved: standard format
         }
