@@ -78,11 +78,10 @@ static void no_core(void)
 	freopen("/dev/null", "w", stderr);
 }
 
-/* 10,000 with HANARE_TEST_FACTOR=5. */
+/* 2,048, and 10,240 with HANARE_TEST_FACTOR=5. */
 static void functions_that_crash_end_the_program_by_their_signal(void)
 {
 	no_core();
-	/* 2,000 and more: it is told how many tasks there are to be. */
 	for (int i = 0; i < tasks / 32 * factor; i++) {
 		const struct crash *crash = &crashes[(size_t)i % (sizeof(crashes) / sizeof(*crashes))];
 		int status = status_of(call_it, (void *)crash->function);

@@ -39,10 +39,10 @@ COMPARED = {
         'execve-credentials', 'execve-process-attributes', 'namespaces', 'ptrace', 'tracee-killed-in-fork',
     ],
 }
-# Static only: they wait for clocks and states for most of their time, and use of libc what `clocks-agree`,
+# Static only: they wait for clocks and states for most of their time, or take much, and use of libc what `clocks-agree`,
 # `futex-operations` and `sigwait-takes-blocked-signals`, which wait for the same, use dynamic, too.
 WAITING = {'cpu-clock-monotonic', 'cpu-clock-timers', 'cpu-timers-and-limits', 'futex-waitv', 'process-states',
-           'time-namespace', 'timer-overrun', 'waits-while-clock-is-set'}
+           'time-namespace', 'timer-overrun', 'waits-while-clock-is-set', 'utility-area', 'utility-memory'}
 # What Linux gives, where that is not 0.
 STATUS = {'execve': 33, 'signals-into-boxed-calls': 7}
 DEATHS = {'abort': -6, 'null': -11, 'null-call': -11, 'illegal': -4, 'privileged': -11,

@@ -1,4 +1,4 @@
-"""Utility threads, and calls and functions that programs post (libhanare): the same on the LWK as on Linux."""
+"""Calls and functions that programs post (libhanare): on the LWK as on Linux. Utility threads are in guests-threads, guests-waits."""
 
 import os
 import re
@@ -12,11 +12,6 @@ TESTS = LIBRARY + '/tests'
 # A test of the library has so many minutes: all vCPUs together have two CPUs, or less. Those with 65,536 tasks have fewer here.
 FACTOR = 5
 LINUX_CPUS = {0, 1}
-
-
-def utility_threads():
-    for label, path in guests(*sorted(name for name in os.listdir(GUEST + '/static') if name.startswith('utility-'))):
-        same(label, [path])
 
 
 def where():
@@ -42,7 +37,6 @@ def leaves_nothing():
 
 
 start('--cpus', '2-3', '--mem', '1G')
-utility_threads()
 check('a-utility-thread-executes-on-linux', where)
 library()
 check('nothing-is-left', leaves_nothing)
