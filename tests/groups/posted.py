@@ -16,7 +16,7 @@ LINUX_CPUS = {0, 1}
 
 def where():
     """A utility thread executes on a CPU of Linux', until it comes back."""
-    out = run(f'{GUEST}/static/utility-threads', 'where').decode()
+    out = run(f'{GUEST}/static/utility-threads', 'where').out.decode()
     found = re.fullmatch(r'on Linux: 1, on CPU (\d+)\non Linux: 0\n', out)
     expect(found and int(found.group(1)) in LINUX_CPUS, out)
 
