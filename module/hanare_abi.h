@@ -840,10 +840,7 @@ struct hanare_clock_page {
 #define HANARE_PAGE_WRITABLE 1ULL
 /* In `pages`: another frame was here before: remove the old mapping first. */
 #define HANARE_PAGE_REPLACED 2ULL
-/*
- * In `pages`: the program may execute what is on the page. So may its proxy, where it has mapped the addresses so
- * (`crate::utility`).
- */
+/* In `pages`: the program may execute what is on the page. So may its proxy once it has asked for that (`IOCTL_EXECUTE`). */
 #define HANARE_PAGE_EXECUTABLE 4ULL
 
 /* One request. 640 bytes. */
@@ -2624,7 +2621,7 @@ struct hanare_pool_make {
 /* ---- utility ---- */
 
 /*
- * Utility threads: threads of a program whose user-mode code executes on a Linux CPU, in the proxy (`docs/posted.md`).
+ * Utility threads: threads of a program whose user-mode code executes on a Linux CPU, in the proxy (`docs/utility-threads.md`).
  *
  * A thread asks for it by `prctl` (`PR_HANARE_RUN_ON`) and gives memory of its own away for it, the *area*. Instead of
  * entering user mode, the LWK puts the thread's registers there, as the frame of a signal handler, and posts
@@ -2668,7 +2665,7 @@ struct hanare_pool_make {
 #define HANARE_NR_UTILITY 0x55544cU
 /* The thread left its code for a signal, which the LWK has been told of, or to end. */
 #define HANARE_LEFT_SIGNAL 0ULL
-/* It left for a system call that the LWK has to serve: registers are as after the `syscall` instruction, `rax` is the number. */
+/* The thread left its code for a system call that the LWK has to serve: registers are as after the `syscall` instruction, `rax` is the number. */
 #define HANARE_LEFT_CALL 1ULL
 /* An instruction raised an exception: the LWK is to execute it. */
 #define HANARE_LEFT_FAULT 2ULL

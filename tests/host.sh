@@ -67,7 +67,7 @@ clippy() {
 # The library's tests in C: verdict lines as they are.
 library_in_c() {
     local log=build/tests/host-library-in-c.log
-    make -s -C libhanare > "$log" 2>&1 && HANARE_TEST_FACTOR=10 timeout 3600 build/libhanare/tests >> "$log" 2>&1
+    make -s -C libhanare > "$log" 2>&1 && HANARE_TEST_FACTOR=5 timeout 3600 build/libhanare/tests >> "$log" 2>&1
     local status=$?
     sed -nE 's,^(ok|FAIL) ,\1 library-in-c/,p' "$log"
     [ $status = 0 ] && return

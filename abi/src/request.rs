@@ -138,8 +138,7 @@ pub const PAGES_MAX: usize = 64;
 pub const PAGE_WRITABLE: u64 = 1;
 /// In `pages`: another frame was here before: remove the old mapping first.
 pub const PAGE_REPLACED: u64 = 2;
-/// In `pages`: the program may execute what is on the page. So may its proxy, where it has mapped the addresses so
-/// ([`crate::utility`]).
+/// In `pages`: the program may execute what is on the page. So may its proxy once it has asked for that (`IOCTL_EXECUTE`).
 pub const PAGE_EXECUTABLE: u64 = 4;
 
 /// One request. 640 bytes.

@@ -1,4 +1,4 @@
-//! Utility threads: threads of a program whose user-mode code executes on a Linux CPU, in the proxy (`docs/posted.md`).
+//! Utility threads: threads of a program whose user-mode code executes on a Linux CPU, in the proxy (`docs/utility-threads.md`).
 //!
 //! A thread asks for it by `prctl` ([`PR_HANARE_RUN_ON`]) and gives memory of its own away for it, the *area*. Instead of
 //! entering user mode, the LWK puts the thread's registers there, as the frame of a signal handler, and posts
@@ -39,7 +39,7 @@ pub const NR_UTILITY: u32 = 0x55_544c;
 
 /// The thread left its code for a signal, which the LWK has been told of, or to end.
 pub const LEFT_SIGNAL: u64 = 0;
-/// It left for a system call that the LWK has to serve: registers are as after the `syscall` instruction, `rax` is the number.
+/// The thread left its code for a system call that the LWK has to serve: registers are as after the `syscall` instruction, `rax` is the number.
 pub const LEFT_CALL: u64 = 1;
 /// An instruction raised an exception: the LWK is to execute it.
 pub const LEFT_FAULT: u64 = 2;

@@ -2,56 +2,16 @@
  * Threads whose code executes on a Linux CPU (prctl PR_HANARE_RUN_ON): all is as in any thread of the program. Linux does not
  * know that call, so the same lines are printed there. With an argument: says where the threads execute.
  */
-#include "guest.h"
+#include "utility.h"
 #include <linux/filter.h>
 #include <linux/seccomp.h>
-#include <pthread.h>
 #include <poll.h>
 #include <sched.h>
 #include <spawn.h>
-#include <sys/prctl.h>
 
-#define PR_HANARE_RUN_ON 0x484e524f
-#define AREA (64 << 10)
 #define WAIT_S 20
 
 extern char **environ;
-
-/* From here on the calling thread's code executes on Linux, if there is an LWK that it can leave. */
-static long go_out(void)
-{
-	void *area = mmap(NULL, AREA, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-
-	if (area == MAP_FAILED)
-		return -1;
-	return prctl(PR_HANARE_RUN_ON, 1, area, AREA, -1L);
-}
-
-static int is_out(void)
-{
-	return prctl(PR_HANARE_RUN_ON, 2, 0, 0, 0) == 1;
-}
-
-static void *(*body_of)(void *);
-
-static void *outside(void *argument)
-{
-	go_out();
-	return body_of(argument);
-}
-
-/* Runs `body` in such a thread, to its end. */
-static void *in_thread(void *(*body)(void *), void *argument)
-{
-	pthread_t thread;
-	void *result = NULL;
-
-	body_of = body;
-	if (pthread_create(&thread, NULL, outside, argument))
-		return NULL;
-	pthread_join(thread, &result);
-	return result;
-}
 
 /* ---- what a thread is ---- */
 
@@ -238,14 +198,12 @@ static void threads(void)
 {
 	pthread_t thread;
 
-	body_of = other_turn;
-	pthread_create(&thread, NULL, outside, NULL);
+	thread = outside(other_turn, NULL);
 	take_turns(0);
 	pthread_join(thread, NULL);
 	printf("turns: %ld\n", counter);
 	counter = 0;
-	body_of = adds;
-	pthread_create(&thread, NULL, outside, NULL);
+	thread = outside(adds, NULL);
 	adds(NULL);
 	pthread_join(thread, NULL);
 	printf("both: %ld\n", counter);
@@ -315,8 +273,7 @@ static void signal_at(void *(*body)(void *), int flags)
 
 	came = 0;
 	sigaction(SIGUSR1, &action, NULL);
-	body_of = body;
-	pthread_create(&thread, NULL, outside, NULL);
+	thread = outside(body, NULL);
 	usleep(200000);
 	pthread_kill(thread, SIGUSR1);
 	if (flags & SA_RESTART) {
@@ -479,27 +436,6 @@ static void *gives_up_rights(void *unused)
 	return NULL;
 }
 
-static void in_child(const char *what, void *(*body)(void *))
-{
-	struct rlimit none = { 0, 0 };
-	int status = -1;
-	pid_t pid;
-
-	printf("%s\n", what);
-	fflush(stdout);
-	pid = fork();
-	if (!pid) {
-		setrlimit(RLIMIT_CORE, &none);
-		alarm(WAIT_S);
-		in_thread(body, NULL);
-		fflush(stdout);
-		_exit(0);
-	}
-	waitpid(pid, &status, 0);
-	printf("  status %#x\n", status);
-	fflush(stdout);
-}
-
 /* It computes for ever, and its process is ended: by a signal, or by another thread. */
 static void endless(int signal)
 {
@@ -509,10 +445,7 @@ static void endless(int signal)
 	fflush(stdout);
 	pid = fork();
 	if (!pid) {
-		pthread_t thread;
-
-		body_of = computes_for_ever;
-		pthread_create(&thread, NULL, outside, NULL);
+		outside(computes_for_ever, NULL);
 		while (!go_on)
 			sched_yield();
 		usleep(50000);

@@ -1,4 +1,4 @@
-//! What a program posts: each submission is executed once, with its arguments, or never; no worker sleeps while one waits that
+//! Models of the rings by which a program posts: each submission is executed once, with its arguments, or never; no worker sleeps while one waits that
 //! nobody takes; results have always room; who waits is rung once.
 
 use std::vec::Vec;
@@ -451,7 +451,7 @@ fn without_an_exchange_a_cancelled_submission_is_executed() {
     cancel_model::<BEGINS_ANYWAY>("cancellation without an exchange", false);
 }
 
-/// Who has found nothing wants to be told, while a worker finishes something.
+/// A thread that has found nothing asks to be told, while a worker finishes something.
 fn armed_model<const MUTANT: u8>(name: &str) {
     no_lost_wake_up(
         name,

@@ -44,7 +44,7 @@ impl<const MUTANT: u8> Armed<MUTANT> {
         self.0.load(Ordering::Relaxed) != OFF
     }
 
-    /// Who has found nothing: wants to be told of the next. `untell` makes the descriptor unreadable, where it is readable, or
+    /// Asks to be told of the next one that is finished: the caller has found none. `untell` makes the descriptor unreadable, where it is readable, or
     /// waits until it is and makes it so. `false`: there is something meanwhile, see `is_empty`; nobody need be told.
     pub fn arm(&self, untell: impl FnOnce(), is_empty: impl FnOnce() -> bool) -> bool {
         if self.0.load(Ordering::Acquire) == TOLD {

@@ -1,12 +1,12 @@
 //! Which workers sleep, and which ones look for work.
 //!
-//! Who posts looks here behind a full fence, and wakes a sleeper unless somebody polls. A worker that stops polling because
+//! A producer looks here behind a full fence when it has posted, and wakes a sleeper unless somebody polls. A worker that stops polling because
 //! it has found work looks again: what was posted while it seemed to poll wakes another then.
 
 use super::NO_SECOND_LOOK;
 use crate::sync::{AtomicU64, Ordering, REAL, full_fence};
 
-/// Of up to 32 workers: a bit each in the lower half if it sleeps, in the upper half if it polls.
+/// The workers that sleep, a bit each in the lower half, and those that poll, in the upper half: 32 at most.
 #[derive(Debug)]
 #[repr(transparent)]
 pub struct Idle<const MUTANT: u8 = REAL>(AtomicU64);

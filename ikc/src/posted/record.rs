@@ -29,7 +29,7 @@ const GENERATION: u64 = 1 << 28;
 const SIGN: u64 = 1 << 63;
 
 impl Ticket {
-    /// What a record says that was never used.
+    /// The ticket in a record that was never used.
     #[must_use]
     #[inline(always)]
     pub const fn zero(index: u16) -> Self {
@@ -43,28 +43,28 @@ impl Ticket {
         if word & (SIGN | BELL | TAG) == DONE { Some(Self(word)) } else { None }
     }
 
-    /// That of which a credit says that this is the word.
+    /// The ticket of a word that a credit holds, unchecked.
     #[must_use]
     #[inline(always)]
     pub const fn from_live(word: u64) -> Self {
         Self(word)
     }
 
-    /// Its word: above zero as a signed number.
+    /// The ticket's word: above zero as a signed number.
     #[must_use]
     #[inline(always)]
     pub const fn word(self) -> u64 {
         self.0
     }
 
-    /// That of the next submission with this credit.
+    /// The ticket of the next submission with this credit.
     #[must_use]
     #[inline(always)]
     pub const fn next(self) -> Self {
         Self(self.0.wrapping_add(GENERATION) & !SIGN)
     }
 
-    /// Likewise, unless generations begin anew.
+    /// The same, unless generations begin anew.
     #[must_use]
     #[inline(always)]
     pub const fn next_unless_last(self) -> Option<Self> {
@@ -76,7 +76,7 @@ impl Ticket {
         Self(self.0.wrapping_sub(GENERATION) & !SIGN)
     }
 
-    /// Of the credit.
+    /// The credit's index.
     #[must_use]
     #[inline(always)]
     pub const fn index(self) -> u16 {
@@ -114,7 +114,7 @@ impl Record {
     }
 }
 
-/// What a worker is to do with a submission.
+/// The verdict of a record on a submission that a worker has taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Begun {
     /// Execute it.

@@ -1,5 +1,5 @@
 //! Utility threads: a thread whose user-mode code executes on a Linux CPU, in its proxy, at the same addresses
-//! (`hanare_abi::utility`, `docs/posted.md`).
+//! (`hanare_abi::utility`, `docs/utility-threads.md`).
 //!
 //! Instead of returning to user mode such a thread posts one call to its worker, [`NR_UTILITY`], and waits for it as for any
 //! call that blocks. It comes back for a system call that is not Linux', a signal, or an exception. An exception is not

@@ -191,7 +191,7 @@ const fn of(code: u16, k: u32, yes: u8, no: u8) -> Instruction {
     Instruction { code, yes, no, k }
 }
 
-/// Most ranges of calls that Linux executes as they are.
+/// Most ranges of calls that Linux executes as they are; what is beyond goes to the LWK, which is right and dearer.
 const RANGES: usize = 96;
 
 struct Program {
