@@ -338,6 +338,7 @@ pub fn is_interrupted<'a, const MUTANT: u8>(
 mod tests {
     use super::*;
     use crate::slot::SlotWords;
+    use core::sync::atomic::AtomicBool;
     use std::time::{Duration, Instant};
 
     #[test]
@@ -434,10 +435,10 @@ mod tests {
         })
     }
 
-    /// A forged proxy: writes all words of the box and of a slot until `end`.
-    fn forge(words: &BoxWords, slot: &SlotWords, end: Instant) {
+    /// A forged proxy: writes all words of the box and of a slot until `is_over`.
+    fn forge(words: &BoxWords, slot: &SlotWords, is_over: impl Fn() -> bool) {
         let slot = SlotRef::<REAL>::new(slot);
-        for word in forged_words().take_while(|_| Instant::now() < end) {
+        for word in forged_words().take_while(|_| !is_over()) {
             words.idle.store(word, Ordering::Relaxed);
             words.idle.fetch_xor(0xff, Ordering::Relaxed);
             words.first.iter().for_each(|first| first.store(word as u32, Ordering::Relaxed));
@@ -453,11 +454,16 @@ mod tests {
     fn a_forged_box_names_no_server_that_is_not_there() {
         let (words, slot_words) = (BoxWords::new(), SlotWords::new());
         let (calls, slot) = (BoxRef::<REAL>::new(&words), SlotRef::<REAL>::new(&slot_words));
-        let end = Instant::now() + Duration::from_millis(300);
+        // Until enough was forged, however seldom both threads have a CPU at once.
+        const ENOUGH: u64 = if cfg!(miri) { 1 } else { 1_000 };
+        let end = Instant::now() + Duration::from_secs(60);
+        let is_forged = AtomicBool::new(false);
+        let is_over = || is_forged.load(Ordering::Relaxed) || Instant::now() >= end;
         let (mut answers, mut rings) = (0, 0);
         std::thread::scope(|scope| {
-            scope.spawn(|| forge(&words, &slot_words, end));
-            for (round, servers) in (0..).zip(forged_words().take_while(|_| Instant::now() < end)) {
+            scope.spawn(|| forge(&words, &slot_words, is_over));
+            for (round, servers) in (0..).zip(forged_words().take_while(|_| !is_over())) {
+                is_forged.store(answers >= ENOUGH && rings >= ENOUGH, Ordering::Relaxed);
                 let servers = servers >> (round % 57) & 0xff;
                 let number = round % BOX_SLOTS;
                 slot.lwk_box(round, [0; 6]);
@@ -476,7 +482,7 @@ mod tests {
                 }
             }
         });
-        assert!(answers > 0 && rings > 0, "{answers} answers, {rings} rings: nothing was forged");
+        assert!(is_forged.into_inner(), "{answers} answers, {rings} rings: too little was forged");
     }
 
     proptest::proptest! {
