@@ -28,7 +28,7 @@
  * is never taken for the same. The module refuses an image of another version and names both; so do
  * the proxy and the command.
  */
-#define HANARE_VERSION 0x622b2b8U
+#define HANARE_VERSION 0xa8774a2fU
 /* Bytes of a base page. */
 #define HANARE_PAGE_SIZE 4096ULL
 /* Bytes of a large page, and the granule in which memory is reserved. */
@@ -1379,6 +1379,12 @@ struct hanare_start_block {
 #define HANARE_INFO_NUMA 5ULL
 /* `INFO_MEMORY`: all nodes. */
 #define HANARE_NODE_ANY 0xffffffffULL
+/* It waits for the answer. */
+#define HANARE_LINK_WAITS 256U
+/* It has said that it sleeps until it is rung. */
+#define HANARE_LINK_SLEEPS 512U
+/* Its worker has said that it sleeps until it is rung. */
+#define HANARE_LINK_WORKER_SLEEPS 1024U
 /* It waits. */
 #define HANARE_THREAD_WAITS 0U
 /* It runs, or could; its worker sleeps. */
@@ -1486,6 +1492,10 @@ struct hanare_thread_info {
 	__u64 involuntary_switches;
 	/* Page faults it had. */
 	__u64 faults;
+	/* Number of the system call, or of the control request, that its slot holds or held last. */
+	__u32 call;
+	/* Its link with its worker: state of its slot (`SLOT_*`) | `LINK_*`. */
+	__u32 link;
 };
 
 /* A process, and one of its threads. */
@@ -1771,9 +1781,9 @@ struct hanare_dispatch_status {
  */
 #define HANARE_IOCTL_EXECUTE 0x482aU
 /* See `ProcessStatus`. */
-#define HANARE_IOCTL_PROCESS 0xc1384828U
+#define HANARE_IOCTL_PROCESS 0xc1404828U
 /* See `Threads`. */
-#define HANARE_IOCTL_THREADS 0xc2304829U
+#define HANARE_IOCTL_THREADS 0xc2704829U
 
 /* `IOCTL_INFO`: who is there. Works for everyone. */
 struct hanare_info {
@@ -2907,35 +2917,37 @@ _Static_assert(__builtin_offsetof(struct hanare_thread_info, delegated_calls) ==
 _Static_assert(__builtin_offsetof(struct hanare_thread_info, voluntary_switches) == 40, "ThreadInfo.voluntary_switches");
 _Static_assert(__builtin_offsetof(struct hanare_thread_info, involuntary_switches) == 48, "ThreadInfo.involuntary_switches");
 _Static_assert(__builtin_offsetof(struct hanare_thread_info, faults) == 56, "ThreadInfo.faults");
-_Static_assert(sizeof(struct hanare_thread_info) == 64, "ThreadInfo");
+_Static_assert(__builtin_offsetof(struct hanare_thread_info, call) == 64, "ThreadInfo.call");
+_Static_assert(__builtin_offsetof(struct hanare_thread_info, link) == 68, "ThreadInfo.link");
+_Static_assert(sizeof(struct hanare_thread_info) == 72, "ThreadInfo");
 _Static_assert(__builtin_offsetof(struct hanare_process_info, thread) == 0, "ProcessInfo.thread");
-_Static_assert(__builtin_offsetof(struct hanare_process_info, user_ns) == 64, "ProcessInfo.user_ns");
-_Static_assert(__builtin_offsetof(struct hanare_process_info, system_ns) == 72, "ProcessInfo.system_ns");
-_Static_assert(__builtin_offsetof(struct hanare_process_info, delegated_calls) == 80, "ProcessInfo.delegated_calls");
-_Static_assert(__builtin_offsetof(struct hanare_process_info, threads) == 88, "ProcessInfo.threads");
-_Static_assert(__builtin_offsetof(struct hanare_process_info, mapped) == 96, "ProcessInfo.mapped");
-_Static_assert(__builtin_offsetof(struct hanare_process_info, mapped_peak) == 104, "ProcessInfo.mapped_peak");
-_Static_assert(__builtin_offsetof(struct hanare_process_info, resident) == 112, "ProcessInfo.resident");
-_Static_assert(__builtin_offsetof(struct hanare_process_info, resident_peak) == 120, "ProcessInfo.resident_peak");
-_Static_assert(__builtin_offsetof(struct hanare_process_info, resident_file) == 128, "ProcessInfo.resident_file");
-_Static_assert(__builtin_offsetof(struct hanare_process_info, resident_shared) == 136, "ProcessInfo.resident_shared");
-_Static_assert(__builtin_offsetof(struct hanare_process_info, data) == 144, "ProcessInfo.data");
-_Static_assert(__builtin_offsetof(struct hanare_process_info, stack) == 152, "ProcessInfo.stack");
-_Static_assert(__builtin_offsetof(struct hanare_process_info, code) == 160, "ProcessInfo.code");
-_Static_assert(__builtin_offsetof(struct hanare_process_info, library) == 168, "ProcessInfo.library");
-_Static_assert(__builtin_offsetof(struct hanare_process_info, tables) == 176, "ProcessInfo.tables");
-_Static_assert(__builtin_offsetof(struct hanare_process_info, locked) == 184, "ProcessInfo.locked");
-_Static_assert(__builtin_offsetof(struct hanare_process_info, shared_pending) == 192, "ProcessInfo.shared_pending");
-_Static_assert(__builtin_offsetof(struct hanare_process_info, pending) == 200, "ProcessInfo.pending");
-_Static_assert(__builtin_offsetof(struct hanare_process_info, blocked) == 208, "ProcessInfo.blocked");
-_Static_assert(__builtin_offsetof(struct hanare_process_info, ignored) == 216, "ProcessInfo.ignored");
-_Static_assert(__builtin_offsetof(struct hanare_process_info, caught) == 224, "ProcessInfo.caught");
-_Static_assert(__builtin_offsetof(struct hanare_process_info, allowed) == 232, "ProcessInfo.allowed");
-_Static_assert(__builtin_offsetof(struct hanare_process_info, faults) == 240, "ProcessInfo.faults");
-_Static_assert(__builtin_offsetof(struct hanare_process_info, children_faults) == 248, "ProcessInfo.children_faults");
-_Static_assert(__builtin_offsetof(struct hanare_process_info, space_soft) == 256, "ProcessInfo.space_soft");
-_Static_assert(__builtin_offsetof(struct hanare_process_info, space_hard) == 264, "ProcessInfo.space_hard");
-_Static_assert(sizeof(struct hanare_process_info) == 272, "ProcessInfo");
+_Static_assert(__builtin_offsetof(struct hanare_process_info, user_ns) == 72, "ProcessInfo.user_ns");
+_Static_assert(__builtin_offsetof(struct hanare_process_info, system_ns) == 80, "ProcessInfo.system_ns");
+_Static_assert(__builtin_offsetof(struct hanare_process_info, delegated_calls) == 88, "ProcessInfo.delegated_calls");
+_Static_assert(__builtin_offsetof(struct hanare_process_info, threads) == 96, "ProcessInfo.threads");
+_Static_assert(__builtin_offsetof(struct hanare_process_info, mapped) == 104, "ProcessInfo.mapped");
+_Static_assert(__builtin_offsetof(struct hanare_process_info, mapped_peak) == 112, "ProcessInfo.mapped_peak");
+_Static_assert(__builtin_offsetof(struct hanare_process_info, resident) == 120, "ProcessInfo.resident");
+_Static_assert(__builtin_offsetof(struct hanare_process_info, resident_peak) == 128, "ProcessInfo.resident_peak");
+_Static_assert(__builtin_offsetof(struct hanare_process_info, resident_file) == 136, "ProcessInfo.resident_file");
+_Static_assert(__builtin_offsetof(struct hanare_process_info, resident_shared) == 144, "ProcessInfo.resident_shared");
+_Static_assert(__builtin_offsetof(struct hanare_process_info, data) == 152, "ProcessInfo.data");
+_Static_assert(__builtin_offsetof(struct hanare_process_info, stack) == 160, "ProcessInfo.stack");
+_Static_assert(__builtin_offsetof(struct hanare_process_info, code) == 168, "ProcessInfo.code");
+_Static_assert(__builtin_offsetof(struct hanare_process_info, library) == 176, "ProcessInfo.library");
+_Static_assert(__builtin_offsetof(struct hanare_process_info, tables) == 184, "ProcessInfo.tables");
+_Static_assert(__builtin_offsetof(struct hanare_process_info, locked) == 192, "ProcessInfo.locked");
+_Static_assert(__builtin_offsetof(struct hanare_process_info, shared_pending) == 200, "ProcessInfo.shared_pending");
+_Static_assert(__builtin_offsetof(struct hanare_process_info, pending) == 208, "ProcessInfo.pending");
+_Static_assert(__builtin_offsetof(struct hanare_process_info, blocked) == 216, "ProcessInfo.blocked");
+_Static_assert(__builtin_offsetof(struct hanare_process_info, ignored) == 224, "ProcessInfo.ignored");
+_Static_assert(__builtin_offsetof(struct hanare_process_info, caught) == 232, "ProcessInfo.caught");
+_Static_assert(__builtin_offsetof(struct hanare_process_info, allowed) == 240, "ProcessInfo.allowed");
+_Static_assert(__builtin_offsetof(struct hanare_process_info, faults) == 248, "ProcessInfo.faults");
+_Static_assert(__builtin_offsetof(struct hanare_process_info, children_faults) == 256, "ProcessInfo.children_faults");
+_Static_assert(__builtin_offsetof(struct hanare_process_info, space_soft) == 264, "ProcessInfo.space_soft");
+_Static_assert(__builtin_offsetof(struct hanare_process_info, space_hard) == 272, "ProcessInfo.space_hard");
+_Static_assert(sizeof(struct hanare_process_info) == 280, "ProcessInfo");
 _Static_assert(__builtin_offsetof(struct hanare_vma_info, start) == 0, "VmaInfo.start");
 _Static_assert(__builtin_offsetof(struct hanare_vma_info, end) == 8, "VmaInfo.end");
 _Static_assert(__builtin_offsetof(struct hanare_vma_info, flags) == 16, "VmaInfo.flags");
@@ -3126,14 +3138,14 @@ _Static_assert(__builtin_offsetof(struct hanare_process_status, name) == 0, "Pro
 _Static_assert(__builtin_offsetof(struct hanare_process_status, after) == 32, "ProcessStatus.after");
 _Static_assert(__builtin_offsetof(struct hanare_process_status, pid) == 36, "ProcessStatus.pid");
 _Static_assert(__builtin_offsetof(struct hanare_process_status, info) == 40, "ProcessStatus.info");
-_Static_assert(sizeof(struct hanare_process_status) == 312, "ProcessStatus");
+_Static_assert(sizeof(struct hanare_process_status) == 320, "ProcessStatus");
 _Static_assert(__builtin_offsetof(struct hanare_threads, name) == 0, "Threads.name");
 _Static_assert(__builtin_offsetof(struct hanare_threads, space) == 32, "Threads.space");
 _Static_assert(__builtin_offsetof(struct hanare_threads, skip) == 36, "Threads.skip");
 _Static_assert(__builtin_offsetof(struct hanare_threads, count) == 40, "Threads.count");
 _Static_assert(__builtin_offsetof(struct hanare_threads, reserved) == 44, "Threads.reserved");
 _Static_assert(__builtin_offsetof(struct hanare_threads, threads) == 48, "Threads.threads");
-_Static_assert(sizeof(struct hanare_threads) == 560, "Threads");
+_Static_assert(sizeof(struct hanare_threads) == 624, "Threads");
 _Static_assert(__builtin_offsetof(struct hanare_trace_ring, head) == 0, "TraceRing.head");
 _Static_assert(__builtin_offsetof(struct hanare_trace_ring, lost) == 8, "TraceRing.lost");
 _Static_assert(__builtin_offsetof(struct hanare_trace_ring, reserved) == 16, "TraceRing.reserved");

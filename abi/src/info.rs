@@ -46,7 +46,18 @@ pub struct ThreadInfo {
     pub involuntary_switches: u64,
     /// Page faults it had.
     pub faults: u64,
+    /// Number of the system call, or of the control request, that its slot holds or held last.
+    pub call: u32,
+    /// Its link with its worker: state of its slot (`SLOT_*`) | `LINK_*`.
+    pub link: u32,
 }
+
+/// It waits for the answer.
+pub const LINK_WAITS: u32 = 1 << 8;
+/// It has said that it sleeps until it is rung.
+pub const LINK_SLEEPS: u32 = 1 << 9;
+/// Its worker has said that it sleeps until it is rung.
+pub const LINK_WORKER_SLEEPS: u32 = 1 << 10;
 
 /// It waits.
 pub const THREAD_WAITS: u32 = 0;

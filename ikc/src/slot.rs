@@ -302,6 +302,13 @@ impl<'a, const MUTANT: u8> SlotRef<'a, MUTANT> {
         self.words.state.load(Ordering::Relaxed) == SLOT_IDLE
     }
 
+    /// `SLOT_*`, as far as can be seen: for who shows it. Eight bits, whatever a proxy writes.
+    #[must_use]
+    #[cfg(not(loom))]
+    pub fn state(&self) -> u32 {
+        self.words.state.load(Ordering::Relaxed) & 0xff
+    }
+
     /// LWK: makes the slot of a new thread: idle, nobody asleep.
     pub fn lwk_reset(&self) {
         self.lwk_awake();

@@ -28,7 +28,7 @@ pub use error::{Error, Result};
 pub use log::LogReader;
 pub use observer::{Observed, Observer};
 pub use pool::Pool;
-pub use processes::{Process, Thread};
+pub use processes::{Asked, Process, Stage, Thread};
 pub use status::{
     Arguments, Cause, Cpu, CpuState, Dispatch, Instance, Mapped, MappedCall, State, Way,
 };

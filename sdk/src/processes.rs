@@ -3,10 +3,13 @@
 use std::path::Path;
 
 use hanare_abi::info::{self, ThreadInfo};
-use hanare_abi::ioctl;
+use hanare_abi::{ioctl, slot};
 use rustix::io::Errno;
 
 use crate::{Device, Error, Result, raw, text};
+
+/// The bits of [`ThreadInfo::link`] that are the state of a slot.
+const SLOT_STATES: u32 = 0xff;
 
 /// A thread.
 #[derive(Clone, Debug)]
@@ -32,6 +35,37 @@ pub struct Thread {
     pub voluntary_switches: u64,
     /// Times it lost the CPU to another thread.
     pub involuntary_switches: u64,
+    /// What it waits for Linux to do.
+    pub asks: Option<Asked>,
+}
+
+/// What a thread has asked its worker for, and waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct Asked {
+    /// Number of the system call, or of the control request.
+    pub number: u32,
+    /// It is a control request, by which the LWK has Linux do something for the process. Not known once it is answered.
+    pub is_request: bool,
+    /// How far it has come.
+    pub stage: Stage,
+}
+
+/// How far a call has come. Both sides look at it before they sleep: a stage other than `Executed` or `Boxed` that
+/// lasts is an error of Hanare's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub enum Stage {
+    /// The worker has been asked, and sleeps.
+    Asked,
+    /// The call is in the request box, or a server executes it.
+    Boxed,
+    /// The worker is awake: it executes it.
+    Executed,
+    /// The answer is there; the thread polls for it.
+    Answered,
+    /// The answer is there; the thread sleeps.
+    AnsweredAsleep,
 }
 
 /// A process.
@@ -146,6 +180,24 @@ fn waits_until(state: u32) -> Option<&'static str> {
     })
 }
 
+/// What the words of a thread's slot say.
+fn asked(info: &ThreadInfo) -> Option<Asked> {
+    let has = |flag| info.link & flag != 0;
+    if !has(info::LINK_WAITS) {
+        return None;
+    }
+    let stage = match info.link & SLOT_STATES {
+        slot::SLOT_REQUESTED | slot::SLOT_CONTROL if has(info::LINK_WORKER_SLEEPS) => Stage::Asked,
+        slot::SLOT_REQUESTED | slot::SLOT_CONTROL => Stage::Executed,
+        slot::SLOT_BOXED => Stage::Boxed,
+        slot::SLOT_DONE | slot::SLOT_NOT_STARTED if has(info::LINK_SLEEPS) => Stage::AnsweredAsleep,
+        slot::SLOT_DONE | slot::SLOT_NOT_STARTED => Stage::Answered,
+        _ => return None, // it waits for something of the LWK's
+    };
+    let is_request = info.link & SLOT_STATES == slot::SLOT_CONTROL;
+    Some(Asked { number: info.call, is_request, stage })
+}
+
 fn thread(pid: u32, info: &ThreadInfo, cpu: Option<u32>) -> Thread {
     Thread {
         tid: info.tid,
@@ -158,6 +210,7 @@ fn thread(pid: u32, info: &ThreadInfo, cpu: Option<u32>) -> Thread {
         delegated_calls: info.delegated_calls,
         voluntary_switches: info.voluntary_switches,
         involuntary_switches: info.involuntary_switches,
+        asks: asked(info),
     }
 }
 

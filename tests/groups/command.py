@@ -131,6 +131,20 @@ def instances_that_are_not_there():
         boot()
 
 
+def a_thread_shows_what_it_waits_for_linux_to_do():
+    """`ps -T` and `ps --json` name the delegated call, and not a call that the LWK serves or one that has ended."""
+    for program, code, shown, asks in (('read', 'import sys; sys.stdin.read()', ' read ', {'number': 0, 'is_request': False, 'stage': 'Executed'}),
+                                       ('sleep', 'import time; time.sleep(1000)', ' - ', None)):
+        child = subprocess.Popen(['hanare', 'run', 'python3', '-c', code], stdin=subprocess.PIPE)
+        try:
+            until(lambda: re.search(rf'(?m)^{child.pid} +{child.pid} .* S .*{shown}', hanare('ps', '-T').out.decode()) and
+                  json.loads(hanare('ps', '--json').out)[0]['threads'][0]['asks'] == asks,
+                  lambda: f'{program}: {hanare("ps", "-T")} {hanare("ps", "--json")}')
+        finally:
+            child.kill()
+            child.wait()
+
+
 def all_instances_are_listed():
     """Without a name, and doctor is content when instances have all CPUs but the first."""
     hanare('boot', 'other', '--cpus', '1', '--mem', '64M')
@@ -503,6 +517,7 @@ check('wrong-usage', wrong_usage)
 check('programs-that-cannot-run', programs_that_cannot_run)
 check('output-that-cannot-be-written', output_that_cannot_be_written)
 check('instances-that-are-not-there', instances_that_are_not_there)
+check('a-thread-shows-what-it-waits-for-linux-to-do', a_thread_shows_what_it_waits_for_linux_to_do)
 check('all-instances-are-listed', all_instances_are_listed)
 check('too-much-memory', too_much_memory)
 check('top-on-terminals', top_on_terminals)

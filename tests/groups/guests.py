@@ -22,7 +22,7 @@ COMPARED = {
         'threads-on-several-cpus', 'text-file-busy', 'library-pages', 'private-file-mapping',
         'pi-mutexes', 'rseq', 'calls-beside-blocked-threads', 'control-beside-blocked-read',
         'full-descriptor-table', 'proc-self',
-        'signal-delivery', 'concurrent-memory-calls', 'refused-mappings', 'utility-threads', 'utility-memory', 'utility-area', 'thread-ids', 'madvise-vdso',
+        'signal-delivery', 'concurrent-memory-calls', 'refused-mappings', 'utility-threads', 'utility-memory', 'utility-area', 'utility-again', 'thread-ids', 'madvise-vdso',
     ],
     # signals, times, futexes
     'waits': [
@@ -42,7 +42,7 @@ COMPARED = {
 # Static only: they wait for clocks and states for most of their time, or take much, and use of libc what `clocks-agree`,
 # `futex-operations` and `sigwait-takes-blocked-signals`, which wait for the same, use dynamic, too.
 WAITING = {'cpu-clock-monotonic', 'cpu-clock-timers', 'cpu-timers-and-limits', 'futex-waitv', 'process-states',
-           'time-namespace', 'timer-overrun', 'waits-while-clock-is-set', 'utility-area', 'utility-memory'}
+           'time-namespace', 'timer-overrun', 'waits-while-clock-is-set', 'utility-again', 'utility-area', 'utility-memory'}
 # What Linux gives, where that is not 0.
 STATUS = {'execve': 33, 'signals-into-boxed-calls': 7}
 DEATHS = {'abort': -6, 'null': -11, 'null-call': -11, 'illegal': -4, 'privileged': -11,

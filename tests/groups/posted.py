@@ -32,6 +32,17 @@ def library():
     check('library-ends', lambda: expect(result.status == 0 and lines, f'{result}'))
 
 
+def unchanged_programs():
+    """Programs with and without `--async`, on the LWK: what can be seen of them is the same."""
+    if not ONLY.search('async'):
+        return
+    argv = [ROOT + '/libhanare/async/tests/run', '--launch', 'hanare run --', '--deadline', '120', '--seeds', '4', 'sequences', 'faults']
+    result = command(argv, timeout=1200)
+    for kind, name, why in re.findall(r'^(ok|FAIL) ([^:\n]+)(?:: (.*))?$', result.out.decode(errors='replace'), re.M):
+        verdict(kind, 'async-' + name.replace(' ', '-'), why)
+    check('async-ends', lambda: expect(result.status == 0 and b'ok' in result.out, f'{result}'))
+
+
 def leaves_nothing():
     nothing_left()
 
@@ -39,5 +50,6 @@ def leaves_nothing():
 start('--cpus', '2-3', '--mem', '1G')
 check('a-utility-thread-executes-on-linux', where)
 library()
+unchanged_programs()
 check('nothing-is-left', leaves_nothing)
 finish()

@@ -124,6 +124,35 @@ static void spoil_message(unsigned char *message, uint64_t bytes)
 	}
 }
 
+/*
+ * A lie about code that the worker was to execute: registers that nobody had, where they belong or anywhere. The result that
+ * says where they are, and why the code was left.
+ */
+static long spoil_registers(const uint64_t *args)
+{
+	uint64_t *bases = (uint64_t *)args[0], *frame = bases + HANARE_AREA_FRAME / 8;
+	uint64_t *fpu = bases + HANARE_AREA_FPU / 8;
+	int i;
+
+	for (i = below(6); i; i--)
+		frame[below(40)] = value();
+	if (!below(3))
+		for (i = below(20); i; i--)
+			fpu[below(below(2) ? 80 : 300)] = value();
+	if (!below(3))
+		bases[below(2)] = value();
+	switch (below(8)) {
+	case 0:
+		return value();
+	case 1:
+		return args[0] + below(args[1]);
+	case 2:
+		return -(long)below(140);
+	default:
+		return (long)frame + below(8);
+	}
+}
+
 /* Serves a slot; returns where its worker ends. */
 static void serve(uint32_t number)
 {
@@ -168,6 +197,14 @@ static void serve(uint32_t number)
 		if (is_call && nr == HANARE_NR_MESSAGE && lies) {
 			spoil_message((unsigned char *)args[0], args[1]);
 			publish(slot, 0); /* executed, it says */
+			continue;
+		}
+		if (is_call && nr == HANARE_NR_UTILITY) {
+			count(UTILITIES);
+			if (shared->lies_one_in && below(4))
+				publish(slot, spoil_registers(args));
+			else
+				publish(slot, -ENOSYS);
 			continue;
 		}
 		after = execute(my_slot, is_call, nr, args, more, &result);

@@ -20,7 +20,7 @@
 enum kind {
 	SERVED, PROGRAMS, IMAGES, LIES, DOUBLES, UNASKED, SILENCES, SLOT_WORDS, START_WORDS, SCRATCH_WORDS,
 	MAPPINGS, TOUCHES, SIGNALS, DESCRIPTORS, OUTSIDERS, SHARERS, CHILDREN, WINDOWS_OF_OTHERS, BAD_STARTS,
-	BAD_ATTACHES, IOCTLS, OBSERVATIONS, BOX_WORDS, BOXED, SERVERS, KINDS
+	BAD_ATTACHES, IOCTLS, OBSERVATIONS, BOX_WORDS, BOXED, SERVERS, UTILITIES, KINDS
 };
 
 static const char *const kind_names[KINDS] = {
@@ -28,7 +28,7 @@ static const char *const kind_names[KINDS] = {
 	"no answers", "slot words", "start block words", "scratch words", "mappings", "touches of memory", "signals",
 	"descriptors", "outsiders by fork", "outsiders with the memory", "children by a token",
 	"words in windows of others", "bad start blocks", "bad attaches", "ioctls", "observations",
-	"request box words", "calls by servers", "servers",
+	"request box words", "calls by servers", "servers", "threads to execute",
 };
 
 struct mark {

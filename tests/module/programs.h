@@ -15,6 +15,7 @@ static const char *const programs[] = {
 	"mincore", "many-mappings", "pi-mutexes", "thread-ids", "signal-delivery", "size-overflow",
 	"cpu-clock-timers", "namespaces", "fault-signals", "calls-beside-blocked-threads", "tracee-killed-in-fork",
 	"trace-target", "fuzz 3 SEED 4", "fuzz 3 SEED 4", "fuzz 3 SEED 4",
+	"utility-again 1000000", "utility-again 1000000", "utility-signals",
 	"/bin/sh -c /bin/true|/bin/cat;exec</dev/zero;/bin/ls", "/bin/true",
 };
 

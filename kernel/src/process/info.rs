@@ -91,6 +91,15 @@ fn state(t: &Thread) -> u32 {
     }
 }
 
+/// State of its slot | `LINK_*`.
+fn link(t: &Thread) -> u32 {
+    let flag = |is_set, flag| if is_set { flag } else { 0 };
+    t.slot.state()
+        | flag(t.counts.waits.load(Ordering::Relaxed), LINK_WAITS)
+        | flag(!t.slot.lwk_is_awake(), LINK_SLEEPS)
+        | flag(!t.slot.worker_is_awake(), LINK_WORKER_SLEEPS)
+}
+
 fn thread_words(t: &Thread) -> [u64; THREAD_WORDS] {
     let get = |c: &AtomicU64| c.load(Ordering::Relaxed);
     let (user, system) = t.cycles();
@@ -103,6 +112,7 @@ fn thread_words(t: &Thread) -> [u64; THREAD_WORDS] {
         get(&t.counts.voluntary),
         get(&t.counts.involuntary),
         get(&t.counts.faults),
+        u64::from(t.slot.number()) | u64::from(link(t)) << 32,
     ]
 }
 

@@ -29,18 +29,21 @@ impl Queue {
     ) -> Result<usize, Error> {
         // SAFETY: it points to one of the two tables, which are static.
         let classes: &Classes = unsafe { &*self.short.load(Ordering::Relaxed) };
+        // Numbers with flags are beyond the table.
         let is_plain = |request: &Request| classes.get(request.what as usize) == Some(&POSTED);
-        let room = self.free_count() as usize;
-        let plain = requests.iter().take(room).take_while(|request| is_plain(request)).count();
-        for (index, request) in requests[..plain].iter().enumerate() {
-            let Some(ticket) = self.pop_free() else { return Ok(index) };
-            enter(index, ticket as i64);
-            let what = What::plain(request.what).0;
+        let room = requests.len().min(self.free_count() as usize);
+        let mut plain = 0;
+        let mut next = requests[..room].first().filter(|request| is_plain(request));
+        while let Some(request) = next {
+            let ticket = self.next_free();
+            enter(plain, ticket as i64);
             let filled = self.ring().fill(self.next_position(), |index| request.args[index]);
-            if index + 1 < plain {
-                filled.post_first(what, ticket);
-            } else {
-                filled.post(what, ticket);
+            plain += 1;
+            next = requests[..room].get(plain).filter(|request| is_plain(request));
+            let what = What::plain(request.what).0;
+            match next {
+                Some(_) => filled.post_first(what, ticket),
+                None => filled.post(what, ticket),
             }
         }
         if plain > 0 && !self.idle.0.is_nobody_asleep() {

@@ -28,26 +28,30 @@ use crate::calls::{CLASSES, Classes, NONE};
 #[derive(Debug, Default)]
 pub struct Line<T>(pub T);
 
+/// What the one producer of a queue writes, and nobody else looks at.
+#[derive(Debug, Default)]
+struct Producer {
+    /// How many tickets may be given out, times the size of `Own`.
+    free_bytes: Cell<u64>,
+    /// Where it posts.
+    tail: Cell<u64>,
+    /// Credits that will come back without being picked up.
+    owed: Cell<u64>,
+}
+
 /// A queue. It lies in memory of its own, with all its rings.
 #[repr(C, align(128))]
 #[derive(Debug)]
 pub struct Queue {
-    // What who posts uses, alone where there is one producer.
+    // What everybody reads, and nobody writes while it is used.
     /// Which calls the short way of posting takes: none where it is not to be used.
     pub short: AtomicPtr<Classes>,
     /// Lets through the bytes of an index in a ticket.
     offsets: u64,
-    /// How many tickets may be given out, times the size of `Own`. One producer's.
-    free_bytes: Cell<u64>,
-    tail: Cell<u64>,
     entries: Slots<'static, Entry>,
     records: NonNull<Record>,
-    /// Credits that will come back without being picked up. One producer's.
-    owed: Cell<u64>,
     /// Whether the short way of several producers may be used.
     pub is_short_shared: AtomicU32,
-    /// Where several producers post.
-    shared_tail: AtomicU64,
     /// Of each credit the ticket that was given out, or is the next, where there are several producers.
     shared_live: Slots<'static, AtomicU64>,
     links: Slots<'static, AtomicU32>,
@@ -57,6 +61,9 @@ pub struct Queue {
     /// Where each worker runs.
     pub cpus: [i32; WORKERS_MAX as usize],
 
+    producer: Line<Producer>,
+    /// Where several producers post.
+    shared_tail: Line<AtomicU64>,
     /// Which workers sleep.
     pub idle: Line<Idle>,
     head: Line<AtomicU64>,
@@ -179,18 +186,16 @@ impl Queue {
         let queue = Self {
             short: AtomicPtr::new((&raw const NONE).cast_mut()),
             offsets: (depth as u64 - 1) * size_of::<Own>() as u64,
-            free_bytes: Cell::new(0),
-            tail: Cell::new(0),
             entries,
             records,
-            owed: Cell::new(0),
             is_short_shared: AtomicU32::new(0),
-            shared_tail: AtomicU64::new(0),
             shared_live,
             links,
             finished_entries,
             attributes,
             cpus,
+            producer: Line::default(),
+            shared_tail: Line::default(),
             idle: Line::default(),
             head: Line::default(),
             credits_top: Line::default(),
@@ -232,14 +237,14 @@ impl Queue {
     /// Makes all rings empty, and gives each credit its first or next ticket. Nobody else uses it.
     fn fill(&self) {
         let tail = self.ring().reset();
-        self.tail.set(tail);
-        self.shared_tail.store(tail, Ordering::Relaxed);
+        self.producer.0.tail.set(tail);
+        self.shared_tail.0.store(tail, Ordering::Relaxed);
         self.finished().reset();
         self.idle.0.reset();
         self.armed.0.reset();
         self.credits_top.0.store(0, Ordering::Relaxed);
-        self.free_bytes.set(0);
-        self.owed.set(0);
+        self.producer.0.free_bytes.set(0);
+        self.producer.0.owed.set(0);
         for index in (0..self.depth()).rev() {
             let index = index as u16;
             let zero = Ticket::zero(index);
@@ -326,8 +331,8 @@ impl Queue {
     #[must_use]
     #[inline(always)]
     pub fn next_position(&self) -> u64 {
-        let position = self.tail.get();
-        self.tail.set(position.wrapping_add(1));
+        let position = self.producer.0.tail.get();
+        self.producer.0.tail.set(position.wrapping_add(1));
         position
     }
 
@@ -338,7 +343,7 @@ impl Queue {
                 let Submission { what, ticket, args } = *submission;
                 self.ring().fill(self.next_position(), |index| args[index]).post(what, ticket);
             }
-            (true, None) => self.ring().post_shared(&self.shared_tail, submission),
+            (true, None) => self.ring().post_shared(&self.shared_tail.0, submission),
             (_, Some(lane)) => lane.ring().post_shared(&lane.tail.0, submission),
         }
     }
@@ -399,8 +404,8 @@ impl Queue {
     #[must_use]
     pub fn posted(&self) -> u64 {
         let tail = match self.is_shared() {
-            true => self.shared_tail.load(Ordering::Acquire),
-            false => self.tail.get(),
+            true => self.shared_tail.0.load(Ordering::Acquire),
+            false => self.producer.0.tail.get(),
         };
         let lanes = self.lanes().iter().map(Lane::posted);
         lanes.fold(self.ring().posted(tail), u64::wrapping_add)

@@ -1,7 +1,8 @@
 //! The processes on instances, and how commands show them.
 
 use anyhow::Result;
-use hanare_sdk::{Device, Error, Instance, Process};
+use hanare_core::syscalls;
+use hanare_sdk::{Asked, Device, Error, Instance, Process, Stage};
 use serde::Serialize;
 
 /// A process and where it runs.
@@ -46,6 +47,25 @@ pub fn time(ns: u64) -> String {
     } else {
         format!("{}:{:02} min", s / 60, s % 60)
     }
+}
+
+/// What a thread waits for Linux to do: `read`, `request 4`; with the stage where it is none that lasts.
+pub fn asked(asked: Option<Asked>) -> String {
+    let Some(Asked { number, is_request, stage }) = asked else {
+        return "-".into();
+    };
+    let name = match is_request {
+        true => format!("request {number}"),
+        false => syscalls::name(u64::from(number)).into(),
+    };
+    let stage = match stage {
+        Stage::Executed => "",
+        Stage::Boxed => " (box)",
+        Stage::Asked => " (worker asleep)",
+        Stage::Answered => " (answered)",
+        Stage::AnsweredAsleep => " (answered, asleep)",
+    };
+    name + stage
 }
 
 /// The CPUs of its threads, each once.

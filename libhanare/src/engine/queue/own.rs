@@ -60,15 +60,15 @@ impl Queue {
     #[must_use]
     #[inline(always)]
     pub const fn has_free(&self) -> bool {
-        self.free_bytes.get() != 0
+        self.producer.0.free_bytes.get() != 0
     }
 
     /// The one producer: takes a ticket that may be given out. There is one.
     #[must_use]
     #[inline(always)]
     pub fn next_free(&self) -> u64 {
-        let bytes = self.free_bytes.get().wrapping_sub(size_of::<Own>() as u64);
-        self.free_bytes.set(bytes);
+        let bytes = self.producer.0.free_bytes.get().wrapping_sub(size_of::<Own>() as u64);
+        self.producer.0.free_bytes.set(bytes);
         self.own_at(bytes).free.get()
     }
 
@@ -81,9 +81,9 @@ impl Queue {
     /// The one producer: a ticket may be given out.
     #[inline(always)]
     pub fn push_free(&self, ticket: Ticket) {
-        self.own_at(self.free_bytes.get()).free.set(ticket.word());
+        self.own_at(self.producer.0.free_bytes.get()).free.set(ticket.word());
         // Read anew: the compiler adds in memory then, by one instruction.
-        self.free_bytes.set(self.free_bytes.get() + size_of::<Own>() as u64);
+        self.producer.0.free_bytes.set(self.producer.0.free_bytes.get() + size_of::<Own>() as u64);
     }
 
     /// What lies so many bytes behind the first one.
@@ -99,7 +99,7 @@ impl Queue {
     /// The one producer: how many tickets may be given out.
     #[must_use]
     pub fn free_count(&self) -> u64 {
-        self.free_bytes.get() / size_of::<Own>() as u64
+        self.producer.0.free_bytes.get() / size_of::<Own>() as u64
     }
 
     /// The one producer picks a result up: the short way.
@@ -121,13 +121,13 @@ impl Queue {
     /// One producer: how many credits will come back by themselves.
     #[must_use]
     pub const fn owed(&self) -> u64 {
-        self.owed.get()
+        self.producer.0.owed.get()
     }
 
     /// A credit will come back by itself.
     pub fn owe(&self) {
         if !self.is_shared() {
-            self.owed.set(self.owed.get() + 1);
+            self.producer.0.owed.set(self.producer.0.owed.get() + 1);
         }
     }
 
@@ -136,9 +136,9 @@ impl Queue {
         self.credits().take_all(|index| {
             // No more than are owed, whatever stands in the list.
             if let (Some(owed), Some(ticket)) =
-                (self.owed.get().checked_sub(1), Ticket::from_word(self.live(index)))
+                (self.producer.0.owed.get().checked_sub(1), Ticket::from_word(self.live(index)))
             {
-                self.owed.set(owed);
+                self.producer.0.owed.set(owed);
                 self.push_free(ticket);
             }
         });

@@ -20,7 +20,7 @@ use super::samples::{Samples, Side};
 use super::{environment, run};
 use crate::cpu_list::CpuList;
 use crate::output;
-use crate::{find, instances, machine};
+use crate::{find, instances, machine, processes};
 
 /// Name of the instance that is booted for the purpose.
 pub const OWN: &str = "bench";
@@ -30,6 +30,8 @@ const CPUS_MAX: usize = 64;
 const OWN_BYTES: u64 = 256 << 20;
 /// No single run takes longer unless it hangs.
 const DEADLINE: Duration = Duration::from_secs(180);
+/// Tasks of posted calls in each measurement: of more, whole runs take hours.
+pub const TASKS: u32 = 1024;
 /// Nor those of posted calls, of which there are millions, so much more.
 const POSTED_DEADLINE: Duration = Duration::from_secs(3600);
 
@@ -39,6 +41,8 @@ pub struct Lab {
     pub rounds: u32,
     /// Small batches are wanted.
     pub quick: bool,
+    /// How many tasks of posted calls are wanted of each kind, unless small batches are.
+    pub tasks: u32,
     /// A block device, or a file on one.
     pub device: Option<PathBuf>,
     guest: PathBuf,
@@ -96,8 +100,8 @@ impl Lab {
         }
         let file = PathBuf::from(format!("/dev/shm/hanare-bench-{}", std::process::id()));
         let options = if given.is_none() { Some(String::new()) } else { None };
-        let (own, side, device) = (None, None, None);
-        Ok(Self { rounds, quick, device, guest, file, given, own, options, side, interrupted })
+        let (own, side, device, tasks) = (None, None, None, TASKS);
+        Ok(Self { rounds, quick, tasks, device, guest, file, given, own, options, side, interrupted })
     }
 
     /// Ctrl-C ends the measured program by itself; we give the CPUs back, then stop.
@@ -278,7 +282,10 @@ impl Lab {
     pub fn posted_guest(&self, side: Side, args: &[&str]) -> Result<Guest> {
         let path = find::bench_posted()?;
         let path = path.to_str().context("the path of the measured program is no text")?;
-        let mut guest = self.start_guest(side, self.command(side, &[], path)?, args)?;
+        let tasks = format!("tasks={}", self.tasks);
+        let more = if self.quick { None } else { Some(tasks.as_str()) };
+        let args: Vec<&str> = args.iter().copied().chain(more).collect();
+        let mut guest = self.start_guest(side, self.command(side, &[], path)?, &args)?;
         guest.allow(POSTED_DEADLINE);
         Ok(guest)
     }
@@ -362,11 +369,32 @@ impl Drop for Lab {
     }
 }
 
+/// The threads that run on instances, with what they wait for Linux to do.
+fn what_runs() -> String {
+    let found = Device::open().map_err(Into::into).and_then(|device| {
+        let instances = instances::select(&device, None)?;
+        processes::of(&device, &instances)
+    });
+    match found {
+        Ok(all) => {
+            let threads = all.iter().flat_map(|placed| &placed.process.threads).map(|thread| {
+                let state = processes::state(thread.running);
+                format!("{} {state} {}", thread.tid, processes::asked(thread.asks))
+            });
+            threads.collect::<Vec<_>>().join(", ")
+        }
+        Err(error) => error.to_string(),
+    }
+}
+
 /// A running measured program.
 pub struct Guest {
     child: Child,
     lines: Receiver<String>,
     deadline: Instant,
+    /// Its command line, and the last line that it printed: for who has to find out why it does not end.
+    command: String,
+    last: String,
 }
 
 impl Guest {
@@ -384,7 +412,8 @@ impl Guest {
                 }
             }
         });
-        Ok(Self { child, lines, deadline: Instant::now() + DEADLINE })
+        let deadline = Instant::now() + DEADLINE;
+        Ok(Self { child, lines, deadline, command: format!("{command:?}"), last: String::new() })
     }
 
     /// The next sample; `None`: there are no more.
@@ -394,9 +423,16 @@ impl Guest {
             Ok(line) => line,
             Err(RecvTimeoutError::Disconnected) => return Ok(None),
             Err(RecvTimeoutError::Timeout) => {
-                bail!("the measured program did not end within {} s", DEADLINE.as_secs())
+                bail!(
+                    "the measured program did not end within {} s: {}; the last that it said: '{}'; on LWKs: {}",
+                    DEADLINE.as_secs(),
+                    self.command,
+                    self.last,
+                    what_runs()
+                )
             }
         };
+        self.last.clone_from(&line);
         let sample =
             line.split_once(' ').and_then(|(id, value)| Some((id.to_owned(), value.parse().ok()?)));
         sample.with_context(|| format!("the measured program printed '{line}'")).map(Some)

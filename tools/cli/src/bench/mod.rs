@@ -53,7 +53,7 @@ and back by a slot, by rings and by what Linux offers. A sample is the best batc
 'max' are those of the rounds, 'typical' is the median of all batches, 'ratio' is over the bare cache line's.
 
 Examples:
-  hanare bench                       everything, about ten minutes
+  hanare bench                       everything, about fifteen minutes
   hanare bench --quick               short batches, for a first impression
   hanare bench read call.local
   hanare bench delegation            the ways to delegate against each other
@@ -82,6 +82,10 @@ pub struct Bench {
     /// Small batches and short computations
     #[arg(long)]
     quick: bool,
+    /// Tasks of posted calls in each measurement and round; published figures have 65536
+    #[arg(long, value_name = "N", default_value_t = lab::TASKS, value_parser = clap::value_parser!(u32).range(64..))]
+    #[arg(conflicts_with = "quick")]
+    tasks: u32,
     /// Block device, or a file of 1 MiB on one, that is read past the page cache
     #[arg(long, value_name = "PATH", value_hint = ValueHint::FilePath)]
     device: Option<PathBuf>,
@@ -113,7 +117,8 @@ pub struct Bench {
 }
 
 /// Options that say how to measure.
-const MEASURING: [&str; 8] = ["ids", "only", "rounds", "on", "quick", "device", "list", "native"];
+const MEASURING: [&str; 9] =
+    ["ids", "only", "rounds", "on", "quick", "tasks", "device", "list", "native"];
 
 impl Bench {
     /// Measures and prints; exit status 1 if a group could not be measured.
@@ -172,6 +177,7 @@ impl Bench {
     fn measure(&self, groups: &[&Group]) -> Result<Run> {
         let mut lab = Lab::new(self.on.as_deref(), self.rounds, self.quick)?;
         lab.device.clone_from(&self.device);
+        lab.tasks = self.tasks;
         let mut report = Report::new(&lab, &self.only);
         for group in groups {
             let missing = match group.needs {
@@ -288,6 +294,7 @@ mod tests {
             rounds: 5,
             on: None,
             quick: false,
+            tasks: lab::TASKS,
             device: None,
             list: false,
             report: Vec::new(),

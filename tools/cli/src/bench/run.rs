@@ -60,6 +60,9 @@ pub struct Options {
     pub rounds: u32,
     /// Small batches.
     pub quick: bool,
+    /// Tasks of posted calls in each measurement, where batches are not small.
+    #[serde(default)]
+    pub tasks: u32,
     /// Figures and groups that were asked for; empty: all.
     pub only: Vec<String>,
 }

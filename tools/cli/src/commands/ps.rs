@@ -6,7 +6,7 @@ use hanare_sdk::{Device, Instance, Thread};
 
 use crate::instances;
 use crate::output::outln;
-use crate::processes::{self, Placed, command, cpus, number, state, time};
+use crate::processes::{self, Placed, asked, command, cpus, number, state, time};
 use crate::size::Bytes;
 use crate::table;
 
@@ -44,7 +44,10 @@ impl Ps {
         } else if self.threads {
             let rows: Vec<_> = processes.iter().flat_map(thread_rows).collect();
             table::print(
-                &["PID", "TID", "CPU", "S", "USER", "SYSTEM", "DELEGATED", "INSTANCE", "NAME"],
+                &[
+                    "PID", "TID", "CPU", "S", "USER", "SYSTEM", "DELEGATED", "CALL", "INSTANCE",
+                    "NAME",
+                ],
                 &rows,
             )
         } else {
@@ -91,6 +94,7 @@ fn thread_rows(Placed { instance, process }: &Placed) -> Vec<Vec<String>> {
             time(thread.user_ns),
             time(thread.system_ns),
             thread.delegated_calls.to_string(),
+            asked(thread.asks),
             instance.clone(),
             thread.name.clone(),
         ]

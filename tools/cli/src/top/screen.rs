@@ -429,6 +429,7 @@ mod tests {
             delegated_calls: 0,
             voluntary_switches: 0,
             involuntary_switches: 0,
+            asks: None,
         }
     }
 
