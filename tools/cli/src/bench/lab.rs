@@ -101,7 +101,19 @@ impl Lab {
         let file = PathBuf::from(format!("/dev/shm/hanare-bench-{}", std::process::id()));
         let options = if given.is_none() { Some(String::new()) } else { None };
         let (own, side, device, tasks) = (None, None, None, TASKS);
-        Ok(Self { rounds, quick, tasks, device, guest, file, given, own, options, side, interrupted })
+        Ok(Self {
+            rounds,
+            quick,
+            tasks,
+            device,
+            guest,
+            file,
+            given,
+            own,
+            options,
+            side,
+            interrupted,
+        })
     }
 
     /// Ctrl-C ends the measured program by itself; we give the CPUs back, then stop.

@@ -54,7 +54,12 @@ impl Report {
             run: Run {
                 schema: SCHEMA,
                 build: environment::build(),
-                options: Options { rounds: lab.rounds, quick: lab.quick, tasks: lab.tasks, only: only.to_vec() },
+                options: Options {
+                    rounds: lab.rounds,
+                    quick: lab.quick,
+                    tasks: lab.tasks,
+                    only: only.to_vec(),
+                },
                 begun: environment::now(),
                 ended: String::new(),
                 machine,

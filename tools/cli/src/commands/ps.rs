@@ -45,7 +45,15 @@ impl Ps {
             let rows: Vec<_> = processes.iter().flat_map(thread_rows).collect();
             table::print(
                 &[
-                    "PID", "TID", "CPU", "S", "USER", "SYSTEM", "DELEGATED", "CALL", "INSTANCE",
+                    "PID",
+                    "TID",
+                    "CPU",
+                    "S",
+                    "USER",
+                    "SYSTEM",
+                    "DELEGATED",
+                    "CALL",
+                    "INSTANCE",
                     "NAME",
                 ],
                 &rows,
