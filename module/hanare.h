@@ -61,6 +61,8 @@ struct hanare_cpu {
 	u32 outbound_head;
 	u32 spaces;				/* homes, under state_lock */
 	atomic_t asked;				/* requests without an answer yet */
+	u64 rung_at;				/* TSC, when it was rung last */
+	u32 waits_at;				/* outbound_head + 1 at which something waited at the last look, or 0 */
 	u64 entries;				/* into its kernel, as last looked at, and when they grew: hints */
 	unsigned long entered;
 };

@@ -16,6 +16,9 @@ pub trait Waits {
     fn is_ready(&self) -> bool;
     /// Halts the CPU until an interrupt.
     fn halt(&self);
+    /// An interrupt has ended the halt, and it was not for the running thread: it may halt anew. Linux looks whether a CPU still halts
+    /// that was rung since.
+    fn halts_on(&self) {}
 }
 
 /// A CPU whose running thread waits alone.
@@ -64,6 +67,9 @@ pub trait Alone<const MUTANT: u8 = REAL> {
                 thread.halt();
                 has_halted = true;
                 is_ready = thread.is_ready();
+                if !is_ready {
+                    thread.halts_on();
+                }
             }
         }
         (is_ready, has_halted)

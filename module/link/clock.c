@@ -133,6 +133,7 @@ static void update(struct work_struct *work)
 	inst->clock_last_tsc = s.tsc;
 	inst->clock_last_ns = s.mono;
 	hanare_load_update(inst);
+	hanare_look_for_lost(inst);
 	schedule_delayed_work(&inst->clock_work, HZ);
 }
 

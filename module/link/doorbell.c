@@ -191,6 +191,8 @@ static irqreturn_t doorbell_handler(int irq, void *data)
 {
 	struct hanare_doorbell *doorbell = data;
 
+	if (hanare_loses())
+		return IRQ_HANDLED;
 	hanare_drain_rung(doorbell->inst, doorbell->shared);
 	return IRQ_HANDLED;
 }

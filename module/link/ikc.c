@@ -8,6 +8,7 @@
 #include "link/link.h"
 
 #include <linux/kthread.h>
+#include <linux/moduleparam.h>
 #include <linux/sched/signal.h>
 #include <linux/slab.h>
 #include <asm/apic.h>
@@ -22,6 +23,17 @@ void hanare_link_init(const struct hanare_link_ops *ops)
 
 /* ---- doorbell from Linux to the LWK ---- */
 
+static unsigned int lose;
+module_param(lose, uint, 0600);
+MODULE_PARM_DESC(lose, "Tests: one of so many interrupts between the kernels is lost; 0: none");
+
+bool hanare_loses(void)
+{
+	static atomic_t sent;
+
+	return unlikely(READ_ONCE(lose)) && !(atomic_inc_return(&sent) % max(READ_ONCE(lose), 1U));
+}
+
 /*
  * Always a physical destination: apic->send_IPI may use logical ones, which
  * an LWK CPU does not have.
@@ -31,6 +43,9 @@ void hanare_ring_cpu(struct hanare_cpu *cpu)
 	unsigned long flags;
 	int i;
 
+	WRITE_ONCE(cpu->rung_at, rdtsc());
+	if (hanare_loses())
+		return;
 	/* In x2APIC mode the write is not ordered after earlier stores. */
 	mb();
 	local_irq_save(flags);
@@ -232,6 +247,55 @@ void hanare_drain(struct hanare_instance *inst)
 	for (i = 0; i < inst->cpu_count; i++)
 		drain_cpu(inst, &inst->cpus[i]);
 	look_for_panic(inst);
+}
+
+/* ---- interrupts that did not come ---- */
+
+/* What an interrupt takes at most, however busy the host of a virtual CPU is. */
+#define LOST_MS 500
+
+/* Whether the CPU has halted since before it was rung, and that is long ago. */
+static bool missed_ring(const struct hanare_cpu *cpu)
+{
+	u64 since = READ_ONCE(cpu->shared->idle_since), rung = READ_ONCE(cpu->rung_at);
+
+	return since && (s64)(rung - since) > 0 &&
+	       (s64)(rdtsc() - rung) > (s64)tsc_khz * LOST_MS;
+}
+
+/* Whether the event that waits now waited at the last look, too. */
+static bool missed_event(struct hanare_cpu *cpu)
+{
+	u32 head = READ_ONCE(cpu->outbound_head), before = cpu->waits_at;
+	u64 lap = head & HANARE_RING_ENTRIES ? 0 : HANARE_RING_LAP64;
+	u64 word = smp_load_acquire(&cpu->shared->entries[head % HANARE_RING_ENTRIES].outbound);
+
+	cpu->waits_at = (word & HANARE_RING_LAP64) == lap ? head + 1 : 0;
+	return cpu->waits_at && cpu->waits_at == before;
+}
+
+/*
+ * Once a second. Both kernels sleep until an interrupt, without a timer of their own. Processors lose none; an emulated machine
+ * does, once in very many (docs/wakeup.md): then whoever waits would wait for ever. It is sent again here, and told.
+ */
+void hanare_look_for_lost(struct hanare_instance *inst)
+{
+	u32 i;
+
+	for (i = 0; i < inst->cpu_count && !READ_ONCE(inst->dead); i++) {
+		struct hanare_cpu *cpu = &inst->cpus[i];
+
+		if (missed_ring(cpu)) {
+			pr_warn_ratelimited("%s: an interrupt to CPU %u was lost; it is sent again\n",
+					    inst->name, cpu->linux_cpu);
+			hanare_ring_cpu(cpu);
+		}
+		if (missed_event(cpu)) {
+			pr_warn_ratelimited("%s: an interrupt from CPU %u was lost; what it is about is read now\n",
+					    inst->name, cpu->linux_cpu);
+			drain_cpu(inst, cpu);
+		}
+	}
 }
 
 /* ---- service thread ---- */

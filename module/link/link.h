@@ -27,6 +27,9 @@ void hanare_die(struct hanare_instance *inst, u32 state, int err);
 void hanare_ring_cpu(struct hanare_cpu *cpu);
 void hanare_ring_bell(struct hanare_space *space, u32 bell);
 void hanare_drain(struct hanare_instance *inst);
+void hanare_look_for_lost(struct hanare_instance *inst);
+/* Whether the interrupt that is about to be sent, or was taken, is lost: for tests. */
+bool hanare_loses(void);
 void hanare_drain_rung(struct hanare_instance *inst, struct hanare_doorbell_shared *doorbell);
 int hanare_push(struct hanare_cpu *cpu, u32 index);
 

@@ -265,6 +265,23 @@ def refused_by_linux(path, text, says, refusal=errno.EBUSY):
     return body
 
 
+def lost_interrupts():
+    """Whoever waits for an interrupt that was lost, in either direction, waits for two seconds and not for ever."""
+    position = len(kernel_log_since(0))
+    lose = '/sys/module/hanare/parameters/lose'
+    try:
+        with open(lose, 'w') as file:
+            file.write('100')
+        out = run('/bin/sh', '-c', 'for i in 1 2 3 4 5 6 7 8 9 10; do /bin/true; done; echo done').out
+        expect(out == b'done\n', out)
+    finally:
+        with open(lose, 'w') as file:
+            file.write('0')
+    said = kernel_log_since(position)
+    expect('interrupt to CPU' in said and 'interrupt from CPU' in said, said[-1000:])
+    expect(healthy(), 'nothing runs any more')
+
+
 start()
 check('boot-by-ioctls-alone', by_hand, lwk=False)
 check('options-refused-by-the-lwk', options_refused_by_the_lwk, lwk=False)
@@ -278,6 +295,7 @@ check('inherited-descriptor', forks)
 check('its-cpus-stay-offline', refused_by_linux('/sys/devices/system/cpu/cpu2/online', '1', '', errno.EINVAL))
 for how in 'freeze', 'mem', 'disk':
     check(f'no-suspend-to-{how}', refused_by_linux('/sys/power/state', how, 'hanare shutdown ends it'))
+check('lost-interrupts-are-sent-again', lost_interrupts)
 check('hostile-keeps-a-descriptor', hostile('kept'))
 check('hostile-keeps-a-memory-file', hostile('memory'))
 check('hostile-maps-elsewhere', hostile('moved'))

@@ -10,6 +10,7 @@ use crate::sched::cpu_state::look_for_company;
 use crate::sched::cpus::{bells, this_wake, update_load};
 use crate::sched::task::{Runs, Wait};
 use crate::sched::wait::Spin;
+use core::cell::Cell;
 use core::sync::atomic::Ordering;
 use hanare_hal::{cpu, shared};
 use hanare_ikc::wake::CpuWake;
@@ -69,9 +70,10 @@ fn sleep_alone(me: &(impl Runs + ?Sized), what: &impl Wait, start: u64) -> Optio
     balance::set_idle(true);
     what.announce(true);
     shared::here().begin_idle(start);
-    let (is_ready, has_halted) = Here.sleep(&Thread { me, what });
+    let thread = Thread { me, what, since: Cell::new(start) };
+    let (is_ready, has_halted) = Here.sleep(&thread);
     let now = cpu::rdtsc();
-    shared::here().end_idle(start, now);
+    shared::here().end_idle(thread.since.get(), now);
     balance::set_idle(false);
     what.announce(false);
     Here.end();
@@ -86,6 +88,8 @@ fn sleep_alone(me: &(impl Runs + ?Sized), what: &impl Wait, start: u64) -> Optio
 struct Thread<'a, R: ?Sized, W> {
     me: &'a R,
     what: &'a W,
+    /// Since when the CPU halts, a TSC value.
+    since: Cell<u64>,
 }
 
 impl<R: Runs + ?Sized, W: Wait> Waits for Thread<'_, R, W> {
@@ -105,6 +109,12 @@ impl<R: Runs + ?Sized, W: Wait> Waits for Thread<'_, R, W> {
         if without_memory {
             self.me.takes_memory();
         }
+    }
+    #[inline(always)]
+    fn halts_on(&self) {
+        let now = cpu::rdtsc();
+        shared::here().end_idle(self.since.replace(now), now);
+        shared::here().begin_idle(now);
     }
 }
 
