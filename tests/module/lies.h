@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* What a forged proxy (forged.c) puts where the LWK reads more than a result. */
+#ifndef LIES_H
+#define LIES_H
+
+#include "spoil.h"
+
+/* Nonsense in a message: its result, and words anywhere. */
+static void spoil_message(unsigned char *message, uint64_t bytes)
+{
+	int i;
+
+	count(LIES);
+	if (bytes < 128)
+		return;
+	for (i = below(40); i > 0; i--) {
+		uint64_t word = value(), at = below(4) ? below(bytes - 8) : below(120);
+
+		memcpy(message + at, &word, sizeof(word));
+	}
+}
+
+/*
+ * A lie about code that the worker was to execute: registers that nobody had, where they belong or anywhere. The result that
+ * says where they are, and why the code was left.
+ */
+static long spoil_registers(const uint64_t *args)
+{
+	uint64_t *bases = (uint64_t *)args[0], *frame = bases + HANARE_AREA_FRAME / 8;
+	uint64_t *fpu = bases + HANARE_AREA_FPU / 8;
+	int i;
+
+	for (i = below(6); i; i--)
+		frame[below(40)] = value();
+	if (!below(3))
+		for (i = below(20); i; i--)
+			fpu[below(below(2) ? 80 : 300)] = value();
+	if (!below(3))
+		bases[below(2)] = value();
+	switch (below(8)) {
+	case 0:
+		return value();
+	case 1:
+		return args[0] + below(args[1]);
+	case 2:
+		return -(long)below(140);
+	default:
+		return (long)frame + below(8);
+	}
+}
+
+#endif
