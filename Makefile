@@ -97,7 +97,7 @@ bench: build
 sizes: build
 	@cargo xtask sizes
 
-# docs/figures.md and docs/noise.svg (about twenty minutes). Linux has as many CPUs for the measured programs as the LWK:
+# docs/figures.md and docs/noise.svg (about half an hour). Linux has as many CPUs for the measured programs as the LWK:
 # two, in the second VM two that it leaves alone, beside two for itself.
 .PHONY: figures
 tuned_vm := $(bench_vm) --cpus 6 --append=isolcpus=2-3 --append=nohz_full=2-3 --append=rcu_nocbs=2-3
