@@ -53,8 +53,9 @@ and back by a slot, by rings and by what Linux offers. A sample is the best batc
 'max' are those of the rounds, 'typical' is the median of all batches, 'ratio' is over the bare cache line's.
 
 Examples:
-  hanare bench                       everything, about fifteen minutes
+  hanare bench                       all but what is posted, about ten minutes
   hanare bench --quick               short batches, for a first impression
+  hanare bench F6                    posted calls and functions, checkpoints: about half an hour
   hanare bench read call.local
   hanare bench delegation            the ways to delegate against each other
   hanare bench F1 F7                 what answers published figures
@@ -142,6 +143,9 @@ impl Bench {
         }
         let mut groups: Vec<&Group> =
             groups::ALL.iter().filter(|group| self.wants_group(group)).collect();
+        if self.only.is_empty() && !self.quick && !self.list {
+            groups.retain(|group| !groups::LONG.contains(&group.name));
+        }
         if self.native {
             groups.clear();
         }

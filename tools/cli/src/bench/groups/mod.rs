@@ -13,6 +13,9 @@ mod start;
 
 use super::figure::Group;
 
+/// Groups of many tasks, which take longer than all others together: measured where they are named, or small batches are wanted.
+pub const LONG: [&str; 4] = ["posted", "posted-lengths", "posted-functions", "checkpoints"];
+
 /// All, in the order in which they are measured: those that boot for themselves
 /// first and last.
 pub const ALL: &[Group] = &[
