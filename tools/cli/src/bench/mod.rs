@@ -55,7 +55,7 @@ and back by a slot, by rings and by what Linux offers. A sample is the best batc
 Examples:
   hanare bench                       all but what is posted, about ten minutes
   hanare bench --quick               short batches, for a first impression
-  hanare bench F6                    posted calls and functions, checkpoints: about half an hour
+  hanare bench F6                    posted calls, checkpoints: half an hour
   hanare bench read call.local
   hanare bench delegation            the ways to delegate against each other
   hanare bench F1 F7                 what answers published figures

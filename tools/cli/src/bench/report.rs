@@ -57,7 +57,7 @@ impl Report {
                 options: Options {
                     rounds: lab.rounds,
                     quick: lab.quick,
-                    tasks: lab.tasks,
+                    tasks: Some(lab.tasks),
                     only: only.to_vec(),
                 },
                 begun: environment::now(),

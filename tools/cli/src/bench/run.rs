@@ -61,8 +61,8 @@ pub struct Options {
     /// Small batches.
     pub quick: bool,
     /// Tasks of posted calls in each measurement, where batches are not small.
-    #[serde(default)]
-    pub tasks: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tasks: Option<u32>,
     /// Figures and groups that were asked for; empty: all.
     pub only: Vec<String>,
 }
