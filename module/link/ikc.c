@@ -251,8 +251,8 @@ void hanare_drain(struct hanare_instance *inst)
 
 /* ---- interrupts that did not come ---- */
 
-/* What an interrupt takes at most, however busy the host of a virtual CPU is. */
-#define LOST_MS 500
+/* Longer than an interrupt takes, unless the host of a virtual CPU is very busy. */
+#define LATE_MS 900
 
 /* Whether the CPU has halted since before it was rung, and that is long ago. */
 static bool missed_ring(const struct hanare_cpu *cpu)
@@ -260,7 +260,7 @@ static bool missed_ring(const struct hanare_cpu *cpu)
 	u64 since = READ_ONCE(cpu->shared->idle_since), rung = READ_ONCE(cpu->rung_at);
 
 	return since && (s64)(rung - since) > 0 &&
-	       (s64)(rdtsc() - rung) > (s64)tsc_khz * LOST_MS;
+	       (s64)(rdtsc() - rung) > (s64)tsc_khz * LATE_MS;
 }
 
 /* Whether the event that waits now waited at the last look, too. */
@@ -286,12 +286,12 @@ void hanare_look_for_lost(struct hanare_instance *inst)
 		struct hanare_cpu *cpu = &inst->cpus[i];
 
 		if (missed_ring(cpu)) {
-			pr_warn_ratelimited("%s: an interrupt to CPU %u was lost; it is sent again\n",
+			pr_warn_ratelimited("%s: an interrupt to CPU %u is late, or lost; it is sent again\n",
 					    inst->name, cpu->linux_cpu);
 			hanare_ring_cpu(cpu);
 		}
 		if (missed_event(cpu)) {
-			pr_warn_ratelimited("%s: an interrupt from CPU %u was lost; what it is about is read now\n",
+			pr_warn_ratelimited("%s: an interrupt from CPU %u is late, or lost; its event is read now\n",
 					    inst->name, cpu->linux_cpu);
 			drain_cpu(inst, cpu);
 		}
