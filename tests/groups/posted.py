@@ -6,12 +6,14 @@ import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '../lib'))
 from harness import *
+from users import *
 
 LIBRARY = os.path.join(ROOT, 'build/libhanare')
 TESTS = LIBRARY + '/tests'
 # A test of the library has so many minutes: all vCPUs together have two CPUs, or less. Those with 65,536 tasks have fewer here.
 FACTOR = 5
 LINUX_CPUS = {0, 1}
+FORGED, FORGED_SECONDS = GUEST + '/module-forged', 20
 
 
 def where():
@@ -43,6 +45,24 @@ def unchanged_programs():
     check('async-ends', lambda: expect(result.status == 0 and b'ok' in result.out, f'{result}'))
 
 
+def forged_registers():
+    """Proxies give threads that were to execute on Linux back with registers that nobody had: they harm their programs alone."""
+    before, _ = debug_memory()
+    folder = WORK + '/forged'
+    fresh(folder)
+    os.chmod(folder, 0o777)
+    with Bystander() as bystander:
+        result = command([*AS_USER, FORGED, str(FORGED_SECONDS), '1', GUEST + '/static', 'registers'], timeout=FORGED_SECONDS + TIMEOUT, cwd=folder)
+        kill_all()
+    print('# ' + result.out.decode(errors='replace').strip().replace('\n', '\n# '), flush=True)
+    expect(result.status == 0, result)
+    done = int(re.search(rb'(\d+) threads to execute', result.out).group(1))
+    expect(done >= 30, f'{done} threads to execute: too few')
+    bystander.is_well()
+    lwk_memory_is(before)
+    expect(healthy(), 'nothing runs any more')
+
+
 def leaves_nothing():
     nothing_left()
 
@@ -51,5 +71,6 @@ start('--cpus', '2-3', '--mem', '1G')
 check('a-utility-thread-executes-on-linux', where)
 library()
 unchanged_programs()
+check('forged-registers-harm-nobody', forged_registers)
 check('nothing-is-left', leaves_nothing)
 finish()

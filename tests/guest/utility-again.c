@@ -21,21 +21,19 @@ static void *again(void *unused)
 	int i;
 
 	for (round = 0; round < rounds; round++) {
-		volatile int is_caught = round % 4 != 3;
-
+		if (sigsetjmp(back, 1)) {
+			right += round % 4 == 3;
+			continue;
+		}
 		if (!own_area)
 			go_out();
 		else
-			prctl(PR_HANARE_RUN_ON, 1, own_area, AREA, -1L);
+			prctl(PR_HANARE_RUN_ON, round % 8 != 7, own_area, AREA, -1L);
 		for (sum = 0, i = 0; i < 100; i++)
 			sum += i;
-		if (sigsetjmp(back, 1))
-			is_caught = 1;
-		else if (!is_caught)
+		if (round % 4 == 3)
 			*(volatile char *)0x123456 = 1;
-		right += is_caught && sum == 4950 && syscall(SYS_getpgid, 0) == getpgrp() && syscall(SYS_gettid) != getpid();
-		if (round % 8 == 7)
-			prctl(PR_HANARE_RUN_ON, 0, 0, 0, 0);
+		right += sum == 4950 && syscall(SYS_getpgid, 0) == getpgrp() && syscall(SYS_gettid) != getpid();
 	}
 	(void)unused;
 	return (void *)right;
@@ -50,6 +48,10 @@ int main(int argc, char **argv)
 
 	rounds = argc > 1 ? atoi(argv[1]) : 200;
 	sigaction(SIGSEGV, &action, NULL);
+	sigaction(SIGBUS, &action, NULL);
+	sigaction(SIGILL, &action, NULL);
+	sigaction(SIGFPE, &action, NULL);
+	sigaction(SIGTRAP, &action, NULL);
 	for (i = 0; i < 3; i++)
 		pthread_create(&threads[i], NULL, again, NULL);
 	for (i = 0; i < 3; i++) {

@@ -4,8 +4,9 @@
  * part, so that it gets far, while threads and other processes spoil what they can reach: answers, slots,
  * start block, scratch pages, mappings, the descriptor, every ioctl in any order, signals. One after the
  * other, each with odds of its own, until the time is up; at the end of each no process of it is left.
- *   forged SECONDS SEED FOLDER [box]          FOLDER: the programs (tests/guest/static); box: all of them go by the
- *                                             request box, and most of what is spoiled is that, slots, and bells
+ *   forged SECONDS SEED FOLDER [HOW]          FOLDER: the programs (tests/guest/static). HOW: box: all of them go by the
+ *                                             request box, and most of what is spoiled is that, slots, and bells;
+ *                                             registers: their threads go to Linux, and are given back with any
  *   forged corrupt SECONDS SEED               writes into the control windows of other proxies of its user
  *   forged serve PROGRAM [ARGUMENT...]        serves a program and spoils nothing; with FORGED_BOX in the
  *                                             environment it goes by the request box
@@ -158,7 +159,7 @@ static void serve(uint32_t number)
 		}
 		if (is_call && nr == HANARE_NR_UTILITY) {
 			count(UTILITIES);
-			if (shared->lies_one_in && below(4))
+			if (shared->lies_one_in && !below(4))
 				publish(slot, spoil_registers(args));
 			else
 				publish(slot, -ENOSYS);
@@ -450,6 +451,10 @@ static uint64_t one(uint64_t life_ms)
 	/* Of boxes rather what is written into them. */
 	shared->lies_one_in = odds[below(shared->spoils_box ? 2 : 5)];
 	shared->pace_us = paces[below(5)];
+	if (shared->spoils_registers) {
+		shared->lies_one_in = 10000;
+		shared->pace_us = 1000000;
+	}
 	shared->until_ms = now_ms() + life_ms;
 	memset(shared->marks, 0, sizeof(shared->marks));
 	fflush(stdout);
@@ -510,7 +515,7 @@ static void supervise(uint64_t seconds)
 	/* Nobody of this user may stop or trace it. */
 	prctl(PR_SET_DUMPABLE, 0);
 	for (end = now_ms() + 1000 * seconds; now_ms() < end; proxies++) {
-		took = one(500 + below(below(4) ? 3000 : 8000));
+		took = one(500 + below(shared->spoils_registers ? 500 : below(4) ? 3000 : 8000));
 		slowest = took > slowest ? took : slowest;
 	}
 	report(proxies, slowest);
@@ -558,6 +563,7 @@ int main(int argc, char **argv)
 	}
 	folder = argv[3];
 	shared->spoils_box = argc == 5 && !strcmp(argv[4], "box");
+	shared->spoils_registers = argc == 5 && !strcmp(argv[4], "registers");
 	supervise(atol(argv[1]));
 	return 0;
 }

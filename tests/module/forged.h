@@ -45,6 +45,8 @@ static struct shared {
 	uint32_t lies_one_in, pace_us;
 	/* Programs go by the request box, and words of that, of slots and of bells are what is spoiled most. */
 	uint32_t spoils_box;
+	/* Programs go to Linux all the time, and little but their registers is spoiled. */
+	uint32_t spoils_registers;
 	pid_t supervisor, leader;
 	/* What is worth to be said again, of this proxy or of one before it. */
 	uint64_t remembered[REMEMBERED], tokens[8];

@@ -36,7 +36,9 @@ static void choose_program(void)
 	char *argv[8] = { 0 };
 	int argc = 0;
 
-	if (shared->spoils_box && below(4))
+	if (shared->spoils_registers)
+		strcpy(text, below(4) ? "utility-again 1000000" : "utility-signals");
+	else if (shared->spoils_box && below(4))
 		strcpy(text, threaded[below(sizeof(threaded) / sizeof(*threaded))]);
 	else
 		strcpy(text, programs[below(sizeof(programs) / sizeof(*programs))]);
