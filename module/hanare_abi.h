@@ -1379,11 +1379,11 @@ struct hanare_start_block {
 #define HANARE_INFO_NUMA 5ULL
 /* `INFO_MEMORY`: all nodes. */
 #define HANARE_NODE_ANY 0xffffffffULL
-/* It waits for the answer. */
+/* The thread waits for an answer, or for something of the LWK's. */
 #define HANARE_LINK_WAITS 256U
-/* It has said that it sleeps until it is rung. */
+/* The thread has said that it sleeps until it is rung. */
 #define HANARE_LINK_SLEEPS 512U
-/* Its worker has said that it sleeps until it is rung. */
+/* The thread's worker has said that it sleeps until it is rung. */
 #define HANARE_LINK_WORKER_SLEEPS 1024U
 /* It waits. */
 #define HANARE_THREAD_WAITS 0U
@@ -1494,7 +1494,7 @@ struct hanare_thread_info {
 	__u64 faults;
 	/* Number of the system call, or of the control request, that its slot holds or held last. */
 	__u32 call;
-	/* Its link with its worker: state of its slot (`SLOT_*`) | `LINK_*`. */
+	/* State of the thread's slot (`SLOT_*`) | `LINK_*`: its link with its worker. */
 	__u32 link;
 };
 

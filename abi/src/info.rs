@@ -48,15 +48,15 @@ pub struct ThreadInfo {
     pub faults: u64,
     /// Number of the system call, or of the control request, that its slot holds or held last.
     pub call: u32,
-    /// Its link with its worker: state of its slot (`SLOT_*`) | `LINK_*`.
+    /// State of the thread's slot (`SLOT_*`) | `LINK_*`: its link with its worker.
     pub link: u32,
 }
 
-/// It waits for the answer.
+/// The thread waits for an answer, or for something of the LWK's.
 pub const LINK_WAITS: u32 = 1 << 8;
-/// It has said that it sleeps until it is rung.
+/// The thread has said that it sleeps until it is rung.
 pub const LINK_SLEEPS: u32 = 1 << 9;
-/// Its worker has said that it sleeps until it is rung.
+/// The thread's worker has said that it sleeps until it is rung.
 pub const LINK_WORKER_SLEEPS: u32 = 1 << 10;
 
 /// It waits.

@@ -276,7 +276,7 @@ static bool missed_event(struct hanare_cpu *cpu)
 
 /*
  * Once a second. Both kernels sleep until an interrupt, without a timer of their own. Processors lose none; an emulated machine
- * does, once in very many (docs/wakeup.md): then whoever waits would wait for ever. It is sent again here, and told.
+ * perhaps does, once in very many (docs/wakeup.md): then whoever waits would wait for ever. It is sent again here, and told.
  */
 void hanare_look_for_lost(struct hanare_instance *inst)
 {

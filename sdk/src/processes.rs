@@ -35,17 +35,17 @@ pub struct Thread {
     pub voluntary_switches: u64,
     /// Times it lost the CPU to another thread.
     pub involuntary_switches: u64,
-    /// What it waits for Linux to do.
+    /// The delegated call, or control request, that the thread waits for.
     pub asks: Option<Asked>,
 }
 
-/// What a thread has asked its worker for, and waits for.
+/// A call or request that a thread has given its worker, and waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Asked {
     /// Number of the system call, or of the control request.
     pub number: u32,
-    /// It is a control request, by which the LWK has Linux do something for the process. Not known once it is answered.
+    /// Whether this is a control request, by which the LWK has Linux do something for the process. Not known once it is answered.
     pub is_request: bool,
     /// How far it has come.
     pub stage: Stage,
@@ -180,7 +180,7 @@ fn waits_until(state: u32) -> Option<&'static str> {
     })
 }
 
-/// What the words of a thread's slot say.
+/// The call that the words of a thread's slot tell of.
 fn asked(info: &ThreadInfo) -> Option<Asked> {
     let has = |flag| info.link & flag != 0;
     if !has(info::LINK_WAITS) {

@@ -241,22 +241,7 @@ def forged_serves(path):
 
 def forged_boxes():
     """Proxies write into their boxes, their servers' slots and their bells while programs run."""
-    before, _ = debug_memory()
-    folder = WORK + '/forged'
-    fresh(folder)
-    os.chmod(folder, 0o777)
-    with Bystander() as bystander:
-        result = command([*AS_USER, FORGED, str(FORGED_SECONDS), '1', GUEST + '/static', 'box'],
-                         timeout=FORGED_SECONDS + TIMEOUT, cwd=folder)
-        kill_all()
-    print('# ' + result.out.decode(errors='replace').strip().replace('\n', '\n# '), flush=True)
-    expect(result.status == 0, result)
-    for what, least in (b'request box words', 300), (b'calls by servers', 30), (b'servers', 4):
-        done = int(re.search(rb'(\d+) ' + what + rb'(?:,|$)', result.out, re.M).group(1))
-        expect(done >= least, f'{done} {what}: too few')
-    bystander.is_well()
-    lwk_memory_is(before)
-    expect(healthy(), 'nothing runs any more')
+    forged_proxies_harm_nobody('box', FORGED_SECONDS, {'request box words': 300, 'calls by servers': 30, 'servers': 4})
 
 
 def main():

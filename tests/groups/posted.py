@@ -13,7 +13,6 @@ TESTS = LIBRARY + '/tests'
 # A test of the library has so many minutes: all vCPUs together have two CPUs, or less. Those with 65,536 tasks have fewer here.
 FACTOR = 5
 LINUX_CPUS = {0, 1}
-FORGED, FORGED_SECONDS = GUEST + '/module-forged', 20
 
 
 def where():
@@ -47,20 +46,7 @@ def unchanged_programs():
 
 def forged_registers():
     """Proxies give threads that were to execute on Linux back with registers that nobody had: they harm their programs alone."""
-    before, _ = debug_memory()
-    folder = WORK + '/forged'
-    fresh(folder)
-    os.chmod(folder, 0o777)
-    with Bystander() as bystander:
-        result = command([*AS_USER, FORGED, str(FORGED_SECONDS), '1', GUEST + '/static', 'registers'], timeout=FORGED_SECONDS + TIMEOUT, cwd=folder)
-        kill_all()
-    print('# ' + result.out.decode(errors='replace').strip().replace('\n', '\n# '), flush=True)
-    expect(result.status == 0, result)
-    done = int(re.search(rb'(\d+) threads to execute', result.out).group(1))
-    expect(done >= 30, f'{done} threads to execute: too few')
-    bystander.is_well()
-    lwk_memory_is(before)
-    expect(healthy(), 'nothing runs any more')
+    forged_proxies_harm_nobody('registers', 20, {'threads to execute': 30})
 
 
 def leaves_nothing():

@@ -2,11 +2,12 @@
 
 import contextlib
 import os
+import re
 import signal
 import threading
 import time
 
-from harness import GUEST, TIMEOUT, WORK, command, expect
+from harness import GUEST, TIMEOUT, WORK, command, debug_memory, expect, fresh, healthy, lwk_memory_is
 
 USER = 65533  # nobody else's, so that all its processes may be killed
 OTHER = 65532  # another one, who is not to notice anything
@@ -82,3 +83,23 @@ class Bystander:
     def is_well(self):
         expect(not self.whys, f'a program of another user\'s was harmed: {self.whys}')
         print(f'# programs of another user\'s: {self.lines} lines, {self.ends} short ones, all right', flush=True)
+
+
+def forged_proxies_harm_nobody(how, seconds, least):
+    """Forged proxies for that long, spoiling what `how` says (tests/module/forged.c); `least`: what has to be tried so often."""
+    before, _ = debug_memory()
+    folder = WORK + '/forged'
+    fresh(folder)
+    os.chmod(folder, 0o777)
+    with Bystander() as bystander:
+        result = command([*AS_USER, GUEST + '/module-forged', str(seconds), '1', GUEST + '/static', how],
+                         timeout=seconds + TIMEOUT, cwd=folder)
+        kill_all()
+    print('# ' + result.out.decode(errors='replace').strip().replace('\n', '\n# '), flush=True)
+    expect(result.status == 0, result)
+    for what, number in least.items():
+        done = int(re.search(rf'(\d+) {what}(?:,|$)', result.out.decode(), re.M).group(1))
+        expect(done >= number, f'{done} {what}: too few')
+    bystander.is_well()
+    lwk_memory_is(before)
+    expect(healthy(), 'nothing runs any more')

@@ -28,7 +28,7 @@ use crate::calls::{CLASSES, Classes, NONE};
 #[derive(Debug, Default)]
 pub struct Line<T>(pub T);
 
-/// What the one producer of a queue writes, and nobody else looks at.
+/// Words of the one producer of a queue, at which nobody else looks.
 #[derive(Debug, Default)]
 struct Producer {
     /// How many tickets may be given out, times the size of `Own`.

@@ -49,7 +49,7 @@ pub fn time(ns: u64) -> String {
     }
 }
 
-/// What a thread waits for Linux to do: `read`, `request 4`; with the stage where it is none that lasts.
+/// The call that a thread waits for: `read`, `request 4`; with the stage where it is none that lasts.
 pub fn asked(asked: Option<Asked>) -> String {
     let Some(Asked { number, is_request, stage }) = asked else {
         return "-".into();

@@ -404,7 +404,7 @@ pub struct Guest {
     child: Child,
     lines: Receiver<String>,
     deadline: Instant,
-    /// Its command line, and the last line that it printed: for who has to find out why it does not end.
+    /// The program's command line, and the last line that it printed: for who has to find out why it does not end.
     command: String,
     last: String,
 }
