@@ -79,7 +79,9 @@ class Faulting:
 def stress(*options, launch=()):
     """A second of stress-ng, on Linux or by `launch`."""
     result = command([*launch, 'stress-ng', '--quiet', '--timeout', '1', '--temp-path', WORK, *options])
-    expect(result.status in (0, 2, 3), f'stress-ng {options}: {result}')  # 2, 3: it lacks something, or could not all
+    # 2, 3: it lacks something, or could not all. 7: it kills children (of --mprotect, of others) that may just be counting their
+    # rounds, and then does not trust its own figures; nobody reads them here.
+    expect(result.status in (0, 2, 3, 7), f'stress-ng {options}: {result}')
 
 
 def caches():
