@@ -106,6 +106,7 @@ figures: build
 	$(bench_vm) $(in_bench_vm) --json </dev/null >$(B)/figures/plain.json
 	$(tuned_vm) $(in_bench_vm) --json </dev/null >$(B)/figures/tuned.json
 	$(tuned_vm) --rw docs -- sh -c 'hanare boot --cpus 4-5 --mem 256M && hanare noise --plot docs/noise.svg' </dev/null
+	@rm -f docs/figures-*.svg
 	$(B)/bin/hanare bench --from $(B)/figures/plain.json --tuned $(B)/figures/tuned.json --json --report docs/figures.md \
 		>docs/figures.json
 
