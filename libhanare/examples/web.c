@@ -3,7 +3,7 @@
  * A web server for the files of a folder: web MODE PORT FOLDER [REQUESTS]
  *
  * trap: one thread makes each call. posted: it posts them, for up to CONNECTIONS requests side by side, and goes on with whichever
- * call is finished. function: what becomes of a request, from its first byte to the end, is one function, which a worker calls.
+ * is finished; calls of which one needs the other's result are a chain. function: what becomes of a request, from its first byte to the end, is one function, which a worker calls.
  */
 #define _GNU_SOURCE
 #include "mode.h"
@@ -67,7 +67,7 @@ static void serve(int fd)
 	close(fd);
 }
 
-enum step { ACCEPT, READ, OPEN, STATUS, HEAD, SEND, CLOSE_FILE, CLOSE, OVER };
+enum step { ACCEPT, READ, OPEN, SEND, OVER };
 
 struct connection {
 	hanare_ticket ticket;
@@ -75,61 +75,84 @@ struct connection {
 	int fd, file;
 	off_t sent;
 	struct stat status;
+	struct hanare_link links[2];
 	char request[4096], head[128];
 };
 
 static struct connection connections[CONNECTIONS];
 
-/* Posts the call of the step that comes next, with what the one before has returned. */
-static void go_on(hanare_queue *queue, struct connection *c, int listener, int64_t result)
+/* The ticket of the next step of a connection. */
+static void posted(struct connection *c, enum step step, hanare_ticket ticket)
 {
-	const char *path;
+	if (ticket < 0)
+		fail("post", ticket);
+	c->step = step;
+	c->ticket = ticket;
+}
 
-#define POST(next, nr, ...)                                                       \
-	do {                                                                      \
-		c->step = next;                                                   \
-		c->ticket = hanare_submit(queue, nr | HANARE_NEXT, __VA_ARGS__); \
-		if (c->ticket < 0)                                                \
-			fail("post", c->ticket);                                  \
-		return;                                                           \
-	} while (0)
-	switch (c->step) {
-	case OVER:
-		POST(ACCEPT, SYS_accept4, listener, NULL, NULL, SOCK_CLOEXEC);
-	case ACCEPT:
+static void accept_one(hanare_queue *queue, struct connection *c, int listener)
+{
+	posted(c, ACCEPT, hanare_submit(queue, SYS_accept4 | HANARE_NEXT, listener, NULL, NULL, SOCK_CLOEXEC));
+}
+
+/* Posts opening the file, and asking how long it is. */
+static void open_file(hanare_queue *queue, struct connection *c, const char *path)
+{
+	c->links[0] = (struct hanare_link){ .nr = SYS_openat, .args = { folder, (uint64_t)path, O_RDONLY | O_CLOEXEC } };
+	c->links[1] = (struct hanare_link){ .nr = SYS_fstat, .from = { 1 }, .args = { 0, (uint64_t)&c->status } };
+	posted(c, OPEN, hanare_submit_chain(queue, HANARE_NEXT, c->links, 2));
+}
+
+/* Posts sending the head and the file, or what is left of it. */
+static void send_file(hanare_queue *queue, struct connection *c, size_t head)
+{
+	c->links[0] = (struct hanare_link){ .nr = SYS_sendto, .args = { c->fd, (uint64_t)c->head, head, MSG_NOSIGNAL } };
+	c->links[1] = (struct hanare_link){ .nr = SYS_sendfile,
+					    .args = { c->fd, c->file, (uint64_t)&c->sent, c->status.st_size - c->sent } };
+	if (head)
+		posted(c, SEND, hanare_submit_chain(queue, HANARE_NEXT, c->links, c->file < 0 ? 1 : 2));
+	else
+		posted(c, SEND, hanare_submit_chain(queue, HANARE_NEXT, c->links + 1, 1));
+}
+
+/* Posts what comes after a step that has returned `result`. */
+static void go_on(hanare_queue *queue, struct connection *c, int64_t result)
+{
+	const char *path = NULL;
+
+	if (c->step == ACCEPT) {
 		if (result < 0)
 			fail("accept", result);
 		c->fd = (int)result;
+		posted(c, READ, hanare_submit(queue, SYS_read | HANARE_NEXT, c->fd, c->request, sizeof(c->request) - 1));
+		return;
+	}
+	if (c->step == READ) {
 		c->file = -1;
 		c->sent = 0;
 		c->status.st_size = 0;
-		POST(READ, SYS_read, c->fd, c->request, sizeof(c->request) - 1);
-	case READ:
 		path = path_of(c->request, result);
-		if (path)
-			POST(OPEN, SYS_openat, folder, path, O_RDONLY | O_CLOEXEC);
-		break;
-	case OPEN:
-		c->file = (int)result;
-		if (c->file >= 0)
-			POST(STATUS, SYS_fstat, c->file, &c->status);
-		break;
-	case STATUS:
-		break;
-	case HEAD:
-	case SEND:
-		if (result > 0 && c->sent < c->status.st_size)
-			POST(SEND, SYS_sendfile, c->fd, c->file, &c->sent, c->status.st_size - c->sent);
-		if (c->file >= 0)
-			POST(CLOSE_FILE, SYS_close, c->file);
-		POST(CLOSE, SYS_close, c->fd);
-	case CLOSE_FILE:
-		POST(CLOSE, SYS_close, c->fd);
-	case CLOSE:
-		c->step = OVER;
-		return;
 	}
-	POST(HEAD, SYS_sendto, c->fd, c->head, head_of(c->head, sizeof(c->head), c->file >= 0, c->status.st_size), MSG_NOSIGNAL);
+	if (c->step == OPEN) {
+		c->file = (int)c->links[0].result;
+		if (c->file >= 0 && (result < 0 || !S_ISREG(c->status.st_mode))) {
+			hanare_submit(queue, SYS_close | HANARE_DETACH, c->file);
+			c->file = -1;
+		}
+	}
+	if (path) {
+		open_file(queue, c, path);
+	} else if (c->step != SEND) {
+		send_file(queue, c, (size_t)head_of(c->head, sizeof(c->head), c->file >= 0, c->status.st_size));
+	} else if (result > 0 && c->file >= 0 && c->sent < c->status.st_size) {
+		send_file(queue, c, 0);
+	} else {
+		/* Nobody waits for these. */
+		if (c->file >= 0)
+			hanare_submit(queue, SYS_close | HANARE_DETACH, c->file);
+		hanare_submit(queue, SYS_close | HANARE_DETACH, c->fd);
+		c->step = OVER;
+	}
 }
 
 static void run_posted(hanare_queue *queue, int listener, long requests)
@@ -149,7 +172,7 @@ static void run_posted(hanare_queue *queue, int listener, long requests)
 			if (connections[i].step == OVER) {
 				is_accepting = i;
 				begun++;
-				go_on(queue, &connections[i], listener, 0);
+				accept_one(queue, &connections[i], listener);
 			}
 		}
 		error = hanare_next(queue, &done, HANARE_FOREVER);
@@ -157,7 +180,7 @@ static void run_posted(hanare_queue *queue, int listener, long requests)
 			fail("wait", error);
 		for (int i = 0; i < CONNECTIONS; i++)
 			if (connections[i].step != OVER && connections[i].ticket == done.ticket) {
-				go_on(queue, &connections[i], listener, done.result);
+				go_on(queue, &connections[i], done.result);
 				served += connections[i].step == OVER;
 				break;
 			}

@@ -22,7 +22,8 @@ COMPARED = {
         'threads-on-several-cpus', 'text-file-busy', 'library-pages', 'private-file-mapping',
         'pi-mutexes', 'rseq', 'calls-beside-blocked-threads', 'control-beside-blocked-read',
         'full-descriptor-table', 'proc-self',
-        'signal-delivery', 'concurrent-memory-calls', 'refused-mappings', 'utility-threads', 'utility-memory', 'utility-area', 'utility-again', 'thread-ids', 'madvise-vdso',
+        'signal-delivery', 'concurrent-memory-calls', 'refused-mappings', 'utility-threads', 'utility-memory', 'utility-area', 'utility-again', 'utility-shared',
+        'thread-ids', 'madvise-vdso',
     ],
     # signals, times, futexes
     'waits': [
@@ -42,7 +43,8 @@ COMPARED = {
 # Static only: they wait for clocks and states for most of their time, or take much, and use of libc what `clocks-agree`,
 # `futex-operations` and `sigwait-takes-blocked-signals`, which wait for the same, use dynamic, too.
 WAITING = {'cpu-clock-monotonic', 'cpu-clock-timers', 'cpu-timers-and-limits', 'futex-waitv', 'process-states',
-           'time-namespace', 'timer-overrun', 'waits-while-clock-is-set', 'utility-again', 'utility-area', 'utility-memory'}
+           'time-namespace', 'timer-overrun', 'waits-while-clock-is-set', 'utility-again', 'utility-area', 'utility-memory',
+           'utility-shared'}
 # What Linux gives, where that is not 0.
 STATUS = {'execve': 33, 'signals-into-boxed-calls': 7}
 DEATHS = {'abort': -6, 'null': -11, 'null-call': -11, 'illegal': -4, 'privileged': -11,
@@ -224,10 +226,9 @@ def stopped_program():
 
 def core_dumps():
     """Linux writes a core of the program, which gdb reads; the wait status says so."""
-    def dump(kind, how, launch):
+    def dump(program, how, launch):
         folder = tempfile.mkdtemp(dir=WORK)
-        process = subprocess.Popen([*launch, f'{GUEST}/{kind}/core-dump', how], cwd=folder,
-                                   stdout=subprocess.PIPE, stdin=subprocess.DEVNULL)
+        process = subprocess.Popen([*launch, program, how], cwd=folder, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL)
         expect(process.stdout.readline() == b'ready\n', 'not ready')
         if how == 'quit':
             process.send_signal(signal.SIGQUIT)
@@ -238,18 +239,16 @@ def core_dumps():
         expect(len(cores) == 1, f'files {os.listdir(folder)}')
         return os.WTERMSIG(state), f'{folder}/{cores[0]}'
 
-    def gdb(kind, core):
-        commands = ['bt', 'frame function innermost', 'print *thing', 'print heap', 'info threads',
-                    'thread apply all bt', 'info registers rip rsp']
+    def gdb(program, core, *commands):
         arguments = [word for line in commands for word in ('-ex', line)]
-        result = command(['gdb', '-batch', '-nx', *arguments, f'{GUEST}/{kind}/core-dump', core])
-        return result.out.decode(errors='replace')
+        return command(['gdb', '-batch', '-nx', *arguments, program, core]).out.decode(errors='replace')
 
     def body(kind, how):
         seen = {}
         for side, launch in ('linux', []), ('lwk', ['hanare', 'run', '--']):
-            number, core = dump(kind, how, launch)
-            text = gdb(kind, core)
+            number, core = dump(f'{GUEST}/{kind}/core-dump', how, launch)
+            text = gdb(f'{GUEST}/{kind}/core-dump', core, 'bt', 'frame function innermost', 'print *thing', 'print heap',
+                       'info threads', 'thread apply all bt', 'info registers rip rsp')
             for wanted in 'middle', 'innermost', 'main', 'number = 17', 'seventeen', 'on the heap', 'waiting':
                 expect(wanted in text, f'{side}: no {wanted!r} in gdb\'s answer: {text}')
             seen[side] = number, re.findall(r'terminated with signal (\w+)', text), len(re.findall(r'^[* ] +\d+ ', text, re.M))
@@ -257,6 +256,23 @@ def core_dumps():
 
     for kind, how in ('static', 'segv'), ('dynamic', 'segv'), ('dynamic', 'abort'), ('static', 'quit'):
         check(f'core-{kind}-{how}', lambda: body(kind, how))
+
+    def of_utility_threads(how):
+        program = GUEST + '/static/utility-core'
+        number, core = dump(program, how, ['hanare', 'run', '--'])
+        expect(number == {'segv': signal.SIGSEGV, 'quit': signal.SIGQUIT}[how], f'signal {number}')
+        text = gdb(program, core, 'thread apply all -s bt', 'thread apply all -s frame function spins',
+                   'thread apply all -s info registers r12 r13 r14 r15 xmm9', 'print $_siginfo._sifields._sigfault.si_addr')
+        # One thread has these: the one that computes there. gdb takes what callers had from their frames, so all are of `spins`.
+        for register, value in ('r12', 0x50c), ('r13', 0x50d), ('r14', 0x50e), ('r15', 0x50f):
+            expect(re.search(rf'^{register} +{value:#x} ', text, re.M), f'{register} is not {value:#x}: {text}')
+        expect(re.search(rf'^xmm9 .*v2_int64 = \{{{0x50f:#x}, 0x0\}}', text, re.M), text)
+        for wanted in 'in spins', 'in_spins', 'sleeps ()', 'in_sleeps', 'main (':
+            expect(wanted in text, f'no {wanted!r} in what gdb says: {text}')
+        expect(how == 'quit' or '(void *) 0x8' in text, text)
+
+    for how in 'segv', 'quit':
+        check(f'core-of-utility-threads-{how}', lambda: of_utility_threads(how))
 
     def none():
         with tempfile.TemporaryDirectory(dir=WORK) as folder:
@@ -348,6 +364,13 @@ def little_memory():
         result = run(GUEST + '/static/fork-without-memory')
         expect(result.status == 0 and result.out == b'refused: ENOMEM\nparent after, child before\n', result)
     check('fork-without-memory', fork)
+
+    def utility_thread():
+        result = run(GUEST + '/static/utility-shared', 'fills')
+        expect(result.status == -signal.SIGKILL and b'MAP_FAILED: 1' in result.out, result)
+        expect('out of memory' in log_tail(20), log_tail())
+        expect(healthy(), 'nothing runs any more')
+    check('utility-thread-without-memory', utility_thread)
 
 
 part, = sys.argv[1:]
