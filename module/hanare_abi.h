@@ -28,7 +28,7 @@
  * is never taken for the same. The module refuses an image of another version and names both; so do
  * the proxy and the command.
  */
-#define HANARE_VERSION 0xa8774a2fU
+#define HANARE_VERSION 0xb420017fU
 /* Bytes of a base page. */
 #define HANARE_PAGE_SIZE 4096ULL
 /* Bytes of a large page, and the granule in which memory is reserved. */
@@ -311,6 +311,8 @@ struct hanare_copied_status {
 #define HANARE_EVENT_OBSERVE 5ULL
 /* Memory was found bad: payload = page frame number, the instance's or Linux'. */
 #define HANARE_EVENT_BAD_MEMORY 6ULL
+/* Signal the eventfd of a slot, if it has one (`IOCTL_EVENTFD`): payload = space << 24 | slot. */
+#define HANARE_EVENT_EVENTFD 7ULL
 
 /* Found at the very start of the image's first `PT_LOAD` segment. */
 struct hanare_image_header {
@@ -1233,6 +1235,8 @@ struct hanare_slot {
 #define HANARE_CONTROL_SERVER 24U
 /* See `Control::Member`. */
 #define HANARE_CONTROL_MEMBER 25U
+/* `Control::Eventfd`. */
+#define HANARE_CONTROL_EVENTFD 26U
 /*
  * `Control::Execed`: start_code, end_code, start_data, end_data, start_brk, brk, start_stack,
  * arg_start, arg_end, env_start, env_end, address and bytes of auxv.
@@ -1780,6 +1784,8 @@ struct hanare_dispatch_status {
  * process'.
  */
 #define HANARE_IOCTL_EXECUTE 0x482aU
+/* See `Eventfd`. */
+#define HANARE_IOCTL_EVENTFD 0xc008482bU
 /* See `ProcessStatus`. */
 #define HANARE_IOCTL_PROCESS 0xc1404828U
 /* See `Threads`. */
@@ -2192,6 +2198,17 @@ struct hanare_execed {
 	__u64 env_start;
 	/* See `arg_start`. */
 	__u64 env_end;
+};
+
+/*
+ * `IOCTL_EVENTFD`: the eventfd to which one is added at each `EVENT_EVENTFD` of a slot, in place of the one before. EBADF, EINVAL: it
+ * is none, or the slot is not one of the first 1024.
+ */
+struct hanare_eventfd {
+	/* In: the slot. */
+	__u32 slot;
+	/* In: descriptor, or `NO_EVENTFD`(crate::utility::NO_EVENTFD). */
+	__u32 descriptor;
 };
 
 /* `IOCTL_RIGHTS`: a new program begins on the caller: its rights become what execve(2) makes them. */
@@ -2640,8 +2657,8 @@ struct hanare_pool_make {
  * where. Neither side copies them, and both take such frames from programs anyway.
  */
 /*
- * prctl(2): where the calling thread's user-mode code executes. The second argument is one of `RUN_ON_LWK`,
- * `RUN_ON_LINUX`, `RUN_ON_ASK`. Linux does not know it: EINVAL.
+ * prctl(2): where the calling thread's user-mode code executes, and how such a thread is woken from the LWK. The second argument is
+ * one of `RUN_ON_*`. Linux does not know it: EINVAL.
  */
 #define HANARE_PR_HANARE_RUN_ON 0x484e524fU
 /* On the LWK, as every thread when it begins. */
@@ -2653,6 +2670,19 @@ struct hanare_pool_make {
 #define HANARE_RUN_ON_LINUX 1ULL
 /* The result is 1 if the calling thread executes on Linux now, else 0. */
 #define HANARE_RUN_ON_ASK 2ULL
+/*
+ * The calling thread is rung by an eventfd from now on, until it executes another program or ends: `RUN_ON_RING` adds one to it.
+ * The third argument is the descriptor, or -1 (32 bits): by none. EBADF, EINVAL: it is none. EOPNOTSUPP: this thread cannot.
+ */
+#define HANARE_RUN_ON_EVENTFD 3ULL
+/*
+ * Rings a thread of the calling process, whose id is the third argument, without a delegated call: Linux adds one to its eventfd soon.
+ * ESRCH: there is no such thread; ENXIO: it has no eventfd; EAGAIN: the CPU has rung too often just now. Then the program writes to the
+ * eventfd itself.
+ */
+#define HANARE_RUN_ON_RING 4ULL
+/* Descriptor of `RUN_ON_EVENTFD`: none. */
+#define HANARE_NO_EVENTFD 0xffffffffU
 /* Least bytes of an area. */
 #define HANARE_AREA_MIN 0x8000ULL
 /* Most bytes of an area. */
@@ -3126,6 +3156,9 @@ _Static_assert(__builtin_offsetof(struct hanare_execed, arg_end) == 16, "Execed.
 _Static_assert(__builtin_offsetof(struct hanare_execed, env_start) == 24, "Execed.env_start");
 _Static_assert(__builtin_offsetof(struct hanare_execed, env_end) == 32, "Execed.env_end");
 _Static_assert(sizeof(struct hanare_execed) == 40, "Execed");
+_Static_assert(__builtin_offsetof(struct hanare_eventfd, slot) == 0, "Eventfd.slot");
+_Static_assert(__builtin_offsetof(struct hanare_eventfd, descriptor) == 4, "Eventfd.descriptor");
+_Static_assert(sizeof(struct hanare_eventfd) == 8, "Eventfd");
 _Static_assert(__builtin_offsetof(struct hanare_rights, changed) == 0, "Rights.changed");
 _Static_assert(__builtin_offsetof(struct hanare_rights, secure) == 4, "Rights.secure");
 _Static_assert(__builtin_offsetof(struct hanare_rights, gained) == 8, "Rights.gained");

@@ -457,6 +457,17 @@ pub struct Execed {
     pub env_end: u64,
 }
 
+/// `IOCTL_EVENTFD`: the eventfd to which one is added at each `EVENT_EVENTFD` of a slot, in place of the one before. EBADF, EINVAL: it
+/// is none, or the slot is not one of the first 1024.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Eventfd {
+    /// In: the slot.
+    pub slot: u32,
+    /// In: descriptor, or [`NO_EVENTFD`](crate::utility::NO_EVENTFD).
+    pub descriptor: u32,
+}
+
 /// `IOCTL_RIGHTS`: a new program begins on the caller: its rights become what execve(2) makes them.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -594,6 +605,8 @@ pub const IOCTL_FORWARD: u32 = iowr::<Forward>(63);
 /// No argument: the caller may execute what its program may, for utility threads ([`crate::utility`]). EPERM: the space is another
 /// process'.
 pub const IOCTL_EXECUTE: u32 = number(0, 42, 0);
+/// See [`Eventfd`].
+pub const IOCTL_EVENTFD: u32 = iowr::<Eventfd>(43);
 /// See [`ProcessStatus`].
 pub const IOCTL_PROCESS: u32 = iowr::<ProcessStatus>(40);
 /// See [`Threads`].

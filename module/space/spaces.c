@@ -120,6 +120,7 @@ static void space_release(struct kref *ref)
 	struct hanare_instance *inst = space->inst;
 
 	hanare_answers_drop(space);
+	hanare_space_put_eventfds(space);
 	/* Of one that was never opened; else its end has done it. */
 	hanare_space_put_files(space);
 	iput(space->inode);
