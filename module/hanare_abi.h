@@ -28,7 +28,7 @@
  * is never taken for the same. The module refuses an image of another version and names both; so do
  * the proxy and the command.
  */
-#define HANARE_VERSION 0xb420017fU
+#define HANARE_VERSION 0x3cb16734U
 /* Bytes of a base page. */
 #define HANARE_PAGE_SIZE 4096ULL
 /* Bytes of a large page, and the granule in which memory is reserved. */
@@ -1779,12 +1779,9 @@ struct hanare_dispatch_status {
 #define HANARE_IOCTL_COPY 0xc018483eU
 /* See `Forward`. */
 #define HANARE_IOCTL_FORWARD 0xc020483fU
-/*
- * No argument: the caller may execute what its program may, for utility threads (`crate::utility`). EPERM: the space is another
- * process'.
- */
+/* No argument: the caller may execute what its program may (`crate::utility`). EPERM: the space is another process'. */
 #define HANARE_IOCTL_EXECUTE 0x482aU
-/* See `Eventfd`. */
+/* See `Eventfd`(crate::utility::Eventfd). */
 #define HANARE_IOCTL_EVENTFD 0xc008482bU
 /* See `ProcessStatus`. */
 #define HANARE_IOCTL_PROCESS 0xc1404828U
@@ -2011,10 +2008,7 @@ struct hanare_attach {
 	__u8 message[HANARE_MESSAGE_SIZE];
 };
 
-/*
- * `IOCTL_SERVE`: run service `index` in the caller's context.
- * EPERM: it is not of this space; EINVAL: not ready.
- */
+/* `IOCTL_SERVE`: run service `index` in the caller's context. EPERM: it is not of this space; EINVAL: not ready. */
 struct hanare_serve {
 	/* In: service index. */
 	__u32 index;
@@ -2198,17 +2192,6 @@ struct hanare_execed {
 	__u64 env_start;
 	/* See `arg_start`. */
 	__u64 env_end;
-};
-
-/*
- * `IOCTL_EVENTFD`: the eventfd to which one is added at each `EVENT_EVENTFD` of a slot, in place of the one before. EBADF, EINVAL: it
- * is none, or the slot is not one of the first 1024.
- */
-struct hanare_eventfd {
-	/* In: the slot. */
-	__u32 slot;
-	/* In: descriptor, or `NO_EVENTFD`(crate::utility::NO_EVENTFD). */
-	__u32 descriptor;
 };
 
 /* `IOCTL_RIGHTS`: a new program begins on the caller: its rights become what execve(2) makes them. */
@@ -2722,6 +2705,17 @@ struct hanare_pool_make {
 /* Offset in the area of the address of the worker, by which a handler finds it. */
 #define HANARE_AREA_WORKER 16ULL
 
+/*
+ * `IOCTL_EVENTFD`: the eventfd to which one is added at each `EVENT_EVENTFD` of a slot, in place of the one before. EBADF, EINVAL: it
+ * is none, or the slot is not one of the first 1024.
+ */
+struct hanare_eventfd {
+	/* In: the slot. */
+	__u32 slot;
+	/* In: descriptor, or `NO_EVENTFD`. */
+	__u32 descriptor;
+};
+
 /* ---- what Rust computed ---- */
 
 _Static_assert(__builtin_offsetof(struct hanare_copied_status, copies) == 0, "CopiedStatus.copies");
@@ -3156,9 +3150,6 @@ _Static_assert(__builtin_offsetof(struct hanare_execed, arg_end) == 16, "Execed.
 _Static_assert(__builtin_offsetof(struct hanare_execed, env_start) == 24, "Execed.env_start");
 _Static_assert(__builtin_offsetof(struct hanare_execed, env_end) == 32, "Execed.env_end");
 _Static_assert(sizeof(struct hanare_execed) == 40, "Execed");
-_Static_assert(__builtin_offsetof(struct hanare_eventfd, slot) == 0, "Eventfd.slot");
-_Static_assert(__builtin_offsetof(struct hanare_eventfd, descriptor) == 4, "Eventfd.descriptor");
-_Static_assert(sizeof(struct hanare_eventfd) == 8, "Eventfd");
 _Static_assert(__builtin_offsetof(struct hanare_rights, changed) == 0, "Rights.changed");
 _Static_assert(__builtin_offsetof(struct hanare_rights, secure) == 4, "Rights.secure");
 _Static_assert(__builtin_offsetof(struct hanare_rights, gained) == 8, "Rights.gained");
@@ -3241,5 +3232,8 @@ _Static_assert(__builtin_offsetof(struct hanare_pool_make, limit) == 32, "PoolMa
 _Static_assert(__builtin_offsetof(struct hanare_pool_make, idle_ms) == 36, "PoolMake.idle_ms");
 _Static_assert(__builtin_offsetof(struct hanare_pool_make, message) == 40, "PoolMake.message");
 _Static_assert(sizeof(struct hanare_pool_make) == 240, "PoolMake");
+_Static_assert(__builtin_offsetof(struct hanare_eventfd, slot) == 0, "Eventfd.slot");
+_Static_assert(__builtin_offsetof(struct hanare_eventfd, descriptor) == 4, "Eventfd.descriptor");
+_Static_assert(sizeof(struct hanare_eventfd) == 8, "Eventfd");
 
 #endif

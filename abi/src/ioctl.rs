@@ -254,8 +254,7 @@ pub struct Attach {
     pub message: [u8; MESSAGE_SIZE],
 }
 
-/// `IOCTL_SERVE`: run service `index` in the caller's context.
-/// EPERM: it is not of this space; EINVAL: not ready.
+/// `IOCTL_SERVE`: run service `index` in the caller's context. EPERM: it is not of this space; EINVAL: not ready.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Serve {
@@ -457,17 +456,6 @@ pub struct Execed {
     pub env_end: u64,
 }
 
-/// `IOCTL_EVENTFD`: the eventfd to which one is added at each `EVENT_EVENTFD` of a slot, in place of the one before. EBADF, EINVAL: it
-/// is none, or the slot is not one of the first 1024.
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-pub struct Eventfd {
-    /// In: the slot.
-    pub slot: u32,
-    /// In: descriptor, or [`NO_EVENTFD`](crate::utility::NO_EVENTFD).
-    pub descriptor: u32,
-}
-
 /// `IOCTL_RIGHTS`: a new program begins on the caller: its rights become what execve(2) makes them.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -602,11 +590,10 @@ pub const IOCTL_SEND: u32 = iowr::<Send>(61);
 pub const IOCTL_COPY: u32 = iowr::<Copy>(62);
 /// See [`Forward`].
 pub const IOCTL_FORWARD: u32 = iowr::<Forward>(63);
-/// No argument: the caller may execute what its program may, for utility threads ([`crate::utility`]). EPERM: the space is another
-/// process'.
+/// No argument: the caller may execute what its program may ([`crate::utility`]). EPERM: the space is another process'.
 pub const IOCTL_EXECUTE: u32 = number(0, 42, 0);
-/// See [`Eventfd`].
-pub const IOCTL_EVENTFD: u32 = iowr::<Eventfd>(43);
+/// See [`Eventfd`](crate::utility::Eventfd).
+pub const IOCTL_EVENTFD: u32 = iowr::<crate::utility::Eventfd>(43);
 /// See [`ProcessStatus`].
 pub const IOCTL_PROCESS: u32 = iowr::<ProcessStatus>(40);
 /// See [`Threads`].

@@ -28,6 +28,17 @@ pub const RUN_ON_RING: u64 = 4;
 /// Descriptor of [`RUN_ON_EVENTFD`]: none.
 pub const NO_EVENTFD: u32 = u32::MAX;
 
+/// `IOCTL_EVENTFD`: the eventfd to which one is added at each `EVENT_EVENTFD` of a slot, in place of the one before. EBADF, EINVAL: it
+/// is none, or the slot is not one of the first 1024.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Eventfd {
+    /// In: the slot.
+    pub slot: u32,
+    /// In: descriptor, or [`NO_EVENTFD`].
+    pub descriptor: u32,
+}
+
 /// Least bytes of an area.
 pub const AREA_MIN: u64 = 8 * PAGE_SIZE;
 /// Most bytes of an area.

@@ -124,9 +124,6 @@ void hanare_space_init(void (*ended)(struct hanare_space *space));
 void hanare_space_exit(void);
 int hanare_space_use_slot(struct hanare_space *space, u64 addr);
 void hanare_space_ring_slot(struct hanare_instance *inst, u64 id, u32 slot);
-void hanare_space_ring_eventfd(struct hanare_instance *inst, u64 id, u32 slot);
-long hanare_eventfd(struct hanare_space *space, void *data);
-void hanare_space_put_eventfds(struct hanare_space *space);
 void hanare_spaces_wake(struct hanare_instance *inst, bool tell);
 long hanare_wait(struct hanare_space *space, unsigned long arg);
 long hanare_ring(struct hanare_space *space, unsigned long arg);
@@ -146,6 +143,10 @@ void hanare_file_set_space(struct file *file, struct hanare_space *space);
 /* fault.c */
 extern const struct vm_operations_struct hanare_vm_ops;
 int hanare_space_mmap(struct hanare_space *space, struct vm_area_struct *vma);
+
+/* eventfd.c */
+void hanare_space_ring_eventfd(struct hanare_instance *inst, u64 id, u32 slot);
+long hanare_eventfd(struct hanare_space *space, void *data);
 
 /* program.c */
 void hanare_program_init(void);

@@ -255,8 +255,8 @@ extern "C" fn main(start: *mut c_void) -> *mut c_void {
     worker.number.store(sys::thread_id(), Ordering::Relaxed);
     let cpu = queue.cpus[start.index as usize];
     let area = NonNull::new(worker.area.load(Ordering::Relaxed));
-    // SAFETY: the area is this worker's until its end.
     let is_rung = area.is_some() && sys::be_rung_by(worker.bell.load(Ordering::Relaxed));
+    // SAFETY: the area is this worker's until its end.
     let is_remote = area.is_some_and(|area| unsafe { sys::run_on_linux(area, cpu) });
     if !is_remote {
         sys::stay_on(cpu);

@@ -39,7 +39,10 @@ macro_rules! arguments {
         unsafe impl Argument for hanare_abi::ioctl::$name {}
     )* };
 }
-arguments!(Info Attach Serve Signal Usage Child Opened Listed Execed Rights Succeed Share Last Send Copy Forward Eventfd);
+arguments!(Info Attach Serve Signal Usage Child Opened Listed Execed Rights Succeed Share Last Send Copy Forward);
+
+// SAFETY: two integers, see above.
+unsafe impl Argument for hanare_abi::utility::Eventfd {}
 
 /// An ioctl of `/dev/hanare`.
 pub fn ioctl<T: Argument>(fd: u32, number: u32, argument: &mut T) -> Result<()> {

@@ -8,9 +8,9 @@
 use core::sync::atomic::Ordering;
 
 use hanare_abi::control::Control;
-use hanare_abi::ioctl::{Eventfd, IOCTL_EVENTFD, IOCTL_SERVE, Serve};
+use hanare_abi::ioctl::{IOCTL_EVENTFD, IOCTL_SERVE, Serve};
 use hanare_abi::slot::{NR_MESSAGE, NR_PACKED};
-use hanare_abi::utility::NR_UTILITY;
+use hanare_abi::utility::{Eventfd, NR_UTILITY};
 use hanare_ikc::{Answer, Kind, SlotRef};
 use linux_raw_sys::errno::ENOSYS;
 use linux_raw_sys::general::{__NR_exit, __NR_exit_group};
