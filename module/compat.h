@@ -59,6 +59,13 @@ static inline void hanare_vm_flags_set(struct vm_area_struct *vma, vm_flags_t fl
 #include <linux/pagevec.h>
 #endif
 
+/* Since 6.8 it always adds one. */
+#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 8, 0)
+#define hanare_eventfd_signal(eventfd) eventfd_signal(eventfd, 1)
+#else
+#define hanare_eventfd_signal eventfd_signal
+#endif
+
 /* Gone in 7.x, where every interrupt can be moved from process context. */
 #if LINUX_VERSION_CODE < KERNEL_VERSION(6, 15, 0)
 #define hanare_irq_move_anywhere(irq) irq_set_status_flags(irq, IRQ_MOVE_PCNTXT)

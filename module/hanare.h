@@ -239,6 +239,7 @@ struct hanare_space {
 	/* Slots that were rung: the first ones, and all of them in a process that has more. */
 	unsigned long rung_first[BITS_TO_LONGS(HANARE_FIRST_SLOTS)];
 	unsigned long *rung;
+	struct xarray eventfds;			/* by slot, of the first ones; signalled under its lock */
 };
 
 enum hanare_role { ROLE_NONE, ROLE_BUILDER, ROLE_SPACE, ROLE_OBSERVER, ROLE_POOL };

@@ -28,7 +28,7 @@
  * is never taken for the same. The module refuses an image of another version and names both; so do
  * the proxy and the command.
  */
-#define HANARE_VERSION 0xa8774a2fU
+#define HANARE_VERSION 0x3cb16734U
 /* Bytes of a base page. */
 #define HANARE_PAGE_SIZE 4096ULL
 /* Bytes of a large page, and the granule in which memory is reserved. */
@@ -311,6 +311,8 @@ struct hanare_copied_status {
 #define HANARE_EVENT_OBSERVE 5ULL
 /* Memory was found bad: payload = page frame number, the instance's or Linux'. */
 #define HANARE_EVENT_BAD_MEMORY 6ULL
+/* Signal the eventfd of a slot, if it has one (`IOCTL_EVENTFD`): payload = space << 24 | slot. */
+#define HANARE_EVENT_EVENTFD 7ULL
 
 /* Found at the very start of the image's first `PT_LOAD` segment. */
 struct hanare_image_header {
@@ -1233,6 +1235,8 @@ struct hanare_slot {
 #define HANARE_CONTROL_SERVER 24U
 /* See `Control::Member`. */
 #define HANARE_CONTROL_MEMBER 25U
+/* `Control::Eventfd`. */
+#define HANARE_CONTROL_EVENTFD 26U
 /*
  * `Control::Execed`: start_code, end_code, start_data, end_data, start_brk, brk, start_stack,
  * arg_start, arg_end, env_start, env_end, address and bytes of auxv.
@@ -1775,11 +1779,10 @@ struct hanare_dispatch_status {
 #define HANARE_IOCTL_COPY 0xc018483eU
 /* See `Forward`. */
 #define HANARE_IOCTL_FORWARD 0xc020483fU
-/*
- * No argument: the caller may execute what its program may, for utility threads (`crate::utility`). EPERM: the space is another
- * process'.
- */
+/* No argument: the caller may execute what its program may (`crate::utility`). EPERM: the space is another process'. */
 #define HANARE_IOCTL_EXECUTE 0x482aU
+/* See `Eventfd`(crate::utility::Eventfd). */
+#define HANARE_IOCTL_EVENTFD 0xc008482bU
 /* See `ProcessStatus`. */
 #define HANARE_IOCTL_PROCESS 0xc1404828U
 /* See `Threads`. */
@@ -2005,10 +2008,7 @@ struct hanare_attach {
 	__u8 message[HANARE_MESSAGE_SIZE];
 };
 
-/*
- * `IOCTL_SERVE`: run service `index` in the caller's context.
- * EPERM: it is not of this space; EINVAL: not ready.
- */
+/* `IOCTL_SERVE`: run service `index` in the caller's context. EPERM: it is not of this space; EINVAL: not ready. */
 struct hanare_serve {
 	/* In: service index. */
 	__u32 index;
@@ -2640,8 +2640,8 @@ struct hanare_pool_make {
  * where. Neither side copies them, and both take such frames from programs anyway.
  */
 /*
- * prctl(2): where the calling thread's user-mode code executes. The second argument is one of `RUN_ON_LWK`,
- * `RUN_ON_LINUX`, `RUN_ON_ASK`. Linux does not know it: EINVAL.
+ * prctl(2): where the calling thread's user-mode code executes, and how such a thread is woken from the LWK. The second argument is
+ * one of `RUN_ON_*`. Linux does not know it: EINVAL.
  */
 #define HANARE_PR_HANARE_RUN_ON 0x484e524fU
 /* On the LWK, as every thread when it begins. */
@@ -2653,6 +2653,19 @@ struct hanare_pool_make {
 #define HANARE_RUN_ON_LINUX 1ULL
 /* The result is 1 if the calling thread executes on Linux now, else 0. */
 #define HANARE_RUN_ON_ASK 2ULL
+/*
+ * The calling thread is rung by an eventfd from now on, until it executes another program or ends: `RUN_ON_RING` adds one to it.
+ * The third argument is the descriptor, or -1 (32 bits): by none. EBADF, EINVAL: it is none. EOPNOTSUPP: this thread cannot.
+ */
+#define HANARE_RUN_ON_EVENTFD 3ULL
+/*
+ * Rings a thread of the calling process, whose id is the third argument, without a delegated call: Linux adds one to its eventfd soon.
+ * ESRCH: there is no such thread; ENXIO: it has no eventfd; EAGAIN: the CPU has rung too often just now. Then the program writes to the
+ * eventfd itself.
+ */
+#define HANARE_RUN_ON_RING 4ULL
+/* Descriptor of `RUN_ON_EVENTFD`: none. */
+#define HANARE_NO_EVENTFD 0xffffffffU
 /* Least bytes of an area. */
 #define HANARE_AREA_MIN 0x8000ULL
 /* Most bytes of an area. */
@@ -2691,6 +2704,17 @@ struct hanare_pool_make {
 #define HANARE_AREA_GS_BASE 8ULL
 /* Offset in the area of the address of the worker, by which a handler finds it. */
 #define HANARE_AREA_WORKER 16ULL
+
+/*
+ * `IOCTL_EVENTFD`: the eventfd to which one is added at each `EVENT_EVENTFD` of a slot, in place of the one before. EBADF, EINVAL: it
+ * is none, or the slot is not one of the first 1024.
+ */
+struct hanare_eventfd {
+	/* In: the slot. */
+	__u32 slot;
+	/* In: descriptor, or `NO_EVENTFD`. */
+	__u32 descriptor;
+};
 
 /* ---- what Rust computed ---- */
 
@@ -3208,5 +3232,8 @@ _Static_assert(__builtin_offsetof(struct hanare_pool_make, limit) == 32, "PoolMa
 _Static_assert(__builtin_offsetof(struct hanare_pool_make, idle_ms) == 36, "PoolMake.idle_ms");
 _Static_assert(__builtin_offsetof(struct hanare_pool_make, message) == 40, "PoolMake.message");
 _Static_assert(sizeof(struct hanare_pool_make) == 240, "PoolMake");
+_Static_assert(__builtin_offsetof(struct hanare_eventfd, slot) == 0, "Eventfd.slot");
+_Static_assert(__builtin_offsetof(struct hanare_eventfd, descriptor) == 4, "Eventfd.descriptor");
+_Static_assert(sizeof(struct hanare_eventfd) == 8, "Eventfd");
 
 #endif

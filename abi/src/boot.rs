@@ -403,3 +403,5 @@ pub const EVENT_PANIC: u64 = 4;
 pub const EVENT_OBSERVE: u64 = 5;
 /// Memory was found bad: payload = page frame number, the instance's or Linux'.
 pub const EVENT_BAD_MEMORY: u64 = 6;
+/// Signal the eventfd of a slot, if it has one (`IOCTL_EVENTFD`): payload = space << 24 | slot.
+pub const EVENT_EVENTFD: u64 = 7;

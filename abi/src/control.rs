@@ -57,6 +57,8 @@ pub const CONTROL_MAP_PART: u32 = 23;
 pub const CONTROL_SERVER: u32 = 24;
 /// See [`Control::Member`].
 pub const CONTROL_MEMBER: u32 = 25;
+/// [`Control::Eventfd`].
+pub const CONTROL_EVENTFD: u32 = 26;
 
 /// [`Control::Execed`]: start_code, end_code, start_data, end_data, start_brk, brk, start_stack,
 /// arg_start, arg_end, env_start, env_end, address and bytes of auxv.
@@ -439,6 +441,11 @@ requests! {
     /// Start one more pooled proxy ([`crate::pooled`]) for the pool of this native task: a process that has what this one was
     /// started with. Result = its process id.
     Member = CONTROL_MEMBER
+    /// The worker's thread is rung by an eventfd (`IOCTL_EVENTFD` for its slot).
+    Eventfd = CONTROL_EVENTFD {
+        /// Descriptor, or [`NO_EVENTFD`](crate::utility::NO_EVENTFD).
+        descriptor: u32,
+    }
 }
 
 #[cfg(test)]
@@ -459,12 +466,12 @@ mod tests {
             }
             Control::decode(number, &words)
         };
-        (0..=CONTROL_MEMBER).filter_map(fill)
+        (0..=CONTROL_EVENTFD).filter_map(fill)
     }
 
     #[test]
     fn decode_gives_what_was_encoded() {
-        let all: [Control; 26] = core::array::from_fn({
+        let all: [Control; 27] = core::array::from_fn({
             let mut requests = one_of_each();
             move |_| requests.next().expect("a request for each number")
         });
@@ -476,7 +483,7 @@ mod tests {
 
     #[test]
     fn what_is_no_request_is_not_decoded() {
-        assert_eq!(Control::decode(CONTROL_MEMBER + 1, &[0; 6]), None);
+        assert_eq!(Control::decode(CONTROL_EVENTFD + 1, &[0; 6]), None);
         assert_eq!(Control::decode(u32::MAX, &[0; 6]), None);
         // A word too large for its field, a choice that there is not, words behind the last field.
         assert_eq!(Control::decode(CONTROL_SERVE, &[1 << 32, 0, 0, 0, 0, 0]), None);

@@ -254,8 +254,7 @@ pub struct Attach {
     pub message: [u8; MESSAGE_SIZE],
 }
 
-/// `IOCTL_SERVE`: run service `index` in the caller's context.
-/// EPERM: it is not of this space; EINVAL: not ready.
+/// `IOCTL_SERVE`: run service `index` in the caller's context. EPERM: it is not of this space; EINVAL: not ready.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Serve {
@@ -591,9 +590,10 @@ pub const IOCTL_SEND: u32 = iowr::<Send>(61);
 pub const IOCTL_COPY: u32 = iowr::<Copy>(62);
 /// See [`Forward`].
 pub const IOCTL_FORWARD: u32 = iowr::<Forward>(63);
-/// No argument: the caller may execute what its program may, for utility threads ([`crate::utility`]). EPERM: the space is another
-/// process'.
+/// No argument: the caller may execute what its program may ([`crate::utility`]). EPERM: the space is another process'.
 pub const IOCTL_EXECUTE: u32 = number(0, 42, 0);
+/// See [`Eventfd`](crate::utility::Eventfd).
+pub const IOCTL_EVENTFD: u32 = iowr::<crate::utility::Eventfd>(43);
 /// See [`ProcessStatus`].
 pub const IOCTL_PROCESS: u32 = iowr::<ProcessStatus>(40);
 /// See [`Threads`].

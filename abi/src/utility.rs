@@ -8,8 +8,8 @@
 
 use crate::PAGE_SIZE;
 
-/// prctl(2): where the calling thread's user-mode code executes. The second argument is one of [`RUN_ON_LWK`],
-/// [`RUN_ON_LINUX`], [`RUN_ON_ASK`]. Linux does not know it: EINVAL.
+/// prctl(2): where the calling thread's user-mode code executes, and how such a thread is woken from the LWK. The second argument is
+/// one of `RUN_ON_*`. Linux does not know it: EINVAL.
 pub const PR_HANARE_RUN_ON: u32 = 0x484e_524f; // "HNRO"
 /// On the LWK, as every thread when it begins.
 pub const RUN_ON_LWK: u64 = 0;
@@ -18,6 +18,26 @@ pub const RUN_ON_LWK: u64 = 0;
 pub const RUN_ON_LINUX: u64 = 1;
 /// The result is 1 if the calling thread executes on Linux now, else 0.
 pub const RUN_ON_ASK: u64 = 2;
+/// The calling thread is rung by an eventfd from now on, until it executes another program or ends: [`RUN_ON_RING`] adds one to it.
+/// The third argument is the descriptor, or -1 (32 bits): by none. EBADF, EINVAL: it is none. EOPNOTSUPP: this thread cannot.
+pub const RUN_ON_EVENTFD: u64 = 3;
+/// Rings a thread of the calling process, whose id is the third argument, without a delegated call: Linux adds one to its eventfd soon.
+/// ESRCH: there is no such thread; ENXIO: it has no eventfd; EAGAIN: the CPU has rung too often just now. Then the program writes to the
+/// eventfd itself.
+pub const RUN_ON_RING: u64 = 4;
+/// Descriptor of [`RUN_ON_EVENTFD`]: none.
+pub const NO_EVENTFD: u32 = u32::MAX;
+
+/// `IOCTL_EVENTFD`: the eventfd to which one is added at each `EVENT_EVENTFD` of a slot, in place of the one before. EBADF, EINVAL: it
+/// is none, or the slot is not one of the first 1024.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Eventfd {
+    /// In: the slot.
+    pub slot: u32,
+    /// In: descriptor, or [`NO_EVENTFD`].
+    pub descriptor: u32,
+}
 
 /// Least bytes of an area.
 pub const AREA_MIN: u64 = 8 * PAGE_SIZE;

@@ -49,6 +49,7 @@ static const struct space_command space_commands[] = {
 	{ HANARE_IOCTL_COPY, hanare_copy },
 	{ HANARE_IOCTL_FORWARD, hanare_forward },
 	{ HANARE_IOCTL_EXECUTE, hanare_execute },
+	{ HANARE_IOCTL_EVENTFD, hanare_eventfd },
 };
 
 /*

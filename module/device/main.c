@@ -285,6 +285,7 @@ static struct notifier_block reboot_nb = { .notifier_call = on_reboot };
 static const struct hanare_link_ops link_ops = {
 	.answered	= hanare_request_event,
 	.slot_rung	= hanare_space_ring_slot,
+	.eventfd_rung	= hanare_space_ring_eventfd,
 	.serve		= hanare_serve_alone,
 	.died		= hanare_spaces_wake,
 	.observed	= hanare_observe_event,

@@ -171,6 +171,9 @@ static void event(struct hanare_instance *inst, u64 word)
 	case HANARE_EVENT_BAD_MEMORY:
 		hanare_bad_memory(inst, payload);
 		break;
+	case HANARE_EVENT_EVENTFD:
+		above->eventfd_rung(inst, payload >> 24, payload & 0xffffff);
+		break;
 	case HANARE_EVENT_PANIC:
 		/* The flag counts, looked at below: a stray event kills nobody. */
 		break;

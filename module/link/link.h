@@ -13,6 +13,7 @@ struct hanare_link_ops {
 	 * outbound_lock, interrupts off.
 	 */
 	void (*slot_rung)(struct hanare_instance *inst, u64 space, u32 slot);
+	void (*eventfd_rung)(struct hanare_instance *inst, u64 space, u32 slot);
 	void (*answered)(struct hanare_instance *inst, u64 request);
 	void (*observed)(struct hanare_instance *inst, u64 session);
 	/* Called by the instance's service thread. */

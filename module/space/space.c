@@ -307,6 +307,7 @@ static struct hanare_space *space_new(struct hanare_instance *inst, struct inode
 	mutex_init(&space->table_lock);
 	xa_init_flags(&space->files, XA_FLAGS_ALLOC1);
 	xa_init_flags(&space->watches, XA_FLAGS_ALLOC1);
+	xa_init_flags(&space->eventfds, XA_FLAGS_LOCK_IRQ | XA_FLAGS_ACCOUNT);
 	for (i = 0; i < HANARE_SLOT_QUEUES; i++)
 		init_waitqueue_head(&space->slot_queues[i]);
 	return space;

@@ -144,6 +144,10 @@ void hanare_file_set_space(struct file *file, struct hanare_space *space);
 extern const struct vm_operations_struct hanare_vm_ops;
 int hanare_space_mmap(struct hanare_space *space, struct vm_area_struct *vma);
 
+/* eventfd.c */
+void hanare_space_ring_eventfd(struct hanare_instance *inst, u64 id, u32 slot);
+long hanare_eventfd(struct hanare_space *space, void *data);
+
 /* program.c */
 void hanare_program_init(void);
 void hanare_program_exit(void);

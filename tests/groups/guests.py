@@ -28,7 +28,7 @@ COMPARED = {
     # signals, times, futexes
     'waits': [
         'fault-signals', 'signals-into-boxed-calls', 'signal-masks-and-handlers', 'interrupted-calls', 'sigwait-takes-blocked-signals', 'ignored-signals',
-        'hardware-watchpoints', 'process-directed-signals', 'utility-signals',
+        'hardware-watchpoints', 'process-directed-signals', 'utility-signals', 'utility-rung',
         'signal-dispositions', 'clocks-agree', 'clock-settime', 'waits-while-clock-is-set', 'cpu-clock-monotonic',
         'cpu-timers-and-limits', 'cpu-clock-timers', 'timer-overrun', 'time-namespace', 'numa-policy',
         'calls-beside-blocked-servers', 'process-states', 'futex-operations', 'futex-waitv', 'robust-mutexes', 'robust-futex-clone-vm',
@@ -44,7 +44,7 @@ COMPARED = {
 # `futex-operations` and `sigwait-takes-blocked-signals`, which wait for the same, use dynamic, too.
 WAITING = {'cpu-clock-monotonic', 'cpu-clock-timers', 'cpu-timers-and-limits', 'futex-waitv', 'process-states',
            'time-namespace', 'timer-overrun', 'waits-while-clock-is-set', 'utility-again', 'utility-area', 'utility-memory',
-           'utility-shared'}
+           'utility-shared', 'utility-rung'}
 # What Linux gives, where that is not 0.
 STATUS = {'execve': 33, 'signals-into-boxed-calls': 7}
 DEATHS = {'abort': -6, 'null': -11, 'null-call': -11, 'illegal': -4, 'privileged': -11,

@@ -22,6 +22,15 @@ def where():
     expect(found and int(found.group(1)) in LINUX_CPUS, out)
 
 
+def rung():
+    """Threads of the LWK ring those that sleep on Linux, and no others."""
+    expected = ['rings', 'not a thread of another process', 'not nobody', 'not who has no eventfd', 'not by a pipe', 'not by what is not open',
+                'still not', 'not a thread there without one', 'a thread here', 'each ring is there', 'too many are refused',
+                'one that was closed', 'none any more', 'not rung without']
+    result = run(f'{GUEST}/static/utility-rung', 'lwk')
+    expect(result.status == 0 and result.out.decode().splitlines() == expected, f'{result}')
+
+
 def library():
     """All tests of the library in one run, as on Linux (tests/host.sh)."""
     if not ONLY.search('library'):
@@ -55,6 +64,7 @@ def leaves_nothing():
 
 start('--cpus', '2-3', '--mem', '1G')
 check('a-utility-thread-executes-on-linux', where)
+check('a-thread-is-rung-by-its-eventfd', rung)
 library()
 unchanged_programs()
 check('forged-registers-harm-nobody', forged_registers)

@@ -14,9 +14,11 @@ static unsigned char *volatile place;
 
 static void *serves(void *unused)
 {
-	while (wanted != (void *(*)(void))-1L) {
-		if (wanted) {
-			result = wanted();
+	void *(*body)(void);
+
+	while ((body = wanted) != (void *(*)(void))-1L) {
+		if (body) {
+			result = body();
 			wanted = NULL;
 		}
 	}

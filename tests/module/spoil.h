@@ -17,6 +17,7 @@ static union {
 	struct hanare_share share;
 	struct hanare_send send;
 	struct hanare_forward forward;
+	struct hanare_eventfd eventfd;
 	struct hanare_copy copy;
 	struct hanare_child child;
 	struct hanare_status status;
@@ -139,6 +140,10 @@ static void make_plausible(unsigned int command, void *at)
 		b->forward.ignored_too = value();
 		b->forward.handler = below(8) ? below(2) : value();
 		b->forward.restorer = value();
+		break;
+	case HANARE_IOCTL_EVENTFD:
+		b->eventfd.slot = below(8) ? below(16) : value();
+		b->eventfd.descriptor = below(4) ? below(32) : value();
 		break;
 	case HANARE_IOCTL_STATUS:
 		b->status.ping = !below(16);

@@ -69,6 +69,7 @@ pub const fn sake(request: &Control) -> Sake {
         | Control::Thread { .. }
         | Control::Server { .. }
         | Control::Member
+        | Control::Eventfd { .. }
         | Control::ThreadExit
         | Control::ThreadRenew { .. }
         | Control::Rights { .. }

@@ -1,4 +1,4 @@
-//! How many lines of one kind the log may get at once.
+//! How many lines of one kind the log may get at once, and how often else something may be done.
 
 /// Shows up to `burst` events in each interval of `interval_ns`, as Linux' `printk_ratelimit`.
 #[derive(Debug)]
@@ -36,6 +36,28 @@ impl RateLimit {
     }
 }
 
+/// Something may be done so often at once, and after that once in each interval.
+#[derive(Clone, Copy, Debug)]
+pub struct Pace {
+    /// In whatever unit times are.
+    pub interval: u64,
+    /// How many intervals may be used ahead of their time.
+    pub burst: u64,
+}
+
+impl Pace {
+    /// It is wanted once more at the time `now`; `used` are the intervals that have been used, as the time at which they are over. `None`:
+    /// not yet. Else what is used now.
+    #[must_use]
+    pub const fn take(self, used: u64, now: u64) -> Option<u64> {
+        let ahead = used.saturating_sub(now);
+        if ahead > self.burst * self.interval {
+            return None;
+        }
+        Some(now + ahead + self.interval)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -48,6 +70,16 @@ mod tests {
         assert_eq!(limit.show(150), None);
         assert_eq!(limit.show(151), Some(8));
         assert_eq!(limit.show(151), Some(0));
+    }
+
+    #[test]
+    fn after_a_burst_each_waits_for_its_interval() {
+        let pace = Pace { interval: 10, burst: 3 };
+        let mut used = 0;
+        let mut take = |now| pace.take(used, now).map(|after| used = after).is_some();
+        assert_eq!((0..10).filter(|_| take(1000)).count(), 4);
+        assert!(!take(1009) && take(1010) && !take(1019) && take(1020));
+        assert!(take(5000));
     }
 
     #[test]

@@ -7,25 +7,31 @@
 //! of the memory is another. With its next system call it goes to Linux again. Only what an instruction raises that is over
 //! (a step, a breakpoint) is raised here as it was there.
 
+use crate::base::line::Line;
 use crate::gate::{observe, raise, rseq};
 use crate::link::delegate;
 use crate::parts::utility::Wish;
 use crate::process::thread::{self, Thread};
 use crate::process::workers;
-use crate::sched::cpus;
+use crate::sched::{cpus, doorbell};
 use crate::signal::sigframe;
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicU64, Ordering};
+use hanare_abi::boot::EVENT_EVENTFD;
+use hanare_abi::control::Control;
 use hanare_abi::layout::{USER_MAX, USER_MIN};
 use hanare_abi::utility::{
     AREA_FPU, AREA_FRAME, AREA_FS_BASE, AREA_GS_BASE, AREA_MAX, AREA_MIN, AREA_STACK, LEFT_CALL,
-    LEFT_FAULT, LEFT_MASK, LEFT_TRAP, NR_UTILITY, RUN_ON_ASK, RUN_ON_LINUX, RUN_ON_LWK,
+    LEFT_FAULT, LEFT_MASK, LEFT_TRAP, NO_EVENTFD, NR_UTILITY, RUN_ON_ASK, RUN_ON_EVENTFD,
+    RUN_ON_LINUX, RUN_ON_LWK, RUN_ON_RING,
 };
 use hanare_core::errno::{self, Result};
 use hanare_core::link::{Call, Outcome};
+use hanare_core::ratelimit::Pace;
 use hanare_core::signal::AltStack;
+use hanare_hal::boot::CPUS_MAX;
 use hanare_hal::traps::{NO_CALL, Regs, vector};
 use hanare_hal::usercopy::{self, UserAddr};
-use hanare_hal::{cpu, fpu};
+use hanare_hal::{cpu, fpu, percpu, shared};
 
 /// `prctl(PR_HANARE_RUN_ON)`.
 pub fn run_on(a: &[u64; 6]) -> Result<u64> {
@@ -34,9 +40,44 @@ pub fn run_on(a: &[u64; 6]) -> Result<u64> {
         RUN_ON_LWK => me.utility.clear(),
         RUN_ON_LINUX => return begin(me, Wish { area: a[2], bytes: a[3], cpu: a[4] }),
         RUN_ON_ASK => return Ok(u64::from(me.utility.is_wanted() && may_leave(me))),
+        RUN_ON_EVENTFD => return be_rung_by(me, a[2] as u32),
+        RUN_ON_RING => return ring(me, a[2] as u32),
         _ => return Err(errno::EINVAL),
     }
     me.calls_here();
+    Ok(0)
+}
+
+/// The eventfd is the descriptor table's of its worker, which gives it to Linux.
+fn be_rung_by(me: &Thread, descriptor: u32) -> Result<u64> {
+    if me.process.pool.is_packed() {
+        return Err(errno::EOPNOTSUPP); // another proxy has its descriptors
+    }
+    delegate::result_of(Control::Eventfd { descriptor })?;
+    me.utility.set_eventfd(descriptor != NO_EVENTFD);
+    Ok(0)
+}
+
+/// Rings of a CPU that no thread on Linux has to be awake for, so that nothing else bounds them: each is an interrupt there. As often as
+/// threads that were woken for calls come back for more, and many at once where a program wakes several.
+const RINGS_APART_US: u64 = 10;
+const RINGS_AT_ONCE: u64 = 32;
+static RINGS: [Line<AtomicU64>; CPUS_MAX] = [const { Line(AtomicU64::new(0)) }; CPUS_MAX];
+
+fn ring(me: &Thread, tid: u32) -> Result<u64> {
+    let found = me.process.with_threads(|all| {
+        let thread = all.iter().find(|thread| tid != 0 && thread.slot.tid() == tid)?;
+        Some((thread.slot, thread.slot_index, thread.utility.has_eventfd()))
+    });
+    let (slot, index, has_eventfd) = found.ok_or(errno::ESRCH)?;
+    if !has_eventfd {
+        return Err(errno::ENXIO);
+    }
+    let interval = u64::from(shared::params().tsc_khz) * RINGS_APART_US / 1000;
+    let (pace, used) = (Pace { interval, burst: RINGS_AT_ONCE }, &RINGS[percpu::index()]);
+    let after = pace.take(used.load(Ordering::Relaxed), cpu::rdtsc()).ok_or(errno::EAGAIN)?;
+    used.store(after, Ordering::Relaxed);
+    doorbell::ring(slot.doorbell(), EVENT_EVENTFD, u64::from(me.space) << 24 | u64::from(index));
     Ok(0)
 }
 

@@ -11,6 +11,8 @@ pub struct OfThread {
     cpu: AtomicU64,
     /// It executes on Linux, or is about to: who is to see what it does has it come back.
     is_out: AtomicBool,
+    /// Linux has an eventfd by which it is rung.
+    has_eventfd: AtomicBool,
 }
 
 /// What a thread asked for.
@@ -53,6 +55,16 @@ impl OfThread {
     /// It says so before it looks whether it may: who forbids it looks after he has.
     pub fn set_out(&self, is_out: bool) {
         self.is_out.store(is_out, Ordering::SeqCst);
+    }
+
+    /// Whether Linux has an eventfd by which it is rung.
+    pub fn has_eventfd(&self) -> bool {
+        self.has_eventfd.load(Ordering::Relaxed)
+    }
+
+    /// Linux has, or is not asked for any more.
+    pub fn set_eventfd(&self, has: bool) {
+        self.has_eventfd.store(has, Ordering::Relaxed);
     }
 
     /// It is to execute on the LWK.

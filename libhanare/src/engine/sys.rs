@@ -157,6 +157,21 @@ pub fn return_home() {
     unsafe { call(libc::SYS_prctl as u64, [PR_HANARE_RUN_ON, 0, 0, 0, 0, 0]) };
 }
 
+/// The calling thread sleeps in [`await_ring`] of this eventfd from now on: threads on the LWK may [`ring_thread`] it. `false`: there is
+/// no LWK, or it cannot.
+#[must_use]
+pub fn be_rung_by(fd: c_int) -> bool {
+    // SAFETY: no memory is concerned.
+    unsafe { call(libc::SYS_prctl as u64, [PR_HANARE_RUN_ON, 3, fd as u64, 0, 0, 0]) == 0 }
+}
+
+/// Adds one to the eventfd of a thread, soon: the LWK sends an interrupt, and the calling thread waits for nobody. `false`: it does not.
+#[must_use]
+pub fn ring_thread(thread: i32) -> bool {
+    // SAFETY: no memory is concerned.
+    unsafe { call(libc::SYS_prctl as u64, [PR_HANARE_RUN_ON, 4, thread as u64, 0, 0, 0]) == 0 }
+}
+
 /// The thread stays on one CPU of the kernel that it runs on. Where that fails it runs anywhere.
 pub fn stay_on(cpu: i32) {
     // SAFETY: the set is a value; CPU_SET ignores what is beyond it.

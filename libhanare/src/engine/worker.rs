@@ -27,6 +27,8 @@ const ENDED: u32 = 2;
 const UNKNOWN: u32 = 0;
 const HERE: u32 = 1;
 const REMOTE: u32 = 2;
+/// The same, and threads on the LWK ring it by an interrupt.
+const REMOTE_RUNG: u32 = 3;
 
 /// One worker of a queue.
 #[repr(C, align(128))]
@@ -72,6 +74,13 @@ pub fn current() -> Option<(&'static Queue, &'static Worker)> {
     // SAFETY: a queue ends after its workers.
     let queue = unsafe { queue.as_ref() }?;
     Some((queue, &queue.workers[index as usize]))
+}
+
+/// Whether the calling thread is a worker on Linux beside an LWK, where a `write` is a call of Linux' and what the LWK serves is dear.
+fn is_remote_self() -> bool {
+    current().is_some_and(|(_, worker)| {
+        matches!(worker.side.load(Ordering::Relaxed), REMOTE | REMOTE_RUNG)
+    })
 }
 
 /// In the child of a fork: the calling thread is no worker.
@@ -120,11 +129,18 @@ impl Worker {
         {
             sys::sleep_ns(20_000);
         }
-        self.side.load(Ordering::Acquire) == REMOTE
+        matches!(self.side.load(Ordering::Acquire), REMOTE | REMOTE_RUNG)
     }
 
     /// Makes it go on, where it sleeps and was taken from those that do.
     pub fn wake(&self) {
+        let side = self.side.load(Ordering::Acquire);
+        if side == REMOTE_RUNG
+            && !is_remote_self()
+            && sys::ring_thread(self.number.load(Ordering::Relaxed))
+        {
+            return;
+        }
         sys::ring(self.bell.load(Ordering::Relaxed));
     }
 
@@ -239,14 +255,21 @@ extern "C" fn main(start: *mut c_void) -> *mut c_void {
     worker.number.store(sys::thread_id(), Ordering::Relaxed);
     let cpu = queue.cpus[start.index as usize];
     let area = NonNull::new(worker.area.load(Ordering::Relaxed));
+    let is_rung = area.is_some() && sys::be_rung_by(worker.bell.load(Ordering::Relaxed));
     // SAFETY: the area is this worker's until its end.
     let is_remote = area.is_some_and(|area| unsafe { sys::run_on_linux(area, cpu) });
     if !is_remote {
         sys::stay_on(cpu);
     }
-    worker.side.store(if is_remote { REMOTE } else { HERE }, Ordering::Release);
+    let side = match (is_remote, is_rung) {
+        (false, _) => HERE,
+        (true, false) => REMOTE,
+        (true, true) => REMOTE_RUNG,
+    };
+    worker.side.store(side, Ordering::Release);
     let is_here = Loop { queue, worker, index: start.index, epoch: start.epoch }.run();
     if is_remote {
+        worker.side.store(REMOTE, Ordering::Release);
         sys::return_home();
     }
     if !is_here {
@@ -452,8 +475,9 @@ impl Loop<'_> {
         if !sys::await_ring(bell) {
             // The program has closed the descriptor.
             sys::sleep_ns(1_000_000);
-            let _ = idle.wake(self.index);
         }
+        // Who rings it has taken it out already. A late ring of the LWK may have been for a worker that has ended.
+        let _ = idle.wake(self.index);
         true
     }
 }

@@ -41,6 +41,9 @@ macro_rules! arguments {
 }
 arguments!(Info Attach Serve Signal Usage Child Opened Listed Execed Rights Succeed Share Last Send Copy Forward);
 
+// SAFETY: two integers, see above.
+unsafe impl Argument for hanare_abi::utility::Eventfd {}
+
 /// An ioctl of `/dev/hanare`.
 pub fn ioctl<T: Argument>(fd: u32, number: u32, argument: &mut T) -> Result<()> {
     assert!((number >> 16) as usize & 0x3fff == size_of::<T>());

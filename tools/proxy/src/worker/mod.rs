@@ -8,9 +8,9 @@
 use core::sync::atomic::Ordering;
 
 use hanare_abi::control::Control;
-use hanare_abi::ioctl::{IOCTL_SERVE, Serve};
+use hanare_abi::ioctl::{IOCTL_EVENTFD, IOCTL_SERVE, Serve};
 use hanare_abi::slot::{NR_MESSAGE, NR_PACKED};
-use hanare_abi::utility::NR_UTILITY;
+use hanare_abi::utility::{Eventfd, NR_UTILITY};
 use hanare_ikc::{Answer, Kind, SlotRef};
 use linux_raw_sys::errno::ENOSYS;
 use linux_raw_sys::general::{__NR_exit, __NR_exit_group};
@@ -104,6 +104,10 @@ fn serve_request(process: &Process, worker: &Worker, slot: SlotRef) -> Option<i6
         Control::Thread { slot, own } => number(threads::start_worker(process, slot, own)),
         Control::Server { slot, number: own, cpus } => {
             number(server::start(process, slot, own, cpus))
+        }
+        Control::Eventfd { descriptor } => {
+            let mut eventfd = Eventfd { slot: worker.slot(), descriptor };
+            code(sys::ioctl(process.space.fd, IOCTL_EVENTFD, &mut eventfd))
         }
         Control::Member => number(pooled::start(&process.space)),
         Control::ThreadRenew { other } => threads::renew_worker(process, worker, other),

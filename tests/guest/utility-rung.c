@@ -1,0 +1,269 @@
+/*
+ * Threads whose code executes on a Linux CPU, asleep in a read of the eventfd by which threads on the LWK ring them (prctl
+ * PR_HANARE_RUN_ON). Linux, where rings are writes, says what is right.
+ *   utility-rung lwk       what only the LWK has: a line for each that is as it should be
+ */
+#include "utility.h"
+#include <sys/eventfd.h>
+
+#define EVENTFD 3
+#define RING 4
+
+static int bell;
+static volatile int tid, is_ready, may_sleep, woken;
+static volatile long error, had;
+
+static long be_rung_by(int fd)
+{
+	return prctl(PR_HANARE_RUN_ON, EVENTFD, (long)fd, 0, 0);
+}
+
+static void add_one(void)
+{
+	uint64_t one = 1;
+
+	write(bell, &one, 8);
+}
+
+static void ring(void)
+{
+	if (prctl(PR_HANARE_RUN_ON, RING, (long)tid, 0, 0))
+		add_one();
+}
+
+static void await(volatile int *word, int value)
+{
+	while (*word != value)
+		usleep(100);
+}
+
+/* Sleeps until it is rung, again and again. */
+static void *sleeps(void *unused)
+{
+	uint64_t count;
+
+	be_rung_by(bell);
+	tid = syscall(SYS_gettid);
+	is_ready = 1;
+	while (!may_sleep)
+		;
+	for (;;) {
+		errno = 0;
+		had = read(bell, &count, 8) == 8 ? (long)count : -1;
+		error = errno;
+		woken++;
+	}
+	return unused;
+}
+
+static void begin(int sleeps_at_once)
+{
+	bell = eventfd(0, 0);
+	tid = is_ready = woken = 0;
+	may_sleep = sleeps_at_once;
+	outside(sleeps, NULL);
+	await(&is_ready, 1);
+}
+
+static void handler(int signal)
+{
+	(void)signal;
+}
+
+static void wakes(void)
+{
+	struct sigaction action = { .sa_handler = handler };
+	int i, sum = 0;
+
+	begin(1);
+	for (i = 1; i <= 200; i++) {
+		if (i % 20 == 0)
+			usleep(2000);
+		ring();
+		await(&woken, i);
+		sum += had;
+	}
+	printf("woken %d times, %d rings\n", woken, sum);
+	sigaction(SIGUSR1, &action, NULL);
+	usleep(20000);
+	syscall(SYS_tgkill, getpid(), tid, SIGUSR1);
+	await(&woken, 201);
+	printf("interrupted: %ld, error %ld\n", had, error);
+	ring();
+	await(&woken, 202);
+	printf("and rung: %ld\n", had);
+}
+
+static void keeps(void)
+{
+	begin(0);
+	ring();
+	ring();
+	usleep(200000);
+	may_sleep = 1;
+	await(&woken, 1);
+	printf("rung before it slept: %ld\n", had);
+}
+
+static void *kills_group(void *unused)
+{
+	usleep(50000);
+	_exit(7);
+	return unused;
+}
+
+static void *executes(void *unused)
+{
+	usleep(50000);
+	execl("/bin/false", "false", NULL);
+	return unused;
+}
+
+/* How a process ends, or goes on, that has such a thread. */
+static void ends(const char *how)
+{
+	int status = -1;
+	pthread_t other;
+	pid_t pid;
+
+	fflush(stdout);
+	pid = fork();
+	if (!pid) {
+		alarm(60);
+		begin(1);
+		if (!strcmp(how, "exit"))
+			pthread_create(&other, NULL, kills_group, NULL);
+		if (!strcmp(how, "exit there"))
+			outside(kills_group, NULL);
+		if (!strcmp(how, "execve"))
+			pthread_create(&other, NULL, executes, NULL);
+		if (!strcmp(how, "stop")) {
+			usleep(200000);
+			ring();
+			await(&woken, 1);
+			_exit(9);
+		}
+		for (;;)
+			pause();
+	}
+	usleep(100000);
+	if (!strcmp(how, "SIGKILL"))
+		kill(pid, SIGKILL);
+	if (!strcmp(how, "SIGTERM"))
+		kill(pid, SIGTERM);
+	if (!strcmp(how, "stop")) {
+		kill(pid, SIGSTOP);
+		waitpid(pid, &status, WUNTRACED);
+		printf("stopped: %d\n", WIFSTOPPED(status));
+		usleep(200000);
+		kill(pid, SIGCONT);
+	}
+	waitpid(pid, &status, 0);
+	printf("%s: status %#x\n", how, status);
+}
+
+/* A child has neither the thread nor its eventfd. */
+static void in_child_of_fork(void)
+{
+	int status = -1, parent;
+	pid_t pid;
+
+	begin(1);
+	parent = tid;
+	fflush(stdout);
+	pid = fork();
+	if (!pid)
+		_exit(!prctl(PR_HANARE_RUN_ON, RING, (long)parent, 0, 0));
+	waitpid(pid, &status, 0);
+	usleep(20000);
+	printf("in a child: status %#x, woken %d times\n", status, woken);
+}
+
+/* ---- what only the LWK has ---- */
+
+static void is(const char *what, long result, int expected)
+{
+	int got = result < 0 ? errno : result;
+
+	if (got == expected)
+		printf("%s\n", what);
+	else
+		printf("%s: %d in place of %d\n", what, got, expected);
+}
+
+static long rings(int thread)
+{
+	return prctl(PR_HANARE_RUN_ON, RING, (long)thread, 0, 0);
+}
+
+static void *goes_without(void *unused)
+{
+	tid = syscall(SYS_gettid);
+	is_ready = 1;
+	while (!may_sleep)
+		;
+	return unused;
+}
+
+static void on_the_lwk(void)
+{
+	int pipes[2], parent = getpid(), status = -1, i, rung = 0;
+	uint64_t count = 0, sum = 0;
+	pid_t pid;
+
+	begin(1);
+	is("rings", rings(tid), 0);
+	await(&woken, 1);
+	pid = fork();
+	if (!pid)
+		_exit(rings(tid) != -1 || errno != ESRCH || rings(parent) != -1 || errno != ESRCH);
+	waitpid(pid, &status, 0);
+	is("not a thread of another process", status, 0);
+	is("not nobody", rings(0), ESRCH);
+	is("not who has no eventfd", rings(getpid()), ENXIO);
+	pipe(pipes);
+	is("not by a pipe", be_rung_by(pipes[0]), EINVAL);
+	is("not by what is not open", be_rung_by(999), EBADF);
+	is("still not", rings(getpid()), ENXIO);
+	is_ready = may_sleep = 0;
+	outside(goes_without, NULL);
+	await(&is_ready, 1);
+	is("not a thread there without one", rings(tid), ENXIO);
+	may_sleep = 1;
+
+	/* The calling thread need not be one there. */
+	bell = eventfd(0, EFD_NONBLOCK);
+	is("a thread here", be_rung_by(bell), 0);
+	for (i = 0; i < 100000; i++)
+		rung += !rings(getpid());
+	for (i = 0; i < 1000 && sum < (uint64_t)rung; i++) {
+		if (read(bell, &count, 8) == 8)
+			sum += count;
+		usleep(1000);
+	}
+	is("each ring is there", sum - rung, 0);
+	is("too many are refused", rung > 0 && rung < 100000, 1);
+	usleep(10000);
+	close(bell);
+	is("one that was closed", rings(getpid()), 0);
+	is("none any more", be_rung_by(-1), 0);
+	is("not rung without", rings(getpid()), ENXIO);
+}
+
+int main(int argc, char **argv)
+{
+	if (argc > 1 && !strcmp(argv[1], "lwk")) {
+		on_the_lwk();
+		return 0;
+	}
+	wakes();
+	keeps();
+	ends("SIGKILL");
+	ends("SIGTERM");
+	ends("exit");
+	ends("exit there");
+	ends("execve");
+	ends("stop");
+	in_child_of_fork();
+	return 0;
+}
