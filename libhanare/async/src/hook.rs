@@ -10,7 +10,7 @@ use crate::guard::{self, Action, FAULTS};
 use crate::poster::{self, What};
 use crate::state::{self, Inside, Reason};
 use crate::sys::PAGE_BYTES;
-use crate::{memory, rewrite, sys, writes};
+use crate::{memory, replies, rewrite, sockets, sys, writes};
 
 type Arguments = [u64; 6];
 
@@ -39,6 +39,9 @@ pub fn ask(nr: i64, args: &mut Arguments) -> Verdict {
     // The child of a vfork(2) has its parent's memory, and its own descriptors. Nothing is posted while there is one.
     if watched == LENDS {
         return Verdict::Make;
+    }
+    if let Some(verdict) = replies::ask(nr, args) {
+        return verdict;
     }
     match nr {
         libc::SYS_write
@@ -79,14 +82,7 @@ fn ask_awaited(nr: i64, args: &Arguments, local: *mut Local) -> Verdict {
         | libc::SYS_flock
         | libc::SYS_close_range => describe(nr, args),
         libc::SYS_sendmsg | libc::SYS_sendmmsg => {
-            const CONTROL_LENGTH: u64 = 40;
-            let is_plain = nr == libc::SYS_sendmsg
-                && sys::is_readable(args[1] + CONTROL_LENGTH)
-                // SAFETY: The kernel could read it.
-                && unsafe { ((args[1] + CONTROL_LENGTH) as *const u64).read_unaligned() } == 0;
-            if !is_plain {
-                files::forget_all(&poster::lock(&Inside::enter()));
-            }
+            note_message(nr, args);
             Verdict::Make
         }
         libc::SYS_clone | libc::SYS_clone3 | libc::SYS_fork | libc::SYS_vfork => {
@@ -121,6 +117,18 @@ fn ask_awaited(nr: i64, args: &Arguments, local: *mut Local) -> Verdict {
             }
             Verdict::Make
         }
+    }
+}
+
+/// Descriptors may be sent away.
+pub fn note_message(nr: i64, args: &Arguments) {
+    const CONTROL_LENGTH: u64 = 40;
+    let is_plain = nr == libc::SYS_sendmsg
+        && sys::is_readable(args[1] + CONTROL_LENGTH)
+        // SAFETY: The kernel could read it.
+        && unsafe { ((args[1] + CONTROL_LENGTH) as *const u64).read_unaligned() } == 0;
+    if !is_plain {
+        files::forget_all(&poster::lock(&Inside::enter()));
     }
 }
 
@@ -180,7 +188,7 @@ pub fn tell(result: i64) -> i64 {
 }
 
 /// Makes the call of the program, from here.
-fn make(nr: c_long, args: &Arguments) -> i64 {
+pub fn make(nr: c_long, args: &Arguments) -> i64 {
     // SAFETY: The program makes it with these arguments; what it does to memory that is not the program's, it would do
     // anyway.
     unsafe { sys::call(nr, *args) }
@@ -494,6 +502,9 @@ fn set_action(args: &Arguments) -> Verdict {
     // SAFETY: The kernel could read it.
     let new = (args[1] != 0).then(|| unsafe { (args[1] as *const Action).read_unaligned() });
     let signal = args[0] as c_int;
+    if let (libc::SIGPIPE, Some(new)) = (signal, new) {
+        state::IGNORES_SIGPIPE.store(new.handler == libc::SIG_IGN as u64, Ordering::SeqCst);
+    }
     let is_fault = (1..64).contains(&signal) && FAULTS & 1 << (signal - 1) != 0;
     if let Some(new) = new {
         match new.handler {
@@ -541,12 +552,18 @@ fn wait_masked(nr: i64, args: &Arguments) -> Verdict {
         at = word(at).unwrap_or(0);
     }
     if at == 0 || word(at).is_none_or(|mask| mask & FAULTS == 0) {
-        return Verdict::Make;
+        if !state::KINDS[state::SOCKETS].load(Ordering::Relaxed) {
+            return Verdict::Make;
+        }
+        let result = make(nr, args);
+        sockets::look_again_at_all();
+        return Verdict::Done(result);
     }
     state::DEAF.fetch_add(1, Ordering::SeqCst);
     poster::await_all();
     let result = make(nr, args);
     state::DEAF.fetch_sub(1, Ordering::SeqCst);
+    sockets::look_again_at_all();
     Verdict::Done(result)
 }
 
@@ -557,5 +574,6 @@ pub fn counter_of(what: &What) -> usize {
         What::Close | What::End => 1,
         What::Sync(_) => 2,
         What::ReadAhead(..) => 3,
+        What::Send => 4,
     }
 }

@@ -61,21 +61,25 @@ pub static HAS_HANDLERS: AtomicBool = AtomicBool::new(false);
 pub static HAS_NEW_CODE: AtomicBool = AtomicBool::new(false);
 /// Threads of the program.
 pub static THREADS: AtomicI32 = AtomicI32::new(1);
-/// Writes are posted; reads are followed by readahead.
-pub static KINDS: [AtomicBool; 2] = [const { AtomicBool::new(false) }; 2];
+/// Writes are posted; reads are followed by readahead; replies are posted.
+pub static KINDS: [AtomicBool; 3] = [const { AtomicBool::new(false) }; 3];
+/// The program ignores SIGPIPE, which a write to a broken connection raises.
+pub static IGNORES_SIGPIPE: AtomicBool = AtomicBool::new(false);
 /// The worker waits a while before each call.
 pub static IS_SLOW: AtomicBool = AtomicBool::new(false);
 /// Counts are printed at the end.
 pub static REPORTS: AtomicBool = AtomicBool::new(false);
-/// Writes, closes, syncs, readaheads posted; waits.
-pub static COUNTS: [AtomicU64; 5] = [const { AtomicU64::new(0) }; 5];
+/// Writes, closes, syncs, readaheads, replies posted; waits.
+pub static COUNTS: [AtomicU64; 6] = [const { AtomicU64::new(0) }; 6];
 
 /// Index into [`KINDS`].
 pub const WRITES: usize = 0;
 /// Index into [`KINDS`].
 pub const READS: usize = 1;
+/// Index into [`KINDS`].
+pub const SOCKETS: usize = 2;
 /// Index into [`COUNTS`].
-pub const AWAITED: usize = 4;
+pub const AWAITED: usize = 5;
 
 /// The library begins.
 pub fn begin() {
@@ -112,7 +116,8 @@ pub fn report() {
     }
     let mut line = Line::new();
     line.text("hanare async: ");
-    let names = [" writes, ", " closes, ", " syncs, ", " readaheads posted; ", " waits"];
+    let names =
+        [" writes, ", " closes, ", " syncs, ", " readaheads, ", " replies posted; ", " waits"];
     for (count, name) in COUNTS.iter().zip(names) {
         line.number(count.load(Ordering::Relaxed));
         line.text(name);
