@@ -188,5 +188,6 @@ pub fn take_error(fd: u64) -> Option<i32> {
         return None;
     }
     poster::await_all();
+    look_again(fd);
     Some(error.swap(0, Ordering::SeqCst)).filter(|error| *error != 0)
 }

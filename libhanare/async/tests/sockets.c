@@ -311,6 +311,7 @@ static void open_connection(int place)
 {
 	peers[place].fd = socket(AF_INET, SOCK_STREAM, 0);
 	peers[place].seen = 0;
+	setsockopt(peers[place].fd, IPPROTO_TCP, TCP_NODELAY, &(int){ 1 }, sizeof(int));
 	if (connect(peers[place].fd, (struct sockaddr *)&address, sizeof(address)))
 		die("connect");
 }
@@ -468,6 +469,8 @@ int main(int count, char **arguments)
 	status = 1 << 16;
 	if (pick(2))
 		setsockopt(listener, SOL_SOCKET, SO_SNDBUF, &status, sizeof(status));
+	/* Connections inherit it; else small replies wait for acknowledgements. */
+	setsockopt(listener, IPPROTO_TCP, TCP_NODELAY, &(int){ 1 }, sizeof(int));
 	if (bind(listener, (struct sockaddr *)&address, sizeof(address)) || listen(listener, 16) ||
 	    getsockname(listener, (struct sockaddr *)&address, &size))
 		return 99;
