@@ -135,7 +135,7 @@ pub fn note_message(nr: i64, args: &Arguments) {
 /// Calls after which the library cannot tell any more who sees what.
 fn reason_to_stop(nr: i64, args: &Arguments) -> Option<Reason> {
     Some(match nr {
-        libc::SYS_shmat | libc::SYS_remap_file_pages => Reason::SharedMemory,
+        libc::SYS_shmat | libc::SYS_remap_file_pages => Reason::Segments,
         libc::SYS_io_uring_setup | libc::SYS_io_setup | libc::SYS_userfaultfd => Reason::Rings,
         libc::SYS_pkey_alloc | libc::SYS_pkey_mprotect => Reason::Code,
         libc::SYS_unshare | libc::SYS_setns => Reason::SharedDescriptors,
@@ -152,8 +152,9 @@ fn reason_to_stop(nr: i64, args: &Arguments) -> Option<Reason> {
             59 => Reason::Rings, // another one redirects calls
             _ => return None,
         },
-        libc::SYS_seccomp
-        | libc::SYS_capset
+        libc::SYS_seccomp => Reason::Rights,
+        // A worker that is started later has the rights of the only thread.
+        libc::SYS_capset
         | libc::SYS_setuid
         | libc::SYS_setgid
         | libc::SYS_setreuid
@@ -162,7 +163,11 @@ fn reason_to_stop(nr: i64, args: &Arguments) -> Option<Reason> {
         | libc::SYS_setresgid
         | libc::SYS_setfsuid
         | libc::SYS_setfsgid
-        | libc::SYS_setgroups => Reason::Rights,
+        | libc::SYS_setgroups
+            if poster::has_worker() || state::THREADS.load(Ordering::SeqCst) != 1 =>
+        {
+            Reason::Rights
+        }
         _ => return None,
     })
 }
@@ -430,14 +435,17 @@ fn map_new(args: &Arguments) -> Verdict {
     let is_anonymous = flags & libc::MAP_ANONYMOUS != 0;
     let is_private = flags & 0xf == libc::MAP_PRIVATE;
     let has_code = args[2] & libc::PROT_EXEC as u64 != 0;
+    let map = || {
+        memory::changed();
+        let result = make(libc::SYS_mmap, args);
+        memory::changed();
+        result
+    };
     if is_anonymous && is_private && !has_code {
         if flags & libc::MAP_FIXED == 0 {
             return Verdict::Make;
         }
-        memory::changed();
-        let result = make(libc::SYS_mmap, args);
-        memory::changed();
-        return Verdict::Done(result);
+        return Verdict::Done(map());
     }
     poster::await_all();
     let is_only_seen = || {
@@ -455,16 +463,16 @@ fn map_new(args: &Arguments) -> Verdict {
     if let Some(reason) = reason {
         state::turn_off(reason);
         poster::await_all();
-        return Verdict::Make;
+        if is_anonymous {
+            return Verdict::Done(map());
+        }
     }
     files::mapped(&poster::lock(&Inside::enter()), fd);
     poster::await_all();
     if has_code {
         state::HAS_NEW_CODE.store(true, Ordering::SeqCst);
     }
-    memory::changed();
-    let result = make(libc::SYS_mmap, args);
-    memory::changed();
+    let result = map();
     if result > 0 {
         let size = args[1].next_multiple_of(PAGE_BYTES);
         memory::mapped(&poster::lock(&Inside::enter()), result as u64, size);

@@ -6,7 +6,7 @@
 //! program may go on to wait for requests and to read them ([`receive`], [`wait`], [`accept`]). Everything else waits
 //! for replies as for writes to files: a descriptor that is closed, or another message that is sent.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use libc::c_int;
 
@@ -90,7 +90,8 @@ fn send(nr: i64, args: &Arguments) -> Verdict {
     // An error of a file that comes late would have kept the program from replying.
     poster::await_files();
     let posted = writes::begin(state::SOCKETS).and_then(|(locked, inside)| {
-        let posted = if poster::has_files() { None } else { post(&locked, nr, args) };
+        let is_next = !poster::has_files() && is_worth_it(&locked);
+        let posted = if is_next { post(&locked, nr, args) } else { None };
         drop(locked);
         drop(inside);
         posted
@@ -105,6 +106,29 @@ fn send(nr: i64, args: &Arguments) -> Verdict {
             make_past(nr, args, fd)
         }
     }
+}
+
+/// Whether replies go on while the program does something else. One that is awaited at once, because the program writes
+/// a line to its log after each reply, takes longer than a call. Then the next ones are made as ever, and it is tried again.
+fn is_worth_it(_: &Locked) -> bool {
+    const TRIES: u32 = 32;
+    const PAUSE: u32 = 2048;
+    static AWAITED: AtomicU64 = AtomicU64::new(0);
+    /// Replies one after the other that were awaited.
+    static IN_VAIN: AtomicU32 = AtomicU32::new(0);
+    static LEFT_OUT: AtomicU32 = AtomicU32::new(0);
+    let left_out = LEFT_OUT.load(Ordering::Relaxed);
+    if left_out != 0 {
+        LEFT_OUT.store(left_out - 1, Ordering::Relaxed);
+        return false;
+    }
+    let awaited = state::COUNTS[state::AWAITED].load(Ordering::Relaxed);
+    let was_awaited = AWAITED.swap(awaited, Ordering::Relaxed) != awaited;
+    let in_vain = if was_awaited { IN_VAIN.load(Ordering::Relaxed) + 1 } else { 0 };
+    let is_worth_it = in_vain < TRIES;
+    IN_VAIN.store(if is_worth_it { in_vain } else { 0 }, Ordering::Relaxed);
+    LEFT_OUT.store(if is_worth_it { 0 } else { PAUSE }, Ordering::Relaxed);
+    is_worth_it
 }
 
 fn post(locked: &Locked, nr: i64, args: &Arguments) -> Option<u64> {

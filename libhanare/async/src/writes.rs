@@ -24,7 +24,7 @@ fn late(error: i32) -> Verdict {
 
 /// Takes the right to post, where posting is allowed.
 pub fn begin(kind: usize) -> Option<(Locked, Inside)> {
-    if !state::may_post() || !state::KINDS[kind].load(Ordering::Relaxed) || !poster::has_worker() {
+    if !state::may_post(kind) || !poster::has_worker() {
         return None;
     }
     let inside = Inside::enter();
@@ -33,7 +33,7 @@ pub fn begin(kind: usize) -> Option<(Locked, Inside)> {
         state::turn_off(state::Reason::Instructions);
     }
     // The lock is released first.
-    (state::may_post() && !inside.is_deaf()).then_some((locked, inside))
+    (state::may_post(kind) && !inside.is_deaf()).then_some((locked, inside))
 }
 
 /// `write` and its kin.
