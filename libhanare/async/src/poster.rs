@@ -66,6 +66,8 @@ static WORKER: AtomicI32 = AtomicI32::new(0);
 static THREAD: AtomicU64 = AtomicU64::new(0);
 /// The worker sleeps on it where it is 1.
 static ASLEEP: AtomicU32 = AtomicU32::new(0);
+/// How often a reply was awaited.
+static REPLIES_AWAITED: AtomicU64 = AtomicU64::new(0);
 static WAITERS: AtomicU32 = AtomicU32::new(0);
 static DONE: AtomicU32 = AtomicU32::new(0);
 
@@ -197,7 +199,15 @@ pub fn await_all() {
     }
     state::count(state::AWAITED);
     let last = LAST.load(Ordering::SeqCst);
+    if LAST_OF_FILES.load(Ordering::SeqCst) != last {
+        REPLIES_AWAITED.fetch_add(1, Ordering::Relaxed);
+    }
     await_record(last);
+}
+
+/// How often somebody waited while the last call that was posted was a reply.
+pub fn replies_awaited() -> u64 {
+    REPLIES_AWAITED.load(Ordering::Relaxed)
 }
 
 /// Whether something other than replies is outstanding.

@@ -122,7 +122,7 @@ fn is_worth_it(_: &Locked) -> bool {
         LEFT_OUT.store(left_out - 1, Ordering::Relaxed);
         return false;
     }
-    let awaited = state::COUNTS[state::AWAITED].load(Ordering::Relaxed);
+    let awaited = poster::replies_awaited();
     let was_awaited = AWAITED.swap(awaited, Ordering::Relaxed) != awaited;
     let in_vain = if was_awaited { IN_VAIN.load(Ordering::Relaxed) + 1 } else { 0 };
     let is_worth_it = in_vain < TRIES;
