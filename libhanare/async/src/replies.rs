@@ -61,7 +61,13 @@ pub fn ask(nr: i64, args: &Arguments) -> Option<Verdict> {
             Verdict::Make
         }
         libc::SYS_getsockopt | libc::SYS_setsockopt => option(nr, args),
-        libc::SYS_shutdown | libc::SYS_getpeername | libc::SYS_sendfile | libc::SYS_pwritev2 => {
+        libc::SYS_shutdown
+        | libc::SYS_getpeername
+        | libc::SYS_connect
+        | libc::SYS_sendfile
+        | libc::SYS_pwritev2
+        | libc::SYS_preadv2
+        | libc::SYS_recvmmsg => {
             if !is_connection {
                 return None;
             }
@@ -70,7 +76,11 @@ pub fn ask(nr: i64, args: &Arguments) -> Option<Verdict> {
             }
             make_past(nr, args, args[0])
         }
-        libc::SYS_splice => make_past(nr, args, args[2]),
+        libc::SYS_splice => {
+            let verdict = make_past(nr, args, args[2]);
+            sockets::look_again(args[0]);
+            verdict
+        }
         _ => return None,
     })
 }

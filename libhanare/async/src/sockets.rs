@@ -37,6 +37,8 @@ struct Socket {
     error: AtomicI32,
     /// How much memory it may still use before somebody has to look.
     room: AtomicU64,
+    /// How much there was when nothing was queued; 0: nobody has looked.
+    room_max: AtomicU64,
     /// The value of [`LOOKS`] at its last look; 0: it has to be looked at.
     look: AtomicU64,
 }
@@ -46,6 +48,7 @@ static TABLE: [Socket; DESCRIPTORS] = [const {
         role: AtomicU8::new(Role::Unknown as u8),
         error: AtomicI32::new(0),
         room: AtomicU64::new(0),
+        room_max: AtomicU64::new(0),
         look: AtomicU64::new(0),
     }
 }; DESCRIPTORS];
@@ -86,6 +89,7 @@ pub fn accepted(_: &Locked, listener: u64, fd: u64) {
     let (Some(from), Some(socket)) = (at(listener), at(fd)) else { return };
     socket.error.store(0, Ordering::SeqCst);
     socket.look.store(0, Ordering::SeqCst);
+    socket.room_max.store(0, Ordering::SeqCst);
     let protocol = sys::option_of::<1>(fd as i32, libc::SOL_SOCKET, libc::SO_PROTOCOL);
     let is_tcp = protocol == Some([libc::IPPROTO_TCP as u32]);
     let role = |role| if is_tcp { role } else { Role::Unknown } as u8;
@@ -137,12 +141,21 @@ pub fn look_again_at_all() {
 pub fn takes(_: &Locked, fd: u64, size: u64) -> bool {
     let Some(socket) = at(fd) else { return false };
     let memory = MEMORY_OF_WRITE + size * MEMORY_OF_BYTE;
+    let room_max = socket.room_max.load(Ordering::SeqCst);
+    if room_max != 0 && memory > room_max {
+        return false;
+    }
     let looks = LOOKS.load(Ordering::SeqCst);
     let mut room = socket.room.load(Ordering::SeqCst);
     if socket.look.load(Ordering::SeqCst) != looks || room < memory {
         // What is outstanding is not queued yet.
         poster::await_all();
-        room = look(fd as i32).unwrap_or(0);
+        let Some((found, max)) = look(fd as i32) else {
+            forget(fd);
+            return false;
+        };
+        room = found;
+        socket.room_max.store(max, Ordering::SeqCst);
         socket.look.store(looks, Ordering::SeqCst);
     }
     let takes = memory <= room && socket.error.load(Ordering::SeqCst) == 0;
@@ -150,8 +163,8 @@ pub fn takes(_: &Locked, fd: u64, size: u64) -> bool {
     takes
 }
 
-/// How much memory it may use; `None`: nothing may be posted to it now.
-fn look(fd: i32) -> Option<u64> {
+/// How much memory it may use, and might if nothing were queued; `None`: nothing may be posted to it any more.
+fn look(fd: i32) -> Option<(u64, u64)> {
     const ESTABLISHED: u32 = 1;
     const TCP_NOTSENT_LOWAT: i32 = 25;
     const SO_MEMINFO: i32 = 55;
@@ -166,7 +179,8 @@ fn look(fd: i32) -> Option<u64> {
     let [_, _, _, buffer, _, queued] = sys::option_of(fd, libc::SOL_SOCKET, SO_MEMINFO)?;
     // From two thirds on the socket is not ready to be written to, which epoll tells: sk_stream_is_writeable. What is
     // queued may be split into more packets yet.
-    (u64::from(buffer) / 2).checked_sub(u64::from(queued) * MEMORY_OF_BYTE)
+    let room_max = u64::from(buffer) / 2;
+    Some((room_max.saturating_sub(u64::from(queued) * MEMORY_OF_BYTE), room_max))
 }
 
 /// A posted write has failed. EPIPE the kernel tells again, to every write.
