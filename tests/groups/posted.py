@@ -46,7 +46,8 @@ def unchanged_programs():
     """Programs with and without `--async`, on the LWK: what can be seen of them is the same."""
     if not ONLY.search('async'):
         return
-    argv = [ROOT + '/libhanare/async/tests/run', '--launch', 'hanare run --', '--deadline', '120', '--seeds', '4', 'sequences', 'faults']
+    argv = [ROOT + '/libhanare/async/tests/run', '--launch', 'hanare run --', '--deadline', '120', '--seeds', '4', 'sequences', 'sockets', 'replies',
+            'faults']
     result = command(argv, timeout=1200)
     for kind, name, why in re.findall(r'^(ok|FAIL) ([^:\n]+)(?:: (.*))?$', result.out.decode(errors='replace'), re.M):
         verdict(kind, 'async-' + name.replace(' ', '-'), why)

@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicI32, AtomicU8, AtomicU64, Ordering};
 
 use crate::poster::{self, Locked};
 use crate::state::{self, Line, Reason};
-use crate::sys;
+use crate::{sockets, sys};
 
 /// Descriptors from here on are left alone.
-const DESCRIPTORS: usize = 4096;
+pub const DESCRIPTORS: usize = 4096;
 const INODES_MAX: usize = 512;
 
 /// What the library may do with a descriptor.
@@ -113,6 +113,7 @@ pub fn role(fd: u64) -> Role {
 /// The program has opened it.
 pub fn opened(_: &Locked, fd: u64, flags: i32) {
     let Some(descriptor) = at(fd) else { return };
+    sockets::replaced(fd);
     const NEVER: i32 = libc::O_DIRECT | libc::O_SYNC | libc::O_DSYNC | libc::O_PATH;
     let access = flags & libc::O_ACCMODE;
     let role = if flags & NEVER != 0 {
@@ -132,6 +133,7 @@ pub fn opened(_: &Locked, fd: u64, flags: i32) {
 
 /// It is shared with somebody, locked, or something else that the library does not follow.
 pub fn forget(_: &Locked, fd: u64) {
+    sockets::forget(fd);
     if let Some(descriptor) = at(fd) {
         descriptor.set(Role::Unknown);
     }
@@ -139,6 +141,7 @@ pub fn forget(_: &Locked, fd: u64) {
 
 /// All are: a process was made, or one was sent away.
 pub fn forget_all(_: &Locked) {
+    sockets::forget_all();
     TABLE.iter().for_each(|descriptor| descriptor.set(Role::Unknown));
 }
 
@@ -308,6 +311,7 @@ pub fn closed(fd: i32, close_error: Option<i32>, name: &Name) {
 
 /// Its descriptor is about to name another file, or none, without the program being told of an error.
 pub fn replaced(fd: u64) {
+    sockets::replaced(fd);
     if let Some(error) = take_error(fd) {
         complain(&name_of(fd as i32), error);
     }
@@ -328,6 +332,7 @@ pub fn complain_of_all() {
 
 /// In the child of a fork.
 pub fn reset() {
+    sockets::reset();
     for descriptor in &TABLE {
         descriptor.set(Role::Unknown);
         descriptor.error.store(0, Ordering::Relaxed);

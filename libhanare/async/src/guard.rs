@@ -85,6 +85,11 @@ pub fn begin() -> bool {
     SIGNALS.iter().all(|signal| action(*signal, Some(&ours)).is_ok())
 }
 
+/// Whether the program has a signal ignored.
+pub fn is_ignored(signal: i32) -> bool {
+    action(signal, None).is_ok_and(|action| action.handler == libc::SIG_IGN as u64)
+}
+
 #[unsafe(naked)]
 extern "C" fn give_back() {
     naked_asm!("mov rax, {nr}", "syscall", nr = const libc::SYS_rt_sigreturn)

@@ -10,7 +10,7 @@ use crate::guard::{self, Action, FAULTS};
 use crate::poster::{self, What};
 use crate::state::{self, Inside, Reason};
 use crate::sys::PAGE_BYTES;
-use crate::{memory, rewrite, sys, writes};
+use crate::{memory, replies, rewrite, sockets, sys, writes};
 
 type Arguments = [u64; 6];
 
@@ -39,6 +39,9 @@ pub fn ask(nr: i64, args: &mut Arguments) -> Verdict {
     // The child of a vfork(2) has its parent's memory, and its own descriptors. Nothing is posted while there is one.
     if watched == LENDS {
         return Verdict::Make;
+    }
+    if let Some(verdict) = replies::ask(nr, args) {
+        return verdict;
     }
     match nr {
         libc::SYS_write
@@ -79,14 +82,7 @@ fn ask_awaited(nr: i64, args: &Arguments, local: *mut Local) -> Verdict {
         | libc::SYS_flock
         | libc::SYS_close_range => describe(nr, args),
         libc::SYS_sendmsg | libc::SYS_sendmmsg => {
-            const CONTROL_LENGTH: u64 = 40;
-            let is_plain = nr == libc::SYS_sendmsg
-                && sys::is_readable(args[1] + CONTROL_LENGTH)
-                // SAFETY: The kernel could read it.
-                && unsafe { ((args[1] + CONTROL_LENGTH) as *const u64).read_unaligned() } == 0;
-            if !is_plain {
-                files::forget_all(&poster::lock(&Inside::enter()));
-            }
+            note_message(nr, args);
             Verdict::Make
         }
         libc::SYS_clone | libc::SYS_clone3 | libc::SYS_fork | libc::SYS_vfork => {
@@ -124,10 +120,22 @@ fn ask_awaited(nr: i64, args: &Arguments, local: *mut Local) -> Verdict {
     }
 }
 
+/// Descriptors may be sent away.
+pub fn note_message(nr: i64, args: &Arguments) {
+    const CONTROL_LENGTH: u64 = 40;
+    let is_plain = nr == libc::SYS_sendmsg
+        && sys::is_readable(args[1] + CONTROL_LENGTH)
+        // SAFETY: The kernel could read it.
+        && unsafe { ((args[1] + CONTROL_LENGTH) as *const u64).read_unaligned() } == 0;
+    if !is_plain {
+        files::forget_all(&poster::lock(&Inside::enter()));
+    }
+}
+
 /// Calls after which the library cannot tell any more who sees what.
 fn reason_to_stop(nr: i64, args: &Arguments) -> Option<Reason> {
     Some(match nr {
-        libc::SYS_shmat | libc::SYS_remap_file_pages => Reason::SharedMemory,
+        libc::SYS_shmat | libc::SYS_remap_file_pages => Reason::Segments,
         libc::SYS_io_uring_setup | libc::SYS_io_setup | libc::SYS_userfaultfd => Reason::Rings,
         libc::SYS_pkey_alloc | libc::SYS_pkey_mprotect => Reason::Code,
         libc::SYS_unshare | libc::SYS_setns => Reason::SharedDescriptors,
@@ -144,8 +152,9 @@ fn reason_to_stop(nr: i64, args: &Arguments) -> Option<Reason> {
             59 => Reason::Rings, // another one redirects calls
             _ => return None,
         },
-        libc::SYS_seccomp
-        | libc::SYS_capset
+        libc::SYS_seccomp => Reason::Rights,
+        // A worker that is started later has the rights of the only thread.
+        libc::SYS_capset
         | libc::SYS_setuid
         | libc::SYS_setgid
         | libc::SYS_setreuid
@@ -154,7 +163,11 @@ fn reason_to_stop(nr: i64, args: &Arguments) -> Option<Reason> {
         | libc::SYS_setresgid
         | libc::SYS_setfsuid
         | libc::SYS_setfsgid
-        | libc::SYS_setgroups => Reason::Rights,
+        | libc::SYS_setgroups
+            if poster::has_worker() || state::THREADS.load(Ordering::SeqCst) != 1 =>
+        {
+            Reason::Rights
+        }
         _ => return None,
     })
 }
@@ -180,7 +193,7 @@ pub fn tell(result: i64) -> i64 {
 }
 
 /// Makes the call of the program, from here.
-fn make(nr: c_long, args: &Arguments) -> i64 {
+pub fn make(nr: c_long, args: &Arguments) -> i64 {
     // SAFETY: The program makes it with these arguments; what it does to memory that is not the program's, it would do
     // anyway.
     unsafe { sys::call(nr, *args) }
@@ -422,14 +435,17 @@ fn map_new(args: &Arguments) -> Verdict {
     let is_anonymous = flags & libc::MAP_ANONYMOUS != 0;
     let is_private = flags & 0xf == libc::MAP_PRIVATE;
     let has_code = args[2] & libc::PROT_EXEC as u64 != 0;
+    let map = || {
+        memory::changed();
+        let result = make(libc::SYS_mmap, args);
+        memory::changed();
+        result
+    };
     if is_anonymous && is_private && !has_code {
         if flags & libc::MAP_FIXED == 0 {
             return Verdict::Make;
         }
-        memory::changed();
-        let result = make(libc::SYS_mmap, args);
-        memory::changed();
-        return Verdict::Done(result);
+        return Verdict::Done(map());
     }
     poster::await_all();
     let is_only_seen = || {
@@ -447,16 +463,16 @@ fn map_new(args: &Arguments) -> Verdict {
     if let Some(reason) = reason {
         state::turn_off(reason);
         poster::await_all();
-        return Verdict::Make;
+        if is_anonymous {
+            return Verdict::Done(map());
+        }
     }
     files::mapped(&poster::lock(&Inside::enter()), fd);
     poster::await_all();
     if has_code {
         state::HAS_NEW_CODE.store(true, Ordering::SeqCst);
     }
-    memory::changed();
-    let result = make(libc::SYS_mmap, args);
-    memory::changed();
+    let result = map();
     if result > 0 {
         let size = args[1].next_multiple_of(PAGE_BYTES);
         memory::mapped(&poster::lock(&Inside::enter()), result as u64, size);
@@ -494,6 +510,9 @@ fn set_action(args: &Arguments) -> Verdict {
     // SAFETY: The kernel could read it.
     let new = (args[1] != 0).then(|| unsafe { (args[1] as *const Action).read_unaligned() });
     let signal = args[0] as c_int;
+    if let (libc::SIGPIPE, Some(new)) = (signal, new) {
+        state::IGNORES_SIGPIPE.store(new.handler == libc::SIG_IGN as u64, Ordering::SeqCst);
+    }
     let is_fault = (1..64).contains(&signal) && FAULTS & 1 << (signal - 1) != 0;
     if let Some(new) = new {
         match new.handler {
@@ -541,12 +560,18 @@ fn wait_masked(nr: i64, args: &Arguments) -> Verdict {
         at = word(at).unwrap_or(0);
     }
     if at == 0 || word(at).is_none_or(|mask| mask & FAULTS == 0) {
-        return Verdict::Make;
+        if !state::KINDS[state::SOCKETS].load(Ordering::Relaxed) {
+            return Verdict::Make;
+        }
+        let result = make(nr, args);
+        sockets::look_again_at_all();
+        return Verdict::Done(result);
     }
     state::DEAF.fetch_add(1, Ordering::SeqCst);
     poster::await_all();
     let result = make(nr, args);
     state::DEAF.fetch_sub(1, Ordering::SeqCst);
+    sockets::look_again_at_all();
     Verdict::Done(result)
 }
 
@@ -557,5 +582,6 @@ pub fn counter_of(what: &What) -> usize {
         What::Close | What::End => 1,
         What::Sync(_) => 2,
         What::ReadAhead(..) => 3,
+        What::Send => 4,
     }
 }

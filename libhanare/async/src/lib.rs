@@ -2,8 +2,8 @@
 //! (docs/async.md).
 //!
 //! [`rewrite`] leads every system call of the program and of its libraries to [`entry`], which asks [`hook`]. That has
-//! [`writes`] post a call, or awaits what is outstanding ([`poster`]), by [`rules`]. [`files`] and [`memory`] keep what
-//! is known of descriptors and addresses, [`guard`] stands between faults and the program's end.
+//! [`writes`] or [`replies`] post a call, or awaits what is outstanding ([`poster`]), by [`rules`]. [`files`], [`sockets`]
+//! and [`memory`] keep what is known of descriptors and addresses, [`guard`] stands between faults and the program's end.
 
 mod entry;
 mod files;
@@ -11,8 +11,10 @@ mod guard;
 mod hook;
 mod memory;
 mod poster;
+mod replies;
 mod rewrite;
 mod rules;
+mod sockets;
 mod state;
 mod sys;
 mod writes;
@@ -29,23 +31,25 @@ const VARIABLE: &str = "HANARE_ASYNC";
 
 extern "C" fn begin() {
     let kinds = std::env::var(VARIABLE).unwrap_or_else(|_| "all".into());
-    let (mut writes, mut reads) = (false, false);
+    let (mut writes, mut reads, mut replies) = (false, false, false);
     for kind in kinds.split(',') {
         match kind {
             "all" => (writes, reads) = (true, true),
             "write" => writes = true,
             "read" => reads = true,
+            "socket" => replies = true,
             // For tests: what is not awaited is not done in time, either.
             "slow" => state::IS_SLOW.store(true, Ordering::Relaxed),
             "report" => state::REPORTS.store(true, Ordering::Relaxed),
             _ => {}
         }
     }
-    if !writes && !reads {
+    if !writes && !reads && !replies {
         (writes, reads) = (true, true);
     }
     state::KINDS[state::WRITES].store(writes, Ordering::Relaxed);
     state::KINDS[state::READS].store(reads, Ordering::Relaxed);
+    state::KINDS[state::SOCKETS].store(replies, Ordering::Relaxed);
     if let (Err(why), true) = (prepare(), state::REPORTS.load(Ordering::Relaxed)) {
         sys::complain(format!("hanare async: nothing is posted: {why}\n").as_bytes());
     }
@@ -66,7 +70,12 @@ fn prepare() -> Result<(), String> {
         return Err("signals of faults are blocked, ignored or handled".into());
     }
     guard::give_stack();
-    rules::install();
+    let has_sockets = state::KINDS[state::SOCKETS].load(Ordering::Relaxed);
+    if has_sockets {
+        sockets::prepare();
+        state::IGNORES_SIGPIPE.store(guard::is_ignored(libc::SIGPIPE), Ordering::Relaxed);
+    }
+    rules::install(has_sockets);
     match rewrite::cover_all() {
         Ok(_) => {
             state::begin();

@@ -54,6 +54,17 @@ pub fn mapped(_: &Locked, start: u64, size: u64) {
     ranges.mapped_count += 1;
 }
 
+/// Copies words of the program; `None`: they cannot be read.
+pub fn copy_of(locked: &Locked, start: u64, words: &mut [u64]) -> Option<()> {
+    let size = size_of_val(words);
+    if !is_readable(locked, start, size as u64) {
+        return None;
+    }
+    // SAFETY: It was readable.
+    unsafe { sys::copy(start as *const u8, words.as_mut_ptr().cast(), size) };
+    Some(())
+}
+
 /// Whether these bytes can be copied.
 pub fn is_readable(_: &Locked, start: u64, size: u64) -> bool {
     let Some(end) = start.checked_add(size).filter(|end| *end < 1 << 47) else { return false };

@@ -6,7 +6,7 @@ use std::{hint, ptr};
 
 use crate::entry::{self, OUTSTANDING};
 use crate::state::{self, Reason};
-use crate::{files, sys};
+use crate::{files, sockets, sys};
 
 const RECORDS: u64 = 1024;
 /// Data of outstanding writes.
@@ -26,6 +26,8 @@ pub enum What {
     Close,
     /// `fsync`, or `fdatasync`.
     Sync(i64),
+    /// To a connection.
+    Send,
     /// From, how much.
     ReadAhead(u64, u64),
     /// The worker ends.
@@ -50,6 +52,8 @@ static RING: Ring =
 /// How many were posted; how many are done.
 static HEAD: AtomicU64 = AtomicU64::new(0);
 static TAIL: AtomicU64 = AtomicU64::new(0);
+/// Like HEAD, after the last one that is neither readahead nor a reply.
+static LAST_OF_FILES: AtomicU64 = AtomicU64::new(0);
 /// Like HEAD, after the last one that is not readahead.
 static LAST: AtomicU64 = AtomicU64::new(0);
 static DATA: AtomicU64 = AtomicU64::new(0);
@@ -62,6 +66,8 @@ static WORKER: AtomicI32 = AtomicI32::new(0);
 static THREAD: AtomicU64 = AtomicU64::new(0);
 /// The worker sleeps on it where it is 1.
 static ASLEEP: AtomicU32 = AtomicU32::new(0);
+/// How often a reply was awaited.
+static REPLIES_AWAITED: AtomicU64 = AtomicU64::new(0);
 static WAITERS: AtomicU32 = AtomicU32::new(0);
 static DONE: AtomicU32 = AtomicU32::new(0);
 
@@ -172,6 +178,9 @@ pub fn post(_: &Locked, what: What, fd: i32, data: Option<(u64, u64)>) -> u64 {
     if !matches!(what, What::ReadAhead(..)) {
         OUTSTANDING.fetch_add(1, Ordering::SeqCst);
         LAST.store(head + 1, Ordering::SeqCst);
+        if !matches!(what, What::Send) {
+            LAST_OF_FILES.store(head + 1, Ordering::SeqCst);
+        }
     }
     HEAD.store(head + 1, Ordering::Release);
     // Either the worker sees HEAD before it sleeps, or this sees that it sleeps.
@@ -190,7 +199,27 @@ pub fn await_all() {
     }
     state::count(state::AWAITED);
     let last = LAST.load(Ordering::SeqCst);
+    if LAST_OF_FILES.load(Ordering::SeqCst) != last {
+        REPLIES_AWAITED.fetch_add(1, Ordering::Relaxed);
+    }
     await_record(last);
+}
+
+/// How often somebody waited while the last call that was posted was a reply.
+pub fn replies_awaited() -> u64 {
+    REPLIES_AWAITED.load(Ordering::Relaxed)
+}
+
+/// Whether something other than replies is outstanding.
+pub fn has_files() -> bool {
+    LAST_OF_FILES.load(Ordering::SeqCst) > done()
+}
+
+/// Waits, unless only replies are outstanding.
+pub fn await_files() {
+    if has_files() {
+        await_all();
+    }
 }
 
 /// Waits until so many are done.
@@ -307,6 +336,12 @@ fn make(record: &Record) {
                 files::fail(record.fd, error);
             }
         }
+        What::Send if sockets::has_failed(record.fd) => {}
+        What::Send => {
+            if let Err(error) = send_all(record) {
+                sockets::fail(record.fd, error);
+            }
+        }
         What::Sync(nr) => {
             if let Err(error) = simple(nr) {
                 files::fail(record.fd, error);
@@ -342,6 +377,26 @@ fn write_all(record: &Record) -> Result<(), i32> {
     Ok(())
 }
 
+/// The program was told that all of it was taken.
+fn send_all(record: &Record) -> Result<(), i32> {
+    let data = DATA.load(Ordering::Acquire) + record.data.0 % DATA_BYTES;
+    let size = record.data.1 - record.data.0;
+    let mut sent = 0;
+    while sent < size {
+        let flags = libc::MSG_NOSIGNAL as u64;
+        let args = [record.fd as u64, data + sent, size - sent, flags, 0, 0];
+        // SAFETY: The data stays until TAIL passes the record.
+        match unsafe { sys::call(libc::SYS_sendto, args) } {
+            count @ 0.. => sent += count as u64,
+            error if error == i64::from(-libc::EINTR) => {}
+            // The machine is short of memory: the bound says that there is room.
+            error if error == i64::from(-libc::EAGAIN) => sys::await_room(record.fd),
+            error => return Err(-error as i32),
+        }
+    }
+    Ok(())
+}
+
 /// In the child of a fork: nothing is outstanding, and there is no worker.
 pub fn reset() {
     let head = HEAD.load(Ordering::Relaxed);
@@ -349,6 +404,7 @@ pub fn reset() {
     LAST.store(head, Ordering::Relaxed);
     DATA_TAIL.store(DATA_HEAD.load(Ordering::Relaxed), Ordering::Relaxed);
     OUTSTANDING.store(0, Ordering::Relaxed);
+    LAST_OF_FILES.store(head, Ordering::Relaxed);
     ASLEEP.store(0, Ordering::Relaxed);
     WAITERS.store(0, Ordering::Relaxed);
     WORKER.store(0, Ordering::Relaxed);

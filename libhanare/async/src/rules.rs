@@ -141,9 +141,35 @@ const LOOKED_AT: &[c_long] = &[
     SYS_remap_file_pages,
 ];
 
+/// Of sockets, where replies are posted: [`crate::replies`]. Elsewhere they wait.
+const OF_SOCKETS: &[c_long] = &[
+    // Posted.
+    SYS_sendto,
+    // Free while nothing but replies is outstanding.
+    SYS_recvfrom,
+    SYS_recvmsg,
+    SYS_accept,
+    SYS_accept4,
+    SYS_epoll_wait,
+    SYS_epoll_ctl,
+    SYS_poll,
+    // They tell something of connections, or change what a write to them does.
+    SYS_select,
+    SYS_getsockopt,
+    SYS_setsockopt,
+    SYS_getpeername,
+    SYS_connect,
+    SYS_recvmmsg,
+    SYS_preadv2,
+    SYS_shutdown,
+    SYS_sendfile,
+    SYS_splice,
+];
+
 /// Fills the table.
-pub fn install() {
-    for (calls, class) in [(FREE_CALLS, FREE), (LOOKED_AT, LOOK)] {
+pub fn install(has_sockets: bool) {
+    let of_sockets = if has_sockets { OF_SOCKETS } else { &[] };
+    for (calls, class) in [(FREE_CALLS, FREE), (LOOKED_AT, LOOK), (of_sockets, LOOK)] {
         for call in calls {
             CLASSES[*call as usize].store(class, Ordering::Relaxed);
         }

@@ -13,6 +13,7 @@ pub enum Reason {
     NotReady,
     Instructions,
     SharedMemory,
+    Segments,
     Rights,
     Threads,
     SharedDescriptors,
@@ -27,11 +28,12 @@ pub enum Reason {
 }
 
 impl Reason {
-    const ALL: [(Self, &str); 15] = [
+    const ALL: [(Self, &str); 16] = [
         (Self::None, ""),
         (Self::NotReady, "the library has not begun"),
         (Self::Instructions, "system call instructions that cannot be replaced"),
         (Self::SharedMemory, "shared memory"),
+        (Self::Segments, "attached segments of shared memory"),
         (Self::Rights, "changed rights"),
         (Self::Threads, "a thread or process of an unknown kind"),
         (Self::SharedDescriptors, "separated descriptor tables or namespaces"),
@@ -61,21 +63,25 @@ pub static HAS_HANDLERS: AtomicBool = AtomicBool::new(false);
 pub static HAS_NEW_CODE: AtomicBool = AtomicBool::new(false);
 /// Threads of the program.
 pub static THREADS: AtomicI32 = AtomicI32::new(1);
-/// Writes are posted; reads are followed by readahead.
-pub static KINDS: [AtomicBool; 2] = [const { AtomicBool::new(false) }; 2];
+/// Writes are posted; reads are followed by readahead; replies are posted.
+pub static KINDS: [AtomicBool; 3] = [const { AtomicBool::new(false) }; 3];
+/// The program ignores SIGPIPE, which a write to a broken connection raises.
+pub static IGNORES_SIGPIPE: AtomicBool = AtomicBool::new(false);
 /// The worker waits a while before each call.
 pub static IS_SLOW: AtomicBool = AtomicBool::new(false);
 /// Counts are printed at the end.
 pub static REPORTS: AtomicBool = AtomicBool::new(false);
-/// Writes, closes, syncs, readaheads posted; waits.
-pub static COUNTS: [AtomicU64; 5] = [const { AtomicU64::new(0) }; 5];
+/// Writes, closes, syncs, readaheads, replies posted; waits.
+pub static COUNTS: [AtomicU64; 6] = [const { AtomicU64::new(0) }; 6];
 
 /// Index into [`KINDS`].
 pub const WRITES: usize = 0;
 /// Index into [`KINDS`].
 pub const READS: usize = 1;
+/// Index into [`KINDS`].
+pub const SOCKETS: usize = 2;
 /// Index into [`COUNTS`].
-pub const AWAITED: usize = 4;
+pub const AWAITED: usize = 5;
 
 /// The library begins.
 pub fn begin() {
@@ -84,20 +90,30 @@ pub fn begin() {
 
 /// Nothing is posted from now on. Who calls it has awaited what is outstanding, or does so.
 pub fn turn_off(reason: Reason) {
-    let none = Reason::None as u8;
-    let _ = OFF.compare_exchange(none, reason as u8, Ordering::SeqCst, Ordering::SeqCst);
+    let _ = OFF.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |old| {
+        (old == Reason::None as u8 || old == Reason::SharedMemory as u8).then_some(reason as u8)
+    });
+}
+
+/// Whether nothing stands against posting such calls. What is stored in shared memory may well be seen before a reply
+/// has arrived: nobody can tell how long that is under way.
+fn is_on(kind: usize) -> bool {
+    let off = OFF.load(Ordering::SeqCst);
+    off == Reason::None as u8 || kind == SOCKETS && off == Reason::SharedMemory as u8
 }
 
 /// Whether the program may be told that something is done which is not.
-pub fn may_post() -> bool {
-    OFF.load(Ordering::SeqCst) == Reason::None as u8
+pub fn may_post(kind: usize) -> bool {
+    is_on(kind)
+        && KINDS[kind].load(Ordering::Relaxed)
         && BORROWED.load(Ordering::SeqCst) == 0
         && DEAF.load(Ordering::SeqCst) == 0
 }
 
-/// Whether the library has been turned off.
+/// Whether the library has been turned off, for calls of all kinds.
 pub fn is_off() -> bool {
-    OFF.load(Ordering::Relaxed) != Reason::None as u8
+    let has_sockets = KINDS[SOCKETS].load(Ordering::Relaxed);
+    !is_on(if has_sockets { SOCKETS } else { WRITES })
 }
 
 /// Counts something.
@@ -112,7 +128,8 @@ pub fn report() {
     }
     let mut line = Line::new();
     line.text("hanare async: ");
-    let names = [" writes, ", " closes, ", " syncs, ", " readaheads posted; ", " waits"];
+    let names =
+        [" writes, ", " closes, ", " syncs, ", " readaheads, ", " replies posted; ", " waits"];
     for (count, name) in COUNTS.iter().zip(names) {
         line.number(count.load(Ordering::Relaxed));
         line.text(name);

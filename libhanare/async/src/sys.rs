@@ -104,6 +104,24 @@ pub fn filesystem_of(fd: i32) -> Result<(i64, i64), Errno> {
     Ok((stat.f_type, flags))
 }
 
+/// `getsockopt`, of options that have so many words or more.
+pub fn option_of<const WORDS: usize>(fd: i32, level: i32, name: i32) -> Option<[u32; WORDS]> {
+    let mut words = [0u32; WORDS];
+    let mut size = size_of_val(&words) as u32;
+    let (at, size_at) = (words.as_mut_ptr() as u64, (&raw mut size) as u64);
+    let args = [fd as u64, level as u64, name as u64, at, size_at, 0];
+    // SAFETY: It fills the array, as far as its size says.
+    unsafe { checked(libc::SYS_getsockopt, args) }.ok()?;
+    (size as usize == size_of_val(&words)).then_some(words)
+}
+
+/// Sleeps until the socket can be written to.
+pub fn await_room(fd: i32) {
+    let mut entry = libc::pollfd { fd, events: libc::POLLOUT, revents: 0 };
+    // SAFETY: One entry, which it fills.
+    let _ = unsafe { call(libc::SYS_poll, [(&raw mut entry) as u64, 1, u64::MAX, 0, 0, 0]) };
+}
+
 /// `fcntl(F_GETFL)`.
 pub fn flags_of(fd: i32) -> Result<i32, Errno> {
     // SAFETY: It has no pointers.

@@ -23,8 +23,8 @@ fn late(error: i32) -> Verdict {
 }
 
 /// Takes the right to post, where posting is allowed.
-fn begin(kind: usize) -> Option<(Locked, Inside)> {
-    if !state::may_post() || !state::KINDS[kind].load(Ordering::Relaxed) || !poster::has_worker() {
+pub fn begin(kind: usize) -> Option<(Locked, Inside)> {
+    if !state::may_post(kind) || !poster::has_worker() {
         return None;
     }
     let inside = Inside::enter();
@@ -33,7 +33,7 @@ fn begin(kind: usize) -> Option<(Locked, Inside)> {
         state::turn_off(state::Reason::Instructions);
     }
     // The lock is released first.
-    (state::may_post() && !inside.is_deaf()).then_some((locked, inside))
+    (state::may_post(kind) && !inside.is_deaf()).then_some((locked, inside))
 }
 
 /// `write` and its kin.
@@ -78,42 +78,64 @@ fn post_write(
     if !files::is_writer(locked, fd) {
         return None;
     }
-    let mut vectors = [(start, size); VECTORS_MAX];
-    let mut count = 1;
-    if is_vector {
-        count = usize::try_from(size).ok().filter(|count| *count <= VECTORS_MAX)?;
-        if !memory::is_readable(locked, start, size * 16) {
-            return None;
+    let data = Data::of(locked, is_vector, start, size, poster::WRITE_BYTES_MAX)?;
+    files::note_write(locked, fd, poster::next()).then(|| data.post(locked, what, fd))
+}
+
+/// What a call writes, where the program has it.
+pub struct Data {
+    vectors: [(u64, u64); VECTORS_MAX],
+    count: usize,
+    size: u64,
+}
+
+impl Data {
+    /// `None`: it cannot be read, is nothing, or is more than that.
+    pub fn of(
+        locked: &Locked,
+        is_vector: bool,
+        start: u64,
+        size: u64,
+        bytes_max: u64,
+    ) -> Option<Self> {
+        let mut vectors = [(start, size); VECTORS_MAX];
+        let mut count = 1;
+        if is_vector {
+            count = usize::try_from(size).ok().filter(|count| *count <= VECTORS_MAX)?;
+            let mut words = [0; VECTORS_MAX * 2];
+            memory::copy_of(locked, start, &mut words[..count * 2])?;
+            for (vector, words) in vectors.iter_mut().zip(words.chunks_exact(2)) {
+                *vector = (words[0], words[1]);
+            }
         }
-        // SAFETY: It was readable.
-        unsafe {
-            sys::copy(start as *const u8, vectors.as_mut_ptr().cast(), count * 16);
+        let mut total: u64 = 0;
+        for (start, size) in &vectors[..count] {
+            total = total.checked_add(*size).filter(|total| *total <= bytes_max)?;
+            if *size != 0 && !memory::is_readable(locked, *start, *size) {
+                return None;
+            }
         }
+        (total != 0).then_some(Self { vectors, count, size: total })
     }
-    let vectors = &vectors[..count];
-    let mut total: u64 = 0;
-    for (start, size) in vectors {
-        total = total.checked_add(*size).filter(|total| *total <= poster::WRITE_BYTES_MAX)?;
-        if *size != 0 && !memory::is_readable(locked, *start, *size) {
-            return None;
+
+    /// How much it is.
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// Posts the call with a copy; its result.
+    pub fn post(&self, locked: &Locked, what: What, fd: u64) -> u64 {
+        let (data, mut place) = poster::reserve(locked, self.size);
+        for (start, size) in &self.vectors[..self.count] {
+            // SAFETY: It was readable, and calls that unmap it are other threads' mistake; the buffer has room.
+            unsafe {
+                sys::copy(*start as *const u8, place, *size as usize);
+                place = place.add(*size as usize);
+            }
         }
+        post(locked, what, fd, Some((data, self.size)));
+        self.size
     }
-    if total == 0 {
-        return None;
-    }
-    let (data, mut place) = poster::reserve(locked, total);
-    if !files::note_write(locked, fd, poster::next()) {
-        return None;
-    }
-    for (start, size) in vectors {
-        // SAFETY: It was readable, and calls that unmap it are other threads' mistake; the buffer has room.
-        unsafe {
-            sys::copy(*start as *const u8, place, *size as usize);
-            place = place.add(*size as usize);
-        }
-    }
-    post(locked, what, fd, Some((data, total)));
-    Some(total)
 }
 
 fn post(locked: &Locked, what: What, fd: u64, data: Option<(u64, u64)>) -> u64 {

@@ -128,9 +128,11 @@ mod tests {
     #[test]
     fn kinds_of_posted_calls_need_an_equals_sign() {
         use preload::Posted;
-        assert_eq!(run_of("hanare run --async=write true").posted, Some(Posted::Write));
+        assert_eq!(run_of("hanare run --async=write true").posted, Some(vec![Posted::Write]));
         let run = run_of("hanare run --async write");
-        assert_eq!((run.posted, run.command), (Some(Posted::All), vec!["write".into()]));
+        assert_eq!((run.posted, run.command), (Some(vec![Posted::All]), vec!["write".into()]));
+        let both = Some(vec![Posted::All, Posted::Socket]);
+        assert_eq!(run_of("hanare run --async=all,socket true").posted, both);
         assert_eq!(run_of("hanare run --stats true").posted, None);
     }
 

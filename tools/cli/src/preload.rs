@@ -18,29 +18,36 @@ pub enum Posted {
     Read,
     /// Both
     All,
+    /// Replies to TCP connections that the program has accepted
+    Socket,
 }
 
 impl Posted {
     /// The environment of the program: this command's, with the library before others that are preloaded.
-    pub fn environment(self) -> Result<Vec<CString>> {
+    pub fn environment(kinds: &[Self]) -> Result<Vec<CString>> {
         let mut list = OsString::from(find::async_library()?);
         if let Some(others) = env::var_os(PRELOAD).filter(|others| !others.is_empty()) {
             list.push(":");
             list.push(others);
         }
-        let word = match self {
-            Self::Write => "write",
-            Self::Read => "read",
-            Self::All => "all",
-        };
+        let words: Vec<_> = kinds.iter().map(|kind| kind.word()).collect();
         env::vars_os()
             .filter(|(name, _)| name != PRELOAD && name != KINDS)
-            .chain([(PRELOAD.into(), list), (KINDS.into(), word.into())])
+            .chain([(PRELOAD.into(), list), (KINDS.into(), words.join(",").into())])
             .map(|(name, value)| {
                 let parts = [name.as_bytes(), b"=", value.as_bytes()];
                 Ok(CString::new(parts.concat())?)
             })
             .collect()
+    }
+
+    fn word(self) -> &'static str {
+        match self {
+            Self::Write => "write",
+            Self::Read => "read",
+            Self::All => "all",
+            Self::Socket => "socket",
+        }
     }
 }
 

@@ -21,6 +21,7 @@ Examples:
   hanare run ls -l
   hanare run --on blue --cpus 3 ./solver --steps 100
   hanare run --async=write ./solver --checkpoint state
+  hanare run --async=all,socket memcached -u memcache
   hanare run --stats python3 -c 'print(sum(range(10**6)))' | tee log
 
 Exit status: the program's; 125 if Hanare failed, 126 if the program cannot be run, 127 if there is no such \
@@ -43,8 +44,8 @@ pub struct Run {
     #[arg(long, value_name = "WAY")]
     pub dispatch: Option<Mode>,
     /// Post calls of the program, where nobody can tell the difference, and go on computing: docs/async.md
-    #[arg(long = "async", value_name = "KINDS", num_args = 0..=1, require_equals = true, default_missing_value = "all")]
-    pub posted: Option<Posted>,
+    #[arg(long = "async", value_name = "KINDS", num_args = 0..=1, require_equals = true, value_delimiter = ',', default_missing_value = "all")]
+    pub posted: Option<Vec<Posted>>,
     /// The program, looked up in PATH as a shell does, and its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM", value_hint = ValueHint::CommandWithArguments)]
     pub command: Vec<OsString>,
@@ -81,7 +82,7 @@ impl Run {
     /// Becomes the proxy.
     pub fn execute(self) -> Result<Infallible> {
         let Self { on, cpus, arguments, dispatch, stats, posted, command } = self;
-        let environment = posted.map(Posted::environment).transpose()?;
+        let environment = posted.map(|kinds| Posted::environment(&kinds)).transpose()?;
         let program = Program { on, cpus, arguments, dispatch, stats, pool: None, command };
         let (proxy, arguments) = program.proxy(None)?;
         let arguments =
