@@ -239,7 +239,12 @@ struct hanare_space {
 	/* Slots that were rung: the first ones, and all of them in a process that has more. */
 	unsigned long rung_first[BITS_TO_LONGS(HANARE_FIRST_SLOTS)];
 	unsigned long *rung;
-	struct xarray eventfds;			/* by slot, of the first ones; signalled under its lock */
+	struct xarray eventfds;			/* by slot, of the first ones; under eventfds_lock */
+	struct mutex eventfds_lock;
+	bool eventfds_closed;			/* the same: the space has ended */
+	unsigned long eventfds_rung[BITS_TO_LONGS(HANARE_FIRST_SLOTS)];
+	unsigned long rings_queued;		/* bit 0: ring_work will look at them, with a reference */
+	struct work_struct ring_work;
 };
 
 enum hanare_role { ROLE_NONE, ROLE_BUILDER, ROLE_SPACE, ROLE_OBSERVER, ROLE_POOL };

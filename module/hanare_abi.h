@@ -2659,9 +2659,9 @@ struct hanare_pool_make {
  */
 #define HANARE_RUN_ON_EVENTFD 3ULL
 /*
- * Rings a thread of the calling process, whose id is the third argument, without a delegated call: Linux adds one to its eventfd soon.
- * ESRCH: there is no such thread; ENXIO: it has no eventfd; EAGAIN: the CPU has rung too often just now. Then the program writes to the
- * eventfd itself.
+ * Rings a thread of the calling process, whose id is the third argument, without a delegated call: Linux adds one to its eventfd
+ * soon, and may do so once for rings that come together. ESRCH: there is no such thread; ENXIO: it has no eventfd; EAGAIN: the CPU
+ * has rung too often just now. Then the program writes to the eventfd itself.
  */
 #define HANARE_RUN_ON_RING 4ULL
 /* Descriptor of `RUN_ON_EVENTFD`: none. */

@@ -21,9 +21,9 @@ pub const RUN_ON_ASK: u64 = 2;
 /// The calling thread is rung by an eventfd from now on, until it executes another program or ends: [`RUN_ON_RING`] adds one to it.
 /// The third argument is the descriptor, or -1 (32 bits): by none. EBADF, EINVAL: it is none. EOPNOTSUPP: this thread cannot.
 pub const RUN_ON_EVENTFD: u64 = 3;
-/// Rings a thread of the calling process, whose id is the third argument, without a delegated call: Linux adds one to its eventfd soon.
-/// ESRCH: there is no such thread; ENXIO: it has no eventfd; EAGAIN: the CPU has rung too often just now. Then the program writes to the
-/// eventfd itself.
+/// Rings a thread of the calling process, whose id is the third argument, without a delegated call: Linux adds one to its eventfd
+/// soon, and may do so once for rings that come together. ESRCH: there is no such thread; ENXIO: it has no eventfd; EAGAIN: the CPU
+/// has rung too often just now. Then the program writes to the eventfd itself.
 pub const RUN_ON_RING: u64 = 4;
 /// Descriptor of [`RUN_ON_EVENTFD`]: none.
 pub const NO_EVENTFD: u32 = u32::MAX;

@@ -310,9 +310,12 @@ static int __init hanare_init(void)
 		goto pseudo;
 	hanare_files_init(hanare_shows_procfs);
 	hanare_space_init(hanare_observers_wake);
-	err = hanare_share_init(hanare_space_flush);
+	err = hanare_eventfds_init();
 	if (err)
 		goto topology;
+	err = hanare_share_init(hanare_space_flush);
+	if (err)
+		goto eventfds;
 	err = hanare_stderr_init();
 	if (err)
 		goto share;
@@ -336,6 +339,8 @@ stderr:
 	hanare_stderr_exit();
 share:
 	hanare_share_exit();
+eventfds:
+	hanare_eventfds_exit();
 topology:
 	hanare_topology_exit();
 pseudo:
@@ -361,6 +366,7 @@ static void __exit hanare_exit(void)
 	/* After everything that ends spaces. */
 	hanare_space_exit();
 	hanare_spaces_exit();
+	hanare_eventfds_exit();
 	hanare_topology_exit();
 	hanare_pseudo_exit();
 	hanare_stop_exit();

@@ -1,25 +1,70 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Threads that sleep in a read of an eventfd, and are rung by the LWK: docs/wakeup.md. */
+/*
+ * Threads that sleep in a read of an eventfd, and are rung by the LWK: docs/wakeup.md.
+ *
+ * How long a signal takes is the program's to decide: it may have any number of epoll instances look at its eventfd. So the
+ * doorbell's handler, which others wait for, only notes the ring; the signal is given where a write(2) of the program would be, by
+ * a kernel thread that may take its time.
+ */
 #include "space/space.h"
 
 #include <linux/eventfd.h>
+#include <linux/workqueue.h>
+
+static struct workqueue_struct *ring_queue;
+
+int hanare_eventfds_init(void)
+{
+	ring_queue = alloc_workqueue("hanare_rings", WQ_UNBOUND | WQ_HIGHPRI, 0);
+	return ring_queue ? 0 : -ENOMEM;
+}
+
+/* After the last space. */
+void hanare_eventfds_exit(void)
+{
+	destroy_workqueue(ring_queue);
+}
+
+static void signal_rung(struct work_struct *work)
+{
+	struct hanare_space *space = container_of(work, struct hanare_space, ring_work);
+	struct eventfd_ctx *eventfd;
+	unsigned long slot;
+
+	clear_bit(0, &space->rings_queued);
+	/* A ring that finds the bit clear queues the work once more; one that found it set is seen here. */
+	smp_mb__after_atomic();
+	for_each_set_bit(slot, space->eventfds_rung, HANARE_FIRST_SLOTS) {
+		clear_bit(slot, space->eventfds_rung);
+		mutex_lock(&space->eventfds_lock);
+		eventfd = xa_load(&space->eventfds, slot);
+		if (eventfd)
+			hanare_eventfd_signal(eventfd);
+		mutex_unlock(&space->eventfds_lock);
+		cond_resched();
+	}
+	hanare_space_put(space);
+}
+
+void hanare_space_init_eventfds(struct hanare_space *space)
+{
+	mutex_init(&space->eventfds_lock);
+	xa_init_flags(&space->eventfds, XA_FLAGS_ACCOUNT);
+	INIT_WORK(&space->ring_work, signal_rung);
+}
 
 /* From the doorbell's handler. */
 void hanare_space_ring_eventfd(struct hanare_instance *inst, u64 id, u32 slot)
 {
-	struct eventfd_ctx *eventfd;
 	struct hanare_space *space;
-	unsigned long flags;
 
 	rcu_read_lock();
 	space = hanare_space_peek(id);
-	if (space && space->inst == inst) {
-		/* Who takes it away waits for this lock before it drops its reference. */
-		xa_lock_irqsave(&space->eventfds, flags);
-		eventfd = xa_load(&space->eventfds, slot);
-		if (eventfd)
-			hanare_eventfd_signal(eventfd);
-		xa_unlock_irqrestore(&space->eventfds, flags);
+	if (space && space->inst == inst && slot < HANARE_FIRST_SLOTS) {
+		set_bit(slot, space->eventfds_rung);
+		smp_mb__after_atomic();
+		if (!test_and_set_bit(0, &space->rings_queued) && kref_get_unless_zero(&space->ref))
+			queue_work(ring_queue, &space->ring_work);
 	}
 	rcu_read_unlock();
 }
@@ -32,6 +77,7 @@ long hanare_eventfd(struct hanare_space *space, void *data)
 {
 	const struct hanare_eventfd *arg = data;
 	struct eventfd_ctx *eventfd = NULL, *before;
+	long err = 0;
 
 	if (arg->slot >= HANARE_FIRST_SLOTS)
 		return -EINVAL;
@@ -40,13 +86,35 @@ long hanare_eventfd(struct hanare_space *space, void *data)
 		if (IS_ERR(eventfd))
 			return PTR_ERR(eventfd);
 	}
-	before = xa_store_irq(&space->eventfds, arg->slot, eventfd, GFP_KERNEL);
-	if (xa_is_err(before)) {
-		if (eventfd)
-			eventfd_ctx_put(eventfd);
-		return xa_err(before);
+	mutex_lock(&space->eventfds_lock);
+	/* What it replaces, or itself, is given back. */
+	before = eventfd;
+	if (space->eventfds_closed) {
+		err = -ESRCH;
+	} else {
+		void *old = xa_store(&space->eventfds, arg->slot, eventfd, GFP_KERNEL);
+
+		err = xa_err(old);
+		if (!err)
+			before = old;
 	}
+	mutex_unlock(&space->eventfds_lock);
 	if (before)
 		eventfd_ctx_put(before);
-	return 0;
+	return err;
+}
+
+/* The space has ended, whoever has a descriptor of it. */
+void hanare_space_drop_eventfds(struct hanare_space *space)
+{
+	struct eventfd_ctx *eventfd;
+	unsigned long slot;
+
+	mutex_lock(&space->eventfds_lock);
+	space->eventfds_closed = true;
+	xa_for_each(&space->eventfds, slot, eventfd) {
+		xa_erase(&space->eventfds, slot);
+		eventfd_ctx_put(eventfd);
+	}
+	mutex_unlock(&space->eventfds_lock);
 }

@@ -271,6 +271,7 @@ static void delist(struct hanare_space *space)
 	struct hanare_instance *inst = space->inst;
 
 	hanare_space_hide(space);
+	hanare_space_drop_eventfds(space);
 	spin_lock_irq(&inst->state_lock);
 	list_del(&space->link);
 	space->home->spaces--;
@@ -307,7 +308,7 @@ static struct hanare_space *space_new(struct hanare_instance *inst, struct inode
 	mutex_init(&space->table_lock);
 	xa_init_flags(&space->files, XA_FLAGS_ALLOC1);
 	xa_init_flags(&space->watches, XA_FLAGS_ALLOC1);
-	xa_init_flags(&space->eventfds, XA_FLAGS_LOCK_IRQ | XA_FLAGS_ACCOUNT);
+	hanare_space_init_eventfds(space);
 	for (i = 0; i < HANARE_SLOT_QUEUES; i++)
 		init_waitqueue_head(&space->slot_queues[i]);
 	return space;

@@ -145,6 +145,10 @@ extern const struct vm_operations_struct hanare_vm_ops;
 int hanare_space_mmap(struct hanare_space *space, struct vm_area_struct *vma);
 
 /* eventfd.c */
+int hanare_eventfds_init(void);
+void hanare_eventfds_exit(void);
+void hanare_space_init_eventfds(struct hanare_space *space);
+void hanare_space_drop_eventfds(struct hanare_space *space);
 void hanare_space_ring_eventfd(struct hanare_instance *inst, u64 id, u32 slot);
 long hanare_eventfd(struct hanare_space *space, void *data);
 

@@ -2,7 +2,6 @@
 /* The table of spaces: how one is found, and what becomes of it with its last reference. */
 #include "space/space.h"
 
-#include <linux/eventfd.h>
 #include <linux/file.h>
 #include <linux/pid.h>
 #include <linux/rcupdate.h>
@@ -115,25 +114,13 @@ static void space_free_rcu(struct rcu_head *rcu)
 	kvfree(space);
 }
 
-/* Of a space without a reference; the doorbell's handler may look at it still. */
-static void put_eventfds(struct hanare_space *space)
-{
-	struct eventfd_ctx *eventfd;
-	unsigned long slot;
-
-	xa_for_each(&space->eventfds, slot, eventfd) {
-		xa_erase_irq(&space->eventfds, slot);
-		eventfd_ctx_put(eventfd);
-	}
-}
-
 static void space_release(struct kref *ref)
 {
 	struct hanare_space *space = container_of(ref, struct hanare_space, ref);
 	struct hanare_instance *inst = space->inst;
 
 	hanare_answers_drop(space);
-	put_eventfds(space);
+	hanare_space_drop_eventfds(space);
 	/* Of one that was never opened; else its end has done it. */
 	hanare_space_put_files(space);
 	iput(space->inode);

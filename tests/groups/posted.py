@@ -2,7 +2,9 @@
 
 import os
 import re
+import subprocess
 import sys
+import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '../lib'))
 from harness import *
@@ -25,10 +27,28 @@ def where():
 def rung():
     """Threads of the LWK ring those that sleep on Linux, and no others."""
     expected = ['rings', 'not a thread of another process', 'not nobody', 'not who has no eventfd', 'not by a pipe', 'not by what is not open',
-                'still not', 'not a thread there without one', 'a thread here', 'each ring is there', 'too many are refused',
+                'still not', 'not a thread there without one', 'a thread here', 'rings that come together may be one', 'each ring that comes alone is there', 'too many are refused',
                 'one that was closed', 'none any more', 'not rung without']
     result = run(f'{GUEST}/static/utility-rung', 'lwk')
     expect(result.status == 0 and result.out.decode().splitlines() == expected, f'{result}')
+
+
+def rings_in_a_crowd():
+    """How long a ring takes is the program's to decide, and nobody else waits for it."""
+    program = subprocess.Popen(['hanare', 'run', '--', GUEST + '/static/utility-rung', 'crowd'], stdout=subprocess.PIPE)
+    try:
+        expect(program.stdout.readline() == b'a thread here\n' and program.stdout.readline() == b'begins\n', 'does not begin')
+        calls, slowest = 0, 0
+        while program.poll() is None:
+            begun = time.monotonic()
+            expect(run('/bin/true').status == 0, 'no program runs beside it')
+            calls, slowest = calls + 1, max(slowest, time.monotonic() - begun)
+        expect(program.stdout.read() == b'rang\n', 'it could not ring')
+        print(f'# beside a crowd: {calls} programs, the slowest {slowest:.1f} s', flush=True)
+        expect(calls > 3 and slowest < 5, f'{calls} programs in 10 s, the slowest {slowest:.1f} s')
+    finally:
+        program.kill()
+        program.wait()
 
 
 def library():
@@ -66,6 +86,7 @@ def leaves_nothing():
 start('--cpus', '2-3', '--mem', '1G')
 check('a-utility-thread-executes-on-linux', where)
 check('a-thread-is-rung-by-its-eventfd', rung)
+check('rings-in-a-crowd-hold-nobody-up', rings_in_a_crowd)
 library()
 unchanged_programs()
 check('forged-registers-harm-nobody', forged_registers)

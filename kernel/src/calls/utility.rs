@@ -53,6 +53,8 @@ fn be_rung_by(me: &Thread, descriptor: u32) -> Result<u64> {
     if me.process.pool.is_packed() {
         return Err(errno::EOPNOTSUPP); // another proxy has its descriptors
     }
+    // Nobody rings while Linux has the one before, or none. A ring that is under way may reach either.
+    me.utility.set_eventfd(false);
     delegate::result_of(Control::Eventfd { descriptor })?;
     me.utility.set_eventfd(descriptor != NO_EVENTFD);
     Ok(0)
@@ -65,6 +67,10 @@ const RINGS_AT_ONCE: u64 = 32;
 static RINGS: [Line<AtomicU64>; CPUS_MAX] = [const { Line(AtomicU64::new(0)) }; CPUS_MAX];
 
 fn ring(me: &Thread, tid: u32) -> Result<u64> {
+    // First: who rings too often looks at no list of threads either.
+    let interval = u64::from(shared::params().tsc_khz) * RINGS_APART_US / 1000;
+    let (pace, used) = (Pace { interval, burst: RINGS_AT_ONCE }, &RINGS[percpu::index()]);
+    let after = pace.take(used.load(Ordering::Relaxed), cpu::rdtsc()).ok_or(errno::EAGAIN)?;
     let found = me.process.with_threads(|all| {
         let thread = all.iter().find(|thread| tid != 0 && thread.slot.tid() == tid)?;
         Some((thread.slot, thread.slot_index, thread.utility.has_eventfd()))
@@ -73,9 +79,6 @@ fn ring(me: &Thread, tid: u32) -> Result<u64> {
     if !has_eventfd {
         return Err(errno::ENXIO);
     }
-    let interval = u64::from(shared::params().tsc_khz) * RINGS_APART_US / 1000;
-    let (pace, used) = (Pace { interval, burst: RINGS_AT_ONCE }, &RINGS[percpu::index()]);
-    let after = pace.take(used.load(Ordering::Relaxed), cpu::rdtsc()).ok_or(errno::EAGAIN)?;
     used.store(after, Ordering::Relaxed);
     doorbell::ring(slot.doorbell(), EVENT_EVENTFD, u64::from(me.space) << 24 | u64::from(index));
     Ok(0)

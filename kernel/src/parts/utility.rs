@@ -62,7 +62,7 @@ impl OfThread {
         self.has_eventfd.load(Ordering::Relaxed)
     }
 
-    /// Linux has, or is not asked for any more.
+    /// Says whether Linux has one.
     pub fn set_eventfd(&self, has: bool) {
         self.has_eventfd.store(has, Ordering::Relaxed);
     }
