@@ -103,18 +103,3 @@ long hanare_eventfd(struct hanare_space *space, void *data)
 		eventfd_ctx_put(before);
 	return err;
 }
-
-/* The space has ended, whoever has a descriptor of it. */
-void hanare_space_drop_eventfds(struct hanare_space *space)
-{
-	struct eventfd_ctx *eventfd;
-	unsigned long slot;
-
-	mutex_lock(&space->eventfds_lock);
-	space->eventfds_closed = true;
-	xa_for_each(&space->eventfds, slot, eventfd) {
-		xa_erase(&space->eventfds, slot);
-		eventfd_ctx_put(eventfd);
-	}
-	mutex_unlock(&space->eventfds_lock);
-}

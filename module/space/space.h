@@ -41,6 +41,7 @@ void hanare_space_give_id_back(struct hanare_space *space);
 void hanare_space_publish(struct hanare_space *space);
 void hanare_space_hide(struct hanare_space *space);
 void hanare_space_put(struct hanare_space *space);
+void hanare_space_drop_eventfds(struct hanare_space *space);
 void hanare_spaces_exit(void);
 
 /* group.c: control groups that limit memory and CPU time */
@@ -148,7 +149,6 @@ int hanare_space_mmap(struct hanare_space *space, struct vm_area_struct *vma);
 int hanare_eventfds_init(void);
 void hanare_eventfds_exit(void);
 void hanare_space_init_eventfds(struct hanare_space *space);
-void hanare_space_drop_eventfds(struct hanare_space *space);
 void hanare_space_ring_eventfd(struct hanare_instance *inst, u64 id, u32 slot);
 long hanare_eventfd(struct hanare_space *space, void *data);
 

@@ -2,6 +2,7 @@
 /* The table of spaces: how one is found, and what becomes of it with its last reference. */
 #include "space/space.h"
 
+#include <linux/eventfd.h>
 #include <linux/file.h>
 #include <linux/pid.h>
 #include <linux/rcupdate.h>
@@ -112,6 +113,21 @@ static void space_free_rcu(struct rcu_head *rcu)
 	put_pid(space->pid);
 	kvfree(space->rung);
 	kvfree(space);
+}
+
+/* No thread of it is rung any more, whoever has a descriptor of the space: it ends (eventfd.c). */
+void hanare_space_drop_eventfds(struct hanare_space *space)
+{
+	struct eventfd_ctx *eventfd;
+	unsigned long slot;
+
+	mutex_lock(&space->eventfds_lock);
+	space->eventfds_closed = true;
+	xa_for_each(&space->eventfds, slot, eventfd) {
+		xa_erase(&space->eventfds, slot);
+		eventfd_ctx_put(eventfd);
+	}
+	mutex_unlock(&space->eventfds_lock);
 }
 
 static void space_release(struct kref *ref)

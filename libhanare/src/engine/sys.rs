@@ -164,14 +164,18 @@ pub fn return_home() {
 #[must_use]
 pub fn be_rung_by(fd: c_int) -> bool {
     // SAFETY: no memory is concerned.
-    unsafe { call(libc::SYS_prctl as u64, [PR_HANARE_RUN_ON, RUN_ON_EVENTFD, fd as u64, 0, 0, 0]) == 0 }
+    unsafe {
+        call(libc::SYS_prctl as u64, [PR_HANARE_RUN_ON, RUN_ON_EVENTFD, fd as u64, 0, 0, 0]) == 0
+    }
 }
 
 /// Adds one to the eventfd of a thread, soon: the LWK sends an interrupt, and the calling thread waits for nobody. `false`: it does not.
 #[must_use]
 pub fn ring_thread(thread: i32) -> bool {
     // SAFETY: no memory is concerned.
-    unsafe { call(libc::SYS_prctl as u64, [PR_HANARE_RUN_ON, RUN_ON_RING, thread as u64, 0, 0, 0]) == 0 }
+    unsafe {
+        call(libc::SYS_prctl as u64, [PR_HANARE_RUN_ON, RUN_ON_RING, thread as u64, 0, 0, 0]) == 0
+    }
 }
 
 /// The thread stays on one CPU of the kernel that it runs on. Where that fails it runs anywhere.
