@@ -104,7 +104,8 @@ static void keeps(void)
 	usleep(200000);
 	may_sleep = 1;
 	await(&woken, 1);
-	printf("rung before it slept: %ld\n", had);
+	/* On the LWK rings that come together may be one. */
+	printf("rung before it slept: %d\n", had == 1 || had == 2);
 }
 
 static void *kills_group(void *unused)
@@ -231,12 +232,9 @@ static void in_a_crowd(void)
 	is("a thread here", be_rung_by(bell), 0);
 	printf("begins\n");
 	fflush(stdout);
-	for (end = time(NULL) + 10; time(NULL) < end;) {
+	for (end = time(NULL) + 10; time(NULL) < end;)
 		rung += !rings(getpid());
-		if (read(bell, &count, 8) == 8)
-			rung += count == 0;
-	}
-	is("rang", rung > 1000, 1);
+	is("rang", rung > 1000 && read(bell, &count, 8) == 8, 1);
 }
 
 static void on_the_lwk(void)
