@@ -174,7 +174,7 @@ fn post(locked: &Locked, nr: i64, args: &Arguments) -> Option<u64> {
     Some(data.post(locked, What::Send, fd))
 }
 
-/// What somebody has sent does not depend on a reply that he has not got.
+/// Receiving is the same beside posted replies: what the other side has sent does not depend on a reply that it has not got.
 fn receive(nr: i64, args: &Arguments) -> Verdict {
     let fd = args[0];
     let flags = match nr {

@@ -141,7 +141,7 @@ const LOOKED_AT: &[c_long] = &[
     SYS_remap_file_pages,
 ];
 
-/// Of sockets, where replies are posted: [`crate::replies`]. Elsewhere they wait.
+/// Calls about sockets: where replies are posted, [`crate::replies`] decides; elsewhere they wait.
 const OF_SOCKETS: &[c_long] = &[
     // Posted.
     SYS_sendto,

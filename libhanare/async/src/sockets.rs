@@ -1,4 +1,4 @@
-//! What is known of TCP connections: which ones are this process's alone, and how much each takes without a look.
+//! TCP connections: which of them are this process's alone, and how much each takes without a look.
 //!
 //! A connection takes a write whole while its send buffer has room: `sk_stream_memory_free` in Linux'
 //! `include/net/sock.h` asks whether the memory of what is queued (`sk_wmem_queued`) is below `sk_sndbuf`, before each
@@ -25,7 +25,7 @@ const NO_LIMIT: u32 = 1 << 31;
 #[repr(u8)]
 enum Role {
     Unknown,
-    /// It listens for TCP connections.
+    /// A socket that listens for TCP connections.
     Listener,
     /// A TCP connection that this process has accepted.
     Connection,
@@ -97,14 +97,14 @@ pub fn accepted(_: &Locked, listener: u64, fd: u64) {
     socket.role.store(role(Role::Connection), Ordering::Release);
 }
 
-/// It is shared with somebody, or was changed in a way that the library does not follow.
+/// A socket is shared with somebody, or was changed in a way that the library does not follow: nothing is posted to it.
 pub fn forget(fd: u64) {
     if let Some(socket) = at(fd) {
         socket.role.store(Role::Unknown as u8, Ordering::Release);
     }
 }
 
-/// All are.
+/// All sockets are, as in [`forget`].
 pub fn forget_all() {
     TABLE.iter().for_each(|socket| socket.role.store(Role::Unknown as u8, Ordering::Release));
 }
@@ -117,7 +117,7 @@ pub fn reset() {
     }
 }
 
-/// Its descriptor is about to name something else, or nothing.
+/// A descriptor is about to name something else than its socket, or nothing.
 pub fn replaced(fd: u64) {
     forget(fd);
     if let Some(socket) = at(fd) {

@@ -82,7 +82,7 @@ fn post_write(
     files::note_write(locked, fd, poster::next()).then(|| data.post(locked, what, fd))
 }
 
-/// What a call writes, where the program has it.
+/// The memory that a call writes from, as the program gave it.
 pub struct Data {
     vectors: [(u64, u64); VECTORS_MAX],
     count: usize,

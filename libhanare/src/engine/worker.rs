@@ -27,7 +27,7 @@ const ENDED: u32 = 2;
 const UNKNOWN: u32 = 0;
 const HERE: u32 = 1;
 const REMOTE: u32 = 2;
-/// The same, and threads on the LWK ring it by an interrupt.
+/// [`REMOTE`], and threads on the LWK ring the worker by an interrupt.
 const REMOTE_RUNG: u32 = 3;
 
 /// One worker of a queue.
