@@ -14,8 +14,6 @@ from harness import *
 from users import *
 
 SERVERS = 2
-# docs/link.md: 0.7 s by the box and directly, 110 s and more here. Wrong it is not.
-TOO_SLOW = 'writers that get a signal every few milliseconds hardly get on where the way follows the number of threads'
 ONCE = GUEST + '/static/calls-made-once'
 FORGED = GUEST + '/module-forged'
 FORGED_SECONDS = 40
@@ -256,7 +254,7 @@ def main():
     for name in 'calls-beside-blocked-servers', 'signals-into-boxed-calls', 'calls-made-once', 'execve-with-threads':
         path = f'{GUEST}/static/{name}'
         same(f'{name}-auto', [path], both=lambda launch, path=path: by('auto', path) if launch else [path],
-             status=7 if 'signals-into' in path else None, skip=TOO_SLOW if name == 'calls-made-once' else None)
+             status=7 if 'signals-into' in path else None)
 
     def counted():
         seen = told()

@@ -99,7 +99,7 @@ fn by_server(
     if let Err(outcome) = link::may_begin(direct::asker(context), call.sake) {
         return Some((outcome, false));
     }
-    if !context.may_box(by, call) {
+    if !context.may_box(by, call) || context.port().passes_by.take() {
         return None;
     }
     let number = pool::box_of(call.nr);
@@ -128,6 +128,9 @@ fn by_server(
             state.ended.fetch_add(1, Ordering::Relaxed);
             shared::here().count_boxed_call();
             let by_signal = context.port().slot.is_ended_by_signal();
+            if answer == Answer::NotStarted {
+                context.port().passes_by.was_taken_out();
+            }
             (outcome(context, call.nr, answer, by_signal), by_signal)
         }
     })

@@ -8,6 +8,7 @@ use core::ops::Deref;
 use hanare_abi::control::Control;
 pub use hanare_core::fair::Owner;
 use hanare_core::link::Call;
+use hanare_core::link::pool::PassesBy;
 use hanare_core::syscalls::By;
 use hanare_ikc::{Patience, SlotRef};
 use spin::Once;
@@ -23,6 +24,8 @@ pub struct Port {
     pub space: u32,
     /// How long it polls for an answer.
     pub patience: Patience,
+    /// Whether its next call goes past the request box.
+    pub passes_by: PassesBy,
     /// The scheduler's part.
     pub task: Task,
     /// File references that it drops, while they are to go together (`services::put_together`).
@@ -32,8 +35,8 @@ pub struct Port {
 impl Port {
     /// Of a thread of `space` with a slot.
     pub fn new(task: Task, space: u32, slot_index: u32, slot: SlotRef<'static>) -> Port {
-        let (patience, puts) = (Patience::new(), Mutex::new(None));
-        Port { slot, slot_index, space, patience, task, puts }
+        let (patience, passes_by) = (Patience::new(), PassesBy::default());
+        Port { slot, slot_index, space, patience, passes_by, task, puts: Mutex::new(None) }
     }
 }
 

@@ -1,6 +1,7 @@
 //! The servers of a process' request box: when there is to be one more or one less, and when a call does not wait for
 //! them any longer.
 
+use core::sync::atomic::{AtomicBool, Ordering};
 use hanare_abi::boot::{DISPATCH_AUTO, DISPATCH_BOX, DISPATCH_DIRECT};
 use hanare_abi::start::{START_AUTO, START_BOX, START_DIRECT};
 
@@ -138,6 +139,25 @@ impl Watch {
     }
 }
 
+/// Whether a thread's next call goes past the box, to its own worker: a signal took its last one out again before a server had
+/// begun it. While all servers are blocked a call waits for [`STALLED_NS`], and where signals come faster than that, each
+/// attempt would wait anew and none be executed.
+#[derive(Debug, Default)]
+pub struct PassesBy(AtomicBool);
+
+impl PassesBy {
+    /// A signal has taken a call out of the box.
+    pub fn was_taken_out(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the call that comes now goes past the box, which is for this one only.
+    #[must_use]
+    pub fn take(&self) -> bool {
+        self.0.load(Ordering::Relaxed) && self.0.swap(false, Ordering::Relaxed)
+    }
+}
+
 /// Whether a path names the calling thread's own directory in /proc, which depends on who looks.
 #[must_use]
 pub fn names_thread(path: &[u8]) -> bool {
@@ -210,6 +230,33 @@ mod tests {
         assert!(!watch.is_stalled(8, 100 + STALLED_NS));
         assert_eq!(watch.deadline_ns(), 100 + 2 * STALLED_NS);
         assert!(watch.is_stalled(8, 100 + 2 * STALLED_NS));
+    }
+
+    /// When a call is executed while all servers are blocked and a signal comes every `every_ns`, or `None` within a second.
+    fn executed_ns(passes: &PassesBy, every_ns: u64) -> Option<u64> {
+        let mut now_ns = 0;
+        while now_ns < 1_000_000_000 {
+            let mut watch = Watch::new(0, now_ns);
+            let signal_ns = (now_ns / every_ns + 1) * every_ns;
+            if passes.take() {
+                return Some(now_ns);
+            }
+            now_ns = signal_ns.min(watch.deadline_ns());
+            if watch.is_stalled(0, now_ns) {
+                return Some(now_ns);
+            }
+            passes.was_taken_out();
+        }
+        None
+    }
+
+    #[test]
+    fn signals_do_not_have_a_call_come_back_for_ever() {
+        let passes = PassesBy::default();
+        assert_eq!(executed_ns(&passes, 3_000_000), Some(3_000_000));
+        assert_eq!(executed_ns(&passes, 8_000_000), Some(STALLED_NS));
+        passes.was_taken_out();
+        assert!(passes.take() && !passes.take(), "one call");
     }
 
     #[test]
