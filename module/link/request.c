@@ -304,6 +304,7 @@ enum disturbance {
 	ASKED,			/* more than that: it has others to answer, or is stuck */
 	/* who is alone there, and enters the kernel by himself now and then: the more, the longer ago that was */
 	OTHER_CALLS = 2 * ASKED,
+	OTHER_CALLED = OTHER_CALLS + HZ / 5,	/* who has not for a while */
 	OTHER_COMPUTES = OTHER_CALLS + 10 * HZ, /* who does not: only if on each CPU somebody computes */
 };
 
@@ -324,8 +325,8 @@ static int since_entry(struct hanare_cpu *cpu)
 	return min_t(unsigned long, jiffies - READ_ONCE(cpu->entered), OTHER_COMPUTES - OTHER_CALLS);
 }
 
-/* What the LWK writes there may be old when it is looked at: then somebody is interrupted for once. */
-int hanare_disturbance(struct hanare_cpu *cpu, u32 space)
+/* `space`: what the request is about, or 0; `for_space`: it is of use to its threads. */
+static int disturbance(struct hanare_cpu *cpu, u32 space, bool for_space)
 {
 	const struct hanare_cpu_shared *shared = cpu->shared;
 	bool looks = READ_ONCE(shared->lwk_wait) == HANARE_WAIT_AWAKE;
@@ -336,7 +337,7 @@ int hanare_disturbance(struct hanare_cpu *cpu, u32 space)
 		found = NOBODY;
 	else if (!current_space || READ_ONCE(shared->idle_since))
 		found = HALTED;
-	else if (current_space == space)
+	else if (for_space && current_space == space)
 		found = OWN_THREAD;
 	else if (looks)
 		found = OTHER_IN_KERNEL;
@@ -345,6 +346,12 @@ int hanare_disturbance(struct hanare_cpu *cpu, u32 space)
 	else
 		found = OTHER_CALLS + since_entry(cpu);
 	return found < ASKED && atomic_read(&cpu->asked) ? found + ASKED : found;
+}
+
+/* What the LWK writes there may be old when it is looked at: then somebody is interrupted for once. */
+int hanare_disturbance(struct hanare_cpu *cpu, u32 space)
+{
+	return disturbance(cpu, space, true);
 }
 
 static bool runs(const struct hanare_cpu *cpu, const struct hanare_space *space)
@@ -356,23 +363,25 @@ static bool runs(const struct hanare_cpu *cpu, const struct hanare_space *space)
 #define LOOKS 16
 
 /*
- * The CPU that a request disturbs least, or `first`, if that is not disturbed more; `space`: what it is about, or NULL.
+ * The CPU that a request disturbs least, or `first`, if that is not disturbed more; `space`: what it is about, or NULL;
+ * `for_space`: it is of use to its threads, which it rather interrupts than others.
  */
 static struct hanare_cpu *quietest(struct hanare_instance *inst, struct hanare_cpu *first,
-				   struct hanare_space *space)
+				   struct hanare_space *space, bool for_space)
 {
 	u32 i, at = first - inst->cpus, id = space ? space->id : 0;
-	int least = hanare_disturbance(first, id);
+	int least = disturbance(first, id, for_space);
 	struct hanare_cpu *best = first;
 
 	for (i = 1; least > NOBODY && i < inst->cpu_count; i++) {
 		struct hanare_cpu *cpu = &inst->cpus[(at + i) % inst->cpu_count];
-		int found = hanare_disturbance(cpu, id);
+		int found = disturbance(cpu, id, for_space);
 
 		if (i >= LOOKS && least < OTHER_CALLS)
 			break;
 		/* Who is alone on a CPU is not interrupted for a program that is kept off that CPU. */
-		if (found >= OTHER_CALLS && space && !(space->allowed >> (cpu - inst->cpus) & 1))
+		if (space && found >= (for_space ? OTHER_CALLS : OTHER_CALLED) &&
+		    !(space->allowed >> (cpu - inst->cpus) & 1))
 			continue;
 		if (runs(cpu, space) && !runs(first, space))
 			WRITE_ONCE(space->near, cpu);
@@ -387,7 +396,7 @@ static struct hanare_cpu *quietest(struct hanare_instance *inst, struct hanare_c
 
 struct hanare_cpu *hanare_quiet_cpu(struct hanare_instance *inst)
 {
-	return quietest(inst, &inst->cpus[0], NULL);
+	return quietest(inst, &inst->cpus[0], NULL, false);
 }
 
 /*
@@ -397,6 +406,8 @@ struct hanare_cpu *hanare_quiet_cpu(struct hanare_instance *inst)
  */
 static struct hanare_cpu *whom_to_ask(struct hanare_space *space, const struct hanare_call *call)
 {
+	struct hanare_cpu *near = READ_ONCE(space->near) ?: space->home;
+
 	switch (call->kind) {
 	case HANARE_REQUEST_SPACE_OPEN:
 	case HANARE_REQUEST_SPACE_START:
@@ -413,9 +424,12 @@ static struct hanare_cpu *whom_to_ask(struct hanare_space *space, const struct h
 		if (call->in_order)
 			return space->home;
 		/* Told once more: no thread waits for it, so the space's own is not interrupted either while it computes. */
-		return quietest(space->inst, READ_ONCE(space->near) ?: space->home, NULL);
+		return quietest(space->inst, near, NULL, false);
+	case HANARE_REQUEST_INFO:
+		/* Somebody looks on (`hanare ps`, /proc): one who enters the kernel all the time rather than one who computes. */
+		return quietest(space->inst, near, space, false);
 	}
-	return quietest(space->inst, READ_ONCE(space->near) ?: space->home, space);
+	return quietest(space->inst, near, space, true);
 }
 
 int hanare_request_quietly(struct hanare_space *space, struct hanare_call *call,

@@ -159,6 +159,7 @@ class Loads:
             'patched-code': patching,
             'clock': clock,
             'looks': self.looks,
+            'looks-while-all-cpus-are-busy': self.looks_while_busy,
             'second-instance': second_instance,
         }
         on_lwk = {
@@ -180,6 +181,17 @@ class Loads:
         for name in 'stat', 'status', 'maps', 'schedstat':
             with open(f'/proc/{self.pid}/{name}') as file:
                 file.read()
+
+    def looks_while_busy(self):
+        """No CPU halts, so whoever answers is interrupted."""
+        calls = 'import os\nwhile True: os.getpid()'
+        busy = [subprocess.Popen(['hanare', 'run', '--cpus', str(other), '--', 'python3', '-c', calls]) for other in self.others]
+        time.sleep(0.5)
+        for _ in range(5):
+            hanare('ps', '--threads')
+        for process in busy:
+            process.kill()
+            process.wait(TIMEOUT)
 
     def killed(self):
         process = subprocess.Popen([*self.there, GUEST + '/static/die', 'pause'], stdout=subprocess.DEVNULL)
