@@ -63,8 +63,8 @@ struct hanare_cpu {
 	atomic_t asked;				/* requests without an answer yet */
 	u64 rung_at;				/* TSC, when it was rung last */
 	u32 waits_at;				/* outbound_head + 1 at which something waited at the last look, or 0 */
-	u64 entries;				/* into its kernel, as last looked at, and when they grew: hints */
-	unsigned long entered;
+	u64 entries;				/* into its kernel, as last looked at */
+	unsigned long looked, entered;		/* when that was, and since when they may not have grown: hints */
 };
 
 /* An interrupt by which CPUs of the LWK ring Linux. */

@@ -309,20 +309,25 @@ enum disturbance {
 };
 
 /*
- * Jiffies since somebody there was found to have entered the kernel, up to where he counts as one who computes. Who is
- * about to go on after a halt has entered it when that began, maybe long ago: its end counts as well.
+ * Jiffies since somebody there entered the kernel, as far as can be told, up to where he counts as one who computes. Who is
+ * about to go on after a halt has entered it when that began, maybe long ago: its end counts as well. Where few entries came
+ * since the last look they may be as old as that one.
  */
 static int since_entry(struct hanare_cpu *cpu)
 {
 	const struct hanare_cpu_shared *shared = cpu->shared;
+	unsigned long now = jiffies, looked = READ_ONCE(cpu->looked);
 	u64 entries = READ_ONCE(shared->local_calls) + READ_ONCE(shared->delegated_calls) +
 		      READ_ONCE(shared->exceptions) + READ_ONCE(shared->idle_cycles);
+	u64 more = entries - READ_ONCE(cpu->entries);
 
-	if (READ_ONCE(cpu->entries) != entries) {
+	if (more) {
 		WRITE_ONCE(cpu->entries, entries);
-		WRITE_ONCE(cpu->entered, jiffies);
+		WRITE_ONCE(cpu->entered, more > now - looked ? now : looked);
 	}
-	return min_t(unsigned long, jiffies - READ_ONCE(cpu->entered), OTHER_COMPUTES - OTHER_CALLS);
+	if (looked != now)
+		WRITE_ONCE(cpu->looked, now);
+	return min_t(unsigned long, now - READ_ONCE(cpu->entered), OTHER_COMPUTES - OTHER_CALLS);
 }
 
 /* `space`: what the request is about, or 0; `for_space`: it is of use to its threads. */
@@ -400,6 +405,16 @@ struct hanare_cpu *hanare_quiet_cpu(struct hanare_instance *inst)
 }
 
 /*
+ * Whether another process looks on (`hanare ps`, /proc): that interrupts one who enters the kernel all the time rather than the
+ * one who is looked at, who may compute. Mappings are much to look at, which is the own CPU's to do.
+ */
+static bool is_onlookers(const struct hanare_space *space, const struct hanare_call *call)
+{
+	return call->kind == HANARE_REQUEST_INFO && task_tgid(current) != space->pid &&
+	       (call->args[0] == HANARE_INFO_PROCESS || call->args[0] == HANARE_INFO_THREADS);
+}
+
+/*
  * A thread that computes is interrupted for its own space, or where all CPUs compute. Where nothing else decides, it
  * is where a thread of the space was last seen. What must not overtake an earlier request, for which nobody waits any
  * more, goes to the same CPU as that one.
@@ -425,11 +440,8 @@ static struct hanare_cpu *whom_to_ask(struct hanare_space *space, const struct h
 			return space->home;
 		/* Told once more: no thread waits for it, so the space's own is not interrupted either while it computes. */
 		return quietest(space->inst, near, NULL, false);
-	case HANARE_REQUEST_INFO:
-		/* Somebody looks on (`hanare ps`, /proc): one who enters the kernel all the time rather than one who computes. */
-		return quietest(space->inst, near, space, false);
 	}
-	return quietest(space->inst, near, space, true);
+	return quietest(space->inst, near, space, !is_onlookers(space, call));
 }
 
 int hanare_request_quietly(struct hanare_space *space, struct hanare_call *call,

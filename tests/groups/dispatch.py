@@ -256,6 +256,10 @@ def main():
         same(f'{name}-auto', [path], both=lambda launch, path=path: by('auto', path) if launch else [path],
              status=7 if 'signals-into' in path else None)
 
+    path = f'{GUEST}/static/calls-beside-blocked-servers'
+    same('calls-among-signals-beside-blocked-servers', [path, 'signalled'],
+         both=lambda launch: by_box(path, 'signalled') if launch else [path, 'signalled'])
+
     def counted():
         seen = told()
         expect(seen['way'] == 'direct' and seen['servers'] == SERVERS, seen)

@@ -186,12 +186,14 @@ class Loads:
         """No CPU halts, so whoever answers is interrupted."""
         calls = 'import os\nwhile True: os.getpid()'
         busy = [subprocess.Popen(['hanare', 'run', '--cpus', str(other), '--', 'python3', '-c', calls]) for other in self.others]
-        time.sleep(0.5)
-        for _ in range(5):
-            hanare('ps', '--threads')
-        for process in busy:
-            process.kill()
-            process.wait(TIMEOUT)
+        try:
+            time.sleep(0.5)
+            for _ in range(5):
+                hanare('ps', '--threads')
+        finally:
+            for process in busy:
+                process.kill()
+                process.wait(TIMEOUT)
 
     def killed(self):
         process = subprocess.Popen([*self.there, GUEST + '/static/die', 'pause'], stdout=subprocess.DEVNULL)

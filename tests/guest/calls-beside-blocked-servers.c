@@ -1,7 +1,8 @@
 /*
  * Many threads read from pipes into which nothing is written yet, more than a request box has servers. Meanwhile others
  * copy data through pipes, sockets and files: they go on, each piece comes once and as it was written. Then those that
- * wait read what is written for them.
+ * wait read what is written for them. With the argument `signalled` one thread writes to a file meanwhile that gets a signal
+ * more often than a call is taken back from the box, whose handler writes as well.
  */
 #include "guest.h"
 #include <pthread.h>
@@ -69,7 +70,43 @@ static void *writes_file(void *arg)
 	return (void *)ok;
 }
 
-int main(void)
+static int written_by_handler, self_pipe[2];
+static volatile int is_over;
+
+static void writes_too(int number)
+{
+	(void)number;
+	written_by_handler += write(self_pipe[1], "", 1) == 1;
+}
+
+static void *signals(void *arg)
+{
+	while (!is_over) {
+		pthread_kill(*(pthread_t *)arg, SIGUSR1);
+		usleep(1000);
+	}
+	return NULL;
+}
+
+/* Beside blocked servers, and signals that come all the time. */
+static void signalled(void)
+{
+	struct sigaction action = { .sa_handler = writes_too, .sa_flags = SA_RESTART };
+	pthread_t writer = pthread_self(), signaller;
+	int i, file = open("/dev/null", O_WRONLY), failed = 0;
+
+	if (pipe(self_pipe) || fcntl(self_pipe[1], F_SETFL, O_NONBLOCK))
+		exit(2);
+	sigaction(SIGUSR1, &action, NULL);
+	pthread_create(&signaller, NULL, signals, &writer);
+	for (i = 0; i < PIECES || written_by_handler < PIECES; i++)
+		failed += write(file, "x", 1) != 1;
+	is_over = 1;
+	pthread_join(signaller, NULL);
+	printf("writes that failed among signals: %d\n", failed);
+}
+
+int main(int argc, char **argv)
 {
 	pthread_t blocked[BLOCKED], threads[COPIERS][3];
 	struct connection connections[COPIERS] = { 0 };
@@ -83,6 +120,10 @@ int main(void)
 			return 2;
 	}
 	usleep(100000);
+	if (argc > 1 && !strcmp(argv[1], "signalled")) {
+		signalled();
+		return 0;
+	}
 	for (i = 0; i < COPIERS; i++) {
 		if (i % 2 ? socketpair(AF_UNIX, SOCK_STREAM, 0, fds) : pipe(fds))
 			return 2;

@@ -99,7 +99,8 @@ fn by_server(
     if let Err(outcome) = link::may_begin(direct::asker(context), call.sake) {
         return Some((outcome, false));
     }
-    if !context.may_box(by, call) || context.port().passes_by.take() {
+    let now_ns = || time::cycles_to_ns(cpu::rdtsc());
+    if !context.may_box(by, call) || context.port().passes_by.is_so(now_ns) {
         return None;
     }
     let number = pool::box_of(call.nr);
@@ -125,12 +126,14 @@ fn by_server(
         End::Answered(answer) => {
             shared::here().count_delegated_call();
             counts::count(&context.port().counts.delegated);
-            state.ended.fetch_add(1, Ordering::Relaxed);
             shared::here().count_boxed_call();
-            let by_signal = context.port().slot.is_ended_by_signal();
-            if answer == Answer::NotStarted {
-                context.port().passes_by.was_taken_out();
+            match answer {
+                Answer::Done(_) => {
+                    state.ended.fetch_add(1, Ordering::Relaxed);
+                }
+                Answer::NotStarted => context.port().passes_by.was_taken_out(now_ns()),
             }
+            let by_signal = context.port().slot.is_ended_by_signal();
             (outcome(context, call.nr, answer, by_signal), by_signal)
         }
     })

@@ -24,19 +24,19 @@ pub struct Port {
     pub space: u32,
     /// How long it polls for an answer.
     pub patience: Patience,
-    /// Whether its next call goes past the request box.
-    pub passes_by: PassesBy,
     /// The scheduler's part.
     pub task: Task,
     /// File references that it drops, while they are to go together (`services::put_together`).
     pub puts: Mutex<Option<Vec<u64>>, rank::Puts>,
+    /// Until when its calls go past the request box.
+    pub passes_by: PassesBy,
 }
 
 impl Port {
     /// Of a thread of `space` with a slot.
     pub fn new(task: Task, space: u32, slot_index: u32, slot: SlotRef<'static>) -> Port {
-        let (patience, passes_by) = (Patience::new(), PassesBy::default());
-        Port { slot, slot_index, space, patience, passes_by, task, puts: Mutex::new(None) }
+        let (patience, puts) = (Patience::new(), Mutex::new(None));
+        Port { slot, slot_index, space, patience, task, puts, passes_by: PassesBy::default() }
     }
 }
 

@@ -1,7 +1,7 @@
 //! The servers of a process' request box: when there is to be one more or one less, and when a call does not wait for
 //! them any longer.
 
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::{AtomicU64, Ordering};
 use hanare_abi::boot::{DISPATCH_AUTO, DISPATCH_BOX, DISPATCH_DIRECT};
 use hanare_abi::start::{START_AUTO, START_BOX, START_DIRECT};
 
@@ -139,22 +139,31 @@ impl Watch {
     }
 }
 
-/// Whether a thread's next call goes past the box, to its own worker: a signal took its last one out again before a server had
-/// begun it. While all servers are blocked a call waits for [`STALLED_NS`], and where signals come faster than that, each
-/// attempt would wait anew and none be executed.
+/// How long a thread's calls go past the box after a signal has taken one of them out, ns.
+pub const PASSED_BY_NS: u64 = 10 * STALLED_NS;
+
+/// Until when a thread's calls go past the box, to its own worker: a signal took one out again before a server had begun it.
+/// While all servers are blocked a call waits for [`STALLED_NS`], and where signals come faster than that, each attempt would
+/// wait anew and none be executed. Not only the next call: that may be the handler's, or be kept from being begun by the same
+/// signal.
 #[derive(Debug, Default)]
-pub struct PassesBy(AtomicBool);
+pub struct PassesBy(AtomicU64);
 
 impl PassesBy {
     /// A signal has taken a call out of the box.
-    pub fn was_taken_out(&self) {
-        self.0.store(true, Ordering::Relaxed);
+    pub fn was_taken_out(&self, now_ns: u64) {
+        self.0.store(now_ns.saturating_add(PASSED_BY_NS), Ordering::Relaxed);
     }
 
-    /// Whether the call that comes now goes past the box, which is for this one only.
+    /// Whether the call that comes now goes past the box. The clock is looked at where it may.
     #[must_use]
-    pub fn take(&self) -> bool {
-        self.0.load(Ordering::Relaxed) && self.0.swap(false, Ordering::Relaxed)
+    pub fn is_so(&self, now_ns: impl FnOnce() -> u64) -> bool {
+        let until_ns = self.0.load(Ordering::Relaxed);
+        let passes = until_ns != 0 && now_ns() < until_ns;
+        if until_ns != 0 && !passes {
+            self.0.store(0, Ordering::Relaxed);
+        }
+        passes
     }
 }
 
@@ -232,31 +241,38 @@ mod tests {
         assert!(watch.is_stalled(8, 100 + 2 * STALLED_NS));
     }
 
-    /// When a call is executed while all servers are blocked and a signal comes every `every_ns`, or `None` within a second.
+    /// When a call is executed while all servers are blocked and a signal comes every `every_ns`, or `None` within a second. Its
+    /// handler makes a call as well, which is executed by then. A worker that has taken a signal begins no call before it has
+    /// said so once.
     fn executed_ns(passes: &PassesBy, every_ns: u64) -> Option<u64> {
-        let mut now_ns = 0;
+        let (mut now_ns, mut is_marked) = (0, false);
         while now_ns < 1_000_000_000 {
-            let mut watch = Watch::new(0, now_ns);
-            let signal_ns = (now_ns / every_ns + 1) * every_ns;
-            if passes.take() {
-                return Some(now_ns);
+            if passes.is_so(|| now_ns) {
+                if !core::mem::take(&mut is_marked) {
+                    return Some(now_ns);
+                }
+                continue;
             }
-            now_ns = signal_ns.min(watch.deadline_ns());
+            let mut watch = Watch::new(0, now_ns);
+            now_ns = ((now_ns / every_ns + 1) * every_ns).min(watch.deadline_ns());
             if watch.is_stalled(0, now_ns) {
                 return Some(now_ns);
             }
-            passes.was_taken_out();
+            passes.was_taken_out(now_ns);
+            is_marked = true;
+            let _handlers = passes.is_so(|| now_ns);
         }
         None
     }
 
     #[test]
     fn signals_do_not_have_a_call_come_back_for_ever() {
+        assert_eq!(executed_ns(&PassesBy::default(), 3_000_000), Some(3_000_000));
+        assert_eq!(executed_ns(&PassesBy::default(), 8_000_000), Some(STALLED_NS));
         let passes = PassesBy::default();
-        assert_eq!(executed_ns(&passes, 3_000_000), Some(3_000_000));
-        assert_eq!(executed_ns(&passes, 8_000_000), Some(STALLED_NS));
-        passes.was_taken_out();
-        assert!(passes.take() && !passes.take(), "one call");
+        passes.was_taken_out(7);
+        assert!(passes.is_so(|| 6 + PASSED_BY_NS) && !passes.is_so(|| 7 + PASSED_BY_NS));
+        assert!(!passes.is_so(|| panic!("the clock is looked at for each call")));
     }
 
     #[test]
