@@ -81,7 +81,8 @@ def stress(*options, launch=()):
     result = command([*launch, 'stress-ng', '--quiet', '--timeout', '1', '--temp-path', WORK, *options])
     # 2, 3: it lacks something, or could not all. 7: it kills children (of --mprotect, of others) that may just be counting their
     # rounds, and then does not trust its own figures; nobody reads them here.
-    expect(result.status in (0, 2, 3, 7), f'stress-ng {options}: {result}')
+    faults = '' if result.status >= 0 else [line for line in kernel_log_since(0).splitlines() if 'segfault' in line or ' trap ' in line][-3:]
+    expect(result.status in (0, 2, 3, 7), f'stress-ng {options}: {result} {faults}')
 
 
 def caches():
