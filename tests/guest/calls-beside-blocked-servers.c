@@ -70,8 +70,8 @@ static void *writes_file(void *arg)
 	return (void *)ok;
 }
 
-static int written_by_handler, self_pipe[2];
-static volatile int is_over;
+static volatile int written_by_handler, is_over;
+static int self_pipe[2];
 
 static void writes_too(int number)
 {

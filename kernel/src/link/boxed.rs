@@ -99,8 +99,7 @@ fn by_server(
     if let Err(outcome) = link::may_begin(direct::asker(context), call.sake) {
         return Some((outcome, false));
     }
-    let now_ns = || time::cycles_to_ns(cpu::rdtsc());
-    if !context.may_box(by, call) || context.port().passes_by.is_so(now_ns) {
+    if !context.may_box(by, call) || context.port().passes_by.is_so(time::since_boot_ns) {
         return None;
     }
     let number = pool::box_of(call.nr);
@@ -131,7 +130,9 @@ fn by_server(
                 Answer::Done(_) => {
                     state.ended.fetch_add(1, Ordering::Relaxed);
                 }
-                Answer::NotStarted => context.port().passes_by.was_taken_out(now_ns()),
+                Answer::NotStarted => {
+                    context.port().passes_by.was_taken_out(time::since_boot_ns());
+                }
             }
             let by_signal = context.port().slot.is_ended_by_signal();
             (outcome(context, call.nr, answer, by_signal), by_signal)
@@ -257,8 +258,7 @@ fn await_answer(
     calls: BoxRef<'static>,
     rung: Option<u32>,
 ) -> End {
-    let (ended, now_ns) =
-        (|| state.ended.load(Ordering::Relaxed), || time::cycles_to_ns(cpu::rdtsc()));
+    let (ended, now_ns) = (|| state.ended.load(Ordering::Relaxed), time::since_boot_ns);
     let slot = caller.port().slot_index;
     let mut watch = Watch::new(ended(), now_ns());
     let (answer, until) = (Cell::new(None), cpus::NEVER);
