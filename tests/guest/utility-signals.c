@@ -200,7 +200,6 @@ static void stopped(void)
 	if (!pid) {
 		pid_t tid;
 
-		alarm(20);
 		in_thread(polls, &tid);
 		fflush(stdout);
 		_exit(0);

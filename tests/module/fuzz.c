@@ -43,7 +43,7 @@ static void late(int signal)
 	/* To wait is what this one is for; the signal interrupts it. */
 	if (current == HANARE_IOCTL_WAIT)
 		return;
-	printf("call %x did not return within 20 s (kind %u)\n", current, current_how);
+	printf("call %x did not return within 100 s (kind %u)\n", current, current_how);
 	fflush(stdout);
 	_exit(3);
 }
@@ -101,7 +101,7 @@ int main(int argc, char **argv)
 		if (call == HANARE_IOCTL_WAIT)
 			ualarm(50000, 0);
 		else
-			alarm(20);
+			alarm(100);
 		good += ioctl(fd, call, argument) >= 0;
 		alarm(0); /* no alarm of this call comes in the next one's name */
 		if (rand() % 64 == 0) {
