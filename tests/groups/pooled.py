@@ -114,6 +114,13 @@ def used_up():
     gone()
 
 
+def crowd():
+    """Many tasks that begin at once with few proxies: each gets one in the end, and none is told that there are no more."""
+    result = native('holds', '300', options=['--tasks', '8', '--pool', '1', '--pool-max', '2'])
+    expect(result.status == 0 and result.out == b'has one 1\n' * 8 and result.err == b'', result)
+    gone()
+
+
 def killed_in_the_queue():
     """A task that waits for a pool that is used up ends by a signal at once; the one that has the proxy goes on."""
     tasks = started('holds', '6000', options=['--tasks', '2', '--pool', '1', '--pool-max', '1'])
@@ -419,6 +426,7 @@ def main():
     check('data-of-any-length-is-packed', data)
     check('exit-statuses-and-wrong-usage', exit_statuses)
     check('a-task-waits-for-a-pool-that-is-used-up', used_up)
+    check('many-tasks-of-a-small-pool-get-a-proxy-each', crowd)
     check('a-task-that-waits-for-a-proxy-takes-signals', killed_in_the_queue)
     check('a-proxy-killed-between-calls-is-told-of-once', killed_between_calls)
     check('a-proxy-killed-in-a-call-is-told-of', killed_in_a_call)

@@ -3,6 +3,7 @@
 
 pub mod kinds;
 pub mod pool;
+pub mod search;
 
 use crate::errno::{self, Errno};
 use crate::syscalls::Restart;

@@ -8,6 +8,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use hanare_core::errno::Result;
+use hanare_core::link::search::{Search, Seen, Step};
 use hanare_ikc::{MemberRef, SlotRef};
 
 /// A pool of proxies. Of those who have its descriptor only those join who have the rights of who made it: the module sees
@@ -15,12 +16,38 @@ use hanare_ikc::{MemberRef, SlotRef};
 pub struct ProxyPool<S> {
     /// Most proxies.
     pub limit: usize,
-    /// Those that there are.
-    pub members: Mutex<Vec<Arc<Member<S>>>, rank::PooledProxies>,
+    /// Those that there are, and are to come.
+    pub members: Mutex<Members<S>, rank::PooledProxies>,
     /// Threads that wait for one.
     pub waiting: Mutex<Vec<Arc<dyn Runs>>, rank::PoolWaiters>,
-    /// Counts when a proxy came, went, or was given back.
+    /// Counts when a proxy came, went, or was given back, or was not to be had.
     pub changes: AtomicU32,
+}
+
+/// The proxies of a pool.
+pub struct Members<S> {
+    /// Those that there are.
+    pub all: Vec<Arc<Member<S>>>,
+    /// Tasks that have asked for one more, which has not come yet.
+    asked: usize,
+    /// How many have gone.
+    left: u32,
+}
+
+impl<S> Members<S> {
+    /// As who looks for one sees them, in a pool with this `limit`.
+    pub const fn seen(&self, limit: usize) -> Seen {
+        Seen { proxies: self.all.len(), asked: self.asked, limit, left: self.left }
+    }
+
+    /// One has gone, if it is still there.
+    pub fn remove(&mut self, member: &Arc<Member<S>>) {
+        let before = self.all.len();
+        self.all.retain(|one| !Arc::ptr_eq(one, member));
+        if self.all.len() != before {
+            self.left = self.left.wrapping_add(1);
+        }
+    }
 }
 
 /// A pooled proxy.
@@ -82,7 +109,8 @@ impl<S> ProxyPool<S> {
     /// # Errors
     /// `ENOMEM`.
     pub fn new(limit: usize) -> Result<Arc<Self>> {
-        let (members, waiting) = (Mutex::new(Vec::new()), Mutex::new(Vec::new()));
+        let members = Mutex::new(Members { all: Vec::new(), asked: 0, left: 0 });
+        let waiting = Mutex::new(Vec::new());
         heap::arc(Self { limit, members, waiting, changes: AtomicU32::new(0) })
     }
 
@@ -92,8 +120,23 @@ impl<S> ProxyPool<S> {
         self.waiting.lock().iter().for_each(|thread| cpus::kick(thread.task()));
     }
 
-    /// How many there are.
-    pub fn count(&self) -> usize {
-        self.members.lock().len()
+    /// What a task does next that has found none. It counts from then on as one that has asked, if that is it (see
+    /// [`answered`](Self::answered)); also how many have gone by then.
+    pub fn step(&self, search: &mut Search) -> (Step, u32) {
+        let mut members = self.members.lock();
+        let step = search.next(members.seen(self.limit));
+        members.asked += usize::from(step == Step::Ask);
+        (step, members.left)
+    }
+
+    /// A task that had asked has its answer.
+    pub fn answered(&self) -> Seen {
+        let seen = {
+            let mut members = self.members.lock();
+            members.asked -= 1;
+            members.seen(self.limit)
+        };
+        self.changed();
+        seen
     }
 }

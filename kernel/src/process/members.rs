@@ -27,13 +27,11 @@ use hanare_abi::pooled::{
 };
 use hanare_core::errno::{self, Errno, Result};
 use hanare_core::link::Outcome;
+use hanare_core::link::search::{Search, Step};
 use hanare_core::signal::{self, Disposition};
 use hanare_hal::paging::SMALL;
 use hanare_hal::{memory, shared};
 use hanare_ikc::MemberRef;
-
-/// How long a proxy that was started may take to come, ns.
-const COMES_NS: u64 = 10_000_000_000;
 
 /// A pool of proxies.
 type ProxyPool = pooled::ProxyPool<ProcessSpace>;
@@ -107,13 +105,13 @@ fn enter(space: &Arc<ProcessSpace>, pool: Arc<ProxyPool>) -> Result<()> {
     })?;
     {
         let mut members = pool.members.lock();
-        if members.len() >= pool.limit {
+        if members.all.len() >= pool.limit {
             return Err(errno::EAGAIN);
         }
-        lists::push(&mut members, member.clone())?;
+        lists::push(&mut members.all, member.clone())?;
     }
     if let Err(e) = lists::insert(&mut KNOWN.lock().members, space.space, member.clone()) {
-        pool.members.lock().retain(|one| !Arc::ptr_eq(one, &member));
+        pool.members.lock().remove(&member);
         return Err(e);
     }
     shared::here().count_member();
@@ -126,7 +124,7 @@ pub fn leave(space: u32) {
     let Some(member) = KNOWN.lock().members.remove(&space) else { return };
     member.is_gone.store(true, Ordering::SeqCst);
     let pool = &member.pool;
-    pool.members.lock().retain(|one| !Arc::ptr_eq(one, &member));
+    pool.members.lock().remove(&member);
     if let Some(user) = member.user.lock().clone() {
         cpus::kick(user.task());
     }
@@ -136,12 +134,14 @@ pub fn leave(space: u32) {
 /// A proxy of the pool that nobody has, which is the running thread's `me` from now on.
 fn claim(pool: &ProxyPool, me: &Thread) -> Option<(Arc<Member>, Visit)> {
     let members = pool.members.lock();
-    members.iter().filter(|member| !member.is_taken.load(Ordering::Acquire)).find_map(|member| {
-        let visit = member.page.claim().then(|| member.space.visit())??;
-        member.is_taken.store(true, Ordering::Relaxed);
-        *member.user.lock() = me.whole();
-        Some((member.clone(), visit))
-    })
+    members.all.iter().filter(|member| !member.is_taken.load(Ordering::Acquire)).find_map(
+        |member| {
+            let visit = member.page.claim().then(|| member.space.visit())??;
+            member.is_taken.store(true, Ordering::Relaxed);
+            *member.user.lock() = me.whole();
+            Some((member.clone(), visit))
+        },
+    )
 }
 
 /// A pooled proxy that the running thread has, whose memory stays as long as this.
@@ -188,23 +188,22 @@ pub fn take(me: &Thread, task: &Native) -> core::result::Result<Taken, NoProxy> 
 }
 
 fn find(me: &Thread, pool: &ProxyPool) -> core::result::Result<(Arc<Member>, Visit), NoProxy> {
-    let (mut has_asked, mut deadline) = (false, cpus::NEVER);
+    let mut search = Search::default();
     loop {
         let seen = pool.changes.load(Ordering::SeqCst);
         if let Some(found) = claim(pool, me) {
             return Ok(found);
         }
-        if !has_asked && pool.count() < pool.limit {
-            has_asked = true;
-            let made = delegate::result_of(Control::Member);
-            deadline = cpus::deadline(COMES_NS);
-            if let (Err(e), 0) = (made, pool.count()) {
-                return Err(NoProxy::None(e));
+        match pool.step(&mut search) {
+            (Step::Ask, left) => {
+                let made = delegate::result_of(Control::Member);
+                let now = pool.answered();
+                if let Err(e) = made {
+                    search.refused(e, left, now).map_err(NoProxy::None)?;
+                }
             }
-            continue; // it may have come meanwhile
+            (Step::Wait, _) => wait(me, pool, seen).map_err(NoProxy::None)?,
         }
-        wait(me, pool, seen, deadline).map_err(NoProxy::None)?;
-        let is_over = pool.changes.load(Ordering::SeqCst) == seen;
         if me.process.is_killed() {
             return Err(NoProxy::Interrupted(Outcome::PeerGone));
         }
@@ -214,23 +213,17 @@ fn find(me: &Thread, pool: &ProxyPool) -> core::result::Result<(Arc<Member>, Vis
         if me.has_signal() {
             return Err(NoProxy::Interrupted(Outcome::NotStarted));
         }
-        if is_over && pool.count() == 0 {
-            return Err(NoProxy::None(errno::EAGAIN));
-        }
-        if is_over {
-            deadline = cpus::NEVER; // others have them all, and give them back
-        }
     }
 }
 
-/// Waits until the pool has changed since `seen`, or until `deadline`.
-fn wait(me: &Thread, pool: &ProxyPool, seen: u32, deadline: u64) -> Result<()> {
+/// Waits until the pool has changed since `seen`, or the thread has to see to something else.
+fn wait(me: &Thread, pool: &ProxyPool, seen: u32) -> Result<()> {
     let Some(whole) = me.whole() else { return Ok(()) };
     lists::push(&mut pool.waiting.lock(), whole)?;
     let changed = || pool.changes.load(Ordering::SeqCst) != seen;
     cpus::until_told(
         || changed() || me.process.is_killed() || me.must_end() || me.has_signal(),
-        deadline,
+        cpus::NEVER,
     );
     pool.waiting.lock().retain(|one| !core::ptr::eq(one.task(), &***me));
     Ok(())

@@ -1,0 +1,246 @@
+//! How a native task comes by a pooled proxy when nobody has left it one: whether one more is made, or it waits until the pool
+//! changes.
+
+use crate::errno::Errno;
+
+/// A pool, as a task sees it that has found no proxy that is free.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seen {
+    /// Proxies that there are.
+    pub proxies: usize,
+    /// Proxies that are being made, for any task.
+    pub asked: usize,
+    /// Most proxies, at least one.
+    pub limit: usize,
+    /// How many have gone so far.
+    pub left: u32,
+}
+
+impl Seen {
+    /// Whether something is about to change by itself: a proxy is given back, comes, or goes.
+    #[must_use]
+    pub const fn will_change(self) -> bool {
+        self.proxies + self.asked > 0
+    }
+}
+
+/// What the task does next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Asks for one more.
+    Ask,
+    /// Waits until a proxy comes, goes or is given back, or the making of one has ended.
+    Wait,
+}
+
+/// A task's search for a proxy. Nobody waits for what will not change ([`Seen::will_change`]), and together tasks ask for no
+/// more than the pool may have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Search {
+    /// It may ask.
+    #[default]
+    Open,
+    /// It was refused when so many had gone: until one more goes it would be refused again.
+    Refused {
+        /// See [`Seen::left`].
+        left: u32,
+    },
+}
+
+impl Search {
+    /// After the pool was looked through.
+    pub const fn next(&mut self, seen: Seen) -> Step {
+        if let Self::Refused { left } = *self
+            && (left != seen.left || !seen.will_change())
+        {
+            *self = Self::Open;
+        }
+        match self {
+            Self::Open if seen.proxies + seen.asked < seen.limit => Step::Ask,
+            _ => Step::Wait,
+        }
+    }
+
+    /// What it asked for when so many had gone as `left` says could not be made. `seen`: afterwards.
+    ///
+    /// # Errors
+    /// That error: there is none to wait for either.
+    pub const fn refused(&mut self, error: Errno, left: u32, seen: Seen) -> Result<(), Errno> {
+        if !seen.will_change() {
+            return Err(error);
+        }
+        *self = Self::Refused { left };
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::errno::EAGAIN;
+    use alloc::collections::BTreeSet;
+    use alloc::vec::Vec;
+
+    /// What a task of the model does.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+    enum Task {
+        /// It looks through the pool. The number: how many had gone when it was refused.
+        Looks(Option<u32>),
+        /// It waits for a change.
+        Waits(Option<u32>),
+        /// It has asked, when so many had gone.
+        Asks(u32),
+        Has,
+        Failed,
+        Ended,
+    }
+
+    /// A pool, and tasks of which each makes one call.
+    #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+    struct World {
+        free: usize,
+        /// Nobody has them, and yet they are not free: proxies that lie.
+        lying: usize,
+        left: u32,
+        tasks: Vec<Task>,
+    }
+
+    const LEFT_MAX: u32 = 3;
+
+    impl World {
+        fn seen(&self, limit: usize) -> Seen {
+            let number =
+                |what: fn(&Task) -> bool| self.tasks.iter().filter(|task| what(task)).count();
+            let asked = number(|task| matches!(task, Task::Asks(_)));
+            let proxies = self.free + self.lying + number(|task| *task == Task::Has);
+            Seen { proxies, asked, limit, left: self.left }
+        }
+
+        /// Who waits looks again.
+        fn changed(mut self) -> World {
+            for task in &mut self.tasks {
+                if let Task::Waits(refused) = *task {
+                    *task = Task::Looks(refused);
+                }
+            }
+            self
+        }
+
+        fn with(&self, task: usize, becomes: Task) -> World {
+            let mut next = self.clone();
+            next.tasks[task] = becomes;
+            next
+        }
+
+        /// What may happen next. `lies`: proxies that come by themselves are among it.
+        fn next(&self, limit: usize, lies: bool) -> Vec<World> {
+            let (mut all, seen) = (Vec::new(), self.seen(limit));
+            let goes = |world: &World| World { left: world.left + 1, ..world.clone() }.changed();
+            let may_go = self.left < LEFT_MAX;
+            for (index, task) in self.tasks.iter().enumerate() {
+                match *task {
+                    Task::Looks(_) if self.free > 0 => {
+                        all.push(World { free: self.free - 1, ..self.with(index, Task::Has) });
+                    }
+                    Task::Looks(refused) => {
+                        let mut search =
+                            refused.map_or(Search::Open, |left| Search::Refused { left });
+                        let step = search.next(seen);
+                        let refused = match search {
+                            Search::Refused { left } => Some(left),
+                            Search::Open => None,
+                        };
+                        all.push(self.with(
+                            index,
+                            match step {
+                                Step::Ask => Task::Asks(self.left),
+                                Step::Wait => Task::Waits(refused),
+                            },
+                        ));
+                    }
+                    Task::Asks(left) => {
+                        // It comes, where there is room for it still, or does not.
+                        let asked_no_more = self.with(index, Task::Looks(None));
+                        if seen.proxies < limit {
+                            let came = World { free: self.free + 1, ..asked_no_more.clone() };
+                            all.push(came.changed());
+                        }
+                        let mut search = Search::Open;
+                        let after = asked_no_more.seen(limit);
+                        let task = match search.refused(EAGAIN, left, after) {
+                            Ok(()) => Task::Looks(Some(left)),
+                            Err(_) => Task::Failed,
+                        };
+                        all.push(self.with(index, task).changed());
+                    }
+                    Task::Has => {
+                        let given = World { free: self.free + 1, ..self.with(index, Task::Ended) };
+                        all.push(given.changed());
+                        if may_go {
+                            all.push(goes(&self.with(index, Task::Ended)));
+                        }
+                    }
+                    Task::Waits(_) | Task::Failed | Task::Ended => {}
+                }
+            }
+            if may_go && self.free > 0 {
+                all.push(goes(&World { free: self.free - 1, ..self.clone() }));
+            }
+            if may_go && self.lying > 0 {
+                all.push(goes(&World { lying: self.lying - 1, ..self.clone() }));
+            }
+            if lies && seen.proxies < limit && self.left + (self.lying as u32) < LEFT_MAX {
+                all.push(World { lying: self.lying + 1, ..self.clone() }.changed());
+            }
+            all
+        }
+    }
+
+    /// Each state that can be reached, and those that follow from it.
+    fn explore(tasks: usize, limit: usize, lies: bool, mut check: impl FnMut(&World, &[World])) {
+        let first =
+            World { free: 0, lying: 0, left: 0, tasks: alloc::vec![Task::Looks(None); tasks] };
+        let (mut known, mut new) = (BTreeSet::from([first.clone()]), alloc::vec![first]);
+        while let Some(world) = new.pop() {
+            let next = world.next(limit, lies);
+            check(&world, &next);
+            new.extend(next.into_iter().filter(|world| known.insert(world.clone())));
+        }
+    }
+
+    #[test]
+    fn nobody_waits_for_what_will_not_change() {
+        let mut waited = 0;
+        for (tasks, limit, lies) in [(3, 1, false), (3, 2, false), (3, 3, true), (3, 2, true)] {
+            explore(tasks, limit, lies, |world, next| {
+                let waits = world.tasks.iter().any(|task| matches!(task, Task::Waits(_)));
+                // Nothing goes by itself any more where the model has it go no more.
+                assert!(!waits || !next.is_empty() || world.lying > 0, "{world:?} of {limit}");
+                assert!(!waits || world.seen(limit).will_change(), "{world:?} of {limit}");
+                waited += usize::from(waits);
+            });
+        }
+        assert!(waited > 100, "{waited}");
+    }
+
+    #[test]
+    fn together_they_ask_for_no_more_than_there_may_be() {
+        for limit in 1..=3 {
+            explore(3, limit, false, |world, _| {
+                let seen = world.seen(limit);
+                assert!(seen.proxies + seen.asked <= limit, "{world:?} of {limit}");
+            });
+        }
+    }
+
+    #[test]
+    fn a_refused_task_asks_again_when_one_has_gone() {
+        let seen = Seen { proxies: 1, asked: 0, limit: 2, left: 4 };
+        let mut search = Search::default();
+        assert_eq!(search.next(seen), Step::Ask);
+        assert_eq!(search.refused(EAGAIN, 4, seen), Ok(()));
+        assert_eq!(search.next(seen), Step::Wait);
+        assert_eq!(search.next(Seen { left: 5, ..seen }), Step::Ask);
+        assert_eq!(search.refused(EAGAIN, 5, Seen { proxies: 0, ..seen }), Err(EAGAIN));
+    }
+}
