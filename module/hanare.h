@@ -183,6 +183,13 @@ struct hanare_pool {
 	bool no_new_privs;			/* likewise */
 };
 
+/* Requests of a kind about a space, of which none may overtake another; under its answer_lock. */
+struct hanare_order {
+	struct hanare_cpu *at;			/* who is asked until he has answered all of them */
+	u32 asked;				/* and not answered yet */
+	u32 lost;				/* of these, given up before there was an answer */
+};
+
 struct hanare_space {
 	u32 id;
 	struct kref ref;
@@ -192,9 +199,9 @@ struct hanare_space {
 	struct hanare_cpu *home;		/* asked first, and where no other will do; request.c */
 	bool opened;				/* the LWK has answered OPEN, and each START: CLOSE may overtake nothing */
 	struct hanare_cpu *near;		/* where a thread of it was last seen; a hint */
-	struct hanare_cpu *faults_at;		/* who is asked for faults, and how many; under answer_lock */
-	u32 faults;
-	u32 faults_lost;			/* of these, given up before there was an answer */
+	struct hanare_order faults;		/* of its proxy */
+	struct hanare_order observations;	/* of who traces or debugs it */
+	struct hanare_order pauses;		/* its processes stop, or go on */
 	struct mm_struct *mm;			/* of the proxy, mmgrab'ed */
 	struct pid *pid;			/* of the proxy */
 	kuid_t user;				/* who made it, and is charged for it */

@@ -67,11 +67,12 @@ struct hanare_call {
 int hanare_request(struct hanare_instance *inst, struct hanare_cpu *cpu,
 		   struct hanare_call *call, enum hanare_patience patience,
 		   unsigned int timeout_ms);
-/* The same, of the CPU that it disturbs least. inst->live is held, or the space has not ended. */
+/*
+ * The same, of the CPU that it disturbs least: faults, observations and pauses one after the other. inst->live is held, or the
+ * space has not ended.
+ */
 int hanare_request_quietly(struct hanare_space *space, struct hanare_call *call,
 			   enum hanare_patience patience, unsigned int timeout_ms);
-/* Of the LWK's answer to a page fault of the space's proxy; killable. */
-int hanare_fault_request(struct hanare_space *space, struct hanare_call *call, unsigned int timeout_ms);
 int hanare_disturbance(struct hanare_cpu *cpu, u32 space);
 /* For what is about no space. inst->live is held. */
 struct hanare_cpu *hanare_quiet_cpu(struct hanare_instance *inst);

@@ -426,11 +426,11 @@ static struct hanare_cpu *whom_to_ask(struct hanare_space *space, const struct h
 	switch (call->kind) {
 	case HANARE_REQUEST_SPACE_OPEN:
 	case HANARE_REQUEST_SPACE_START:
-	case HANARE_REQUEST_SPACE_PAUSE:
 	case HANARE_REQUEST_PROCESS_END:
-	case HANARE_REQUEST_OBSERVE:
 		return space->home;
 	case HANARE_REQUEST_SPACE_CLOSE:
+	case HANARE_REQUEST_SPACE_PAUSE:
+	case HANARE_REQUEST_OBSERVE:
 		/* Somebody who was killed may have left one of these behind. */
 		if (!READ_ONCE(space->opened))
 			return space->home;
@@ -444,40 +444,58 @@ static struct hanare_cpu *whom_to_ask(struct hanare_space *space, const struct h
 	return quietest(space->inst, near, space, !is_onlookers(space, call));
 }
 
-int hanare_request_quietly(struct hanare_space *space, struct hanare_call *call,
-			   enum hanare_patience patience, unsigned int timeout_ms)
+/* What a request must not overtake others of; NULL: nothing, or it goes to the home. */
+static struct hanare_order *order_of(struct hanare_space *space, u32 kind)
 {
-	call->space = space->id;
-	return hanare_request(space->inst, whom_to_ask(space, call), call, patience, timeout_ms);
+	switch (kind) {
+	case HANARE_REQUEST_FAULT:
+		return &space->faults;
+	case HANARE_REQUEST_OBSERVE:
+		return &space->observations;
+	case HANARE_REQUEST_SPACE_PAUSE:
+		return &space->pauses;
+	}
+	return NULL;
 }
 
 /*
- * The LWK is to serve the faults of a space one after the other: while one is asked for, others go to the same CPU. One
- * that was given up may still be served, until that CPU has answered all that it was asked.
+ * The LWK is to serve these one after the other: while one is asked for, others go to the same CPU. One that was given up
+ * may still be served, until that CPU has answered all that it was asked.
  */
-int hanare_fault_request(struct hanare_space *space, struct hanare_call *call, unsigned int timeout_ms)
+static int request_in_order(struct hanare_space *space, struct hanare_order *order, struct hanare_call *call,
+			    enum hanare_patience patience, unsigned int timeout_ms)
 {
 	struct hanare_cpu *cpu;
 	int err;
 
 	spin_lock(&space->answer_lock);
-	if (space->faults == space->faults_lost &&
-	    !(space->faults && atomic_read(&space->faults_at->asked))) {
-		space->faults = 0;
-		space->faults_lost = 0;
-		space->faults_at = whom_to_ask(space, call);
+	if (order->asked == order->lost && !(order->asked && atomic_read(&order->at->asked))) {
+		order->asked = 0;
+		order->lost = 0;
+		order->at = whom_to_ask(space, call);
 	}
-	space->faults++;
-	cpu = space->faults_at;
+	order->asked++;
+	cpu = order->at;
 	spin_unlock(&space->answer_lock);
-	err = hanare_request(space->inst, cpu, call, WAIT_KILLABLE, timeout_ms);
+	err = hanare_request(space->inst, cpu, call, patience, timeout_ms);
 	spin_lock(&space->answer_lock);
 	if (!err || err == -EBUSY)	/* -EBUSY: it was not asked */
-		space->faults--;
+		order->asked--;
 	else
-		space->faults_lost++;
+		order->lost++;
 	spin_unlock(&space->answer_lock);
 	return err;
+}
+
+int hanare_request_quietly(struct hanare_space *space, struct hanare_call *call,
+			   enum hanare_patience patience, unsigned int timeout_ms)
+{
+	struct hanare_order *order = order_of(space, call->kind);
+
+	call->space = space->id;
+	if (order)
+		return request_in_order(space, order, call, patience, timeout_ms);
+	return hanare_request(space->inst, whom_to_ask(space, call), call, patience, timeout_ms);
 }
 
 int hanare_request_about(struct hanare_space *space, struct hanare_call *call,

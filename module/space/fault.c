@@ -38,7 +38,6 @@ static void ask(struct hanare_space *space, struct hanare_answer *answer, u64 ad
 	for (round = 0; round < ROUNDS_MAX; round++) {
 		struct hanare_call call = {
 			.kind = HANARE_REQUEST_FAULT,
-			.space = space->id,
 			.args = { addr, write ? HANARE_FAULT_WRITE : 0, tid << 32 | HANARE_PAGES_MAX,
 				  served },
 			.pages = answer->pages,
@@ -48,7 +47,7 @@ static void ask(struct hanare_space *space, struct hanare_answer *answer, u64 ad
 		answer->sequence = READ_ONCE(space->zap_sequence);
 		/* Sampled before the LWK looks. */
 		smp_mb();
-		answer->status = hanare_fault_request(space, &call, timeout_ms);
+		answer->status = hanare_request_quietly(space, &call, WAIT_KILLABLE, timeout_ms);
 		if (answer->status)
 			return;
 		answer->status = call.status;

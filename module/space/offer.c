@@ -14,7 +14,7 @@ bool hanare_offer_take(struct hanare_space *space, u64 addr, bool write,
 	u64 start;
 
 	/* While the LWK is asked about a fault it may take the page for forgotten: so nobody gets it meanwhile. */
-	if (READ_ONCE(space->faults) != READ_ONCE(space->faults_lost) || READ_ONCE(space->inst->dead))
+	if (READ_ONCE(space->faults.asked) != READ_ONCE(space->faults.lost) || READ_ONCE(space->inst->dead))
 		return false;
 	sequence = smp_load_acquire(&offer->sequence);
 	if (sequence & 1 || READ_ONCE(offer->space) != space->id)

@@ -23,6 +23,7 @@ TRACING = '/sys/kernel/tracing'
 # Reads into memory that is new each time: Linux touches it first, so the proxy faults. One line of input: one round.
 FAULTING = '''
 import os, sys
+os.sched_setaffinity(0, map(int, sys.argv[1].split(',')))
 zero = os.open('/dev/zero', os.O_RDONLY)
 print('ready', flush=True)
 while os.read(0, 1):
@@ -52,10 +53,22 @@ class Faulting:
 
     def __init__(self, cpus, count):
         bound = ','.join(map(str, cpus))
-        self.programs = [subprocess.Popen(['hanare', 'run', '--', 'taskset', '-c', bound, 'python3', '-c', FAULTING],
+        # They bind themselves: what replaces its program begins anew, near to where that ran.
+        self.programs = [subprocess.Popen(['hanare', 'run', '--', 'python3', '-c', FAULTING, bound],
                                           stdin=subprocess.PIPE, stdout=subprocess.PIPE) for _ in range(count)]
         for program in self.programs:
             self.says(program, b'ready\n')
+
+    def observed(self):
+        """Each is traced, stopped, and goes on."""
+        for program in self.programs:
+            tracer = subprocess.Popen(['hanare', 'trace', '-p', str(program.pid)], stderr=subprocess.DEVNULL)
+            time.sleep(0.3)
+            tracer.send_signal(signal.SIGINT)
+            program.send_signal(signal.SIGSTOP)
+            time.sleep(0.1)
+            program.send_signal(signal.SIGCONT)
+            expect(tracer.wait(TIMEOUT) in (0, -signal.SIGINT, 130), f'the tracer ends with {tracer.returncode}')
 
     def round(self):
         for program in self.programs:
@@ -166,6 +179,7 @@ class Loads:
         }
         on_lwk = {
             'faulting-proxies': faulting.round,
+            'traced-and-stopped-programs': faulting.observed,
             'memory-calls': lambda: stress('--mmap', '1', '--mprotect', '1', '--madvise', '1', launch=self.there),
             'forks': lambda: stress('--fork', '2', '--vfork', '1', launch=self.there),
             'threads': lambda: stress('--pthread', '2', '--futex', '1', '--membarrier', '1', launch=self.there),
