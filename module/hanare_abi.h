@@ -28,7 +28,7 @@
  * is never taken for the same. The module refuses an image of another version and names both; so do
  * the proxy and the command.
  */
-#define HANARE_VERSION 0x3cb16734U
+#define HANARE_VERSION 0x7a97b155U
 /* Bytes of a base page. */
 #define HANARE_PAGE_SIZE 4096ULL
 /* Bytes of a large page, and the granule in which memory is reserved. */
@@ -442,8 +442,8 @@ struct hanare_boot_params {
 	__u32 servers;
 	/* Bit `n`: calls of the kind with the number `n` have a box of their own. Written as `dispatch`. */
 	__u32 boxes;
-	/* Zero. */
-	__u32 reserved0;
+	/* Linux' tick, ns: what coarse clocks go by. */
+	__u32 tick_ns;
 	/* Zero-terminated instance name. */
 	__u8 name[32];
 	/* Zero-terminated boot options, e.g. `spin_us=50 log=debug`. */
@@ -2778,7 +2778,7 @@ _Static_assert(__builtin_offsetof(struct hanare_boot_params, linux_policy_modes)
 _Static_assert(__builtin_offsetof(struct hanare_boot_params, dispatch) == 144, "BootParams.dispatch");
 _Static_assert(__builtin_offsetof(struct hanare_boot_params, servers) == 148, "BootParams.servers");
 _Static_assert(__builtin_offsetof(struct hanare_boot_params, boxes) == 152, "BootParams.boxes");
-_Static_assert(__builtin_offsetof(struct hanare_boot_params, reserved0) == 156, "BootParams.reserved0");
+_Static_assert(__builtin_offsetof(struct hanare_boot_params, tick_ns) == 156, "BootParams.tick_ns");
 _Static_assert(__builtin_offsetof(struct hanare_boot_params, name) == 160, "BootParams.name");
 _Static_assert(__builtin_offsetof(struct hanare_boot_params, cmdline) == 192, "BootParams.cmdline");
 _Static_assert(__builtin_offsetof(struct hanare_boot_params, banner) == 448, "BootParams.banner");

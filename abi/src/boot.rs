@@ -131,8 +131,8 @@ pub struct BootParams {
     pub servers: u32,
     /// Bit `n`: calls of the kind with the number `n` have a box of their own. Written as `dispatch`.
     pub boxes: u32,
-    /// Zero.
-    pub reserved0: u32,
+    /// Linux' tick, ns: what coarse clocks go by.
+    pub tick_ns: u32,
     /// Zero-terminated instance name.
     pub name: [u8; 32],
     /// Zero-terminated boot options, e.g. `spin_us=50 log=debug`.

@@ -268,6 +268,7 @@ static int shared_make(struct hanare_instance *inst, const struct hanare_image *
 	params->doorbells_offset = l.doorbells;
 	params->offers_offset = l.offers;
 	params->tsc_khz = tsc_khz;
+	params->tick_ns = TICK_NSEC;
 	params->leaks = hanare_cpu_leaks();
 	params->linux_cpu_ids = nr_cpu_ids;
 	params->linux_node_ids = nr_node_ids;

@@ -175,13 +175,12 @@ fn clock_gettime(id: i32, to: u64, p: &Process) -> Result<u64> {
 }
 
 fn clock_getres(row: &Row, a: &[u64; 6]) -> Result<u64> {
-    match Clock::from_id(a[0] as i32) {
-        // The length of Linux' tick.
-        Some(Clock::RealtimeCoarse | Clock::MonotonicCoarse) => super::delegated::forward(row, *a),
-        Some(_) if a[1] == 0 => Ok(0),
-        Some(_) => put(UserAddr::of(a[1]), Timespec::from_ns(1).as_bytes()),
-        None => super::delegated::forward(row, *a),
-    }
+    let ns = match Clock::from_id(a[0] as i32) {
+        Some(Clock::RealtimeCoarse | Clock::MonotonicCoarse) => shared::params().tick_ns,
+        Some(_) => 1,
+        None => return super::delegated::forward(row, *a),
+    };
+    if a[1] == 0 { Ok(0) } else { put(UserAddr::of(a[1]), Timespec::from_ns(ns.into()).as_bytes()) }
 }
 
 fn gettimeofday(to: UserAddr, zone: UserAddr) -> Result<u64> {
