@@ -165,6 +165,10 @@ static vm_fault_t error_fault(int status)
 	case -EINTR:
 		/* Nothing inserted: it faults again, or the signal is served first. */
 		return VM_FAULT_NOPAGE;
+	case -ETIMEDOUT:
+	case -EBUSY:
+		/* A CPU that stands still may go on, and who waits can be killed; who ends does not wait for it. */
+		return current->flags & PF_EXITING ? VM_FAULT_SIGBUS : VM_FAULT_NOPAGE;
 	default:
 		/* Not VM_FAULT_OOM: that is retried forever. */
 		return VM_FAULT_SIGBUS;

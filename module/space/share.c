@@ -136,7 +136,10 @@ static void sharer_work(struct work_struct *work)
 	remove_wait_queue(&s->pid->wait_pidfd, &s->woken);
 	/* A second wake-up, at the reaping, may have queued it again meanwhile. */
 	cancel_work(&s->work);
-	hanare_request_about(s->space, &call, WAIT_BOUNDED, 1000);
+	/* Where the LWK could not be asked its parent would wait on. */
+	while (hanare_request_about(s->space, &call, WAIT_BOUNDED, 1000) == -EBUSY &&
+	       !test_bit(0, &s->space->ended))
+		;
 	hanare_space_put(s->space);
 	/* Nobody queues the work any more, and nobody but us knows the sharer. */
 	sharer_free(s);

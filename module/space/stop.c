@@ -35,7 +35,13 @@ static bool is_stopped(struct pid *pid)
 	return stopped;
 }
 
-/* Tells the LWK of one change of the process with first slot `slot`. */
+/* There is something that the LWK could not be told. */
+static bool untold;
+
+/*
+ * Tells the LWK of one change of the process with first slot `slot`. Where a CPU does not answer in time it takes that in when
+ * it goes on, before what it is told later.
+ */
 static bool tell_one(struct hanare_space *space, u32 slot, bool stopped)
 {
 	struct hanare_call call = {
@@ -43,9 +49,14 @@ static bool tell_one(struct hanare_space *space, u32 slot, bool stopped)
 		.args = { stopped, slot },
 	};
 
+	int err;
+
 	if (test_bit(0, &space->ended))
 		return false;
-	return !hanare_request_about(space, &call, WAIT_BOUNDED, 1000) && !call.status;
+	err = hanare_request_about(space, &call, WAIT_BOUNDED, 1000);
+	if (err == -EBUSY)
+		untold = true;
+	return err == -ETIMEDOUT || (!err && !call.status);
 }
 
 /*
@@ -81,7 +92,7 @@ static void look(struct work_struct *work)
 	int left;
 
 	number++;
-
+	untold = false;
 	for (;;) {
 		rcu_read_lock();
 		space = hanare_space_next(&id);
@@ -101,6 +112,8 @@ static void look(struct work_struct *work)
 	if (left >= 0)
 		queue_delayed_work(system_unbound_wq, &look_work,
 				   msecs_to_jiffies(look_ms[ARRAY_SIZE(look_ms) - 1 - left]) ?: 1);
+	else if (untold)
+		queue_delayed_work(system_unbound_wq, &look_work, HZ);
 }
 
 /* Under the siglock of the task that takes the signal. */

@@ -363,6 +363,65 @@ def kills():
     check('shutdown-force-kills-programs', forced)
 
 
+# Until a file is there; they say what went wrong.
+LATE = {
+    'execve': ['sh', '-c', 'while [ ! -e stop ]; do /bin/true || echo "ends with $?"; done'],
+    'fork': ['python3', '-c', '''
+import os
+while not os.path.exists('stop'):
+    pid = os.fork()
+    if not pid:
+        os._exit(0)
+    status = os.waitpid(pid, 0)[1]
+    if status:
+        print('ends with', status)
+'''],
+    'vfork': ['python3', '-c', '''
+import os, subprocess
+while not os.path.exists('stop'):
+    status = subprocess.run(['/bin/true']).returncode
+    if status:
+        print('ends with', status)
+'''],
+}
+
+
+def late():
+    """All CPUs of the LWK stand still for longer than anybody is patient, as those of a busy host may: programs go on."""
+    fresh(folder := WORK + '/late')
+    launch = lambda argv, **more: subprocess.Popen(['hanare', 'run', '--', *argv], cwd=folder, **more)
+    programs = {name: launch(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) for name, argv in LATE.items()}
+    counted = os.path.join(folder, 'counted')
+    with open(counted, 'wb') as out:
+        counts = launch(['sh', '-c', 'while [ ! -e stop ]; do echo; sleep 0.05; done'], stdout=out)
+    size = lambda: os.path.getsize(counted)
+    until(size, 'it counts')
+    end = time.monotonic() + 16
+    # The command waits for 5 s.
+    hung = [subprocess.Popen(['hanare', 'debug', 'hang', '--cpu', cpu, '--for', '14000'], stdout=subprocess.DEVNULL) for cpu in '01']
+    time.sleep(0.5)
+    counts.send_signal(signal.SIGSTOP)
+    command(['hanare', 'status', '--ping'])
+    for one in hung:
+        one.wait(TIMEOUT)
+    time.sleep(max(0, end - time.monotonic()))
+    before = size()
+    time.sleep(1)
+    expect(size() == before, 'what was stopped meanwhile counts')
+    counts.send_signal(signal.SIGCONT)
+    until(lambda: size() > before, 'it goes on', 20)
+    time.sleep(2)
+    with open(os.path.join(folder, 'stop'), 'w'):
+        pass
+    for name, program in (programs | {'count': counts}).items():
+        try:
+            said, _ = program.communicate(timeout=60)
+        except subprocess.TimeoutExpired:
+            program.kill()
+            raise Failure(f'{name} does not end; {waits()}')
+        expect(program.returncode == 0 and not said, f'{name}: status {program.returncode}, {said}')
+
+
 def panics():
     def panic():
         process = begun('pause')
@@ -455,6 +514,7 @@ def panics():
         expect(healthy(), 'it answers again, and no program runs')
         expect(b'running' in hanare('status').out, hanare('status'))
     check('stalled-cpu-is-noticed-and-goes-on', stall)
+    check('what-is-late-while-cpus-stand-still-goes-on', late)
 
 
 start()

@@ -6,11 +6,12 @@ use crate::base::lists;
 use crate::base::lock::rank;
 use crate::gate::ptrace;
 use crate::life::child::{Inherited, Request, child_event, first_step, flag};
+use crate::life::comes::await_child;
 use crate::life::expected::Expected;
 use crate::link::{delegate, services};
 use crate::mm::fork::fork;
 use crate::mm::{AddressSpace, FileHandle, FileRef, content};
-use crate::process::states::{self, COMES_NS};
+use crate::process::states;
 use crate::process::thread::{self, ParentWaits, Thread};
 use crate::process::workers;
 use crate::process::{Process, timens};
@@ -106,9 +107,10 @@ pub fn process(r: &Request, regs: &mut Regs) -> Result<u64> {
     };
     let pid = workers::make_process(p, request);
     hold::at("fork-answered");
-    if pid.is_ok() {
+    if let Ok(pid) = pid {
         // Of a thread that another one's execve ends, too, the child is there on Linux.
-        cpus::until(|| p.is_killed() || !EMBRYOS.is_there(key), cpus::deadline(COMES_NS));
+        let has_come = || p.is_killed() || !EMBRYOS.is_there(key);
+        await_child(me, pid, has_come, |late| cpus::until(has_come, late));
     }
     drop(EMBRYOS.give_up(key)); // the proxy could not fork, or died at once
     if !vforks {

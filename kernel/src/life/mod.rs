@@ -3,6 +3,7 @@
 pub mod begin;
 pub mod child;
 pub mod clone;
+mod comes;
 pub mod depart;
 pub mod exec;
 pub mod exit;

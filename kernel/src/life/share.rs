@@ -8,8 +8,9 @@
 use crate::base::heap;
 use crate::gate::ptrace;
 use crate::life::child::{self, Inherited, Request, flag};
+use crate::life::comes::await_child;
 use crate::link::direct;
-use crate::process::states::{self, COMES_NS};
+use crate::process::states;
 use crate::process::thread;
 use crate::process::thread::{ParentWaits, Thread};
 use crate::process::workers;
@@ -20,7 +21,6 @@ use core::sync::atomic::Ordering;
 use hanare_abi::control::Control;
 use hanare_core::errno::{self, Result};
 use hanare_core::life;
-use hanare_hal::cpu;
 use hanare_hal::traps::Regs;
 use hanare_hal::usercopy::{self, UserAddr};
 
@@ -44,10 +44,12 @@ pub fn process(r: &Request, regs: &mut Regs) -> Result<u64> {
     let mut released = false;
     if vforks {
         // Whose memory a child shares may not be told that its proxy died before it began.
-        let late = cpus::deadline(COMES_NS);
-        states::wait_for_release(me, late);
-        if cpu::rdtsc() > late {
-            new.give_up(); // unless it has begun
+        if let Ok(pid) = made {
+            let has_begun = || !new.is_expected() || me.process.is_dumping();
+            await_child(me, pid, has_begun, |late| _ = states::wait_for_release(me, late));
+            if new.is_expected() && !me.must_end() && !me.process.is_dumping() {
+                new.give_up(); // unless it has begun
+            }
         }
         released = states::wait_for_release(me, cpus::NEVER);
     }
@@ -101,10 +103,10 @@ fn bear(r: &Request, regs: &mut Regs, new: &Arc<Process>) -> Result<u64> {
     let pid = pid?;
     // Who waits for more than that need not be woken for it.
     if !vforks || traced.is_some() {
-        let deadline = cpus::deadline(COMES_NS);
         // The child is there for whoever knows its id (ptrace, kill), or has ended.
-        cpus::until(|| !new.is_expected() || me.must_end(), deadline);
-        if cpu::rdtsc() > deadline {
+        let has_come = || !new.is_expected() || me.must_end();
+        await_child(me, pid, has_come, |late| cpus::until(has_come, late));
+        if new.is_expected() && !me.must_end() {
             new.give_up(); // unless it has begun
         }
     }

@@ -63,9 +63,9 @@ pub fn linux(nr: u32, args: [u64; 6]) -> Result<u64> {
     certainly(Call::new(nr, args)).map_err(Errno::from)
 }
 
-/// The last that a thread which ends has Linux do for others.
-pub fn for_process(nr: u32, args: [u64; 6]) {
-    let _ = certainly(Call::of_process(nr, args));
+/// The same, for others' sake: also of a thread that ends.
+pub fn for_process(nr: u32, args: [u64; 6]) -> Result<u64> {
+    certainly(Call::of_process(nr, args)).map_err(Errno::from)
 }
 
 /// A call that a signal does not keep from being made. A proxy may say for ever that it has not

@@ -2,6 +2,7 @@
 
 use crate::base::heap;
 use crate::base::lock::{Mutex, rank};
+use crate::base::time;
 use crate::sched::cpus;
 use crate::sched::task::Runs;
 use alloc::sync::Arc;
@@ -124,7 +125,7 @@ impl<S> ProxyPool<S> {
     /// [`answered`](Self::answered)); also how many have gone by then.
     pub fn step(&self, search: &mut Search) -> (Step, u32) {
         let mut members = self.members.lock();
-        let step = search.next(members.seen(self.limit));
+        let step = search.next(members.seen(self.limit), time::since_boot_ns());
         members.asked += usize::from(step == Step::Ask);
         (step, members.left)
     }

@@ -307,10 +307,10 @@ fn rouse(woken: &Woken<Sleeper>) {
     for w in woken.iter() {
         match w.on_linux {
             None => cpus::kick(&w.thread),
-            Some(word) => delegate::for_process(
-                __NR_futex,
-                [word, u64::from(WAKE | PRIVATE), i32::MAX as u64, 0, 0, 0],
-            ),
+            Some(word) => {
+                let all = [word, u64::from(WAKE | PRIVATE), i32::MAX as u64, 0, 0, 0];
+                let _ = delegate::for_process(__NR_futex, all);
+            }
         }
     }
 }
@@ -452,7 +452,7 @@ pub fn forget_empty_robust(thread: &Thread) {
 /// they wait on Linux.
 pub fn wake_anywhere(thread: &Thread, word: u64) {
     if is_linux(&thread.process, word) {
-        delegate::for_process(__NR_futex, [word, u64::from(WAKE), 1, 0, 0, 0]);
+        let _ = delegate::for_process(__NR_futex, [word, u64::from(WAKE), 1, 0, 0, 0]);
     } else {
         wake(&thread.process, Word::new(word, true), 1, MATCH_ANY);
     }

@@ -4,23 +4,27 @@ use crate::link::delegate;
 use crate::process::Process;
 use crate::process::thread::Thread;
 use crate::sched::cpus;
+use hanare_core::errno;
 use hanare_hal::cpu;
 use linux_raw_sys::general::{__NR_sched_yield, __NR_tgkill};
 
 /// How long who only matters by number is waited for, ns.
 pub const PATIENCE_NS: u64 = 1_000_000_000;
 
-/// Waits until Linux has no task of the process with this id, at most until a deadline. 0: there is none.
-pub fn wait(p: &Process, me: &Thread, tid: u32, deadline: Option<u64>) {
+/// Waits until Linux has no task of the process with this id, at most until a deadline. 0: there is none. Whether there is none
+/// that ends.
+pub fn wait(p: &Process, me: &Thread, tid: u32, deadline: Option<u64>) -> bool {
     let pid = u64::from(p.pid());
     // An id may have been given to a thread that lives.
     if tid == 0 || p.threads().any(|t| t.slot.tid() == tid) {
-        return;
+        return true;
     }
-    while delegate::linux(__NR_tgkill, [pid, tid.into(), 0, 0, 0, 0]).is_ok()
-        && deadline.is_none_or(|d| cpu::rdtsc() < d)
-        && !me.must_end()
-    {
+    loop {
+        match delegate::linux(__NR_tgkill, [pid, tid.into(), 0, 0, 0, 0]) {
+            Err(error) => return error == errno::ESRCH,
+            Ok(_) if deadline.is_some_and(|d| cpu::rdtsc() >= d) || me.must_end() => return false,
+            Ok(_) => {}
+        }
         let _ = delegate::linux(__NR_sched_yield, [0; 6]); // the one that ends may need our worker's CPU
         cpus::yield_now();
     }

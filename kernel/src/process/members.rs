@@ -8,7 +8,7 @@
 #![allow(unsafe_code)] // the page of a pooled proxy is found by its frame
 
 use crate::base::lock::{Mutex, rank};
-use crate::base::{heap, lists};
+use crate::base::{heap, lists, time};
 use crate::link::{delegate, direct};
 use crate::mm::messages;
 use crate::parts::pooled;
@@ -199,10 +199,14 @@ fn find(me: &Thread, pool: &ProxyPool) -> core::result::Result<(Arc<Member>, Vis
                 let made = delegate::result_of(Control::Member);
                 let now = pool.answered();
                 if let Err(e) = made {
-                    search.refused(e, left, now).map_err(NoProxy::None)?;
+                    search.refused(e, left, now, time::since_boot_ns()).map_err(NoProxy::None)?;
                 }
             }
-            (Step::Wait, _) => wait(me, pool, seen).map_err(NoProxy::None)?,
+            (Step::Wait(until_ns), _) => {
+                let left_ns = until_ns.saturating_sub(time::since_boot_ns());
+                let late = if until_ns == u64::MAX { cpus::NEVER } else { cpus::deadline(left_ns) };
+                wait(me, pool, seen, late).map_err(NoProxy::None)?;
+            }
         }
         if me.process.is_killed() {
             return Err(NoProxy::Interrupted(Outcome::PeerGone));
@@ -216,14 +220,14 @@ fn find(me: &Thread, pool: &ProxyPool) -> core::result::Result<(Arc<Member>, Vis
     }
 }
 
-/// Waits until the pool has changed since `seen`, or the thread has to see to something else.
-fn wait(me: &Thread, pool: &ProxyPool, seen: u32) -> Result<()> {
+/// Waits until the pool has changed since `seen`, the thread has to see to something else, or the TSC value `late`.
+fn wait(me: &Thread, pool: &ProxyPool, seen: u32, late: u64) -> Result<()> {
     let Some(whole) = me.whole() else { return Ok(()) };
     lists::push(&mut pool.waiting.lock(), whole)?;
     let changed = || pool.changes.load(Ordering::SeqCst) != seen;
     cpus::until_told(
         || changed() || me.process.is_killed() || me.must_end() || me.has_signal(),
-        cpus::NEVER,
+        late,
     );
     pool.waiting.lock().retain(|one| !core::ptr::eq(one.task(), &***me));
     Ok(())

@@ -202,7 +202,12 @@ fn relieve_of(short: Short) -> bool {
     }
     let Some(first) = victim.first().filter(|p| !p.is_killed()) else { return true };
     short.log(&first);
-    services::post(SERVICE_KILL, Owner::kernel(victim.space), &short.report(&first), &[])
+    let is_asked =
+        services::post(SERVICE_KILL, Owner::kernel(victim.space), &short.report(&first), &[]);
+    if !is_asked {
+        *LAST.lock() = (Weak::new(), 0, Short::Not); // nobody is on his way out
+    }
+    is_asked
 }
 
 /// No other process' end would help the running one: it is killed.

@@ -183,7 +183,15 @@ fn await_end(p: &Process, me: &Thread, tids: &[u32]) {
     };
     let is_shared = p.with_threads(|all| all.iter().any(others));
     let deadline = is_shared.then(|| cpus::deadline(PATIENCE_NS));
-    tids.iter().for_each(|&tid| leaving::wait(p, me, tid, deadline));
+    for (number, &tid) in tids.iter().enumerate() {
+        // Linux may give the id to another thread one day.
+        if leaving::wait(p, me, tid, deadline) && tid != 0 {
+            let place = &mut p.pool.places.lock()[number];
+            if !place.is_used && place.tid == tid {
+                place.tid = 0;
+            }
+        }
+    }
 }
 
 /// A server that has been told to end.

@@ -17,9 +17,6 @@ use hanare_core::link::ENDING;
 type Step = core::result::Result<Effects, Refused>;
 type Threads = Listed<life::Process, Thread>;
 
-/// How long a child's proxy may take to come up, ns.
-pub const COMES_NS: u64 = 10_000_000_000;
-
 impl Process {
     /// Its state, read without a lock.
     #[inline]

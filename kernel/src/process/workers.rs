@@ -164,7 +164,7 @@ pub fn take(p: &Process, own: u64) -> Result<Taken> {
         start_worker(p, index, own)
     };
     match start() {
-        Err(errno::EAGAIN) if servers::end_all(p, me) => start(),
+        Err(errno::EAGAIN) if dismiss(p) => start(),
         taken => taken,
     }
 }
@@ -235,9 +235,14 @@ pub fn make_process(p: &Process, request: Control) -> Result<u64> {
     }
 }
 
-/// Waits until Linux has no task of the process with these ids, at most until a deadline.
+/// Waits until Linux has no task of the process with these ids, at most until a deadline. Those that have ended are asked for
+/// no more.
 fn await_end(p: &Process, me: &Thread, leaving: Vec<u32>, deadline: Option<u64>) {
-    leaving.into_iter().for_each(|tid| leaving::wait(p, me, tid, deadline));
+    for tid in leaving {
+        if leaving::wait(p, me, tid, deadline) {
+            p.slots.lock().gone.retain(|&gone| gone != tid);
+        }
+    }
 }
 
 /// The thread of a slot has ended: its worker, with all signals blocked, ends too,

@@ -29,35 +29,46 @@ impl Seen {
 pub enum Step {
     /// Asks for one more.
     Ask,
-    /// Waits until a proxy comes, goes or is given back, or the making of one has ended.
-    Wait,
+    /// Waits until a proxy comes, goes or is given back, or the making of one has ended, and that long at most, ns on its clock.
+    Wait(u64),
 }
+
+/// Why a task does not ask.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Refused {
+    /// See [`Seen::left`], of when it was refused: before one more goes it would probably be refused again.
+    left: u32,
+    /// Then it asks all the same: who has the proxies may keep them, and what spoke against one more be gone. Ns.
+    until_ns: u64,
+}
+
+/// How long a task does not ask that was refused for the first time, ns; twice as long each time, up to [`LONGEST_NS`].
+const FIRST_NS: u64 = 100_000_000;
+/// See [`FIRST_NS`].
+const LONGEST_NS: u64 = 64 * FIRST_NS;
 
 /// A task's search for a proxy. Nobody waits for what will not change ([`Seen::will_change`]), and together tasks ask for no
 /// more than the pool may have.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Search {
-    /// It may ask.
-    #[default]
-    Open,
-    /// It was refused when so many had gone: until one more goes it would be refused again.
-    Refused {
-        /// See [`Seen::left`].
-        left: u32,
-    },
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Search {
+    refused: Option<Refused>,
+    pause_ns: u64,
+}
+
+impl Default for Search {
+    fn default() -> Self {
+        Self { refused: None, pause_ns: FIRST_NS }
+    }
 }
 
 impl Search {
     /// After the pool was looked through.
-    pub const fn next(&mut self, seen: Seen) -> Step {
-        if let Self::Refused { left } = *self
-            && (left != seen.left || !seen.will_change())
-        {
-            *self = Self::Open;
-        }
-        match self {
-            Self::Open if seen.proxies + seen.asked < seen.limit => Step::Ask,
-            _ => Step::Wait,
+    pub fn next(&mut self, seen: Seen, now_ns: u64) -> Step {
+        let holds = |r: &Refused| r.left == seen.left && seen.will_change() && now_ns < r.until_ns;
+        self.refused = self.refused.filter(holds);
+        match self.refused {
+            None if seen.proxies + seen.asked < seen.limit => Step::Ask,
+            refused => Step::Wait(refused.map_or(u64::MAX, |refused| refused.until_ns)),
         }
     }
 
@@ -65,11 +76,18 @@ impl Search {
     ///
     /// # Errors
     /// That error: there is none to wait for either.
-    pub const fn refused(&mut self, error: Errno, left: u32, seen: Seen) -> Result<(), Errno> {
+    pub const fn refused(
+        &mut self,
+        error: Errno,
+        left: u32,
+        seen: Seen,
+        now_ns: u64,
+    ) -> Result<(), Errno> {
         if !seen.will_change() {
             return Err(error);
         }
-        *self = Self::Refused { left };
+        self.refused = Some(Refused { left, until_ns: now_ns.saturating_add(self.pause_ns) });
+        self.pause_ns = if self.pause_ns < LONGEST_NS { 2 * self.pause_ns } else { LONGEST_NS };
         Ok(())
     }
 }
@@ -143,20 +161,14 @@ mod tests {
                         all.push(World { free: self.free - 1, ..self.with(index, Task::Has) });
                     }
                     Task::Looks(refused) => {
-                        let mut search =
-                            refused.map_or(Search::Open, |left| Search::Refused { left });
-                        let step = search.next(seen);
-                        let refused = match search {
-                            Search::Refused { left } => Some(left),
-                            Search::Open => None,
+                        // No time passes: that somebody asks again after a while is not what keeps all going.
+                        let refused = refused.map(|left| Refused { left, until_ns: 1 });
+                        let mut search = Search { refused, ..Search::default() };
+                        let becomes = match search.next(seen, 0) {
+                            Step::Ask => Task::Asks(self.left),
+                            Step::Wait(_) => Task::Waits(search.refused.map(|r| r.left)),
                         };
-                        all.push(self.with(
-                            index,
-                            match step {
-                                Step::Ask => Task::Asks(self.left),
-                                Step::Wait => Task::Waits(refused),
-                            },
-                        ));
+                        all.push(self.with(index, becomes));
                     }
                     Task::Asks(left) => {
                         // It comes, where there is room for it still, or does not.
@@ -165,9 +177,8 @@ mod tests {
                             let came = World { free: self.free + 1, ..asked_no_more.clone() };
                             all.push(came.changed());
                         }
-                        let mut search = Search::Open;
                         let after = asked_no_more.seen(limit);
-                        let task = match search.refused(EAGAIN, left, after) {
+                        let task = match Search::default().refused(EAGAIN, left, after, 0) {
                             Ok(()) => Task::Looks(Some(left)),
                             Err(_) => Task::Failed,
                         };
@@ -234,13 +245,23 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_task_asks_again_when_one_has_gone() {
+    fn a_refused_task_asks_again_when_one_has_gone_or_after_a_while() {
         let seen = Seen { proxies: 1, asked: 0, limit: 2, left: 4 };
         let mut search = Search::default();
-        assert_eq!(search.next(seen), Step::Ask);
-        assert_eq!(search.refused(EAGAIN, 4, seen), Ok(()));
-        assert_eq!(search.next(seen), Step::Wait);
-        assert_eq!(search.next(Seen { left: 5, ..seen }), Step::Ask);
-        assert_eq!(search.refused(EAGAIN, 5, Seen { proxies: 0, ..seen }), Err(EAGAIN));
+        assert_eq!(search.next(seen, 0), Step::Ask);
+        assert_eq!(search.refused(EAGAIN, 4, seen, 0), Ok(()));
+        assert_eq!(search.next(seen, 1), Step::Wait(FIRST_NS));
+        assert_eq!(search.next(Seen { left: 5, ..seen }, 1), Step::Ask);
+        assert_eq!(search.refused(EAGAIN, 5, Seen { left: 5, ..seen }, 10), Ok(()));
+        let wait = search.next(Seen { left: 5, ..seen }, 10);
+        assert_eq!(wait, Step::Wait(10 + 2 * FIRST_NS));
+        assert_eq!(search.next(Seen { left: 5, ..seen }, 10 + 2 * FIRST_NS), Step::Ask);
+        let nothing = Seen { proxies: 0, ..seen };
+        assert_eq!(search.refused(EAGAIN, 5, nothing, 0), Err(EAGAIN));
+        for _ in 0..20 {
+            assert_eq!(search.refused(EAGAIN, 5, seen, 0), Ok(()));
+        }
+        assert_eq!(search.next(Seen { left: 5, ..seen }, 1), Step::Wait(LONGEST_NS));
+        assert_eq!(search.next(Seen { proxies: 2, ..seen }, 1), Step::Wait(u64::MAX));
     }
 }

@@ -1,0 +1,45 @@
+//! Waiting for a child's proxy to come.
+//!
+//! A machine may stand still for a while, so that it is late says nothing; and of a child that dies before it has come nobody
+//! tells. So Linux is asked now and then whether it is still there.
+
+use crate::link::delegate;
+use crate::process::thread::Thread;
+use crate::sched::cpus;
+use hanare_core::errno;
+use hanare_hal::cpu;
+use linux_raw_sys::general::{
+    __NR_tgkill, __NR_waitid, __WALL, P_PID, WEXITED, WNOHANG, WNOWAIT, siginfo_t,
+};
+
+/// How often that is, ns.
+const LOOK_NS: u64 = 100_000_000;
+
+/// Waits by `wait`, which comes back early or at the TSC value that it is given, until it has come back early, `has_come`
+/// holds, or Linux has the child `pid` no more.
+pub fn await_child(me: &Thread, pid: u64, has_come: impl Fn() -> bool, wait: impl Fn(u64)) {
+    loop {
+        let look = cpus::deadline(LOOK_NS);
+        wait(look);
+        if has_come() || cpu::rdtsc() < look || has_ended(me, pid) {
+            return;
+        }
+    }
+}
+
+/// Whether Linux has a child with this id no more, or only what is left of it until somebody waits for it.
+fn has_ended(me: &Thread, pid: u64) -> bool {
+    const OPTIONS: u64 = WEXITED as u64 | (WNOHANG | WNOWAIT | __WALL) as u64;
+    let p = &me.process;
+    let Ok(info) = p.write_scratch(me.slot_index, &[0; size_of::<siginfo_t>()]) else {
+        return false;
+    };
+    match delegate::for_process(__NR_waitid, [P_PID.into(), pid, info, OPTIONS, 0, 0]) {
+        Ok(_) => p.control::<u32>(info) != 0, // si_signo: nothing where it lives
+        // Somebody has waited for it, or it is its sibling's (CLONE_PARENT).
+        Err(errno::ECHILD) => {
+            delegate::for_process(__NR_tgkill, [pid, pid, 0, 0, 0, 0]) == Err(errno::ESRCH)
+        }
+        Err(_) => false,
+    }
+}
