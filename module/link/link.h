@@ -88,7 +88,6 @@ int hanare_post_about(struct hanare_space *space, struct hanare_call *call);
 /* ping.c */
 void hanare_ping_all(struct hanare_instance *inst, u64 *slowest);
 void hanare_does_not_answer(struct hanare_instance *inst);
-bool hanare_answers(struct hanare_instance *inst);
 
 /* load.c */
 u64 hanare_idle_ns(const struct hanare_cpu *cpu);

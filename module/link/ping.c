@@ -48,13 +48,3 @@ void hanare_ping_all(struct hanare_instance *inst, u64 *slowest)
 		spin_unlock_irq(&inst->state_lock);
 	}
 }
-
-/* Whether the instance answers. A machine that stood still for a while is no reason to refuse for ever: it is asked anew. inst->live is held. */
-bool hanare_answers(struct hanare_instance *inst)
-{
-	u64 ns;
-
-	if (READ_ONCE(inst->state) == HANARE_INSTANCE_HUNG)
-		hanare_ping_all(inst, &ns);
-	return READ_ONCE(inst->state) != HANARE_INSTANCE_HUNG;
-}

@@ -32,9 +32,12 @@ static int attach_to(struct hanare_instance *inst, struct hanare_pool *pool, str
 		     struct hanare_attach *arg)
 {
 	struct hanare_space *space;
-	u64 allowed;
+	u64 allowed, ns;
 
-	if (!hanare_answers(inst))
+	/* A machine that stood still for a while is no reason to refuse for ever. */
+	if (READ_ONCE(inst->state) == HANARE_INSTANCE_HUNG)
+		hanare_ping_all(inst, &ns);
+	if (READ_ONCE(inst->state) == HANARE_INSTANCE_HUNG)
 		return refuse(arg->message, -ENODEV,
 			      "%s does not answer: see hanare log %s; hanare shutdown %s --force ends it",
 			      inst->name, inst->name, inst->name);

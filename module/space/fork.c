@@ -18,7 +18,7 @@ static struct hanare_space *child_of(struct hanare_space *parent, struct inode *
 	int err;
 
 	down_read(&inst->live);
-	err = READ_ONCE(inst->dead) ?: (hanare_answers(inst) ? 0 : -ENODEV);
+	err = READ_ONCE(inst->dead);
 	space = err ? ERR_PTR(err) :
 		hanare_space_enter(inst, inode, parent->allowed, parent, arg, NULL, false, message);
 	up_read(&inst->live);

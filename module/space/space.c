@@ -12,7 +12,10 @@
 #include <linux/sched/signal.h>
 #include <linux/sched/task.h>
 
+/* How long somebody waits for the LWK who is not told whether it merely stands still. */
 #define CLOSE_MS 20000
+/* The same, of a program that is replaced, which ends otherwise; it cannot be killed meanwhile. */
+#define PROGRAM_MS 60000
 
 /* A space has ended. Set once, before there is one. */
 static void (*tell_end)(struct hanare_space *space) __ro_after_init;
@@ -232,6 +235,16 @@ long hanare_start(struct hanare_space *space, void *data)
 
 /* ---- opening and closing ---- */
 
+/*
+ * Whether the instance takes a space. Of a program that runs there also while it does not answer: a machine that stands still
+ * for a while is no reason to end one.
+ */
+static bool takes_spaces(const struct hanare_instance *inst, bool of_program)
+{
+	return !inst->dead && (inst->state == HANARE_INSTANCE_RUNNING ||
+			       (of_program && inst->state == HANARE_INSTANCE_HUNG));
+}
+
 /* Counts the space in, unless the instance is not serving. inst->live is held. */
 static int enlist(struct hanare_instance *inst, struct hanare_space *space, const struct hanare_space *parent)
 {
@@ -241,7 +254,7 @@ static int enlist(struct hanare_instance *inst, struct hanare_space *space, cons
 	u32 i;
 
 	spin_lock_irq(&inst->state_lock);
-	if (inst->state != HANARE_INSTANCE_RUNNING || inst->dead) {
+	if (!takes_spaces(inst, parent)) {
 		err = -ENODEV;
 	} else {
 		for (i = 0; i < inst->cpu_count; i++) {
@@ -350,8 +363,10 @@ static int space_open(struct hanare_space *space, struct hanare_space *parent,
 	child[HANARE_USER_WORD] = __kuid_val(space->user);
 	child[HANARE_CHILD_WORDS - 1] = get_random_u64();
 	/* Killed or not: the LWK ends a process whose program it has, and uses its slot again. */
-	err = hanare_request_quietly(space, &call, from && from->program ? WAIT_BOUNDED : WAIT_KILLABLE,
-				     CLOSE_MS);
+	if (from && from->program)
+		err = hanare_request_quietly(space, &call, WAIT_BOUNDED, PROGRAM_MS);
+	else
+		err = hanare_request_quietly(space, &call, WAIT_KILLABLE, from ? 0 : CLOSE_MS);
 	space->opened = !err;
 	if (err == -EIO)
 		refuse(message, err, "%s died: see hanare log", space->inst->name);

@@ -396,15 +396,15 @@ def late():
         counts = launch(['sh', '-c', 'while [ ! -e stop ]; do echo; sleep 0.05; done'], stdout=out)
     size = lambda: os.path.getsize(counted)
     until(size, 'it counts')
-    end = time.monotonic() + 16
-    # The command waits for 5 s.
-    hung = [subprocess.Popen(['hanare', 'debug', 'hang', '--cpu', cpu, '--for', '14000'], stdout=subprocess.DEVNULL) for cpu in '01']
-    time.sleep(0.5)
+    # One of them longer: who goes on sees that time has passed, and that the other one has not answered.
+    hung = [subprocess.Popen(['hanare', 'debug', 'hang', '--cpu', cpu, '--for', ms], stdout=subprocess.DEVNULL)
+            for cpu, ms in (('0', '13000'), ('1', '16000'))]
+    ping = lambda: hanare('status', '--ping', status=None).out
+    until(lambda: b'hung' in ping(), 'they stand still')
     counts.send_signal(signal.SIGSTOP)
-    command(['hanare', 'status', '--ping'])
     for one in hung:
         one.wait(TIMEOUT)
-    time.sleep(max(0, end - time.monotonic()))
+    until(lambda: b'hung' not in ping(), 'they go on')
     before = size()
     time.sleep(1)
     expect(size() == before, 'what was stopped meanwhile counts')
