@@ -62,7 +62,7 @@ struct hanare_call {
 	u32 count;
 	u64 *pages;				/* HANARE_PAGES_MAX words out, or NULL */
 	const struct hanare_space *charged;	/* to its user, if not by the kind */
-	bool in_order;				/* SPACE_GROUPS: not before, or beside, an earlier request */
+	bool in_order;				/* SPACE_GROUPS, SPACE_PAUSE: not before, or beside, an earlier request */
 };
 int hanare_request(struct hanare_instance *inst, struct hanare_cpu *cpu,
 		   struct hanare_call *call, enum hanare_patience patience,

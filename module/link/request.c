@@ -428,8 +428,11 @@ static struct hanare_cpu *whom_to_ask(struct hanare_space *space, const struct h
 	case HANARE_REQUEST_SPACE_START:
 	case HANARE_REQUEST_PROCESS_END:
 		return space->home;
-	case HANARE_REQUEST_SPACE_CLOSE:
 	case HANARE_REQUEST_SPACE_PAUSE:
+		if (call->in_order)
+			return space->home;
+		fallthrough;
+	case HANARE_REQUEST_SPACE_CLOSE:
 	case HANARE_REQUEST_OBSERVE:
 		/* Somebody who was killed may have left one of these behind. */
 		if (!READ_ONCE(space->opened))
@@ -445,15 +448,15 @@ static struct hanare_cpu *whom_to_ask(struct hanare_space *space, const struct h
 }
 
 /* What a request must not overtake others of; NULL: nothing, or it goes to the home. */
-static struct hanare_order *order_of(struct hanare_space *space, u32 kind)
+static struct hanare_order *order_of(struct hanare_space *space, const struct hanare_call *call)
 {
-	switch (kind) {
+	switch (call->kind) {
 	case HANARE_REQUEST_FAULT:
 		return &space->faults;
 	case HANARE_REQUEST_OBSERVE:
 		return &space->observations;
 	case HANARE_REQUEST_SPACE_PAUSE:
-		return &space->pauses;
+		return call->in_order ? NULL : &space->pauses;
 	}
 	return NULL;
 }
@@ -490,7 +493,7 @@ static int request_in_order(struct hanare_space *space, struct hanare_order *ord
 int hanare_request_quietly(struct hanare_space *space, struct hanare_call *call,
 			   enum hanare_patience patience, unsigned int timeout_ms)
 {
-	struct hanare_order *order = order_of(space, call->kind);
+	struct hanare_order *order = order_of(space, call);
 
 	call->space = space->id;
 	if (order)

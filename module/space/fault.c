@@ -165,10 +165,6 @@ static vm_fault_t error_fault(int status)
 	case -EINTR:
 		/* Nothing inserted: it faults again, or the signal is served first. */
 		return VM_FAULT_NOPAGE;
-	case -ETIMEDOUT:
-	case -EBUSY:
-		/* A CPU that stands still may go on, and who waits can be killed; who ends does not wait for it. */
-		return current->flags & PF_EXITING ? VM_FAULT_SIGBUS : VM_FAULT_NOPAGE;
 	default:
 		/* Not VM_FAULT_OOM: that is retried forever. */
 		return VM_FAULT_SIGBUS;
@@ -279,6 +275,16 @@ static vm_fault_t ask_unlocked(struct vm_area_struct *vma, struct hanare_answer 
 	return VM_FAULT_RETRY;
 }
 
+/*
+ * The LWK has not answered in time: a CPU that stands still may go on. Who lets go of mmap_lock, and can be killed, waits on; who
+ * ends does not.
+ */
+static bool waits_on(const struct hanare_answer *answer, const struct vm_fault *vmf)
+{
+	return (answer->status == -ETIMEDOUT || answer->status == -EBUSY) &&
+	       vmf->flags & FAULT_FLAG_ALLOW_RETRY && !(current->flags & PF_EXITING);
+}
+
 static vm_fault_t space_fault(struct vm_fault *vmf)
 {
 	struct vm_area_struct *vma = vmf->vma;
@@ -302,6 +308,10 @@ static vm_fault_t space_fault(struct vm_fault *vmf)
 	if (hanare_space_use_slot(space, addr))
 		return VM_FAULT_SIGBUS;
 	answer = hanare_answer_take(space, addr, write, vmf->flags & FAULT_FLAG_TRIED);
+	if (answer && waits_on(answer, vmf)) {
+		kfree(answer);
+		return VM_FAULT_NOPAGE;
+	}
 	if (answer && !insert_answer(space, vma, answer, write, &ret)) {
 		kfree(answer);
 		return ret;
@@ -327,6 +337,10 @@ static vm_fault_t space_fault(struct vm_fault *vmf)
 		ask(space, answer, addr, write, LOCKED_MS, may_unlock ? BUSY_LOCKED_MS : LOCKED_MS);
 		if (answer->status == -EBUSY && may_unlock)
 			return ask_unlocked(vma, answer, addr, write);
+		if (waits_on(answer, vmf)) {
+			ret = VM_FAULT_NOPAGE;
+			break;
+		}
 		if (!insert_answer(space, vma, answer, write, &ret))
 			break;
 	}

@@ -34,7 +34,8 @@ struct hanare_sharer {
 	bool stopped;				/* the LWK was told */
 	bool leaves;				/* see hanare_space_prepare_leave; under share_lock */
 	wait_queue_entry_t woken;
-	struct work_struct work;
+	bool is_taken;				/* from the list: its end is to be told */
+	struct delayed_work work;
 };
 
 static bool is_gone(struct pid *pid)
@@ -125,21 +126,25 @@ static bool take(struct hanare_sharer *s)
 
 static void sharer_work(struct work_struct *work)
 {
-	struct hanare_sharer *s = container_of(work, struct hanare_sharer, work);
+	struct hanare_sharer *s = container_of(to_delayed_work(work), struct hanare_sharer, work);
 	struct hanare_call call = {
 		.kind = HANARE_REQUEST_PROCESS_END,
 		.args = { s->slot },
 	};
 
-	if (!is_gone(s->pid) || !take(s))
+	if (!s->is_taken) {
+		if (!is_gone(s->pid) || !take(s))
+			return;
+		remove_wait_queue(&s->pid->wait_pidfd, &s->woken);
+		/* A second wake-up, at the reaping, may have queued it again meanwhile. */
+		cancel_delayed_work(&s->work);
+		s->is_taken = true;
+	}
+	/* Where the LWK could not be asked its parent would wait on: later, others' ends wait for this queue. */
+	if (hanare_request_about(s->space, &call, WAIT_BOUNDED, 1000) == -EBUSY && !test_bit(0, &s->space->ended)) {
+		queue_delayed_work(end_queue, &s->work, HZ);
 		return;
-	remove_wait_queue(&s->pid->wait_pidfd, &s->woken);
-	/* A second wake-up, at the reaping, may have queued it again meanwhile. */
-	cancel_work(&s->work);
-	/* Where the LWK could not be asked its parent would wait on. */
-	while (hanare_request_about(s->space, &call, WAIT_BOUNDED, 1000) == -EBUSY &&
-	       !test_bit(0, &s->space->ended))
-		;
+	}
 	hanare_space_put(s->space);
 	/* Nobody queues the work any more, and nobody but us knows the sharer. */
 	sharer_free(s);
@@ -150,7 +155,7 @@ static int sharer_woken(struct wait_queue_entry *entry, unsigned int mode, int f
 {
 	struct hanare_sharer *s = container_of(entry, struct hanare_sharer, woken);
 
-	queue_work(end_queue, &s->work);
+	queue_delayed_work(end_queue, &s->work, 0);
 	return 0;
 }
 
@@ -176,7 +181,7 @@ static int enlist(struct hanare_space *space, u32 slot)
 	s->pid = get_pid(task_tgid(current));
 	s->slot = slot;
 	init_waitqueue_func_entry(&s->woken, sharer_woken);
-	INIT_WORK(&s->work, sharer_work);
+	INIT_DELAYED_WORK(&s->work, sharer_work);
 	spin_lock_irq(&space->share_lock);
 	known = find(space, s->pid);
 	if (!known) {
@@ -217,7 +222,7 @@ long hanare_share(struct hanare_space *space, void *data)
 static void forget(struct hanare_sharer *s)
 {
 	remove_wait_queue(&s->pid->wait_pidfd, &s->woken);
-	cancel_work_sync(&s->work);
+	cancel_delayed_work_sync(&s->work);
 	hanare_space_put(s->space);
 	sharer_free(s);
 }
@@ -401,6 +406,18 @@ bool hanare_space_stop_changed(struct hanare_space *space, u32 look, bool (*is_s
 	}
 	spin_unlock_irq(&space->share_lock);
 	return changed;
+}
+
+/* The LWK could not be told that. */
+void hanare_space_stop_untold(struct hanare_space *space, u32 slot, bool stopped)
+{
+	struct hanare_sharer *s;
+
+	spin_lock_irq(&space->share_lock);
+	list_for_each_entry(s, &space->sharers, link)
+		if (s->slot == slot && s->stopped == stopped)
+			s->stopped = !stopped;
+	spin_unlock_irq(&space->share_lock);
 }
 
 int hanare_share_init(void (*flush)(struct hanare_space *space))

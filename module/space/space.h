@@ -73,6 +73,7 @@ void hanare_spaces_kill(struct hanare_instance *inst);
 bool hanare_space_is_shared(struct hanare_space *space);
 /* The id of its process, or of one that has it still, as the caller sees it. */
 u32 hanare_space_pid_vnr(struct hanare_space *space);
+void hanare_space_stop_untold(struct hanare_space *space, u32 slot, bool stopped);
 bool hanare_space_stop_changed(struct hanare_space *space, u32 look, bool (*is_stopped)(struct pid *pid),
 			       u32 *slot, bool *stopped);
 

@@ -47,6 +47,8 @@ static bool tell_one(struct hanare_space *space, u32 slot, bool stopped)
 	struct hanare_call call = {
 		.kind = HANARE_REQUEST_SPACE_PAUSE,
 		.args = { stopped, slot },
+		/* The slot is the next process' after this one's end, of which the home is told. */
+		.in_order = hanare_space_is_shared(space),
 	};
 
 	int err;
@@ -70,7 +72,8 @@ static void tell(struct hanare_space *space, u32 number)
 
 	if (hanare_space_is_shared(space)) {
 		while (hanare_space_stop_changed(space, number, is_stopped, &slot, &stopped))
-			tell_one(space, slot, stopped);
+			if (!tell_one(space, slot, stopped))
+				hanare_space_stop_untold(space, slot, stopped);
 		return;
 	}
 	stopped = is_stopped(space->pid);

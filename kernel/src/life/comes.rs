@@ -15,31 +15,40 @@ use linux_raw_sys::general::{
 /// How often that is, ns.
 const LOOK_NS: u64 = 100_000_000;
 
+/// How often that is where Linux does not say it of this child.
+const LOOKS: u32 = 100;
+
 /// Waits by `wait`, which comes back early or at the TSC value that it is given, until it has come back early, `has_come`
 /// holds, or Linux has the child `pid` no more.
 pub fn await_child(me: &Thread, pid: u64, has_come: impl Fn() -> bool, wait: impl Fn(u64)) {
+    let mut unknown = 0;
     loop {
         let look = cpus::deadline(LOOK_NS);
         wait(look);
-        if has_come() || cpu::rdtsc() < look || has_ended(me, pid) {
+        if has_come() || cpu::rdtsc() < look {
             return;
+        }
+        match has_ended(me, pid) {
+            Some(false) => {}
+            None if unknown < LOOKS => unknown += 1,
+            Some(true) | None => return,
         }
     }
 }
 
-/// Whether Linux has a child with this id no more, or only what is left of it until somebody waits for it.
-fn has_ended(me: &Thread, pid: u64) -> bool {
+/// Whether Linux has a child with this id no more, or only what is left of it until somebody waits for it. `None`: that cannot
+/// be told.
+fn has_ended(me: &Thread, pid: u64) -> Option<bool> {
     const OPTIONS: u64 = WEXITED as u64 | (WNOHANG | WNOWAIT | __WALL) as u64;
     let p = &me.process;
-    let Ok(info) = p.write_scratch(me.slot_index, &[0; size_of::<siginfo_t>()]) else {
-        return false;
-    };
+    let info = p.write_scratch(me.slot_index, &[0; size_of::<siginfo_t>()]).ok()?;
     match delegate::for_process(__NR_waitid, [P_PID.into(), pid, info, OPTIONS, 0, 0]) {
-        Ok(_) => p.control::<u32>(info) != 0, // si_signo: nothing where it lives
-        // Somebody has waited for it, or it is its sibling's (CLONE_PARENT).
+        Ok(_) => Some(p.control::<u32>(info) != 0), // si_signo: nothing where it lives
+        // Somebody has waited for it, or it is our sibling (CLONE_PARENT), which as a zombie is there, too.
         Err(errno::ECHILD) => {
-            delegate::for_process(__NR_tgkill, [pid, pid, 0, 0, 0, 0]) == Err(errno::ESRCH)
+            let found = delegate::for_process(__NR_tgkill, [pid, pid, 0, 0, 0, 0]);
+            (found == Err(errno::ESRCH)).then_some(true)
         }
-        Err(_) => false,
+        Err(_) => None,
     }
 }

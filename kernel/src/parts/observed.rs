@@ -98,6 +98,8 @@ pub struct OfThread {
     pub began: AtomicU64,
     /// The number of that call.
     pub number: AtomicU32,
+    /// The session of that trace.
+    pub session: AtomicU32,
     /// `ACTION_*` for the debugger's next resume, plus 1; 0: none. Signal << 8.
     pub action: AtomicU64,
     /// Signal that the debugger lets through.

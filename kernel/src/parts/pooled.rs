@@ -1,6 +1,7 @@
 //! What a pool of proxies, a pooled proxy and a native task keep (`process/members.rs`). `S`: the space of a process.
 
 use crate::base::heap;
+use crate::base::lists;
 use crate::base::lock::{Mutex, rank};
 use crate::base::time;
 use crate::sched::cpus;
@@ -31,6 +32,8 @@ pub struct Members<S> {
     pub all: Vec<Arc<Member<S>>>,
     /// Tasks that have asked for one more, which has not come yet.
     asked: usize,
+    /// How many have come.
+    came: u32,
     /// How many have gone.
     left: u32,
 }
@@ -38,7 +41,17 @@ pub struct Members<S> {
 impl<S> Members<S> {
     /// As who looks for one sees them, in a pool with this `limit`.
     pub const fn seen(&self, limit: usize) -> Seen {
-        Seen { proxies: self.all.len(), asked: self.asked, limit, left: self.left }
+        Seen { proxies: self.all.len(), asked: self.asked, limit, came: self.came, left: self.left }
+    }
+
+    /// One has come.
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    pub fn add(&mut self, member: Arc<Member<S>>) -> Result<()> {
+        lists::push(&mut self.all, member)?;
+        self.came = self.came.wrapping_add(1);
+        Ok(())
     }
 
     /// One has gone, if it is still there.
@@ -110,7 +123,7 @@ impl<S> ProxyPool<S> {
     /// # Errors
     /// `ENOMEM`.
     pub fn new(limit: usize) -> Result<Arc<Self>> {
-        let members = Mutex::new(Members { all: Vec::new(), asked: 0, left: 0 });
+        let members = Mutex::new(Members { all: Vec::new(), asked: 0, came: 0, left: 0 });
         let waiting = Mutex::new(Vec::new());
         heap::arc(Self { limit, members, waiting, changes: AtomicU32::new(0) })
     }
@@ -122,12 +135,13 @@ impl<S> ProxyPool<S> {
     }
 
     /// What a task does next that has found none. It counts from then on as one that has asked, if that is it (see
-    /// [`answered`](Self::answered)); also how many have gone by then.
-    pub fn step(&self, search: &mut Search) -> (Step, u32) {
+    /// [`answered`](Self::answered)); also what it saw.
+    pub fn step(&self, search: &mut Search) -> (Step, Seen) {
         let mut members = self.members.lock();
-        let step = search.next(members.seen(self.limit), time::since_boot_ns());
+        let seen = members.seen(self.limit);
+        let step = search.next(seen, time::since_boot_ns());
         members.asked += usize::from(step == Step::Ask);
-        (step, members.left)
+        (step, seen)
     }
 
     /// A task that had asked has its answer.

@@ -108,7 +108,7 @@ fn enter(space: &Arc<ProcessSpace>, pool: Arc<ProxyPool>) -> Result<()> {
         if members.all.len() >= pool.limit {
             return Err(errno::EAGAIN);
         }
-        lists::push(&mut members.all, member.clone())?;
+        members.add(member.clone())?;
     }
     if let Err(e) = lists::insert(&mut KNOWN.lock().members, space.space, member.clone()) {
         pool.members.lock().remove(&member);
@@ -195,12 +195,11 @@ fn find(me: &Thread, pool: &ProxyPool) -> core::result::Result<(Arc<Member>, Vis
             return Ok(found);
         }
         match pool.step(&mut search) {
-            (Step::Ask, left) => {
-                let made = delegate::result_of(Control::Member);
-                let now = pool.answered();
-                if let Err(e) = made {
-                    search.refused(e, left, now, time::since_boot_ns()).map_err(NoProxy::None)?;
-                }
+            (Step::Ask, before) => {
+                let made = delegate::result_of(Control::Member).map(drop);
+                let (seen, now_ns) = (pool.answered(), time::since_boot_ns());
+                search.answered(made, before, seen, now_ns).map_err(NoProxy::None)?;
+                cpus::yield_now();
             }
             (Step::Wait(until_ns), _) => {
                 let left_ns = until_ns.saturating_sub(time::since_boot_ns());

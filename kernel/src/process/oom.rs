@@ -204,8 +204,9 @@ fn relieve_of(short: Short) -> bool {
     short.log(&first);
     let is_asked =
         services::post(SERVICE_KILL, Owner::kernel(victim.space), &short.report(&first), &[]);
-    if !is_asked {
-        *LAST.lock() = (Weak::new(), 0, Short::Not); // nobody is on his way out
+    let mut last = LAST.lock();
+    if !is_asked && core::ptr::eq(last.0.as_ptr(), &raw const *victim) {
+        *last = (Weak::new(), 0, Short::Not); // he is not on his way out
     }
     is_asked
 }

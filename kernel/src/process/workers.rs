@@ -158,13 +158,17 @@ pub fn take(p: &Process, own: u64) -> Result<Taken> {
         let name = (wanted != s.name).then(|| wanted.unwrap_or_default());
         return Ok(Taken { index: s.index, slot: s.slot, name });
     }
-    let _ = retire(p);
+    let retired = retire(p);
     let start = || {
         let index = p.slots.lock().take_empty(p).ok_or(errno::EAGAIN)?;
         start_worker(p, index, own)
     };
     match start() {
-        Err(errno::EAGAIN) if dismiss(p) => start(),
+        Err(errno::EAGAIN) => {
+            let deadline = Some(cpus::deadline(PATIENCE_NS));
+            let has_room = retired.is_some_and(|tid| leaving::wait(p, me, tid, deadline));
+            if dismiss(p) || has_room { start() } else { Err(errno::EAGAIN) }
+        }
         taken => taken,
     }
 }

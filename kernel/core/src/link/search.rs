@@ -1,7 +1,7 @@
 //! How a native task comes by a pooled proxy when nobody has left it one: whether one more is made, or it waits until the pool
 //! changes.
 
-use crate::errno::Errno;
+use crate::errno::{EAGAIN, Errno};
 
 /// A pool, as a task sees it that has found no proxy that is free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,6 +12,8 @@ pub struct Seen {
     pub asked: usize,
     /// Most proxies, at least one.
     pub limit: usize,
+    /// How many have come so far.
+    pub came: u32,
     /// How many have gone so far.
     pub left: u32,
 }
@@ -72,21 +74,24 @@ impl Search {
         }
     }
 
-    /// What it asked for when so many had gone as `left` says could not be made. `seen`: afterwards.
+    /// What has become of what it asked for when it had seen `before`; `seen`: afterwards. Who has been told that one was made,
+    /// and none has come, has been lied to: that is a refusal, too.
     ///
     /// # Errors
-    /// That error: there is none to wait for either.
-    pub const fn refused(
+    /// That of `made`: there is none to wait for either.
+    pub fn answered(
         &mut self,
-        error: Errno,
-        left: u32,
+        made: Result<(), Errno>,
+        before: Seen,
         seen: Seen,
         now_ns: u64,
     ) -> Result<(), Errno> {
-        if !seen.will_change() {
-            return Err(error);
+        let made = made.and_then(|()| if seen.came != before.came { Ok(()) } else { Err(EAGAIN) });
+        if made.is_ok() || !seen.will_change() {
+            return made;
         }
-        self.refused = Some(Refused { left, until_ns: now_ns.saturating_add(self.pause_ns) });
+        self.refused =
+            Some(Refused { left: before.left, until_ns: now_ns.saturating_add(self.pause_ns) });
         self.pause_ns = if self.pause_ns < LONGEST_NS { 2 * self.pause_ns } else { LONGEST_NS };
         Ok(())
     }
@@ -95,7 +100,7 @@ impl Search {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::errno::EAGAIN;
+    use crate::errno::ENOMEM;
     use alloc::collections::BTreeSet;
     use alloc::vec::Vec;
 
@@ -131,7 +136,7 @@ mod tests {
                 |what: fn(&Task) -> bool| self.tasks.iter().filter(|task| what(task)).count();
             let asked = number(|task| matches!(task, Task::Asks(_)));
             let proxies = self.free + self.lying + number(|task| *task == Task::Has);
-            Seen { proxies, asked, limit, left: self.left }
+            Seen { proxies, asked, limit, came: 0, left: self.left }
         }
 
         /// Who waits looks again.
@@ -178,7 +183,9 @@ mod tests {
                             all.push(came.changed());
                         }
                         let after = asked_no_more.seen(limit);
-                        let task = match Search::default().refused(EAGAIN, left, after, 0) {
+                        // None has come: refused, or a lie.
+                        let before = Seen { left, ..after };
+                        let task = match Search::default().answered(Ok(()), before, after, 0) {
                             Ok(()) => Task::Looks(Some(left)),
                             Err(_) => Task::Failed,
                         };
@@ -246,22 +253,40 @@ mod tests {
 
     #[test]
     fn a_refused_task_asks_again_when_one_has_gone_or_after_a_while() {
-        let seen = Seen { proxies: 1, asked: 0, limit: 2, left: 4 };
+        let seen = Seen { proxies: 1, asked: 0, limit: 2, came: 5, left: 4 };
+        let refused = |search: &mut Search, seen: Seen, now_ns| {
+            search.answered(Err(ENOMEM), seen, seen, now_ns)
+        };
         let mut search = Search::default();
         assert_eq!(search.next(seen, 0), Step::Ask);
-        assert_eq!(search.refused(EAGAIN, 4, seen, 0), Ok(()));
+        assert_eq!(refused(&mut search, seen, 0), Ok(()));
         assert_eq!(search.next(seen, 1), Step::Wait(FIRST_NS));
-        assert_eq!(search.next(Seen { left: 5, ..seen }, 1), Step::Ask);
-        assert_eq!(search.refused(EAGAIN, 5, Seen { left: 5, ..seen }, 10), Ok(()));
-        let wait = search.next(Seen { left: 5, ..seen }, 10);
-        assert_eq!(wait, Step::Wait(10 + 2 * FIRST_NS));
-        assert_eq!(search.next(Seen { left: 5, ..seen }, 10 + 2 * FIRST_NS), Step::Ask);
-        let nothing = Seen { proxies: 0, ..seen };
-        assert_eq!(search.refused(EAGAIN, 5, nothing, 0), Err(EAGAIN));
+        let less = Seen { left: 5, ..seen };
+        assert_eq!(search.next(less, 1), Step::Ask);
+        assert_eq!(refused(&mut search, less, 10), Ok(()));
+        assert_eq!(search.next(less, 10), Step::Wait(10 + 2 * FIRST_NS));
+        assert_eq!(search.next(less, 10 + 2 * FIRST_NS), Step::Ask);
+        assert_eq!(refused(&mut search, Seen { proxies: 0, ..seen }, 0), Err(ENOMEM));
         for _ in 0..20 {
-            assert_eq!(search.refused(EAGAIN, 5, seen, 0), Ok(()));
+            assert_eq!(refused(&mut search, seen, 0), Ok(()));
         }
-        assert_eq!(search.next(Seen { left: 5, ..seen }, 1), Step::Wait(LONGEST_NS));
-        assert_eq!(search.next(Seen { proxies: 2, ..seen }, 1), Step::Wait(u64::MAX));
+        assert_eq!(search.next(seen, 1), Step::Wait(LONGEST_NS));
+        let full = Seen { proxies: 2, ..seen };
+        assert_eq!(Search::default().next(full, 1), Step::Wait(u64::MAX));
+    }
+
+    #[test]
+    fn a_proxy_that_says_that_one_was_made_is_not_asked_for_ever() {
+        let seen = Seen { proxies: 1, asked: 0, limit: 2, came: 5, left: 4 };
+        let mut search = Search::default();
+        assert_eq!(search.answered(Ok(()), seen, seen, 0), Ok(()));
+        assert_eq!(search.next(seen, 1), Step::Wait(FIRST_NS));
+        let nothing = Seen { proxies: 0, ..seen };
+        assert_eq!(Search::default().answered(Ok(()), nothing, nothing, 0), Err(EAGAIN));
+        // One that has come is looked for, and another one asked for if somebody else has it.
+        let mut search = Search::default();
+        let came = Seen { came: 6, ..seen };
+        assert_eq!(search.answered(Ok(()), seen, came, 0), Ok(()));
+        assert_eq!(search.next(came, 1), Step::Ask);
     }
 }

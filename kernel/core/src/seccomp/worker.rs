@@ -86,7 +86,7 @@ enum Ask {
 use Ask::{Has, HasNone, Is, IsControl, IsNull};
 
 /// Calls that may have such arguments as answer all questions of a line.
-const BOUND: [(u32, &[Ask]); 25] = [
+const BOUND: [(u32, &[Ask]); 26] = [
     (__NR_ioctl, &[IsControl(0), Has(1, TYPE_MASK, MODULE)]),
     // Memory of nobody, and the module's.
     (__NR_mmap, &[HasNone(2, PROT_EXEC), Has(3, MAP_ANONYMOUS, MAP_ANONYMOUS)]),
@@ -99,6 +99,8 @@ const BOUND: [(u32, &[Ask]); 25] = [
     (__NR_shmctl, &[Is(1, IPC_STAT)]),
     // Whether there is such a thread, or a file of that name.
     (__NR_tgkill, &[Is(2, 0)]),
+    // Whether a child is still there, which somebody else waits for.
+    (__NR_waitid, &[Has(3, WNOHANG | WNOWAIT, WNOHANG | WNOWAIT)]),
     (__NR_openat, &[Is(2, O_PATH_CLOEXEC)]),
     (__NR_prctl, &[Is(0, PR_GET_DUMPABLE)]),
     (__NR_prctl, &[Is(0, PR_SET_DUMPABLE)]),

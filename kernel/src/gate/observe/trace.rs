@@ -172,6 +172,7 @@ pub fn enter(thread: &Thread, number: u64, args: [u64; 6]) -> Option<Entered> {
     );
     thread.observe.asked.store(0, Ordering::Relaxed);
     let began = cpu::rdtsc();
+    thread.observe.session.store(trace.session, Ordering::Relaxed);
     thread.observe.number.store(number as u32, Ordering::Relaxed);
     thread.observe.began.store(began, Ordering::Relaxed);
     Some(Entered { session: trace.session, number, args, began })
@@ -180,7 +181,7 @@ pub fn enter(thread: &Thread, number: u64, args: [u64; 6]) -> Option<Entered> {
 /// A call of the thread's has succeeded that does not come back to it: an execve. What it refers to is gone.
 pub fn has_left(trace: &Trace, thread: &Thread) {
     let began = thread.observe.began.swap(0, Ordering::Relaxed);
-    if began != 0 {
+    if began != 0 && thread.observe.session.load(Ordering::Relaxed) == trace.session {
         let duration_ns = time::cycles_to_ns(cpu::rdtsc().wrapping_sub(began));
         let (number, served) = (thread.observe.number.load(Ordering::Relaxed), SERVED_HELPED);
         trace.record(
