@@ -30,6 +30,7 @@ static BEGIN: extern "C" fn() = begin;
 const VARIABLE: &str = "HANARE_ASYNC";
 
 extern "C" fn begin() {
+    sys::keep_standard_error();
     let kinds = std::env::var(VARIABLE).unwrap_or_else(|_| "all".into());
     let (mut writes, mut reads, mut replies) = (false, false, false);
     for kind in kinds.split(',') {
