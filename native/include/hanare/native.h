@@ -102,10 +102,12 @@ static inline long hanare_give_back(void)
 	return result == -HANARE_EINVAL ? 0 : result;
 }
 
-/* Whether a proxy is kept: 0 or 1. */
+/* Whether a proxy is kept: 0 or 1; 0 on Linux itself, where there is none. */
 static inline long hanare_is_kept(void)
 {
-	return hanare_call(__NR_prctl, PR_HANARE_PROXY, HANARE_PROXY_ASK, 0, 0, 0, 0);
+	long result = hanare_call(__NR_prctl, PR_HANARE_PROXY, HANARE_PROXY_ASK, 0, 0, 0, 0);
+
+	return result == -HANARE_EINVAL ? 0 : result;
 }
 
 /* A transfer may be shorter than asked for: a call carries less than 1 MiB. */
