@@ -9,6 +9,9 @@
 			return __LINE__; \
 	} while (0)
 
+#ifdef __cplusplus
+extern "C"
+#endif
 long other(void);
 
 static volatile size_t eight = 8; /* so that compilers do not know it */
@@ -57,7 +60,7 @@ static int texts_hold(void)
 
 static int calls_hold(void)
 {
-	char *pages = hanare_map(10000), bytes[4];
+	char *pages = (char *)hanare_map(10000), bytes[4];
 	long fd = hanare_open("/proc/self/comm", O_RDONLY, 0);
 	struct stat status;
 
