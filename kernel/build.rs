@@ -2,7 +2,9 @@
 
 #![allow(clippy::disallowed_methods)] // runs on the host
 
-use linux_raw_sys::general::{__NR_clock_getres, __NR_clock_gettime, __NR_gettimeofday, __NR_time};
+use linux_raw_sys::general::{
+    __NR_clock_getres, __NR_clock_gettime, __NR_getcpu, __NR_gettimeofday, __NR_time,
+};
 use std::env;
 use std::path::PathBuf;
 use std::process::Command;
@@ -34,6 +36,7 @@ fn main() {
             ("SYS_TIME", __NR_time.to_string()),
             ("SYS_CLOCK_GETTIME", __NR_clock_gettime.to_string()),
             ("SYS_CLOCK_GETRES", __NR_clock_getres.to_string()),
+            ("SYS_GETCPU", __NR_getcpu.to_string()),
         ])
         .arg("vdso/vdso.rs")
         .arg("-o")

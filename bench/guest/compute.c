@@ -57,8 +57,8 @@ void group_compute(const struct wish *wish)
 	end(span);
 }
 
-/* A quantum of work: registers only, always the same. */
-static void work(uint64_t loops)
+/* A quantum of work: registers only, always the same, and the same code wherever it is called. */
+static __attribute__((noinline)) void work(uint64_t loops)
 {
 	while (loops--)
 		__asm__ volatile("" : "+r"(loops));

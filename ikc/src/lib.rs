@@ -29,6 +29,7 @@ mod offer;
 mod patience;
 mod pooled;
 pub mod posted;
+pub mod preload;
 mod request;
 mod requestbox;
 mod ring;

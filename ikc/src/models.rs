@@ -31,6 +31,7 @@ mod doorbells;
 mod offers;
 mod pooled;
 mod posted;
+mod preload;
 mod requestboxes;
 mod rings;
 

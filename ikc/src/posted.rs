@@ -4,7 +4,8 @@
 //! [`Submissions`] is a ring of entries of one cache line. [`Record`]s hold results, one for each *credit*. Who posts holds a
 //! credit until the result has been picked up. Neither ring is ever full for who holds one: that is what bounds the depth,
 //! and why results always have room. [`Credits`] is the list of free credits, [`Finished`] a ring of those that are done, for
-//! who waits for any. [`Idle`] says which workers sleep, [`Armed`] whether somebody sleeps for [`Finished`].
+//! who waits for any. [`Idle`] says which workers sleep, [`Watch`] whether the keeper does, who starts more of them, [`Armed`]
+//! whether somebody sleeps for [`Finished`].
 //!
 //! The program may write anything anywhere in its memory. Whatever stands in a word of these, no index leads out of a ring,
 //! and no step loops for ever.
@@ -17,6 +18,7 @@ mod record;
 mod submissions;
 #[cfg(all(test, not(loom)))]
 mod tests;
+mod watch;
 
 pub use armed::Armed;
 pub use credits::Credits;
@@ -24,6 +26,7 @@ pub use finished::{Finished, FinishedEntry};
 pub use idle::Idle;
 pub use record::{Begun, Cancel, Completed, Look, Record, RecordRef, Ticket};
 pub use submissions::{ARGS, Entry, Filled, Submission, Submissions};
+pub use watch::Watch;
 
 use core::marker::PhantomData;
 use core::ptr::NonNull;
@@ -34,6 +37,12 @@ use crate::sync::{AtomicU64, Ordering, spin};
 pub const FREES_EARLY: u8 = 40;
 /// Mutant for the models: a worker that begins to work does not look whether there is more.
 pub const NO_SECOND_LOOK: u8 = 41;
+/// Mutant for the models: it looks only where another worker sleeps, not for one that could be started.
+pub const LOOKS_FOR_SLEEPERS: u8 = 45;
+/// Mutant for the models: a worker that ends does not look whether something waits for it.
+pub const ENDS_SILENTLY: u8 = 46;
+/// Mutant for the models: a keeper that is about to sleep does not look again.
+pub const SLEEPS_BLINDLY: u8 = 47;
 /// Mutant for the models: a worker begins without an exchange, whatever the owner does meanwhile.
 pub const BEGINS_ANYWAY: u8 = 42;
 /// Mutant for the models: the list of credits has no tag.

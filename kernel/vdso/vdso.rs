@@ -25,6 +25,7 @@ const SYS_GETTIMEOFDAY: u64 = number(env!("SYS_GETTIMEOFDAY"));
 const SYS_TIME: u64 = number(env!("SYS_TIME"));
 const SYS_CLOCK_GETTIME: u64 = number(env!("SYS_CLOCK_GETTIME"));
 const SYS_CLOCK_GETRES: u64 = number(env!("SYS_CLOCK_GETRES"));
+const SYS_GETCPU: u64 = number(env!("SYS_GETCPU"));
 const SECOND_NS: u64 = 1_000_000_000;
 
 const fn number(decimal: &str) -> u64 {
@@ -138,6 +139,12 @@ pub extern "C" fn __vdso_time(to: *mut i64) -> i64 {
 #[unsafe(no_mangle)]
 pub extern "C" fn __vdso_clock_getres(id: i32, to: *mut Pair) -> i32 {
     syscall(SYS_CLOCK_GETRES, id as u32 as u64, to as u64) as i32
+}
+
+/// getcpu(2). Programs ask Linux' vDSO for it without another way; those that ask often have it from rseq(2).
+#[unsafe(no_mangle)]
+pub extern "C" fn __vdso_getcpu(cpu: *mut u32, node: *mut u32, _cache: *mut u8) -> i64 {
+    syscall(SYS_GETCPU, cpu as u64, node as u64)
 }
 
 #[panic_handler]

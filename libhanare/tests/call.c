@@ -132,6 +132,32 @@ static void a_batch_posts_as_many_as_there_is_room_for(void)
 	}
 }
 
+/* The first call waits for the second one, and who posts them wakes one worker for both. */
+static void a_batch_wakes_as_many_workers_as_it_needs(void)
+{
+	struct hanare_attributes attributes = attributes_of(8, 2);
+	hanare_ticket tickets[2];
+	hanare_queue *queue;
+	int pipes[2];
+	char byte;
+
+	attributes.spin_ns = 0;
+	queue = queue_of(&attributes);
+	HOLDS(pipe(pipes) == 0);
+	for (int round = 0; round < 20; round++) {
+		struct hanare_request requests[2] = {
+			{ SYS_read, { (uint64_t)pipes[0], (uint64_t)&byte, 1 } },
+			{ SYS_write, { (uint64_t)pipes[1], (uint64_t)"x", 1 } },
+		};
+
+		nap(10000000);
+		HOLDS(hanare_submit_batch(queue, requests, 2, tickets) == 2);
+		for (int i = 0; i < 2; i++)
+			HOLDS(result_of(queue, tickets[i]) == 1);
+	}
+	hanare_queue_destroy(queue);
+}
+
 static void a_chain_hands_results_on(void)
 {
 	hanare_queue *queue = queue_of(NULL);
@@ -376,6 +402,7 @@ const struct test call_tests[] = {
 	TEST(calls_that_act_on_the_caller_do),
 	TEST(errors_without_ticket_are_counted),
 	TEST(a_batch_posts_as_many_as_there_is_room_for),
+	TEST(a_batch_wakes_as_many_workers_as_it_needs),
 	TEST(a_chain_hands_results_on),
 	TEST(calls_of_one_key_are_made_in_order),
 	TEST(what_is_queued_and_cancelled_never_begins),

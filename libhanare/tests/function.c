@@ -2,6 +2,7 @@
 /* Functions: what they have of their own, what they share, their order, how they end. */
 #include "harness.h"
 
+#include <sched.h>
 #include <setjmp.h>
 
 static long add(int a, long b, unsigned char c, const char *d, short e)
@@ -135,6 +136,35 @@ static void functions_that_wait_for_each_other_get_workers(void)
 	for (int i = 0; i < 4; i++)
 		HOLDS(result_of(queue, tickets[i]) == 1);
 	hanare_queue_destroy(queue);
+}
+
+/*
+ * On one CPU, a worker is often stopped while it polls. Who posts two functions then finds somebody who looks, takes that for enough, and sleeps.
+ * The worker takes the first function, which waits for the second one.
+ */
+static void functions_posted_while_a_worker_polls_get_workers(void)
+{
+	struct hanare_attributes attributes = attributes_of(16, 1);
+	hanare_queue *queue;
+	hanare_ticket tickets[2];
+	cpu_set_t one;
+
+	CPU_ZERO(&one);
+	CPU_SET((size_t)sched_getcpu(), &one);
+	HOLDS(sched_setaffinity(0, sizeof(one), &one) == 0);
+	attributes.workers_max = 2;
+	attributes.spin_ns = 200000000;
+	attributes.wait_spin_ns = 0;
+	for (int round = 0; round < 10; round++) {
+		atomic_store(&arrived, 0);
+		queue = queue_of(&attributes);
+		nap(5000000);
+		for (int i = 0; i < 2; i++)
+			tickets[i] = hanare_call(queue, 0, meet, 2);
+		for (int i = 0; i < 2; i++)
+			HOLDS(result_of(queue, tickets[i]) == 1);
+		hanare_queue_destroy(queue);
+	}
 }
 
 static long until_cancelled(void)
@@ -302,6 +332,7 @@ const struct test function_tests[] = {
 	TEST(functions_of_one_key_run_one_after_the_other),
 	TEST(functions_without_a_key_run_side_by_side),
 	TEST(functions_that_wait_for_each_other_get_workers),
+	TEST(functions_posted_while_a_worker_polls_get_workers),
 	TEST(a_function_sees_that_it_is_cancelled),
 	TEST(a_function_that_waits_is_interrupted),
 	TEST(a_function_does_not_wait_for_its_own_queue),

@@ -68,21 +68,29 @@ static char last_byte(struct hanare_space *space, struct task_struct *task, u64 
 	return read_memory(space, task, end - 1, &byte, 1) == 1 ? byte : 0;
 }
 
+/* Of the program that it has when it is read, as Linux does, not when the file was opened: anybody may see that. */
 int hanare_show_cmdline(struct seq_file *m, struct hanare_pseudo *what)
 {
-	struct hanare_space *space = what->space;
-	struct task_struct *task = get_pid_task(space->pid, PIDTYPE_PID);
-	u64 start = READ_ONCE(space->arg_start), end = READ_ONCE(space->arg_end);
-	int err;
+	struct hanare_space *space = hanare_space_of_pid(what->space->pid);
+	struct task_struct *task;
+	u64 start, end;
+	int err = 0;
 
-	if (!task)
+	if (!space)
 		return 0;
+	task = get_pid_task(space->pid, PIDTYPE_PID);
+	if (!task)
+		goto out;
+	start = READ_ONCE(space->arg_start);
+	end = READ_ONCE(space->arg_end);
 	/* Written over by setproctitle(3): one string, which may go on behind. */
 	if (end > start && last_byte(space, task, end))
 		err = copy_part(m, space, task, start, max(end, READ_ONCE(space->env_end)), true);
 	else
 		err = copy_part(m, space, task, start, end, false);
 	put_task_struct(task);
+out:
+	hanare_space_put(space);
 	return err;
 }
 

@@ -11,8 +11,8 @@
 
 #define RESOLVE_PAGES_MAX 4096
 #define WATCHES_MAX 65536
-/* An LWK that has not let go of Linux' pages after this long is stopped. */
-#define INVALIDATE_MS 10000
+/* An LWK that has not let go of Linux' pages after this long is stopped: longer than CPUs of a busy host stand still. */
+#define INVALIDATE_MS 60000
 /* How often a space is looked at whose tasks put answers into its page table, of all spaces. */
 #define VOID_TRIES 20
 

@@ -61,6 +61,13 @@ def trace_follow():
     expect('"thread"' not in alone and '"child"' not in alone and '[pid' not in alone, alone)
 
 
+def trace_execve():
+    """One that succeeds is told of as well, with its program, and one that fails."""
+    text = trace('-f', '-e', 'execve', 'sh', '-c', '/nonexistent; /bin/true; exec /bin/false', status=1)
+    calls = re.findall(r'execve\("([^"]*)".* = (0|-1 ENOENT)', text)
+    expect(calls == [('/nonexistent', '-1 ENOENT'), ('/bin/true', '0'), ('/bin/false', '0')], text)
+
+
 def trace_memory():
     """A thread ends in exit(2), which does not return: the trace's ring, 1 MiB, goes all the same."""
     before, _ = debug_memory()
@@ -338,6 +345,7 @@ def trace_and_gdb_of_utility_threads():
 start(*BOOT)
 check('trace-shows-arguments-and-who-serves', trace_calls)
 check('trace-follows-threads-and-children', trace_follow)
+check('trace-tells-of-execve', trace_execve)
 check('trace-of-threads-leaves-no-memory', trace_memory)
 check('trace-sees-what-strace-sees', trace_ls)
 check('trace-counts-calls', trace_table)

@@ -16,6 +16,17 @@ def said(*argv, **more):
     return result.out.decode()
 
 
+# Programs that call these ones have no other way where there is a vDSO.
+VDSO = """
+import ctypes
+vdso = ctypes.CDLL('linux-vdso.so.1')
+for name in 'clock_gettime', 'gettimeofday', 'time', 'clock_getres', 'getcpu':
+    print(name, hasattr(vdso, '__vdso_' + name))
+cpu, node = ctypes.c_uint(99), ctypes.c_uint(99)
+print(vdso.__vdso_getcpu(ctypes.byref(cpu), ctypes.byref(node), None), cpu.value < 99, node.value)
+"""
+
+
 def compared():
     def prepare(folder):
         os.chmod(folder, 0o777)
@@ -23,6 +34,9 @@ def compared():
         same(label, [path])
     same('pseudo-nobody', ['/usr/bin/cat', '/proc/self/comm', '/proc/self/cmdline', '/proc/version'],
          prefix=NOBODY, prepare=prepare)
+    # Opened before an execve, read after it.
+    same('inherited-cmdline', ['/bin/sh', '-c', "tr '\\0' ' ' </proc/self/cmdline; exec 3</proc/self/cmdline; exec tr '\\0' ' ' <&3"])
+    same('functions-of-the-vdso', ['/usr/bin/python3', '-c', VDSO])
     same('listing-of-fds', ['/bin/sh', '-c', 'ls /proc/self/fd; ls /proc/self/task | wc -l'])
 
 

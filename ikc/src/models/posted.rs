@@ -1,5 +1,7 @@
 //! Models of the rings by which a program posts: each submission is executed once, with its arguments, or never; no worker sleeps while one waits that
-//! nobody takes; results have always room; who waits is rung once.
+//! nobody takes ([`workers`]); results have always room; who waits is rung once.
+
+mod workers;
 
 use std::vec::Vec;
 
@@ -9,8 +11,8 @@ use loom::thread;
 use super::{explore, no_lost_wake_up};
 use crate::posted::{
     ARGS, Armed, BEGINS_ANYWAY, Begun, Cancel, Credits, Entry, FREES_EARLY, Finished,
-    FinishedEntry, Idle, LEAVES_TOKEN, Look, NO_SECOND_LOOK, NO_TAG, Record, RecordRef, Slots,
-    Submission, Submissions, Ticket,
+    FinishedEntry, Idle, LEAVES_TOKEN, Look, NO_TAG, Record, RecordRef, Slots, Submission,
+    Submissions, Ticket, Watch,
 };
 use crate::sync::{AtomicU32, AtomicU64, NO_FENCE, NO_RELEASE, Ordering, REAL};
 
@@ -23,6 +25,9 @@ struct Queue<const N: usize, const MUTANT: u8> {
     links: [AtomicU32; N],
     idle: Idle<MUTANT>,
     armed: Armed<MUTANT>,
+    watch: Watch<MUTANT>,
+    /// Not zero: one more worker may be started.
+    places: AtomicU32,
     /// How often each index was executed, or is owned.
     counts: [AtomicU32; N],
 }
@@ -37,6 +42,8 @@ impl<const N: usize, const MUTANT: u8> Queue<N, MUTANT> {
             links: [(); N].map(|()| AtomicU32::new(0)),
             idle: Idle::new(),
             armed: Armed::new(),
+            watch: Watch::new(),
+            places: AtomicU32::new(0),
             counts: [(); N].map(|()| AtomicU32::new(0)),
         };
         (0..N).for_each(|index| queue.credits().give(index as u16));
@@ -294,70 +301,6 @@ fn results_have_room_for_who_holds_a_credit() {
 #[should_panic(expected = "no room")]
 fn results_have_no_room_where_credits_are_given_back_early() {
     finished_model::<1, FREES_EARLY>("finished, credits given back early");
-}
-
-/// The step in which a worker goes to sleep, while something is posted for it.
-fn sleep_model<const MUTANT: u8>(name: &str) {
-    no_lost_wake_up(
-        name,
-        Queue::<2, MUTANT>::new,
-        |queue| {
-            queue.idle.begin_polling(1);
-            queue.idle.prepare_sleep(1, || queue.submissions().is_empty()) == Ok(true)
-        },
-        |queue| {
-            queue.post(2, 1, Queue::<2, MUTANT>::ticket(0));
-            !queue.idle.is_nobody_asleep() && queue.idle.take_sleeper() == Some(1)
-        },
-    );
-}
-
-#[test]
-fn no_worker_sleeps_while_something_waits() {
-    sleep_model::<REAL>("worker sleeps");
-}
-
-#[test]
-#[should_panic(expected = "lost wake-up")]
-fn without_a_fence_a_worker_sleeps_while_something_waits() {
-    sleep_model::<NO_FENCE>("worker sleeps, without fence");
-}
-
-/// Worker 0 polls, worker 1 sleeps. Two submissions come; worker 0 takes one, and is long busy with it.
-fn second_look_model<const MUTANT: u8>(name: &str) {
-    explore(name, None, || {
-        let queue = Arc::new(Queue::<2, MUTANT>::new());
-        queue.idle.begin_polling(0);
-        assert_eq!(queue.idle.prepare_sleep(1, || true), Ok(true));
-        let other = queue.clone();
-        let producer = thread::spawn(move || {
-            let post = |what: u32| {
-                let ticket = Queue::<2, MUTANT>::ticket(what as u16);
-                other.post((2 + what).into(), what, ticket);
-                other.idle.take_sleeper().is_some()
-            };
-            post(0) | post(1)
-        });
-        let worker = thread::spawn(move || {
-            while queue.submissions().take().is_none() {
-                thread::yield_now();
-            }
-            let looks = queue.idle.end_polling(0);
-            looks && !queue.submissions().is_empty() && queue.idle.take_sleeper().is_some()
-        });
-        assert!(producer.join().unwrap() | worker.join().unwrap(), "lost wake-up");
-    });
-}
-
-#[test]
-fn a_worker_that_begins_to_work_wakes_another_for_the_rest() {
-    second_look_model::<REAL>("one polls, one sleeps");
-}
-
-#[test]
-#[should_panic(expected = "lost wake-up")]
-fn without_a_second_look_the_rest_waits() {
-    second_look_model::<NO_SECOND_LOOK>("one polls, one sleeps, without a second look");
 }
 
 /// A waiter sleeps, and gives up, while a worker executes what it waits for. It is rung as often as it has to wait for that.

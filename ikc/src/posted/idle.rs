@@ -1,9 +1,10 @@
 //! Which workers sleep, and which ones look for work.
 //!
-//! A producer looks here behind a full fence when it has posted, and wakes a sleeper unless somebody polls. A worker that stops polling because
-//! it has found work looks again: what was posted while it seemed to poll wakes another then.
+//! A producer looks here behind a full fence when it has posted, and wakes a sleeper unless somebody polls. So it may take a worker for one that
+//! looks which has just found something else, and wake nobody; or wake one for several submissions. A worker that has polled or slept, and has
+//! taken something, looks therefore whether more is there, and does then what a producer does.
 
-use super::NO_SECOND_LOOK;
+use super::{LOOKS_FOR_SLEEPERS, NO_SECOND_LOOK};
 use crate::sync::{AtomicU64, Ordering, REAL, full_fence};
 
 /// The workers that sleep, a bit each in the lower half, and those that poll, in the upper half: 32 at most.
@@ -48,13 +49,28 @@ impl<const MUTANT: u8> Idle<MUTANT> {
         self.0.fetch_or(polling(worker), Ordering::AcqRel);
     }
 
-    /// Worker: has found something to do. `true`: it was the last one that polled, and has to look whether there is more to
-    /// do, and to wake another if so.
-    #[must_use]
-    pub fn end_polling(&self, worker: u32) -> bool {
-        let before = self.0.fetch_and(!polling(worker), Ordering::AcqRel);
+    /// Worker: has found something to do. When it has taken that it looks by [`Idle::leaves_more`].
+    pub fn end_polling(&self, worker: u32) {
+        self.0.fetch_and(!polling(worker), Ordering::AcqRel);
         full_fence::<MUTANT>();
-        MUTANT != NO_SECOND_LOOK && before >> 32 == polling(worker) >> 32 && before as u32 != 0
+    }
+
+    /// Worker that has polled or slept, and has taken something since: whether more waits, which others may have left to it.
+    #[must_use]
+    pub fn leaves_more(&self, is_empty: impl FnOnce() -> bool) -> bool {
+        match MUTANT {
+            NO_SECOND_LOOK => false,
+            LOOKS_FOR_SLEEPERS => !self.is_nobody_asleep() && !is_empty(),
+            _ => !is_empty(),
+        }
+    }
+
+    /// Worker: sleeps no more, of its own accord, and looks then whether something waits. `false`: somebody wakes it.
+    #[must_use]
+    pub fn end_sleep(&self, worker: u32) -> bool {
+        let is_first = self.wake(worker);
+        full_fence::<MUTANT>();
+        is_first
     }
 
     /// Worker: polls no more, and sleeps, unless `is_empty` answers no. `false`: it goes on.

@@ -185,7 +185,8 @@ fn one_sleeper_is_taken_for_each_submission_unless_somebody_polls() {
     }
     idle.begin_polling(0);
     assert!(!idle.is_nobody_asleep() && idle.take_sleeper().is_none(), "worker 0 polls");
-    assert!(idle.end_polling(0), "the others sleep");
+    idle.end_polling(0);
+    assert!(idle.leaves_more(|| false) && !idle.leaves_more(|| true));
     assert_eq!(
         [idle.take_sleeper(), idle.take_sleeper(), idle.take_sleeper()],
         [Some(3), Some(31), None]

@@ -105,7 +105,7 @@ pub fn program_of(
     *p.identity.lock() =
         Identity { secure, random, membarrier: 0, read_implies_exec: false, ..before };
     old.process.continue_as(p, &thread);
-    observe::continue_as(&old.process, p);
+    observe::continue_as(old, p);
     p.signals.lock().actions.is_init = pid == INIT;
     thread.take_over(old);
     ptrace::continue_as(old, &thread);

@@ -94,6 +94,10 @@ impl<P> OfProcess<P> {
 pub struct OfThread {
     /// What its call asked of Linux: 0 nothing, 1 something, 2 the call itself.
     pub asked: AtomicU32,
+    /// Since when it is in a call whose beginning is in a trace, TSC; 0: in none.
+    pub began: AtomicU64,
+    /// The number of that call.
+    pub number: AtomicU32,
     /// `ACTION_*` for the debugger's next resume, plus 1; 0: none. Signal << 8.
     pub action: AtomicU64,
     /// Signal that the debugger lets through.

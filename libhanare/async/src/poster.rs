@@ -1,8 +1,10 @@
 //! What is outstanding: a ring of records, a buffer for their data, and the worker that makes the calls, in order.
 
 use std::cell::UnsafeCell;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
 use std::{hint, ptr};
+
+use hanare_ikc::preload::{Progress, Worker};
 
 use crate::entry::{self, OUTSTANDING};
 use crate::state::{self, Reason};
@@ -61,15 +63,14 @@ static DATA_HEAD: AtomicU64 = AtomicU64::new(0);
 static DATA_TAIL: AtomicU64 = AtomicU64::new(0);
 
 static LOCK: AtomicBool = AtomicBool::new(false);
-static WORKER: AtomicI32 = AtomicI32::new(0);
+static WORKER: Worker = Worker::new();
 /// The worker, for who waits for its end.
 static THREAD: AtomicU64 = AtomicU64::new(0);
 /// The worker sleeps on it where it is 1.
 static ASLEEP: AtomicU32 = AtomicU32::new(0);
 /// How often a reply was awaited.
 static REPLIES_AWAITED: AtomicU64 = AtomicU64::new(0);
-static WAITERS: AtomicU32 = AtomicU32::new(0);
-static DONE: AtomicU32 = AtomicU32::new(0);
+static PROGRESS: Progress = Progress::new();
 
 /// The right to post and to change what is known of descriptors. Its holder is [`state::Inside`].
 pub struct Locked(());
@@ -88,20 +89,28 @@ impl Drop for Locked {
     }
 }
 
-/// Starts the worker, if there is none. Not from a thread that may hold a lock of the C library's.
+/// Starts the worker, if there is none. Not from a thread that may hold a lock of the C library's. Others make their calls
+/// themselves meanwhile.
 pub fn start(_: &state::Inside) {
-    if WORKER.load(Ordering::Relaxed) != 0 || state::is_off() {
+    if !WORKER.begin_start(state::is_off) {
         return;
     }
-    if WORKER.swap(1, Ordering::SeqCst) != 0 {
-        return;
+    let thread = map_data().and_then(|()| make_thread());
+    match thread {
+        Some(thread) => THREAD.store(thread, Ordering::Relaxed),
+        None => state::turn_off(Reason::Worker),
     }
+    WORKER.started(thread.is_some());
+}
+
+fn map_data() -> Option<()> {
     if DATA.load(Ordering::Relaxed) == 0 {
-        match sys::map(DATA_BYTES) {
-            Ok(data) => DATA.store(data, Ordering::Release),
-            Err(_) => return state::turn_off(Reason::Worker),
-        }
+        DATA.store(sys::map(DATA_BYTES).ok()?, Ordering::Relaxed);
     }
+    Some(())
+}
+
+fn make_thread() -> Option<libc::pthread_t> {
     extern "C" fn run(_: *mut libc::c_void) -> *mut libc::c_void {
         work();
         ptr::null_mut()
@@ -119,22 +128,18 @@ pub fn start(_: &state::Inside) {
         result
     };
     sys::set_mask(libc::SIG_SETMASK, mask);
-    THREAD.store(thread, Ordering::Relaxed);
-    if result != 0 {
-        WORKER.store(0, Ordering::Relaxed);
-        state::turn_off(Reason::Worker);
-    }
+    (result == 0).then_some(thread)
 }
 
-/// Ends the worker: for calls that are refused where a process has threads. Nothing is posted any more.
+/// Ends the worker: for calls that are refused where a process has threads. Posting has been turned off.
 pub fn stop(inside: &state::Inside) {
-    if WORKER.load(Ordering::Relaxed) == 0 {
+    if !WORKER.begin_end(sys::give_way) {
         return;
     }
     post(&lock(inside), What::End, -1, None);
     // SAFETY: The thread was started, ends now, and nobody else joins it.
     unsafe { libc::pthread_join(THREAD.load(Ordering::Relaxed), ptr::null_mut()) };
-    WORKER.store(0, Ordering::Relaxed);
+    WORKER.ended();
     // It has been joined before the kernel has counted it off.
     let others = state::THREADS.load(Ordering::Relaxed) as u64;
     for _ in 0..1000 {
@@ -147,7 +152,7 @@ pub fn stop(inside: &state::Inside) {
 
 /// Whether there is one.
 pub fn has_worker() -> bool {
-    WORKER.load(Ordering::Relaxed) != 0
+    WORKER.is_there()
 }
 
 /// Waits for room for data, then for a record; where the data goes.
@@ -156,14 +161,22 @@ pub fn reserve(_: &Locked, size: u64) -> (u64, *mut u8) {
     if head % DATA_BYTES + size > DATA_BYTES {
         head = head.next_multiple_of(DATA_BYTES);
     }
-    wait_for(|| head + size - DATA_TAIL.load(Ordering::Acquire) <= DATA_BYTES);
+    let has_room = |done| head + size - done <= DATA_BYTES;
+    if !has_room(DATA_TAIL.load(Ordering::Acquire)) {
+        let posted = HEAD.load(Ordering::Relaxed);
+        let gives_room = |record: &u64| {
+            // SAFETY: It was posted; the worker only reads it, and who holds the lock writes none meanwhile.
+            has_room(unsafe { (*RING.0.get())[(record % RECORDS) as usize].data.1 })
+        };
+        await_record((done()..posted).find(gives_room).map_or(posted, |record| record + 1));
+    }
     (head, (DATA.load(Ordering::Relaxed) + head % DATA_BYTES) as *mut u8)
 }
 
 /// Posts a call with the data at that place of the buffer.
 pub fn post(_: &Locked, what: What, fd: i32, data: Option<(u64, u64)>) -> u64 {
     let head = HEAD.load(Ordering::Relaxed);
-    wait_for(|| head - TAIL.load(Ordering::Acquire) < RECORDS);
+    await_record((head + 1).saturating_sub(RECORDS));
     let last = DATA_HEAD.load(Ordering::Relaxed);
     let data = data.map_or((last, last), |(start, size)| (start, start + size));
     DATA_HEAD.store(data.1, Ordering::Relaxed);
@@ -222,9 +235,17 @@ pub fn await_files() {
     }
 }
 
-/// Waits until so many are done.
+/// Waits until so many are done, and for none behind them, which may last for ever.
 pub fn await_record(count: u64) {
-    wait_for(|| TAIL.load(Ordering::Acquire) >= count);
+    for _ in 0..SPINS {
+        if done() >= count {
+            return;
+        }
+        hint::spin_loop();
+    }
+    while let Some(value) = PROGRESS.prepare_sleep(count, done) {
+        sys::sleep_on(PROGRESS.word(), value);
+    }
 }
 
 /// What [`post`] answers next.
@@ -235,24 +256,6 @@ pub fn next() -> u64 {
 /// How many are done.
 pub fn done() -> u64 {
     TAIL.load(Ordering::Acquire)
-}
-
-fn wait_for(is_there: impl Fn() -> bool) {
-    for _ in 0..SPINS {
-        if is_there() {
-            return;
-        }
-        hint::spin_loop();
-    }
-    WAITERS.fetch_add(1, Ordering::SeqCst);
-    loop {
-        let done = DONE.load(Ordering::SeqCst);
-        if is_there() {
-            break;
-        }
-        sys::sleep_on(&DONE, done);
-    }
-    WAITERS.fetch_sub(1, Ordering::SeqCst);
 }
 
 fn work() {
@@ -271,11 +274,8 @@ fn work() {
         if !matches!(record.what, What::ReadAhead(..)) {
             OUTSTANDING.fetch_sub(1, Ordering::SeqCst);
         }
-        fence(Ordering::SeqCst);
-        let is_last = HEAD.load(Ordering::SeqCst) == tail + 1;
-        if WAITERS.load(Ordering::SeqCst) != 0 && (is_last || tail.is_multiple_of(32)) {
-            DONE.fetch_add(1, Ordering::SeqCst);
-            sys::wake_on(&DONE);
+        if PROGRESS.wakes(tail + 1) {
+            sys::wake_on(PROGRESS.word());
         }
         if matches!(record.what, What::End) {
             return;
@@ -406,8 +406,8 @@ pub fn reset() {
     OUTSTANDING.store(0, Ordering::Relaxed);
     LAST_OF_FILES.store(head, Ordering::Relaxed);
     ASLEEP.store(0, Ordering::Relaxed);
-    WAITERS.store(0, Ordering::Relaxed);
-    WORKER.store(0, Ordering::Relaxed);
+    PROGRESS.reset();
+    WORKER.reset();
     LOCK.store(false, Ordering::Release);
     // SAFETY: The thread's own.
     unsafe { (*entry::local()).is_inside = false };

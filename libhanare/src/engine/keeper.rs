@@ -4,7 +4,9 @@
 
 use std::ffi::c_void;
 use std::ptr::null_mut;
-use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU64, Ordering};
+
+use hanare_ikc::posted::Watch;
 
 use super::queue::Queue;
 use super::{Error, sys, worker};
@@ -15,8 +17,8 @@ const WAIT_NS: u64 = 1_000_000;
 /// The keeper of a queue.
 #[derive(Debug)]
 pub struct Keeper {
-    /// Whether it looks, or is about to.
-    is_awake: AtomicU32,
+    /// Whether it looks.
+    watch: Watch,
     bell: AtomicI32,
     thread: AtomicU64,
     queue: AtomicPtr<Queue>,
@@ -27,7 +29,7 @@ impl Keeper {
     #[must_use]
     pub const fn new() -> Self {
         Self {
-            is_awake: AtomicU32::new(0),
+            watch: Watch::new(),
             bell: AtomicI32::new(-1),
             thread: AtomicU64::new(0),
             queue: AtomicPtr::new(null_mut()),
@@ -40,8 +42,8 @@ impl Keeper {
         if bell < 0 {
             return Err(Error(-bell));
         }
+        self.watch.reset();
         self.bell.store(bell, Ordering::Relaxed);
-        self.is_awake.store(0, Ordering::Relaxed);
         let queue = &raw const *queue;
         self.queue.store(queue.cast_mut(), Ordering::Release);
         // SAFETY: the queue ends after its keeper.
@@ -52,21 +54,31 @@ impl Keeper {
 
     /// Makes it look, if there is one and something waits while all are busy.
     pub fn look(&self, queue: &Queue) {
-        if self.bell.load(Ordering::Relaxed) >= 0
-            && needs_more(queue)
-            && self.is_awake.swap(1, Ordering::AcqRel) == 0
-        {
-            sys::ring(self.bell.load(Ordering::Relaxed));
+        let bell = self.bell.load(Ordering::Relaxed);
+        if bell >= 0 && self.watch.rings(|| needs_more(queue)) {
+            sys::ring(bell);
         }
     }
 
-    /// Ends it, when the queue is to stop.
+    /// A worker ends: by `end` another may be started in its place, and the keeper looks if one is needed.
+    pub fn worker_ends(&self, queue: &Queue, end: impl FnOnce()) {
+        let bell = self.bell.load(Ordering::Relaxed);
+        if self.watch.ends(end, || bell >= 0 && needs_more(queue)) {
+            sys::ring(bell);
+        }
+    }
+
+    /// Ends it, when the queue is to stop. Workers may ring it until they have ended.
     pub fn end(&self) {
         let thread = self.thread.swap(0, Ordering::AcqRel);
         if thread != 0 {
             sys::ring(self.bell.load(Ordering::Relaxed));
             sys::join(thread);
         }
+    }
+
+    /// It has ended, and all workers.
+    pub fn close(&self) {
         sys::close(self.bell.swap(-1, Ordering::Relaxed));
     }
 
@@ -109,9 +121,7 @@ extern "C" fn main(queue: *mut c_void) -> *mut c_void {
                 }
                 continue;
             }
-            keeper.is_awake.store(0, Ordering::Release);
-            fence(Ordering::SeqCst);
-            if !needs_more(queue) || keeper.is_awake.swap(1, Ordering::AcqRel) != 0 {
+            if keeper.watch.sleeps(|| needs_more(queue)) {
                 break;
             }
         }

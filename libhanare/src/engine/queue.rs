@@ -451,6 +451,7 @@ impl Queue {
         if this.is_stale.load(Ordering::Acquire) == 0 {
             worker::end_all(this);
         }
+        this.keeper.close();
         sys::close(this.told.load(Ordering::Relaxed));
         let (lanes, lanes_bytes) = (this.lanes.load(Ordering::Relaxed), this.lanes_bytes());
         let bytes = this.bytes;

@@ -278,7 +278,7 @@ extern "C" fn main(start: *mut c_void) -> *mut c_void {
         // SAFETY: the program's handlers run as at any exit.
         unsafe { libc::exit(0) };
     }
-    worker.state.store(ENDED, Ordering::Release);
+    queue.keeper.worker_ends(queue, || worker.state.store(ENDED, Ordering::Release));
     null_mut()
 }
 
@@ -293,14 +293,32 @@ struct Loop<'a> {
 impl Loop<'_> {
     /// Until its end. `false`: this is the child of a fork, in which the queue has other workers.
     fn run(&self) -> bool {
+        let is_alone = self.queue.attributes.workers_max == 1;
+        // Whether it has polled or slept, beside others, and taken nothing since.
+        let mut has_waited = false;
         loop {
             if let Some(submission) = self.take() {
+                if has_waited {
+                    has_waited = false;
+                    self.look_for_more();
+                }
                 if !self.execute(&submission) {
                     return false;
                 }
             } else if self.is_stopped() || !self.wait() {
                 return true;
+            } else {
+                has_waited = !is_alone;
             }
+        }
+    }
+
+    /// What it has taken may last, or wait for what was posted behind it, while whoever posted that has left it to this worker.
+    #[cold]
+    #[inline(never)]
+    fn look_for_more(&self) {
+        if self.queue.idle.0.leaves_more(|| self.queue.ring().is_empty()) {
+            self.queue.wake_sleeper();
         }
     }
 
@@ -445,8 +463,8 @@ impl Loop<'_> {
             }
         }
         let goes_on = if has_found {
-            if !is_alone && queue.idle.0.end_polling(self.index) && !self.is_empty() {
-                queue.wake_sleeper();
+            if !is_alone {
+                queue.idle.0.end_polling(self.index);
             }
             true
         } else {
@@ -465,7 +483,7 @@ impl Loop<'_> {
                 let attributes = &self.queue.attributes;
                 let idle_ns = u64::from(attributes.idle_ms) * 1_000_000;
                 let is_spare = self.index >= attributes.workers_min;
-                if is_spare && !sys::is_readable(bell, idle_ns) && idle.wake(self.index) {
+                if is_spare && !sys::is_readable(bell, idle_ns) && idle.end_sleep(self.index) {
                     // Nobody wakes it any more.
                     return !self.is_empty();
                 }

@@ -190,11 +190,12 @@ pub fn thread_gone(p: &Process) {
     }
 }
 
-/// The process `old` goes on as `new`.
-pub fn continue_as(old: &Process, new: &Process) {
-    let trace = old.observed.trace.lock().take();
-    if trace.is_some() {
-        *new.observed.trace.lock() = trace;
+/// The process of `old`, which is in an execve, goes on as `new`.
+pub fn continue_as(old: &Thread, new: &Process) {
+    let trace = old.process.observed.trace.lock().take();
+    if let Some(trace) = trace {
+        trace::has_left(&trace, old);
+        *new.observed.trace.lock() = Some(trace);
         new.observed.set(TRACED, true);
     }
 }

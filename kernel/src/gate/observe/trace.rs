@@ -171,12 +171,29 @@ pub fn enter(thread: &Thread, number: u64, args: [u64; 6]) -> Option<Entered> {
         &captures,
     );
     thread.observe.asked.store(0, Ordering::Relaxed);
-    Some(Entered { session: trace.session, number, args, began: cpu::rdtsc() })
+    let began = cpu::rdtsc();
+    thread.observe.number.store(number as u32, Ordering::Relaxed);
+    thread.observe.began.store(began, Ordering::Relaxed);
+    Some(Entered { session: trace.session, number, args, began })
+}
+
+/// A call of the thread's has succeeded that does not come back to it: an execve. What it refers to is gone.
+pub fn has_left(trace: &Trace, thread: &Thread) {
+    let began = thread.observe.began.swap(0, Ordering::Relaxed);
+    if began != 0 {
+        let duration_ns = time::cycles_to_ns(cpu::rdtsc().wrapping_sub(began));
+        let (number, served) = (thread.observe.number.load(Ordering::Relaxed), SERVED_HELPED);
+        trace.record(
+            &Record { kind: RECORD_EXIT, number, served, duration_ns, ..of_thread(thread) },
+            &Captures::default(),
+        );
+    }
 }
 
 impl Entered {
     /// The call is over: its record is completed.
     pub fn leave(self, thread: &Thread, result: i64) {
+        thread.observe.began.store(0, Ordering::Relaxed);
         if thread.must_end() {
             return; // it never comes back to the program
         }

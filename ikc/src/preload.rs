@@ -1,0 +1,174 @@
+//! What a preloaded library (`docs/async.md`) and its one worker have in common: [`Worker`] says whether there is one, [`Progress`]
+//! who waits until it has done so many calls.
+
+use crate::sync::{AtomicU32, AtomicU64, Ordering, REAL, full_fence};
+
+/// Mutant for the models: a worker is there as soon as somebody starts one.
+pub const THERE_EARLY: u8 = 50;
+/// Mutant for the models: who starts a worker does not look again whether that is allowed.
+pub const STARTS_BLINDLY: u8 = 51;
+/// Mutant for the models: a waiter is woken with the call behind that for which it waits.
+pub const WAKES_LATE: u8 = 52;
+/// Mutant for the models: who wakes changes the word first, and forgets those that have said that they wait then.
+pub const FORGETS_LATE: u8 = 53;
+
+const NONE: u32 = 0;
+const STARTS: u32 = 1;
+const RUNS: u32 = 2;
+const ENDS: u32 = 3;
+/// It could not be started. Nobody tries again.
+const FAILED: u32 = 4;
+
+/// Whether there is a worker. Nothing is posted for one that has not started: it may fail to, and what it needs is not there yet.
+#[derive(Debug)]
+#[repr(transparent)]
+pub struct Worker<const MUTANT: u8 = REAL>(AtomicU32);
+
+impl<const MUTANT: u8> Default for Worker<MUTANT> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<const MUTANT: u8> Worker<MUTANT> {
+    /// There is none.
+    #[must_use]
+    #[cfg(not(loom))]
+    pub const fn new() -> Self {
+        Self(AtomicU32::new(NONE))
+    }
+    #[cfg(loom)]
+    #[allow(missing_docs, reason = "for the models")]
+    pub fn new() -> Self {
+        Self(AtomicU32::new(NONE))
+    }
+
+    /// In the child of a fork: there is none.
+    pub fn reset(&self) {
+        self.0.store(NONE, Ordering::Release);
+    }
+
+    /// Whether calls may be posted for it: what it needs is there as well.
+    #[must_use]
+    pub fn is_there(&self) -> bool {
+        let state = self.0.load(Ordering::Acquire);
+        state == RUNS || MUTANT == THERE_EARLY && state == STARTS
+    }
+
+    /// Whether the caller has to start it, and to say [`Worker::started`] then. `is_off`: no worker is wanted any more, see
+    /// [`Worker::begin_end`].
+    #[must_use]
+    pub fn begin_start(&self, is_off: impl Fn() -> bool) -> bool {
+        if self.0.load(Ordering::Relaxed) != NONE || is_off() {
+            return false;
+        }
+        let order = (Ordering::AcqRel, Ordering::Relaxed);
+        if self.0.compare_exchange(NONE, STARTS, order.0, order.1).is_err() {
+            return false;
+        }
+        full_fence::<MUTANT>();
+        if MUTANT != STARTS_BLINDLY && is_off() {
+            self.0.store(NONE, Ordering::Release);
+            return false;
+        }
+        true
+    }
+
+    /// The worker has started, or could not be.
+    pub fn started(&self, is_there: bool) {
+        self.0.store(if is_there { RUNS } else { FAILED }, Ordering::Release);
+    }
+
+    /// No worker is wanted any more: whether the caller has to end it, and to say [`Worker::ended`] then. Otherwise there is none.
+    /// Waits, by `pause`, for who starts or ends it.
+    #[must_use]
+    pub fn begin_end(&self, mut pause: impl FnMut()) -> bool {
+        full_fence::<MUTANT>();
+        loop {
+            match self.0.load(Ordering::Acquire) {
+                NONE | FAILED => return false,
+                RUNS => {
+                    let order = (Ordering::AcqRel, Ordering::Relaxed);
+                    if self.0.compare_exchange(RUNS, ENDS, order.0, order.1).is_ok() {
+                        return true;
+                    }
+                }
+                _ => pause(),
+            }
+        }
+    }
+
+    /// The worker has ended.
+    pub fn ended(&self) {
+        self.0.store(NONE, Ordering::Release);
+    }
+}
+
+/// Nobody waits.
+const NOBODY: u64 = u64::MAX;
+
+/// Who waits until the worker has done so many calls. Waiters sleep on a word that changes when the first of them may go on: the
+/// others look again, and sleep again.
+#[derive(Debug)]
+pub struct Progress<const MUTANT: u8 = REAL> {
+    /// The least number that somebody waits for.
+    awaited: AtomicU64,
+    word: AtomicU32,
+}
+
+impl<const MUTANT: u8> Default for Progress<MUTANT> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<const MUTANT: u8> Progress<MUTANT> {
+    /// Nobody waits.
+    #[must_use]
+    #[cfg(not(loom))]
+    pub const fn new() -> Self {
+        Self { awaited: AtomicU64::new(NOBODY), word: AtomicU32::new(0) }
+    }
+    #[cfg(loom)]
+    #[allow(missing_docs, reason = "for the models")]
+    pub fn new() -> Self {
+        Self { awaited: AtomicU64::new(NOBODY), word: AtomicU32::new(0) }
+    }
+
+    /// In the child of a fork: nobody waits.
+    pub fn reset(&self) {
+        self.awaited.store(NOBODY, Ordering::Release);
+    }
+
+    /// On what waiters sleep.
+    pub const fn word(&self) -> &AtomicU32 {
+        &self.word
+    }
+
+    /// Waiter for so many: sleeps while the word has this value, and asks again then. `None`: they are done.
+    #[must_use]
+    pub fn prepare_sleep(&self, count: u64, done: impl FnOnce() -> u64) -> Option<u32> {
+        // Before it says that it waits: who wakes forgets all that have said so, and changes the word behind that.
+        let value = self.word.load(Ordering::Acquire);
+        self.awaited.fetch_min(count + u64::from(MUTANT == WAKES_LATE), Ordering::AcqRel);
+        full_fence::<MUTANT>();
+        (done() < count).then_some(value)
+    }
+
+    /// Worker, when so many are done: whether it wakes all that sleep. One look, where nobody waits for these.
+    #[must_use]
+    pub fn wakes(&self, done: u64) -> bool {
+        full_fence::<MUTANT>();
+        if self.awaited.load(Ordering::Relaxed) > done {
+            return false;
+        }
+        if MUTANT == FORGETS_LATE {
+            self.word.fetch_add(1, Ordering::AcqRel);
+        }
+        let _ = self.awaited.swap(NOBODY, Ordering::AcqRel);
+        if MUTANT != FORGETS_LATE {
+            self.word.fetch_add(1, Ordering::AcqRel);
+        }
+        true
+    }
+}
