@@ -57,7 +57,7 @@ checked:
 	cd kernel && cargo build --quiet --profile checked
 	@install -m 644 kernel/target/x86_64-unknown-none/checked/hanare-lwk $(B)/lwk/hanare-lwk-checked
 
-# Calls and functions that programs post (docs/posted.md). `make -C libhanare install` installs it.
+# Calls and functions that programs post (docs/posted.md). `make -C libhanare install` installs it, `make uninstall` removes it, too.
 .PHONY: library
 library: setup
 	@$(MAKE) --no-print-directory -C libhanare
@@ -194,4 +194,5 @@ uninstall:
 	rm -rf $(libdir) $(includedir) $(docdir)
 	@for folder in $(mandir) $(bashdir) $(zshdir) $(fishdir) $(udevdir) $(usersdir); do for empty in $$folder $$(dirname $$folder); do \
 		test ! -d $$empty || rmdir --ignore-fail-on-non-empty $$empty; done; done
+	@$(MAKE) --no-print-directory -C libhanare uninstall PREFIX=$(PREFIX) DESTDIR=$(DESTDIR)
 	$(if $(MODULE),$(MAKE) --no-print-directory -C module uninstall DESTDIR=$(DESTDIR))

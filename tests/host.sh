@@ -75,6 +75,17 @@ library_in_c() {
     grep -q '^FAIL' "$log" || echo "FAIL library-in-c/end: status $status, $(tail -n 1 "$log")"
 }
 
+# The examples of the library, where they may fail: verdict lines as they are.
+library_examples() {
+    local log=build/tests/host-library-examples.log
+    timeout 1800 libhanare/tests/examples build/libhanare > "$log" 2>&1
+    local status=$?
+    sed -nE 's,^(ok|FAIL) ,\1 library-examples/,p' "$log"
+    [ $status = 0 ] && return
+    failed=1
+    grep -q '^FAIL' "$log" || echo "FAIL library-examples/end: status $status, $(tail -n 1 "$log")"
+}
+
 # Names that no Python file defines, which an interpreter finds only where it comes by; those that `import *` may
 # bring are left out. Imports that nothing uses, too.
 python_names() {
@@ -92,6 +103,7 @@ cargo_test native --manifest-path native/Cargo.toml --lib
 cargo_test native-guard --manifest-path native/Cargo.toml --doc
 cargo_test library --manifest-path libhanare/Cargo.toml
 library_in_c
+library_examples
 RUSTFLAGS='--cfg loom' CARGO_TARGET_DIR=target/loom cargo_test loom -p hanare-ikc --release
 step trend-of-memory python3 -B tests/lib/test_trend.py
 step native-header native/tests/header.sh

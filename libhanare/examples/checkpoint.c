@@ -3,7 +3,7 @@
  * A solver that writes checkpoints: checkpoint MODE FILE [SIDE] [STEPS] [EVERY]
  *
  * It relaxes a square of numbers. Every so many steps the square is saved. trap: the solver writes, and waits for the disk. posted: it
- * copies the square and posts writes and an fsync, in order by a key. function: it copies, and posts one function that does the
+ * copies the square and posts writes and an fsync, in order by a key; each has a ticket, because a write may be short. function: it copies, and posts one function that does the
  * rest. Prints how long it computed, and how long it was kept from that.
  */
 #define _GNU_SOURCE
@@ -13,12 +13,16 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define CHUNK (1UL << 20)
+#define CHUNK (1UL << 20) /* bytes of a posted write, or more where there would be too many */
+#define CHUNKS_MAX 32UL
 
 struct checkpoint {
 	int fd;
 	char *bytes;
 	size_t size;
+	/* What is posted of it: writes, then an fsync; or one function. */
+	hanare_ticket tickets[CHUNKS_MAX + 1];
+	size_t posted;
 };
 
 static int save(struct checkpoint *checkpoint)
@@ -27,24 +31,38 @@ static int save(struct checkpoint *checkpoint)
 		ssize_t written = pwrite(checkpoint->fd, checkpoint->bytes + at, checkpoint->size - at, (off_t)at);
 
 		if (written <= 0)
-			return -errno;
+			return written ? -errno : -EIO;
 		at += (size_t)written;
 	}
 	return fsync(checkpoint->fd) ? -errno : 0;
 }
 
-/* Key 1: the calls of a checkpoint are made in order. The last one has a ticket. */
-static hanare_ticket post(hanare_queue *queue, struct checkpoint *checkpoint)
+static size_t chunk_of(const struct checkpoint *checkpoint)
+{
+	size_t size = (checkpoint->size + CHUNKS_MAX - 1) / CHUNKS_MAX;
+
+	return size > CHUNK ? size : CHUNK;
+}
+
+static void posted(struct checkpoint *checkpoint, hanare_ticket ticket)
+{
+	if (ticket < 0)
+		fail("post", ticket);
+	checkpoint->tickets[checkpoint->posted++] = ticket;
+}
+
+/* Key 1: the calls of a checkpoint are made in order. */
+static void post(hanare_queue *queue, struct checkpoint *checkpoint)
 {
 	const uint64_t flags = HANARE_KEY(1) | HANARE_BLOCK;
+	const size_t chunk = chunk_of(checkpoint);
 
-	for (size_t at = 0; at < checkpoint->size; at += CHUNK) {
-		size_t size = checkpoint->size - at < CHUNK ? checkpoint->size - at : CHUNK;
+	for (size_t at = 0; at < checkpoint->size; at += chunk) {
+		size_t size = checkpoint->size - at < chunk ? checkpoint->size - at : chunk;
 
-		if (hanare_submit(queue, SYS_pwrite64 | flags | HANARE_DETACH, checkpoint->fd, checkpoint->bytes + at, size, at))
-			fail("post", 0);
+		posted(checkpoint, hanare_submit(queue, SYS_pwrite64 | flags, checkpoint->fd, checkpoint->bytes + at, size, at));
 	}
-	return hanare_submit(queue, SYS_fsync | flags, checkpoint->fd);
+	posted(checkpoint, hanare_submit(queue, SYS_fsync | flags, checkpoint->fd));
 }
 
 static void relax(const double *from, double *to, size_t side)
@@ -57,16 +75,29 @@ static void relax(const double *from, double *to, size_t side)
 		}
 }
 
-static void finish(hanare_queue *queue, hanare_ticket *ticket)
+static void finish(hanare_queue *queue, enum mode mode, struct checkpoint *checkpoint)
 {
-	int64_t result;
-	int error = *ticket ? hanare_wait(queue, *ticket, &result, HANARE_FOREVER) : 0;
+	size_t written = 0;
+	int error;
 
-	if (error || (*ticket && (int)result < 0))
-		fail("save", error ? error : (int)result);
-	*ticket = 0;
-	if (queue && hanare_errors(queue, &error))
-		fail("save", -error);
+	for (size_t i = 0; i < checkpoint->posted; i++) {
+		int64_t result;
+
+		error = hanare_wait(queue, checkpoint->tickets[i], &result, HANARE_FOREVER);
+		/* Functions return an int. */
+		if (!error && mode == FUNCTION)
+			result = (int)result;
+		if (error || result < 0)
+			fail("save", error ? error : result);
+		written += (size_t)result;
+	}
+	/* A short write is no error: writing again tells why it was short, or succeeds. */
+	if (mode == POSTED && checkpoint->posted && written != checkpoint->size) {
+		error = save(checkpoint);
+		if (error)
+			fail("save", error);
+	}
+	checkpoint->posted = 0;
 }
 
 int main(int argc, char **argv)
@@ -77,7 +108,6 @@ int main(int argc, char **argv)
 	double *grids[2], kept = 0, start;
 	struct checkpoint checkpoint = { .size = size };
 	hanare_queue *queue = mode == TRAP ? NULL : queue_with(64, 1, 0);
-	hanare_ticket ticket = 0;
 
 	if (argc < 3 || side < 3 || every < 1) {
 		fprintf(stderr, "usage: checkpoint MODE FILE [SIDE] [STEPS] [EVERY]\n");
@@ -96,27 +126,27 @@ int main(int argc, char **argv)
 	start = now();
 	for (int step = 1; step <= steps; step++) {
 		double before;
+		int error;
 
 		relax(grids[step % 2 ? 0 : 1], grids[step % 2], side);
 		if (step % every)
 			continue;
 		before = now();
 		/* The one before has to be on the disk: its bytes are in use until then. */
-		finish(queue, &ticket);
+		finish(queue, mode, &checkpoint);
 		memcpy(checkpoint.bytes, grids[step % 2], size);
-		if (mode == TRAP && save(&checkpoint))
-			fail("save", 0);
+		error = mode == TRAP ? save(&checkpoint) : 0;
+		if (error)
+			fail("save", error);
 		if (mode == POSTED)
-			ticket = post(queue, &checkpoint);
+			post(queue, &checkpoint);
 		if (mode == FUNCTION)
-			ticket = hanare_call(queue, 0, save, &checkpoint);
-		if (ticket < 0)
-			fail("post", ticket);
+			posted(&checkpoint, hanare_call(queue, 0, save, &checkpoint));
 		saved++;
 		kept += now() - before;
 	}
 	start = now() - start - kept;
-	finish(queue, &ticket);
+	finish(queue, mode, &checkpoint);
 	printf("%d checkpoints of %zu bytes: computed %.3f s, kept from it %.3f s (%.1f %%)\n", saved, size, start, kept,
 	       100 * kept / (start + kept));
 	hanare_queue_destroy(queue);

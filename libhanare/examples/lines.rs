@@ -5,6 +5,7 @@ use std::fs::File;
 use std::future::Future;
 use std::io::{self, Read};
 use std::pin::pin;
+use std::process::ExitCode;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
@@ -59,12 +60,22 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
     }
 }
 
-fn main() -> io::Result<()> {
+fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let Some((mode, paths)) = arguments.split_first() else {
-        return Err(io::Error::other("usage: lines trap|posted|function FILES…"));
+    let (mode, paths) = match arguments.split_first() {
+        Some((mode, paths)) if !paths.is_empty() => (mode, paths),
+        _ => {
+            eprintln!("usage: lines trap|posted|function FILES…");
+            return ExitCode::from(2);
+        }
     };
-    let queue = Queue::builder().workers(2, 2).build()?;
+    let queue = match Queue::builder().workers(2, 2).build() {
+        Ok(queue) => queue,
+        Err(error) => {
+            eprintln!("cannot make a queue: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
     let counts: Vec<io::Result<usize>> = match mode.as_str() {
         "trap" => paths.iter().map(|path| lines_of(path)).collect(),
         "posted" => paths.iter().map(|path| block_on(posted_lines_of(&queue, path))).collect(),
@@ -72,10 +83,20 @@ fn main() -> io::Result<()> {
             let calls: Vec<_> = paths.iter().map(|path| scope.call(|| lines_of(path))).collect();
             calls.into_iter().map(hanare::Call::join).collect()
         }),
-        _ => return Err(io::Error::other("the mode is one of: trap, posted, function")),
+        _ => {
+            eprintln!("the mode is one of: trap, posted, function");
+            return ExitCode::from(2);
+        }
     };
+    let mut status = ExitCode::SUCCESS;
     for (path, count) in paths.iter().zip(counts) {
-        println!("{} {path}", count?);
+        match count {
+            Ok(count) => println!("{count} {path}"),
+            Err(error) => {
+                eprintln!("cannot read '{path}': {error}");
+                status = ExitCode::FAILURE;
+            }
+        }
     }
-    Ok(())
+    status
 }

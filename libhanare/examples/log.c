@@ -18,7 +18,22 @@
 #define TOGETHER 64
 
 static char lines[LINES][WIDTH];
+static hanare_ticket tickets[LINES];
 static int fd;
+
+/* Writes all of it: 0, or an error below 0. */
+static long write_all(const char *bytes, size_t size)
+{
+	while (size) {
+		ssize_t written = write(fd, bytes, size);
+
+		if (written <= 0)
+			return written ? -errno : -EIO;
+		bytes += written;
+		size -= (size_t)written;
+	}
+	return 0;
+}
 
 static long write_lines(long first, long count)
 {
@@ -31,7 +46,26 @@ static long write_lines(long first, long count)
 		memcpy(bytes + size, lines[i % LINES], length);
 		size += length;
 	}
-	return write(fd, bytes, size) == (ssize_t)size ? count : -errno;
+	return write_all(bytes, size);
+}
+
+/* Waits until what was posted with the line at `i` of the ring has been written. */
+static void finish(hanare_queue *queue, enum mode mode, long i)
+{
+	int64_t result;
+	int64_t error = hanare_wait(queue, tickets[i], &result, HANARE_FOREVER);
+	size_t length = strlen(lines[i]);
+
+	if (!error && result < 0)
+		error = result;
+	/* A short write is no error. Other lines may stand behind it already: writing the rest tells why it was short, and mends nothing. */
+	if (!error && mode == POSTED && (size_t)result < length) {
+		error = write_all(lines[i] + result, length - (size_t)result);
+		error = error ? error : -EIO;
+	}
+	if (error)
+		fail("write", error);
+	tickets[i] = 0;
 }
 
 int main(int argc, char **argv)
@@ -39,7 +73,6 @@ int main(int argc, char **argv)
 	enum mode mode = mode_of(argv[1]);
 	long count = argc > 3 ? atol(argv[3]) : 100000, posted = 0, waited = 0;
 	hanare_queue *queue = mode == TRAP ? NULL : queue_with(LINES, 1, 0);
-	static hanare_ticket tickets[LINES];
 	double start;
 
 	if (argc < 3) {
@@ -52,34 +85,34 @@ int main(int argc, char **argv)
 	start = now();
 	for (long i = 0; i < count; i++) {
 		char *line = lines[i % LINES];
+		hanare_ticket ticket = 0;
+		long error;
 		int length;
-		int64_t result;
 
 		/* The line that stood there before has been written. */
 		if (tickets[i % LINES]) {
-			int error = hanare_wait(queue, tickets[i % LINES], &result, HANARE_FOREVER);
-
-			if (error || result < 0)
-				fail("write", error ? error : result);
-			tickets[i % LINES] = 0;
+			finish(queue, mode, i % LINES);
 			waited++;
 		}
 		length = snprintf(line, WIDTH, "line %ld of %ld\n", i + 1, count);
-		if (mode == TRAP && write(fd, line, (size_t)length) != length)
-			fail("write", 0);
+		error = mode == TRAP ? write_all(line, (size_t)length) : 0;
+		if (error)
+			fail("write", error);
 		/* One worker executes what has no key in order, too. */
 		if (mode == POSTED)
-			tickets[i % LINES] = hanare_submit(queue, SYS_write, fd, line, length);
+			tickets[i % LINES] = ticket = hanare_submit(queue, SYS_write, fd, line, length);
 		if (mode == FUNCTION && (i + 1 - posted == TOGETHER || i + 1 == count)) {
 			/* What follows waits for the last line of the function. */
-			tickets[posted % LINES] = hanare_call(queue, 0, write_lines, posted, i + 1 - posted);
+			tickets[posted % LINES] = ticket = hanare_call(queue, 0, write_lines, posted, i + 1 - posted);
 			posted = i + 1;
 		}
+		if (ticket < 0)
+			fail("post", ticket);
 	}
 	start = now() - start;
 	for (int i = 0; i < LINES; i++)
-		if (tickets[i] && hanare_wait(queue, tickets[i], NULL, HANARE_FOREVER))
-			fail("wait", 0);
+		if (tickets[i])
+			finish(queue, mode, i);
 	printf("%ld lines: %.3f s of the program, %ld waits\n", count, start, waited);
 	hanare_queue_destroy(queue);
 	return 0;

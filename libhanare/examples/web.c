@@ -22,21 +22,40 @@
 
 static int folder;
 
+/* Whether a component of the path is "..", which may lead out of the folder. */
+static int has_parent(const char *path)
+{
+	while (*path) {
+		size_t length = strcspn(path, "/");
+
+		if (length == 2 && strncmp(path, "..", 2) == 0)
+			return 1;
+		path += length;
+		path += strspn(path, "/");
+	}
+	return 0;
+}
+
 /* The path of "GET /path HTTP/1.1", which is changed; NULL: it is no such request. */
 static const char *path_of(char *request, ssize_t length)
 {
+	const char *path;
 	char *end;
 
 	if (length < 0)
 		return NULL;
 	request[length] = 0;
-	if (strncmp(request, "GET /", 5) || strstr(request, ".."))
+	if (strncmp(request, "GET /", 5))
 		return NULL;
 	end = strchr(request + 5, ' ');
 	if (!end)
 		return NULL;
 	*end = 0;
-	return request[5] ? request + 5 : "index.html";
+	/* A path that begins with a slash would not be looked up in the folder. */
+	path = request + 4 + strspn(request + 4, "/");
+	if (has_parent(path))
+		return NULL;
+	return *path ? path : "index.html";
 }
 
 static int head_of(char *head, size_t size, int found, long length)

@@ -50,7 +50,7 @@ struct hanare_attributes {
 	uint32_t side; /* HANARE_SIDE_LINUX */
 	uint32_t workers_min; /* 1 */
 	uint32_t workers_max; /* 1; more are started where all are busy and something waits */
-	const int32_t *cpus; /* worker i runs on cpus[i % cpus_count], numbers of its side; NULL: anywhere */
+	const int32_t *cpus; /* worker i runs on cpus[i % cpus_count], numbers of its side, else -EINVAL; NULL: anywhere */
 	uint32_t cpus_count;
 	uint32_t spin_ns; /* a worker that has nothing to do polls so long, at most; then it sleeps. 50 µs */
 	uint32_t wait_spin_ns; /* likewise a thread that waits for a result. 50 µs */

@@ -134,13 +134,16 @@ static void a_fault_is_handled_in_the_function_that_made_it(void)
 	hanare_queue_destroy(queue);
 }
 
-static void ends_while_it_runs(void *signal)
+static void ends_while_it_runs(void *signal_number)
 {
 	hanare_queue *queue = queue_of(NULL);
 
+	/* Shells have what they start in the background ignore SIGINT. */
+	if (*(int *)signal_number != SIGKILL)
+		signal(*(int *)signal_number, SIG_DFL);
 	hanare_call(queue, 0, goes_on_for_ever);
 	nap(1000000);
-	kill(getpid(), *(int *)signal);
+	kill(getpid(), *(int *)signal_number);
 	pause();
 }
 

@@ -40,6 +40,56 @@ static void attributes_are_checked(void)
 	HOLDS(hanare_queue_destroy(NULL) == 0);
 }
 
+static long cpu_of_thread(void)
+{
+	unsigned int cpu = ~0u;
+
+	syscall(SYS_getcpu, &cpu, NULL, NULL);
+	return (long)cpu;
+}
+
+static int with_cpus(uint32_t side, uint32_t workers, int32_t first, int32_t second)
+{
+	struct hanare_attributes attributes = attributes_of(16, 1);
+	const int32_t cpus[] = { first, second };
+	hanare_queue *queue;
+	int error;
+
+	attributes.side = side;
+	attributes.workers_max = workers;
+	attributes.cpus = cpus;
+	attributes.cpus_count = 2;
+	error = hanare_queue_create(&queue, &attributes);
+	if (!error)
+		hanare_queue_destroy(queue);
+	return error;
+}
+
+static void cpus_that_the_side_has_not_are_refused(void)
+{
+	struct hanare_attributes attributes = attributes_of(16, 1);
+	hanare_queue *queue = queue_of(&attributes);
+	int32_t here = (int32_t)cpu_of_thread(), there = (int32_t)result_of(queue, hanare_call(queue, 0, cpu_of_thread));
+	int has_lwk = hanare_queue_remote(queue) > 0;
+	cpu_set_t before, after;
+
+	hanare_queue_destroy(queue);
+	HOLDS(sched_getaffinity(0, sizeof(before), &before) == 0);
+	for (uint32_t side = HANARE_SIDE_LINUX; side <= HANARE_SIDE_HERE; side++) {
+		int32_t good = side == HANARE_SIDE_LINUX ? there : here, other = side == HANARE_SIDE_LINUX ? here : there;
+
+		HOLDS(with_cpus(side, 2, good, good) == 0);
+		HOLDS(with_cpus(side, 1, 1000, good) == -EINVAL);
+		HOLDS(with_cpus(side, 1, 1 << 20, good) == -EINVAL);
+		HOLDS(with_cpus(side, 1, -1, good) == -EINVAL);
+		HOLDS(with_cpus(side, 2, good, 1000) == -EINVAL);
+		/* No worker would run there. */
+		HOLDS(with_cpus(side, 1, good, 1000) == 0);
+		HOLDS(with_cpus(side, 1, other, good) == (has_lwk ? -EINVAL : 0));
+	}
+	HOLDS(sched_getaffinity(0, sizeof(after), &after) == 0 && CPU_EQUAL(&before, &after));
+}
+
 static void a_full_queue_says_so_until_something_is_picked_up(void)
 {
 	struct hanare_attributes attributes = attributes_of(4, 1);
@@ -363,6 +413,7 @@ static void queues_come_and_go(void)
 
 const struct test queue_tests[] = {
 	TEST(attributes_are_checked),
+	TEST(cpus_that_the_side_has_not_are_refused),
 	TEST(a_full_queue_says_so_until_something_is_picked_up),
 	TEST(short_calls_that_nobody_picks_up_do_not_stop_the_rest),
 	TEST(as_many_calls_as_wanted_are_picked_up_at_the_end),

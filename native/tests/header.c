@@ -9,6 +9,9 @@
 			return __LINE__; \
 	} while (0)
 
+#ifdef __cplusplus
+extern "C"
+#endif
 long other(void);
 
 static volatile size_t eight = 8; /* so that compilers do not know it */
@@ -57,7 +60,7 @@ static int texts_hold(void)
 
 static int calls_hold(void)
 {
-	char *pages = hanare_map(10000), bytes[4];
+	char *pages = (char *)hanare_map(10000), bytes[4];
 	long fd = hanare_open("/proc/self/comm", O_RDONLY, 0);
 	struct stat status;
 
@@ -65,7 +68,7 @@ static int calls_hold(void)
 	HOLDS(hanare_unmap(pages, 10000) == 0);
 	HOLDS(hanare_map(1UL << 60) == NULL);
 	/* On Linux itself there is nothing to keep. */
-	HOLDS(hanare_keep() == 0 && hanare_give_back() == 0 && other() == -HANARE_EINVAL);
+	HOLDS(hanare_keep() == 0 && hanare_give_back() == 0 && other() == 0);
 	HOLDS(fd > 2 && hanare_read_full((int)fd, bytes, 4) == 4 && memcmp(bytes, "prog", 4) == 0);
 	HOLDS(hanare_fstat((int)fd, &status) == 0 && S_ISREG(status.st_mode));
 	HOLDS(hanare_close((int)fd) == 0 && hanare_close((int)fd) == -9);

@@ -67,7 +67,7 @@ def unchanged_programs():
     if not ONLY.search('async'):
         return
     argv = [ROOT + '/libhanare/async/tests/run', '--launch', 'hanare run --', '--deadline', '120', '--seeds', '4', 'sequences', 'sockets', 'replies',
-            'faults', 'starts']
+            'faults', 'starts', 'kinds']
     result = command(argv, timeout=1200)
     for kind, name, why in re.findall(r'^(ok|FAIL) ([^:\n]+)(?:: (.*))?$', result.out.decode(errors='replace'), re.M):
         verdict(kind, 'async-' + name.replace(' ', '-'), why)

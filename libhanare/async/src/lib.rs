@@ -30,9 +30,11 @@ static BEGIN: extern "C" fn() = begin;
 const VARIABLE: &str = "HANARE_ASYNC";
 
 extern "C" fn begin() {
-    let kinds = std::env::var(VARIABLE).unwrap_or_else(|_| "all".into());
+    sys::keep_standard_error();
+    let kinds = std::env::var_os(VARIABLE).unwrap_or_else(|| "all".into());
+    let kinds = kinds.to_string_lossy();
     let (mut writes, mut reads, mut replies) = (false, false, false);
-    for kind in kinds.split(',') {
+    for kind in kinds.split(',').filter(|kind| !kind.is_empty()) {
         match kind {
             "all" => (writes, reads) = (true, true),
             "write" => writes = true,
@@ -41,7 +43,13 @@ extern "C" fn begin() {
             // For tests: what is not awaited is not done in time, either.
             "slow" => state::IS_SLOW.store(true, Ordering::Relaxed),
             "report" => state::REPORTS.store(true, Ordering::Relaxed),
-            _ => {}
+            _ => {
+                let line = format!(
+                    "hanare async: nothing is posted: {VARIABLE} has an unknown kind: '{kind}'\n"
+                );
+                sys::complain(line.as_bytes());
+                return;
+            }
         }
     }
     if !writes && !reads && !replies {

@@ -2,6 +2,7 @@
 
 use std::arch::asm;
 use std::ptr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// An error number, above 0.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -177,8 +178,37 @@ pub unsafe fn copy(from: *const u8, to: *mut u8, count: usize) {
     }
 }
 
-/// Writes a message to standard error.
+/// The file that standard error is when the library is loaded: device, inode, and what a device file stands for.
+static STANDARD_ERROR: [AtomicU64; 3] = [const { AtomicU64::new(0) }; 3];
+/// There is one.
+static HAS_STANDARD_ERROR: AtomicBool = AtomicBool::new(false);
+
+fn identity_of(stat: &libc::stat) -> [u64; 3] {
+    [stat.st_dev, stat.st_ino, stat.st_rdev]
+}
+
+/// Keeps which file standard error is.
+pub fn keep_standard_error() {
+    let Ok(stat) = stat_of(2) else { return };
+    for (word, value) in STANDARD_ERROR.iter().zip(identity_of(&stat)) {
+        word.store(value, Ordering::Relaxed);
+    }
+    HAS_STANDARD_ERROR.store(true, Ordering::Release);
+}
+
+/// Whether descriptor 2 is still the file that it was: programs may close it, and get its number for a data file.
+fn is_standard_error_kept() -> bool {
+    HAS_STANDARD_ERROR.load(Ordering::Acquire)
+        && stat_of(2).is_ok_and(|stat| {
+            identity_of(&stat) == STANDARD_ERROR.each_ref().map(|word| word.load(Ordering::Relaxed))
+        })
+}
+
+/// Writes a message to standard error, if that is what it was when the library was loaded.
 pub fn complain(text: &[u8]) {
+    if !is_standard_error_kept() {
+        return;
+    }
     // SAFETY: The text is readable.
     let _ = unsafe { call(libc::SYS_write, [2, text.as_ptr() as u64, text.len() as u64, 0, 0, 0]) };
 }

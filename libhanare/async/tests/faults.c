@@ -228,6 +228,18 @@ static void large(void)
 	say("fsync", fsync(file));
 }
 
+/* A data file has the number of standard error: nothing but its data gets into it. */
+static void reused(void)
+{
+	close(2);
+	say("lowest", create("data"));
+	file = create("large");
+	/* An error that may come late, and is told to nobody. */
+	if (pwrite(file, "x", 1, 0x7ffffffffffffff0) == 1)
+		close(file);
+	say("write", write(2, "data", 4));
+}
+
 static void descriptors(void)
 {
 	file = create("one");
@@ -261,7 +273,8 @@ int main(int count, char **arguments)
 		const char *name;
 		void (*function)(void);
 	} cases[] = { { "threads", threads }, { "jumps", jumps },   { "handlers", handlers }, { "rights", rights },
-		      { "limit", limit },     { "large", large }, { "descriptors", descriptors } };
+		      { "limit", limit },     { "large", large }, { "descriptors", descriptors },
+		      { "reused", reused } };
 
 	memset(block, 'b', sizeof(block));
 	if (count == 3)

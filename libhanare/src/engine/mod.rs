@@ -4,6 +4,7 @@ pub mod attributes;
 pub mod batch;
 pub mod bells;
 pub mod cancel;
+pub mod cpus;
 pub mod execute;
 pub mod fork;
 pub mod keeper;

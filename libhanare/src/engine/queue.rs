@@ -20,7 +20,7 @@ use super::attributes::{Attributes, BLOCKING, MULTI_PRODUCER, SIDE_HERE, WORKERS
 use super::lock::Lock;
 use super::wakers::Wakers;
 use super::worker::Worker;
-use super::{Error, IS_NEXT, error, fork, keeper, sys, worker};
+use super::{Error, IS_NEXT, cpus, error, fork, keeper, sys, worker};
 use crate::calls::{CLASSES, Classes, NONE};
 
 /// A cache line of its own, and the one that processors fetch with it.
@@ -159,12 +159,16 @@ impl Queue {
     /// Makes a queue, and starts its workers.
     ///
     /// # Errors
-    /// ENOMEM, EMFILE, EAGAIN as of threads.
+    /// EINVAL: a CPU is none of the workers' side. ENOMEM, EMFILE, EAGAIN as of threads.
     pub fn create(
         attributes: Attributes,
         cpus: [i32; WORKERS_MAX as usize],
     ) -> Result<NonNull<Self>, Error> {
         fork::prepare()?;
+        if attributes.cpus_count > 0 {
+            let used = &cpus[..attributes.workers_max as usize];
+            cpus::check(used, attributes.side != SIDE_HERE)?;
+        }
         let depth = attributes.depth.next_power_of_two() as usize;
         let bytes = bytes_for(depth);
         let Some(start) = sys::map(bytes) else { return error(libc::ENOMEM) };

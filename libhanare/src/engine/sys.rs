@@ -136,6 +136,7 @@ pub fn interrupt(thread: i32, signal: c_int) {
 
 /// Asks the LWK to execute this thread's program on Linux.
 const PR_HANARE_RUN_ON: u64 = 0x484e_524f;
+const RUN_ON_ASK: u64 = 2;
 const RUN_ON_EVENTFD: u64 = 3;
 const RUN_ON_RING: u64 = 4;
 /// Memory that the LWK wants for that.
@@ -159,6 +160,26 @@ pub fn return_home() {
     unsafe { call(libc::SYS_prctl as u64, [PR_HANARE_RUN_ON, 0, 0, 0, 0, 0]) };
 }
 
+/// Whether this thread runs on Linux beside an LWK; `None`: there is no LWK.
+#[must_use]
+pub fn is_on_linux() -> Option<bool> {
+    // SAFETY: no memory is concerned.
+    match unsafe { call(libc::SYS_prctl as u64, [PR_HANARE_RUN_ON, RUN_ON_ASK, 0, 0, 0, 0]) } {
+        0 => Some(false),
+        1 => Some(true),
+        _ => None,
+    }
+}
+
+/// The CPU on which this thread runs, as the kernel numbers it that executes it. The C library may have kept another one's.
+#[must_use]
+pub fn current_cpu() -> i32 {
+    let mut cpu = u32::MAX;
+    // SAFETY: it writes one number.
+    unsafe { call(libc::SYS_getcpu as u64, [&raw mut cpu as u64, 0, 0, 0, 0, 0]) };
+    cpu as i32
+}
+
 /// The calling thread sleeps in [`await_ring`] of this eventfd from now on: threads on the LWK may [`ring_thread`] it. `false`: there is
 /// no LWK, or it cannot.
 #[must_use]
@@ -178,15 +199,16 @@ pub fn ring_thread(thread: i32) -> bool {
     }
 }
 
-/// The thread stays on one CPU of the kernel that it runs on. Where that fails it runs anywhere.
-pub fn stay_on(cpu: i32) {
-    // SAFETY: the set is a value; CPU_SET ignores what is beyond it.
+/// The thread stays on one CPU of the kernel that it runs on. `false`: there is none such, and it runs anywhere.
+pub fn stay_on(cpu: i32) -> bool {
+    if !(0..libc::CPU_SETSIZE).contains(&cpu) {
+        return false;
+    }
+    // SAFETY: the set is a value.
     unsafe {
         let mut set: libc::cpu_set_t = std::mem::zeroed();
-        if (0..libc::CPU_SETSIZE).contains(&cpu) {
-            libc::CPU_SET(cpu as usize, &mut set);
-            libc::sched_setaffinity(0, size_of_val(&set), &raw const set);
-        }
+        libc::CPU_SET(cpu as usize, &mut set);
+        libc::sched_setaffinity(0, size_of_val(&set), &raw const set) == 0
     }
 }
 

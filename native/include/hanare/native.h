@@ -9,7 +9,10 @@
  * the same program runs as well.
  *
  * One file of the program defines HANARE_NATIVE_START before it includes this
- * header, and hanare_main(). Build: gcc -static -nostdlib -O2.
+ * header, and hanare_main(). Build: gcc -static -nostdlib -fno-stack-protector
+ * -O2: the value that a stack protector compares lies in memory of the thread
+ * that a C library makes. In C++ (-fno-exceptions -fno-rtti) constructors of
+ * variables outside of functions are not called.
  *
  * Calls return what Linux returns, or a negative error number.
  */
@@ -27,6 +30,14 @@
 
 #ifndef __x86_64__
 #error "native tasks are for x86-64"
+#endif
+
+#ifdef __SSP_ALL__
+#error "native tasks have no memory for a stack protector: -fno-stack-protector"
+#endif
+
+#ifdef __cplusplus
+extern "C" {
 #endif
 
 /* The request of prctl(2) about the proxy; Linux, which does not know it, says -EINVAL. */
@@ -52,7 +63,7 @@ struct hanare_entry {
 	__s64 offset;
 	__u16 size;		/* of this entry: the next one follows */
 	__u8 kind;
-	char name[];
+	__extension__ char name[];
 };
 
 /* The program. What it returns is its exit status. */
@@ -102,10 +113,12 @@ static inline long hanare_give_back(void)
 	return result == -HANARE_EINVAL ? 0 : result;
 }
 
-/* Whether a proxy is kept: 0 or 1. */
+/* Whether a proxy is kept: 0 or 1; 0 on Linux itself, where there is none. */
 static inline long hanare_is_kept(void)
 {
-	return hanare_call(__NR_prctl, PR_HANARE_PROXY, HANARE_PROXY_ASK, 0, 0, 0, 0);
+	long result = hanare_call(__NR_prctl, PR_HANARE_PROXY, HANARE_PROXY_ASK, 0, 0, 0, 0);
+
+	return result == -HANARE_EINVAL ? 0 : result;
 }
 
 /* A transfer may be shorter than asked for: a call carries less than 1 MiB. */
@@ -368,7 +381,7 @@ __attribute__((weak)) void *memset(void *to, int byte, size_t size)
 
 __attribute__((weak)) int memcmp(const void *one, const void *other, size_t size)
 {
-	const unsigned char *a = one, *b = other;
+	const unsigned char *a = (const unsigned char *)one, *b = (const unsigned char *)other;
 
 	for (; size; size--, a++, b++)
 		if (*a != *b)
@@ -377,7 +390,8 @@ __attribute__((weak)) int memcmp(const void *one, const void *other, size_t size
 }
 
 /* Called at the start with the stack as the kernel has made it: argc, argv, NULL, envp, NULL. */
-__attribute__((noreturn, used)) static void hanare_start(long *stack)
+__attribute__((noreturn, used)) static void hanare_start(long *stack) __asm__("hanare_start");
+static void hanare_start(long *stack)
 {
 	int argc = (int)stack[0];
 	char **argv = (char **)(stack + 1);
@@ -399,5 +413,9 @@ __asm__(".pushsection .text.hanare_native, \"ax\", @progbits\n"
 	".popsection\n");
 
 #endif /* HANARE_NATIVE_START */
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif /* HANARE_NATIVE_H */
