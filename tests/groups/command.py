@@ -326,6 +326,27 @@ def figures():
     expect(b'ping' in result.out, result)
 
 
+def figures_of_programs_without_stderr():
+    """--stats tells on the stderr of the start, also where the program has closed its own or opened its data as that."""
+    fresh(WORK + '/stats')
+    here = WORK + '/stats'
+    with open(here + '/from', 'wb') as file:
+        file.write(b'data\n')
+    reopens = 'import os; os.close(2); os.open("data", os.O_WRONLY | os.O_CREAT); os.write(2, b"data\\n")'
+    for line in 'ls .', 'cat from', 'sort from', 'cp from to', 'dd status=none if=from of=to', 'tar cf to from', 'sh -c "exec cat from"', \
+            f"python3 -c '{reopens}'", "sh -c 'exec 2>data; exec ls'", "perl -e '$SIG{TERM} = \"DEFAULT\"; close STDERR; kill TERM => $$; sleep 9'":
+        result = command('hanare run --stats ' + line, shell=True, cwd=here)
+        expect(result.err.count(b' delegated calls, ') == 1 and result.err.endswith(b'\n'), f'{line}: {result}')
+        if os.path.exists(here + '/data'):
+            with open(here + '/data', 'rb') as file:
+                expect(file.read() in (b'', b'data\n'), f'{line}: the line is in the data')
+            os.remove(here + '/data')
+    # A child that goes on does not keep the pipe open.
+    said = command('hanare run --stats sh -c "sleep 1000 <&- >&- 2>&- & echo \\$!" 2>&1 | cat', shell=True)
+    expect(b'delegated calls' in said.out and not said.late, said)
+    os.kill(int(re.match(rb'\d+', said.out)[0]), signal.SIGKILL)
+
+
 def native_figures():
     """bench --native says what it says, without the device."""
     said = json.loads(hanare('bench', '--native', '--quick', '--rounds', '1', '--cpus', '0,1', '--json').out)
@@ -527,6 +548,7 @@ check('memory-is-reserved-fast', memory_is_reserved_fast)
 check('rights-of-an-ordinary-user', ordinary_user)
 check('log-follow-shows-what-comes-later', follow)
 check('run-stats-and-counters', figures)
+check('run-stats-of-programs-without-stderr', figures_of_programs_without_stderr)
 check('bench-native-figures', native_figures)
 check('noise-on-both-kernels', noise)
 check('run-stats-that-nobody-reads', figures_nobody_reads)
