@@ -5,6 +5,7 @@ The demonstrators that are written with the SDK are in the group `native`.
 
 import concurrent.futures
 import os
+import pty
 import signal
 import sys
 import tempfile
@@ -121,21 +122,24 @@ def crowd():
     gone()
 
 
+def tasks_of(pid):
+    """The native tasks that a command has started and that have not ended."""
+    found = []
+    for child in filter(str.isdigit, os.listdir('/proc')):
+        with contextlib.suppress(OSError), open(f'/proc/{child}/stat') as stat:
+            if re.search(rf'\(native-task\) [^Z] {pid} ', stat.read()):
+                found.append(int(child))
+    return found
+
+
 def killed_in_the_queue():
     """A task that waits for a pool that is used up ends by a signal at once; the one that has the proxy goes on."""
     tasks = started('holds', '6000', options=['--tasks', '2', '--pool', '1', '--pool-max', '1'])
     expect(tasks.stdout.readline() == b'has one 1\n', 'one has it')
 
-    def waiting():
-        found = []
-        for pid in filter(str.isdigit, os.listdir('/proc')):
-            with contextlib.suppress(OSError), open(f'/proc/{pid}/stat') as stat:
-                if re.search(rf'\(native-task\) [^Z] {tasks.pid} ', stat.read()):
-                    found.append(int(pid))
-        return found
-    until(lambda: len(waiting()) == 2, 'both tasks run')
+    until(lambda: len(tasks_of(tasks.pid)) == 2, 'both tasks run')
     threads = {int(line.split()[0]): line for line in hanare('ps').out.decode().splitlines()[1:]}
-    asleep = waiting()
+    asleep = tasks_of(tasks.pid)
     expect(all(pid in threads for pid in asleep), f'{asleep} {threads}')
     before = time.monotonic()
     # Both are told; the one with the proxy sleeps, the other one waits for it.
@@ -144,6 +148,46 @@ def killed_in_the_queue():
     out, err = tasks.communicate(timeout=TIMEOUT)
     expect(tasks.returncode == 128 + signal.SIGTERM and time.monotonic() - before < 5, f'{tasks.returncode} {out} {err}')
     gone()
+
+
+def command_is_signalled():
+    """What is sent to `hanare native --tasks N` ends its tasks, and the command like a program that gets it; so does Ctrl-C."""
+    line = ['hanare', 'native', '--tasks', '2', '--', TASK, 'holds', '1000000']
+
+    def both_run(pid):
+        until(lambda: len(tasks_of(pid)) == 2 and status()['programs'] == 2, lambda: f'both run: {hanare("ps")}')
+        return tasks_of(pid)
+
+    def ended(tasks):
+        return not any(is_proxy(task) for task in tasks)
+    for number in signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGKILL:
+        started_here = subprocess.Popen(line, stdout=subprocess.DEVNULL)
+        tasks = both_run(started_here.pid)
+        os.kill(started_here.pid, number)
+        expect(started_here.wait(TIMEOUT) == -number, f'{number}: {started_here.returncode}')
+        until(lambda: ended(tasks), lambda: f'{number}: tasks stay: {hanare("ps")}')
+        gone()
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.execvp(line[0], line)
+    tasks = both_run(pid)
+    os.write(terminal, b'\x03')
+    expect(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGINT, 'Ctrl-C')
+    until(lambda: ended(tasks), lambda: f'Ctrl-C: tasks stay: {hanare("ps")}')
+    os.close(terminal)
+    gone()
+
+
+def numbers_of_tasks():
+    """Each task has its number in its environment, the only one as well."""
+    proxy = WORK + '/native-proxy'
+    with open(proxy, 'w') as file:
+        file.write('#!/bin/sh\necho "task $HANARE_TASK"\n')
+    os.chmod(proxy, 0o755)
+    for count in 1, 3:
+        result = native('calls', '1', options=['--tasks', str(count)], env=dict(os.environ, HANARE_PROXY=proxy))
+        said = b''.join(b'task %d\n' % number for number in range(count))
+        expect(b''.join(sorted(result.out.splitlines(True))) == said, result)
 
 
 def killed_between_calls():
@@ -428,6 +472,8 @@ def main():
     check('a-task-waits-for-a-pool-that-is-used-up', used_up)
     check('many-tasks-of-a-small-pool-get-a-proxy-each', crowd)
     check('a-task-that-waits-for-a-proxy-takes-signals', killed_in_the_queue)
+    check('signals-of-the-command-are-its-tasks', command_is_signalled)
+    check('each-task-has-its-number', numbers_of_tasks)
     check('a-proxy-killed-between-calls-is-told-of-once', killed_between_calls)
     check('a-proxy-killed-in-a-call-is-told-of', killed_in_a_call)
     check('a-task-that-is-killed-ends-its-proxy', lambda: task_killed(signal.SIGKILL))
