@@ -33,6 +33,7 @@ def helps():
 def wrong_usage():
     """One exit status and one prefix, as docs/guide.md says."""
     for line in ('nonsense', 'ls --nonsense', 'ls more', 'help nonsense', 'top --delay 0', 'bench --only nonsense', 'top',
+                 'bench call.local nonsense', 'bench --only call.local,nonsense', 'bench --list --json', 'noise --plot noise.png', 'noise --plot noise',
                  'status a,b', 'ps -x', 'log ../x', 'shutdown .', 'boot --cpus 1', 'boot a/b --cpus 1 --mem 32M', 'boot -- -x --cpus 1 --mem 32M',
                  'boot ' + 'n' * 32 + ' --cpus 1 --mem 32M', 'boot --cpus 3-2 --mem 32M', 'boot --cpus 1 --mem 3M', 'boot --cpus 1 --mem 32M --option x=1'):
         result = command(['hanare', *line.split()])
@@ -499,6 +500,12 @@ def bench_reports():
     refused = hanare('bench', '--compare', here + '/run.json', here + '/other.json', status=2)
     expect(b"kernel: '" in refused.err and b'--anyway' in refused.err, refused)
     hanare('bench', '--anyway', '--compare', here + '/run.json', here + '/other.json')
+    for change, said in ((dict(figures=[]), b'no figure in common'),
+                         (dict(machine=dict(machine, lwk=dict(machine['lwk'], cpu_count=1))), b"CPUs of the LWK: '2-3, 2 CPUs' and '2-3, 1 CPU'")):
+        with open(here + '/other.json', 'w') as file:
+            json.dump(dict(run, **change), file)
+        refused = hanare('bench', '--compare', here + '/run.json', here + '/other.json', status=2)
+        expect(said in refused.err and not refused.out, refused)
 
 
 def install():
