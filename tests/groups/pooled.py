@@ -453,6 +453,19 @@ def slow_memory():
     gone()
 
 
+def shutdown_counts_programs():
+    """Shutdown refuses with the number of programs that `hanare ls` has: pooled proxies are none."""
+    tasks = started('holds', '1000000', options=['--tasks', '3', '--pool', '2'])
+    try:
+        until(lambda: status()['programs'] == 3 and len(pooled()) >= 2, lambda: f'they run: {status()["programs"]} {pooled()}')
+        result = hanare('shutdown', status=1)
+        expect(b'3 programs run on default: end them' in result.err, result)
+    finally:
+        tasks.terminate()
+        tasks.communicate(timeout=TIMEOUT)
+    gone()
+
+
 def module_stays():
     """Shutdown with native tasks in calls ends them and their proxies."""
     task = blocked()
@@ -493,6 +506,7 @@ def main():
     check('a-task-whose-proxy-is-stopped-ends', stopped)
     check('calls-of-native-tasks-are-traced-as-delegated', traced)
     check('native-tasks-end-with-an-lwk-that-panics', lwk_panics)
+    check('shutdown-counts-programs-not-proxies', shutdown_counts_programs)
     check('shutdown-ends-native-tasks', module_stays)
     finish()
 
