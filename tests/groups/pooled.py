@@ -101,6 +101,8 @@ def exit_statuses():
     expect(result.status == 0 and result.out == b'100 calls\n' * 3, result)
     result = command(['hanare', 'native', '/nonexistent'])
     expect(result.status == 127 and b'No such file' in result.err, result)
+    result = command(['hanare', 'native', f'{GUEST}/dynamic/native-task', 'exits', '7'])
+    expect(result.status == 126 and b'it is dynamically linked' in result.err and b'native.md' in result.err, result)
     result = hanare('native', '--pool', '3', '--pool-max', '2', TASK, status=125)
     expect(b'--pool 3 is more than --pool-max 2 allows' in result.err, result)
     result = hanare('native', '--on', 'nothing', TASK, status=125)
