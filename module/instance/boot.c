@@ -526,7 +526,7 @@ static u32 kill_spaces(struct hanare_instance *inst, void (*kill)(struct hanare_
 int hanare_shutdown(struct hanare_instance *inst, struct hanare_shutdown *arg,
 		    void (*kill)(struct hanare_instance *inst))
 {
-	u32 timeout_ms = arg->timeout_ms ?: DEFAULT_STOP_MS, was, left;
+	u32 timeout_ms = arg->timeout_ms ?: DEFAULT_STOP_MS, was, left, programs;
 	bool ask;
 
 	if (arg->force > 1)
@@ -541,14 +541,20 @@ int hanare_shutdown(struct hanare_instance *inst, struct hanare_shutdown *arg,
 	spin_lock_irq(&inst->state_lock);
 	was = inst->state;
 	left = inst->spaces;
+	programs = left - inst->members;
 	if (!left || arg->force)
 		inst->state = HANARE_INSTANCE_STOPPING;
 	spin_unlock_irq(&inst->state_lock);
+	/* Those of a task that has just ended go by themselves. */
+	if (left && !programs && !arg->force)
+		return refuse(arg->message, -EBUSY,
+			"pooled proxies on %s have not ended yet: try again, or use --force",
+			inst->name);
 	if (left && !arg->force)
 		return refuse(arg->message, -EBUSY,
-			"%u %s on %s: end %s, or use --force", left,
-			left == 1 ? "program runs" : "programs run", inst->name,
-			left == 1 ? "it" : "them");
+			"%u %s on %s: end %s, or use --force", programs,
+			programs == 1 ? "program runs" : "programs run", inst->name,
+			programs == 1 ? "it" : "them");
 	if (left) {
 		/* A dead or mute LWK answers nobody: do not let its proxies wait. */
 		if (was != HANARE_INSTANCE_RUNNING)
@@ -564,8 +570,8 @@ int hanare_shutdown(struct hanare_instance *inst, struct hanare_shutdown *arg,
 		inst->state = HANARE_INSTANCE_HUNG;
 		spin_unlock_irq(&inst->state_lock);
 		return refuse(arg->message, -EBUSY,
-			"%u %s on %s not ended although killed: see hanare doctor, then try again",
-			left, left == 1 ? "program has" : "programs have", inst->name);
+			"%u %s of programs on %s not ended although killed: see hanare doctor, then try again",
+			left, left == 1 ? "process has" : "processes have", inst->name);
 	}
 	ask = was == HANARE_INSTANCE_RUNNING || was == HANARE_INSTANCE_HUNG;
 	hanare_stop_cpus(inst, ask, was == HANARE_INSTANCE_HUNG ? min(timeout_ms, 1000U) :

@@ -33,6 +33,7 @@ def helps():
 def wrong_usage():
     """One exit status and one prefix, as docs/guide.md says."""
     for line in ('nonsense', 'ls --nonsense', 'ls more', 'help nonsense', 'top --delay 0', 'bench --only nonsense', 'top',
+                 'bench call.local nonsense', 'bench --only call.local,nonsense', 'bench --list --json', 'noise --plot noise.png', 'noise --plot noise',
                  'status a,b', 'ps -x', 'log ../x', 'shutdown .', 'boot --cpus 1', 'boot a/b --cpus 1 --mem 32M', 'boot -- -x --cpus 1 --mem 32M',
                  'boot ' + 'n' * 32 + ' --cpus 1 --mem 32M', 'boot --cpus 3-2 --mem 32M', 'boot --cpus 1 --mem 3M', 'boot --cpus 1 --mem 32M --option x=1'):
         result = command(['hanare', *line.split()])
@@ -326,6 +327,29 @@ def figures():
     expect(b'ping' in result.out, result)
 
 
+def figures_of_programs_without_stderr():
+    """--stats tells on the stderr of the start, also where the program has closed its own or opened its data as that."""
+    fresh(WORK + '/stats')
+    here = WORK + '/stats'
+    with open(here + '/from', 'wb') as file:
+        file.write(b'data\n')
+    reopens = 'import os; os.close(2); os.open("data", os.O_WRONLY | os.O_CREAT); os.write(2, b"data\\n")'
+    for line in 'ls .', 'cat from', 'sort from', 'cp from to', 'dd status=none if=from of=to', 'tar cf to from', 'sh -c "exec cat from"', \
+            f"python3 -c '{reopens}'", "sh -c 'exec 2>data; exec ls'", "perl -e '$SIG{TERM} = \"DEFAULT\"; close STDERR; kill TERM => $$; sleep 9'":
+        result = command('hanare run --stats ' + line, shell=True, cwd=here)
+        expect(result.err.count(b' delegated calls, ') == 1 and result.err.endswith(b'\n'), f'{line}: {result}')
+        if os.path.exists(here + '/data'):
+            with open(here + '/data', 'rb') as file:
+                expect(file.read() in (b'', b'data\n'), f'{line}: the line is in the data')
+            os.remove(here + '/data')
+    # Strict seccomp allows read, write and exit: what the proxy asks of its descriptors ends nobody.
+    result = command(['hanare', 'run', '--stats', 'perl', '-e', 'syscall(157, 22, 1) == 0 or exit 1; syscall(60, 3)'])
+    expect(result.status == 3 and b' delegated calls, ' in result.err, result)
+    # A child that goes on does not keep the pipe open; `command` kills it then.
+    said = command('hanare run --stats sh -c "sleep 1000 <&- >&- 2>&- &" 2>&1 | cat', shell=True)
+    expect(b'delegated calls' in said.out and not said.late, said)
+
+
 def native_figures():
     """bench --native says what it says, without the device."""
     said = json.loads(hanare('bench', '--native', '--quick', '--rounds', '1', '--cpus', '0,1', '--json').out)
@@ -478,6 +502,12 @@ def bench_reports():
     refused = hanare('bench', '--compare', here + '/run.json', here + '/other.json', status=2)
     expect(b"kernel: '" in refused.err and b'--anyway' in refused.err, refused)
     hanare('bench', '--anyway', '--compare', here + '/run.json', here + '/other.json')
+    for change, said in ((dict(figures=[]), b'no figure in common'),
+                         (dict(machine=dict(machine, lwk=dict(machine['lwk'], cpu_count=1))), b"CPUs of the LWK: '2-3, 2 CPUs' and '2-3, 1 CPU'")):
+        with open(here + '/other.json', 'w') as file:
+            json.dump(dict(run, **change), file)
+        refused = hanare('bench', '--compare', here + '/run.json', here + '/other.json', status=2)
+        expect(said in refused.err and not refused.out, refused)
 
 
 def install():
@@ -527,6 +557,7 @@ check('memory-is-reserved-fast', memory_is_reserved_fast)
 check('rights-of-an-ordinary-user', ordinary_user)
 check('log-follow-shows-what-comes-later', follow)
 check('run-stats-and-counters', figures)
+check('run-stats-of-programs-without-stderr', figures_of_programs_without_stderr)
 check('bench-native-figures', native_figures)
 check('noise-on-both-kernels', noise)
 check('run-stats-that-nobody-reads', figures_nobody_reads)

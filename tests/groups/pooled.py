@@ -5,6 +5,7 @@ The demonstrators that are written with the SDK are in the group `native`.
 
 import concurrent.futures
 import os
+import pty
 import signal
 import sys
 import tempfile
@@ -100,6 +101,8 @@ def exit_statuses():
     expect(result.status == 0 and result.out == b'100 calls\n' * 3, result)
     result = command(['hanare', 'native', '/nonexistent'])
     expect(result.status == 127 and b'No such file' in result.err, result)
+    result = command(['hanare', 'native', f'{GUEST}/dynamic/native-task', 'exits', '7'])
+    expect(result.status == 126 and b'it is dynamically linked' in result.err and b'native.md' in result.err, result)
     result = hanare('native', '--pool', '3', '--pool-max', '2', TASK, status=125)
     expect(b'--pool 3 is more than --pool-max 2 allows' in result.err, result)
     result = hanare('native', '--on', 'nothing', TASK, status=125)
@@ -121,21 +124,24 @@ def crowd():
     gone()
 
 
+def tasks_of(pid):
+    """The native tasks that a command has started and that have not ended."""
+    found = []
+    for child in filter(str.isdigit, os.listdir('/proc')):
+        with contextlib.suppress(OSError), open(f'/proc/{child}/stat') as stat:
+            if re.search(rf'\(native-task\) [^Z] {pid} ', stat.read()):
+                found.append(int(child))
+    return found
+
+
 def killed_in_the_queue():
     """A task that waits for a pool that is used up ends by a signal at once; the one that has the proxy goes on."""
     tasks = started('holds', '6000', options=['--tasks', '2', '--pool', '1', '--pool-max', '1'])
     expect(tasks.stdout.readline() == b'has one 1\n', 'one has it')
 
-    def waiting():
-        found = []
-        for pid in filter(str.isdigit, os.listdir('/proc')):
-            with contextlib.suppress(OSError), open(f'/proc/{pid}/stat') as stat:
-                if re.search(rf'\(native-task\) [^Z] {tasks.pid} ', stat.read()):
-                    found.append(int(pid))
-        return found
-    until(lambda: len(waiting()) == 2, 'both tasks run')
+    until(lambda: len(tasks_of(tasks.pid)) == 2, 'both tasks run')
     threads = {int(line.split()[0]): line for line in hanare('ps').out.decode().splitlines()[1:]}
-    asleep = waiting()
+    asleep = tasks_of(tasks.pid)
     expect(all(pid in threads for pid in asleep), f'{asleep} {threads}')
     before = time.monotonic()
     # Both are told; the one with the proxy sleeps, the other one waits for it.
@@ -144,6 +150,46 @@ def killed_in_the_queue():
     out, err = tasks.communicate(timeout=TIMEOUT)
     expect(tasks.returncode == 128 + signal.SIGTERM and time.monotonic() - before < 5, f'{tasks.returncode} {out} {err}')
     gone()
+
+
+def command_is_signalled():
+    """What is sent to `hanare native --tasks N` ends its tasks, and the command like a program that gets it; so does Ctrl-C."""
+    line = ['hanare', 'native', '--tasks', '2', '--', TASK, 'holds', '1000000']
+
+    def both_run(pid):
+        until(lambda: len(tasks_of(pid)) == 2 and status()['programs'] == 2, lambda: f'both run: {hanare("ps")}')
+        return tasks_of(pid)
+
+    def ended(tasks):
+        return not any(is_proxy(task) for task in tasks)
+    for number in signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGKILL:
+        started_here = subprocess.Popen(line, stdout=subprocess.DEVNULL)
+        tasks = both_run(started_here.pid)
+        os.kill(started_here.pid, number)
+        expect(started_here.wait(TIMEOUT) == -number, f'{number}: {started_here.returncode}')
+        until(lambda: ended(tasks), lambda: f'{number}: tasks stay: {hanare("ps")}')
+        gone()
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.execvp(line[0], line)
+    tasks = both_run(pid)
+    os.write(terminal, b'\x03')
+    expect(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGINT, 'Ctrl-C')
+    until(lambda: ended(tasks), lambda: f'Ctrl-C: tasks stay: {hanare("ps")}')
+    os.close(terminal)
+    gone()
+
+
+def numbers_of_tasks():
+    """Each task has its number in its environment, the only one as well."""
+    proxy = WORK + '/native-proxy'
+    with open(proxy, 'w') as file:
+        file.write('#!/bin/sh\necho "task $HANARE_TASK"\n')
+    os.chmod(proxy, 0o755)
+    for count in 1, 3:
+        result = native('calls', '1', options=['--tasks', str(count)], env=dict(os.environ, HANARE_PROXY=proxy))
+        said = b''.join(b'task %d\n' % number for number in range(count))
+        expect(b''.join(sorted(result.out.splitlines(True))) == said, result)
 
 
 def killed_between_calls():
@@ -360,7 +406,9 @@ def traced():
     task = started('calls', '100000000')
     until(lambda: json.loads(hanare('ps', '--json').out), 'it begins')
     tracer = subprocess.Popen(['hanare', 'trace', '-p', str(task.pid)], stderr=subprocess.PIPE)
-    lines = [tracer.stderr.readline() for _ in range(5)]
+    # What it does to begin may be seen, too.
+    begins = next(line for line in iter(tracer.stderr.readline, b'') if b'getpgrp() = ' in line)
+    lines = [begins, *(tracer.stderr.readline() for _ in range(4))]
     tracer.send_signal(signal.SIGINT)
     tracer.communicate(timeout=TIMEOUT)
     task.kill()
@@ -409,6 +457,19 @@ def slow_memory():
     gone()
 
 
+def shutdown_counts_programs():
+    """Shutdown refuses with the number of programs that `hanare ls` has: pooled proxies are none."""
+    tasks = started('holds', '1000000', options=['--tasks', '3', '--pool', '2'])
+    try:
+        until(lambda: status()['programs'] == 3 and len(pooled()) >= 2, lambda: f'they run: {status()["programs"]} {pooled()}')
+        result = hanare('shutdown', status=1)
+        expect(b'3 programs run on default: end them' in result.err, result)
+    finally:
+        tasks.terminate()
+        tasks.communicate(timeout=TIMEOUT)
+    gone()
+
+
 def module_stays():
     """Shutdown with native tasks in calls ends them and their proxies."""
     task = blocked()
@@ -428,6 +489,8 @@ def main():
     check('a-task-waits-for-a-pool-that-is-used-up', used_up)
     check('many-tasks-of-a-small-pool-get-a-proxy-each', crowd)
     check('a-task-that-waits-for-a-proxy-takes-signals', killed_in_the_queue)
+    check('signals-of-the-command-are-its-tasks', command_is_signalled)
+    check('each-task-has-its-number', numbers_of_tasks)
     check('a-proxy-killed-between-calls-is-told-of-once', killed_between_calls)
     check('a-proxy-killed-in-a-call-is-told-of', killed_in_a_call)
     check('a-task-that-is-killed-ends-its-proxy', lambda: task_killed(signal.SIGKILL))
@@ -447,6 +510,7 @@ def main():
     check('a-task-whose-proxy-is-stopped-ends', stopped)
     check('calls-of-native-tasks-are-traced-as-delegated', traced)
     check('native-tasks-end-with-an-lwk-that-panics', lwk_panics)
+    check('shutdown-counts-programs-not-proxies', shutdown_counts_programs)
     check('shutdown-ends-native-tasks', module_stays)
     finish()
 

@@ -25,6 +25,7 @@ mod program;
 mod size;
 mod stuck;
 mod table;
+mod tasks;
 mod top;
 mod trace;
 

@@ -3,12 +3,15 @@
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
+use std::fs::File;
+use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use clap::ValueEnum;
+use hanare_core::elf::ElfPlan;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::cpu_list::CpuList;
@@ -72,6 +75,13 @@ impl Program {
     pub fn proxy(self, hold: Option<i32>) -> Result<(PathBuf, Vec<OsString>)> {
         let program = &self.command[0];
         let path = look_up(program)?;
+        if self.pool.is_some() && has_interpreter(&path) {
+            let why = format!(
+                "it is dynamically linked, and a native task maps no libraries: link it statically; see {}",
+                find::document("native.md").display()
+            );
+            return Err(failure(program, CANNOT_RUN, &why));
+        }
         let proxy = find::proxy()?;
         let mut arguments: Vec<OsString> = vec!["hanare-proxy".into()];
         arguments.extend(self.on.map(|name| format!("--instance={name}").into()));
@@ -104,6 +114,18 @@ fn limit_stack() -> Option<String> {
     let new = Rlimit { current: Some(STACK_LIMIT_MAX), maximum: old.maximum };
     setrlimit(Resource::Stack, new).ok()?;
     Some(format!("{}:{}", number(old.current), number(old.maximum)))
+}
+
+/// Most bytes of program headers and what is before them.
+const HEADERS_MAX: u64 = 128 << 10;
+
+/// Whether a file is an ELF program that its ELF interpreter starts, which maps libraries. What cannot be read or is no such
+/// program is for those to complain about who start it.
+fn has_interpreter(path: &Path) -> bool {
+    let mut bytes = Vec::new();
+    let read =
+        File::open(path).and_then(|file| file.take(HEADERS_MAX).read_to_end(&mut bytes)).is_ok();
+    read && ElfPlan::parse(&bytes).is_ok_and(|plan| plan.interpreter.is_some())
 }
 
 /// Finds the program as execvp does.
@@ -209,6 +231,17 @@ mod tests {
         assert_eq!(status(find("plain")).0, 126);
         assert_eq!(status(find("sub")).0, 127);
         assert_eq!(status(find("")).0, 127);
+        fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn a_dynamic_program_is_told_by_its_interpreter() {
+        let folder = folder("dynamic");
+        assert!(has_interpreter(Path::new("/bin/sh")) && !has_interpreter(&folder.join("program")));
+        let proxy = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("../proxy/target/x86_64-unknown-none/release/hanare-proxy");
+        assert!(!proxy.exists() || !has_interpreter(&proxy));
+        assert!(!has_interpreter(&folder.join("nothing")));
         fs::remove_dir_all(folder).unwrap();
     }
 

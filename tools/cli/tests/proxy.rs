@@ -495,6 +495,30 @@ fn stats_are_one_line() {
 }
 
 #[test]
+fn stats_are_told_on_the_stderr_of_the_start_and_nowhere_else() {
+    let path = std::env::temp_dir().join(format!("hanare-stats-{}", std::process::id()));
+    let name = std::ffi::CString::new(path.to_str().unwrap()).unwrap();
+    for closes_all in [false, true] {
+        let mut lwk = start(&["--stats", "true"]);
+        lwk.poke(DATA, name.as_bytes_with_nul());
+        assert_eq!(lwk.call(libc::SYS_close, &[2]), 0);
+        let flags = (libc::O_WRONLY | libc::O_CREAT | libc::O_TRUNC) as u64;
+        assert_eq!(lwk.call(libc::SYS_open, &[DATA, flags, 0o600]), 2);
+        if closes_all {
+            let (block, _) = lwk.start_block();
+            let device = u64::from(block.control_fd);
+            lwk.call(libc::SYS_close_range, &[3, device - 1]);
+            lwk.call(libc::SYS_close_range, &[device + 1, u32::MAX.into()]);
+        }
+        lwk.post(libc::SYS_exit_group as u32, &[0]);
+        let (code, text) = end(lwk);
+        assert_eq!((code, text.contains("delegated calls")), (0, !closes_all), "{text}");
+        assert_eq!(std::fs::read(&path).unwrap(), b"");
+    }
+    std::fs::remove_file(path).unwrap();
+}
+
+#[test]
 fn too_many_arguments_are_refused() {
     let long = "x".repeat(120_000);
     let mut command = run(&["true"]);

@@ -30,6 +30,7 @@ use linux_raw_sys::errno::EIO;
 use base::clock::Clock;
 use base::message::{EXIT_CANNOT_RUN, EXIT_HANARE, die};
 use base::options::{self, Options};
+use process::stderr::Stderr;
 use process::{Process, attach, pooled, signals};
 use requests::exec::{self, Resumption};
 use requests::program;
@@ -62,7 +63,8 @@ fn run(initial: Initial) -> ! {
     if let Some(socket) = options.hold {
         hold(socket);
     }
-    let process = process::set(Process::new(space, clock, options.stats));
+    let stderr = options.stats.then(Stderr::keep).flatten();
+    let process = process::set(Process::new(space, clock, options.stats, stderr));
 
     // From here to START a signal would find nobody to be told to.
     signal::set_mask(!0);
@@ -96,7 +98,7 @@ fn resume(from: &Resumption, initial: &Initial, clock: Clock) -> ! {
 fn serve_pool(options: &Options, clock: Clock) -> ! {
     signal::set_mask(!0);
     let space = pooled::enter(options);
-    process::set(Process::new(space, clock, false));
+    process::set(Process::new(space, clock, false, None));
     become_first_worker();
     worker::serve(&FIRST_WORKER, !0)
 }

@@ -19,7 +19,7 @@ use linux_raw_sys::prctl::*;
 const NR_END: u32 = 512;
 
 /// Calls that may have any arguments.
-const FREE: [u32; 37] = [
+const FREE: [u32; 38] = [
     __NR_futex,
     __NR_sched_yield,
     __NR_clock_gettime,
@@ -50,6 +50,7 @@ const FREE: [u32; 37] = [
     __NR_set_robust_list,
     __NR_close,
     __NR_close_range,
+    __NR_fstat,
     __NR_fstatfs,
     __NR_getrandom,
     __NR_io_destroy,

@@ -1,6 +1,6 @@
 //! Two runs, figure by figure: what changed by more than both spreads.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::Result;
 use serde::Serialize;
@@ -133,6 +133,11 @@ impl Comparison {
         &self.differences
     }
 
+    /// Whether both runs have a figure, or the new one failed to have it.
+    pub fn has_figures(&self) -> bool {
+        !self.figures.is_empty()
+    }
+
     /// Whether a figure got worse.
     pub fn is_worse(&self) -> bool {
         self.worse > 0
@@ -199,7 +204,11 @@ fn differences(old: &Run, new: &Run) -> Vec<String> {
     differ("build of the kernel", &a.kernel_build, &b.kernel_build);
     differ("boot options of Linux", &text(&a.linux.boot_options), &text(&b.linux.boot_options));
     let mut sides = |name: &str, old: &Side, new: &Side| {
-        differ(&format!("CPUs of {name}"), &old.cpus, &new.cpus);
+        let cpus = |side: &Side| match side.cpu_count {
+            1 => format!("{}, 1 CPU", side.cpus),
+            count => format!("{}, {count} CPUs", side.cpus),
+        };
+        differ(&format!("CPUs of {name}"), &cpus(old), &cpus(new));
         for (leak, text) in &old.mitigations {
             if let Some(other) = new.mitigations.get(leak) {
                 differ(&format!("{leak} on {name}"), text, other);
@@ -211,7 +220,21 @@ fn differences(old: &Run, new: &Run) -> Vec<String> {
         sides("Linux", &a.linux, &b.linux);
         sides("the LWK", old, new);
     }
+    for (of, [old, new]) in options_of_the_lwk(old, new) {
+        differ(&format!("boot options of the LWK ({of})"), old, new);
+    }
     found
+}
+
+/// The LWK's boot options in both runs where both know them, once for each group of figures that has the same ones.
+fn options_of_the_lwk<'a>(old: &'a Run, new: &'a Run) -> BTreeSet<(&'a str, [&'a str; 2])> {
+    let of = |options: &'a Option<String>| options.as_deref();
+    let common = old.figures.iter().filter_map(|figure| {
+        let other = new.figures.iter().find(|other| other.id == figure.id)?;
+        let options = [of(&figure.lwk_boot_options)?, of(&other.lwk_boot_options)?];
+        Some((figure.group.as_str(), options))
+    });
+    common.collect()
 }
 
 /// The number of a figure that is compared, by what its target is about.
@@ -402,6 +425,16 @@ mod tests {
     }
 
     #[test]
+    fn runs_without_a_common_figure_say_nothing() {
+        let mut new = example();
+        new.figures.retain(|figure| figure.id == "call.local");
+        let mut old = example();
+        old.figures.retain(|figure| figure.id != "call.local");
+        assert!(!Comparison::of(&old, &new).has_figures());
+        assert!(Comparison::of(&example(), &new).has_figures());
+    }
+
+    #[test]
     fn other_machines_and_kernels_are_told_apart() {
         let change = |change: fn(&mut Run)| {
             let mut new = example();
@@ -419,6 +452,22 @@ mod tests {
             lwk.mitigations.insert("meltdown".into(), "Vulnerable".into());
         });
         assert!(other.contains("meltdown on the LWK"), "{other}");
+        let count = change(|run| run.machine.lwk.as_mut().unwrap().cpu_count = 1);
+        assert_eq!(count, "CPUs of the LWK: '2-3, 2 CPUs' and '2-3, 1 CPU'");
+        let options = change(|run| {
+            for figure in run.figures.iter_mut().filter(|figure| figure.group == "calls") {
+                figure.lwk_boot_options = Some("spin_us=7".into());
+            }
+        });
+        assert!(
+            options.starts_with("boot options of the LWK (calls): '")
+                && options.contains("and 'spin_us=7'"),
+            "{options}"
+        );
+        let unknown = |run: &mut Run| {
+            run.figures.iter_mut().for_each(|figure| figure.lwk_boot_options = None);
+        };
+        assert_eq!(change(unknown), "");
         assert_eq!(change(|run| run.machine.lwk = None), "");
         assert_eq!(change(|run| run.load_begun = None), "");
     }

@@ -66,7 +66,7 @@ Examples:
   hanare bench --native --cpus 2,6   slots and rings, on any Linux")]
 pub struct Bench {
     /// Machine-readable output
-    #[arg(long)]
+    #[arg(long, conflicts_with = "list")]
     json: bool,
     /// Only these figures, groups or published figures, e.g. calls read.1m F7
     #[arg(value_name = "ID")]
@@ -135,6 +135,11 @@ impl Bench {
             return self.show(&run, self.json || self.report.is_empty()).map(|()| 0);
         }
         self.ids.append(&mut self.only);
+        if let Some(wrong) = self.ids.iter().find(|id| !is_known(id)) {
+            return Err(failure::wrong_usage(format!(
+                "no figure or group is called '{wrong}' (see: hanare bench --list)"
+            )));
+        }
         let elsewhere: Vec<&Published> =
             self.ids.iter().filter_map(|id| published::find(id)).collect();
         self.only = published::resolve(&self.ids);
@@ -152,7 +157,7 @@ impl Bench {
         let native = self.native_figures();
         if groups.is_empty() && native.is_empty() {
             return Err(failure::wrong_usage(
-                "no figure or group is called so (see: hanare bench --list)".into(),
+                "none of these is measured without an LWK (see: hanare bench --list native)".into(),
             ));
         }
         if self.list {
@@ -229,6 +234,13 @@ impl Bench {
                 found.differences().join("; "),
             )));
         }
+        if !found.has_figures() {
+            return Err(failure::wrong_usage(format!(
+                "{} and {} have no figure in common",
+                old.display(),
+                new.display()
+            )));
+        }
         found.print(self.json)?;
         Ok(i32::from(found.is_worse()))
     }
@@ -254,14 +266,31 @@ impl Bench {
     }
 
     fn wants_of(&self, group: &str, id: &str) -> bool {
-        let named =
-            |wish: &String| wish == group || id == wish || id.starts_with(&format!("{wish}."));
-        self.only.is_empty() || self.only.iter().any(named)
+        self.only.is_empty() || self.only.iter().any(|wish| names(wish, group, id))
     }
 
     fn wants_group(&self, group: &Group) -> bool {
         group.figures.iter().any(|figure| self.wants(group, figure.id))
     }
+}
+
+/// Whether a word on the command line means this figure of this group.
+fn names(word: &str, group: &str, id: &str) -> bool {
+    word == group || id == word || id.strip_prefix(word).is_some_and(|rest| rest.starts_with('.'))
+}
+
+/// Whether a word on the command line means any figure, or published ones.
+fn is_known(word: &str) -> bool {
+    published::find(word).is_some()
+        || all_figures().any(|(group, figure)| names(word, group, figure.id))
+}
+
+/// All figures, with their groups.
+fn all_figures() -> impl Iterator<Item = (&'static str, &'static Figure)> {
+    let booted = groups::ALL
+        .iter()
+        .flat_map(|group| group.figures.iter().map(move |figure| (group.name, figure)));
+    booted.chain(native::FIGURES.iter().map(|figure| (native::GROUP, figure)))
 }
 
 /// Which figures answer published ones, and where others are.
@@ -319,6 +348,20 @@ mod tests {
         ids.sort_unstable();
         ids.dedup();
         assert_eq!(ids.len(), count);
+    }
+
+    #[test]
+    fn a_word_that_means_nothing_is_told_from_figures_groups_and_published_ones() {
+        for word in ["calls", "call.local", "read", "f3", "F9", "native", "native.slot"] {
+            assert!(is_known(word), "{word}");
+        }
+        for word in ["nosuch", "call.loca", "F12", ""] {
+            assert!(!is_known(word), "{word}");
+        }
+        let mut bench = bench(&["nosuch"]);
+        bench.ids = vec!["calls".into()];
+        let error = bench.execute().unwrap_err().to_string();
+        assert!(error.contains("'nosuch'"), "{error}");
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! `hanare native`: becomes the command of a native task, or starts several and waits for them.
 
 use std::os::fd::{AsFd, AsRawFd};
-use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::process::{Child, Command, ExitStatus};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 
 use anyhow::{Context, Result};
 use clap::{Args, ValueHint};
@@ -13,6 +13,7 @@ use rustix::io::FdFlags;
 use crate::cpu_list::CpuList;
 use crate::instances;
 use crate::program::{InPool, Program};
+use crate::tasks::Tasks;
 
 /// Most native tasks of one command.
 const TASKS_MAX: u32 = 256;
@@ -26,7 +27,8 @@ Examples:
   hanare native --tasks 4 --pool 2 ./solver    four tasks, two proxies
 
 A native task has one thread, and no children. What it opens is in the proxy that it keeps: see \
-docs/native.md for what to write it with.
+docs/native.md for what to write it with. SIGHUP, SIGINT, SIGQUIT and SIGTERM that are sent to the command \
+of several tasks are sent on to all of them; when it is killed they are, too.
 
 Exit status: the program's, of several tasks the first one that is not 0; 125 if Hanare failed, 126 if the program \
 cannot be run, 127 if there is no such program.")]
@@ -71,19 +73,15 @@ impl Native {
         rustix::io::fcntl_setfd(pool.as_fd(), FdFlags::empty())?;
         let fd = pool.as_fd().as_raw_fd();
         if self.tasks == 1 {
+            // It becomes the proxy itself: signals find it, and there is nobody to outlive.
             let error = self.task(fd, 0)?.exec();
             return Err(error).context("cannot start the proxy");
         }
-        let started = (0..self.tasks).map(|number| {
-            let mut task = self.task(fd, number)?;
-            task.spawn().context("cannot start the proxy of a task")
-        });
-        let mut tasks = started.collect::<Result<Vec<Child>>>()?;
-        let mut statuses = Vec::new();
-        for task in &mut tasks {
-            statuses.push(status(task.wait()?));
+        let mut tasks = Tasks::begin()?;
+        for number in 0..self.tasks {
+            tasks.start(self.task(fd, number)?).context("cannot start the proxy of a task")?;
         }
-        Ok(statuses.into_iter().find(|&status| status != 0).unwrap_or(0))
+        tasks.wait()
     }
 
     /// The command that becomes task `number`.
@@ -102,14 +100,7 @@ impl Native {
         let (proxy, arguments) = program.proxy(None)?;
         let mut command = Command::new(proxy);
         command.arg0(&arguments[0]).args(&arguments[1..]);
-        if self.tasks > 1 {
-            command.env("HANARE_TASK", number.to_string());
-        }
+        command.env("HANARE_TASK", number.to_string());
         Ok(command)
     }
-}
-
-/// As a shell shows it.
-fn status(ended: ExitStatus) -> i32 {
-    ended.code().unwrap_or_else(|| 128 + ended.signal().unwrap_or(0))
 }

@@ -37,7 +37,8 @@ pub struct Run {
     /// How arguments of its calls, and of its children's, reach Linux [default: as booted]
     #[arg(long, value_name = "HOW")]
     pub arguments: Option<Arguments>,
-    /// Print time, memory and calls on stderr when the program ends
+    /// Print time, memory and calls when the program ends: on the stderr of this command, also where the program has closed
+    /// or replaced its own
     #[arg(long)]
     pub stats: bool,
     /// Who executes the program's delegated calls [default: as the instance was booted]

@@ -43,7 +43,7 @@ pub struct Noise {
     #[arg(long)]
     json: bool,
     /// Draw the lengths over time and their distribution
-    #[arg(long, value_name = "FILE.svg", value_hint = ValueHint::FilePath)]
+    #[arg(long, value_name = "FILE.svg", value_parser = svg_file, value_hint = ValueHint::FilePath)]
     plot: Option<PathBuf>,
     /// How long each CPU is measured, s
     #[arg(long, value_name = "S", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=600))]
@@ -83,6 +83,16 @@ struct Report {
 struct Missing {
     side: &'static str,
     why: String,
+}
+
+/// The file of a plot: nothing else than SVG is written.
+fn svg_file(text: &str) -> Result<PathBuf, String> {
+    let path = PathBuf::from(text);
+    if path.extension().is_some_and(|ending| ending == "svg") {
+        Ok(path)
+    } else {
+        Err(format!("'{text}' does not end in .svg"))
+    }
 }
 
 impl Noise {

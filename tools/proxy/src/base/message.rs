@@ -32,12 +32,17 @@ impl Write for Line {
 
 /// Prints `hanare: …` and a line end, in one write.
 pub fn print(text: fmt::Arguments) {
+    print_to(2, text);
+}
+
+/// The same to another descriptor than stderr.
+pub fn print_to(fd: u32, text: fmt::Arguments) {
     let mut line = Line { bytes: [0; 1024], length: 0 };
     let _ = line.write_str("hanare: ");
     let _ = line.write_fmt(text);
     line.length = line.length.min(line.bytes.len() - 1);
     line.bytes[line.length] = b'\n';
-    let _ = sys::write(2, &line.bytes[..line.length + 1]);
+    let _ = sys::write(fd, &line.bytes[..line.length + 1]);
 }
 
 /// Prints and exits.

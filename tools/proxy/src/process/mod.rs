@@ -6,7 +6,7 @@ use hanare_abi::ioctl::{IOCTL_RING, IOCTL_USAGE, Usage};
 use linux_raw_sys::errno::EIO;
 
 use crate::base::clock::Clock;
-use crate::base::message::{EXIT_HANARE, die, print, text};
+use crate::base::message::{EXIT_HANARE, die, text};
 use crate::sys::shared::Once;
 use crate::sys::{self, Errno, signal, worker};
 
@@ -14,8 +14,10 @@ pub mod attach;
 pub mod pooled;
 pub mod servers;
 pub mod signals;
+pub mod stderr;
 
 use attach::Space;
+use stderr::Stderr;
 
 /// What all workers of this process share.
 pub struct Process {
@@ -25,6 +27,8 @@ pub struct Process {
     pub clock: Clock,
     /// Print a line of counters at the end.
     stats: AtomicBool,
+    /// Where that line goes; `None`: nowhere.
+    pub stderr: Option<Stderr>,
     /// Calls made for the application, if they are to be told at the end, and some else.
     pub calls: AtomicU64,
     /// How often a worker slept.
@@ -35,10 +39,10 @@ pub struct Process {
 
 impl Process {
     /// A process that has just been attached.
-    pub fn new(space: Space, clock: Clock, stats: bool) -> Self {
+    pub fn new(space: Space, clock: Clock, stats: bool, stderr: Option<Stderr>) -> Self {
         let zero = AtomicU64::new(0);
         let (stats, dying) = (AtomicBool::new(stats), AtomicU32::new(0));
-        Self { space, clock, stats, calls: zero, sleeps: AtomicU64::new(0), dying }
+        Self { space, clock, stats, stderr, calls: zero, sleeps: AtomicU64::new(0), dying }
     }
 
     /// The process after an execve, with the counts of calls and sleeps from before.
@@ -58,8 +62,11 @@ impl Process {
 
     /// After a fork, in the child: nothing has been counted, the line of counters
     /// is the parent's, and nobody else is here to say anything.
-    pub fn begin_child(&self) {
+    pub fn begin_child(&self, shares_table: bool) {
         worker::begin_child();
+        if let Some(stderr) = self.stderr.as_ref().filter(|_| !shares_table) {
+            stderr.forget();
+        }
         self.stats.store(false, Ordering::Relaxed);
         self.calls.store(0, Ordering::Relaxed);
         self.sleeps.store(0, Ordering::Relaxed);
@@ -69,13 +76,12 @@ impl Process {
     /// At the end of the program: the line of counters, if it is wanted. Once: a signal may
     /// have the last call made again, also the one that this line brings (SIGPIPE).
     pub fn report(&self) {
-        if !self.stats.swap(false, Ordering::Relaxed) {
-            return;
-        }
+        let is_wanted = self.stats.swap(false, Ordering::Relaxed);
+        let Some(stderr) = self.stderr.as_ref().filter(|_| is_wanted) else { return };
         let mut usage = Usage { user_ns: 0, system_ns: 0, resident_bytes: 0, peak_bytes: 0 };
         // Without an answer the proxy's own figures are still worth a line.
         let _ = sys::ioctl(self.space.fd, IOCTL_USAGE, &mut usage);
-        print(format_args!(
+        stderr.print(format_args!(
             "user {} ms, system {} ms, peak memory {} KiB, {} delegated calls, {} sleeps of the worker",
             usage.user_ns / 1_000_000,
             usage.system_ns / 1_000_000,

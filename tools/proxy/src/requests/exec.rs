@@ -11,18 +11,19 @@ use linux_raw_sys::general::{F_SETFD, RLIMIT_STACK, rlimit64};
 use crate::base::argument::Argument;
 use crate::base::clock::Clock;
 use crate::base::message::{EXIT_HANARE, die, text};
+use crate::process::stderr::Stderr;
 use crate::process::{Process, attach};
 use crate::sys::shared::Initial;
 use crate::sys::{self, Errno, Execution, signal};
 
 /// By its first variable an image knows that it goes on for another one:
-/// `HANARE_RESUME=TOKEN:FD:SPACE:PROGRAM:INTERPRETER:SOFT:HARD:STATS:CALLS:SLEEPS`, all decimal: the limits of
-/// RLIMIT_STACK, whether figures are told at the end, and what they are so far. The second one is the name of the instance.
+/// `HANARE_RESUME=TOKEN:FD:SPACE:PROGRAM:INTERPRETER:SOFT:HARD:STATS:CALLS:SLEEPS:COPY:DEVICE:INODE`, all decimal: the
+/// limits of RLIMIT_STACK, whether figures are told at the end, what they are so far, and the stderr that they are told on. The second one is the name of the instance.
 /// The arguments are the program's, for those who watch (audit).
 const OPTION: &[u8] = b"HANARE_RESUME=";
 const INSTANCE: &[u8] = b"HANARE_INSTANCE=";
-/// Ten numbers of at most twenty digits fit.
-const OPTION_MAX: usize = 224;
+/// Thirteen numbers of at most twenty digits fit.
+const OPTION_MAX: usize = 288;
 /// Above this Linux may lay the proxy's own memory out among the application's addresses.
 const STACK_MAX: u64 = 64 << 20;
 
@@ -39,6 +40,7 @@ pub struct Resumption {
     /// Whether figures are told at the end, and those of calls and sleeps.
     stats: bool,
     counted: [u64; 2],
+    stderr: [u64; 3],
     instance: [u8; NAME_SIZE],
 }
 
@@ -51,13 +53,14 @@ pub fn exec(
 ) -> i64 {
     let (fd, left) = (process.space.fd, process.space.id.load(Ordering::Relaxed));
     let Ok(stack) = sys::get_limit(RLIMIT_STACK) else { return -i64::from(EIO) };
+    let [copy, device, inode] = Stderr::numbers(process.stderr.as_ref());
     let mut option = Argument::<OPTION_MAX>::new();
     let prefix = core::str::from_utf8(OPTION).unwrap_or_default();
     let (soft, hard) = (stack.rlim_cur, stack.rlim_max);
     let (stats, [calls, sleeps]) = (u8::from(process.is_reporting()), process.counted());
     let _ = write!(
         option,
-        "{prefix}{token}:{fd}:{left}:{program}:{interpreter}:{soft}:{hard}:{stats}:{calls}:{sleeps}"
+        "{prefix}{token}:{fd}:{left}:{program}:{interpreter}:{soft}:{hard}:{stats}:{calls}:{sleeps}:{copy}:{device}:{inode}"
     );
     let mut instance = Argument::<OPTION_MAX>::new();
     let _ = write!(
@@ -95,10 +98,11 @@ pub fn resumption(initial: &Initial) -> Option<Resumption> {
     let files = [next()?, next()?];
     let stack = rlimit64 { rlim_cur: next()?, rlim_max: next()? };
     let (stats, counted) = (next()? != 0, [next()?, next()?]);
+    let stderr = [next()?, next()?, next()?];
     let mut instance = [0; NAME_SIZE];
     let name = initial.environment(1).to_bytes().strip_prefix(INSTANCE)?;
     instance[..NAME_SIZE - 1].get_mut(..name.len())?.copy_from_slice(name);
-    Some(Resumption { token, fd, left, files, stack, stats, counted, instance })
+    Some(Resumption { token, fd, left, files, stack, stats, counted, stderr, instance })
 }
 
 /// Takes the program's new space: the process is to go on with it. All signals are blocked.
@@ -111,7 +115,8 @@ pub fn resume(from: &Resumption, initial: &Initial, clock: Clock) -> Process {
     let secure = initial.auxiliary(linux_raw_sys::auxvec::AT_SECURE) != 0;
     let space = attach::program(from.fd, from.left, from.instance, from.token, from.files, secure);
     let space = space.unwrap_or_else(|error| give_up(error, &from.instance));
-    Process::new(space, clock, from.stats).having_counted(from.counted)
+    Process::new(space, clock, from.stats, Stderr::resumed(from.stderr))
+        .having_counted(from.counted)
 }
 
 fn give_up(error: Errno, instance: &[u8]) -> ! {

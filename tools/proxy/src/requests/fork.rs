@@ -73,7 +73,7 @@ fn become_child(
     token: u64,
     shares_table: bool,
 ) -> sys::Result<()> {
-    process.begin_child();
+    process.begin_child(shares_table);
     servers::begin_child();
     let space = &process.space;
     attach::child(space, token, shares_table)?;

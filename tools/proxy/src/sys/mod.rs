@@ -21,6 +21,7 @@ pub mod utility;
 pub mod worker;
 
 use core::ffi::CStr;
+use core::mem::MaybeUninit;
 
 use hanare_abi::ioctl::IOCTL_COPY;
 use linux_raw_sys::general::*;
@@ -175,6 +176,16 @@ pub fn write(fd: u32, bytes: &[u8]) -> Result<usize> {
     let args = [fd.into(), bytes.as_ptr() as u64, bytes.len() as u64, 0, 0, 0];
     // SAFETY: a buffer of that length.
     Ok(check(unsafe { raw_call(__NR_write, args) })? as usize)
+}
+
+/// Device and inode of a descriptor's file.
+pub fn file_of(fd: u32) -> Result<(u64, u64)> {
+    let mut found = MaybeUninit::<stat>::uninit();
+    // SAFETY: a structure of the kernel's own definition.
+    check(unsafe { raw_call(__NR_fstat, [fd.into(), found.as_mut_ptr() as u64, 0, 0, 0, 0]) })?;
+    // SAFETY: Linux has filled it.
+    let found = unsafe { found.assume_init() };
+    Ok((found.st_dev, found.st_ino))
 }
 
 /// `fcntl` with a number as its argument.
