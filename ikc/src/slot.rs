@@ -11,7 +11,7 @@ use hanare_abi::wake::WAIT_AWAKE;
 
 use crate::bell::BellRef;
 use crate::same_layout;
-use crate::sync::{AtomicU32, AtomicU64, Ordering, REAL, exchanges};
+use crate::sync::{AtomicU32, AtomicU64, NO_LATE_RING, Ordering, REAL, exchanges};
 use crate::wake::Sleeper;
 
 /// [`Slot`] as atomics.
@@ -277,6 +277,22 @@ impl<'a, const MUTANT: u8> SlotRef<'a, MUTANT> {
             || bell.arm(space, cpu),
             || self.words.state.load(Ordering::Relaxed) & SLOT_ANSWERED != 0,
         )
+    }
+
+    /// LWK: likewise, on the slot of a worker that answers one thread after the other. It reads whom to ring when it has
+    /// answered, so its ring for the thread before may come by this one's bell, or by that of a thread that has used another
+    /// worker meanwhile, as which none was left to it: it may ring once more.
+    #[must_use]
+    pub fn lwk_prepare_shared_sleep(
+        &self,
+        bell: BellRef<'_, MUTANT>,
+        space: u32,
+        cpu: u32,
+    ) -> bool {
+        if MUTANT != NO_LATE_RING {
+            bell.arm(space, cpu);
+        }
+        self.lwk_prepare_sleep(bell, space, cpu)
     }
 
     /// LWK: whether the worker polls or works (as far as it has told).

@@ -45,6 +45,8 @@ pub const NO_MARK: u8 = 14;
 pub const NO_LOOK: u8 = 15;
 /// Mutant for the models: a pooled proxy says that it has begun when it is over.
 pub const BEGINS_LATE: u8 = 16;
+/// Mutant for the models: a thread that sleeps on a pooled proxy's slot lets that ring no more often than on its own.
+pub const NO_LATE_RING: u8 = 17;
 
 /// Lets another side go on while it is waited for.
 pub fn spin() {

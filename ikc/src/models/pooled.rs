@@ -3,9 +3,11 @@
 use loom::sync::Arc;
 use loom::thread;
 
-use super::explore;
+use super::{Doorbell, SPACE, explore};
+use crate::bell::{BellRef, BellWord};
 use crate::pooled::{MemberRef, MemberWords};
-use crate::sync::{AtomicU32, BEGINS_LATE, NO_EXCHANGE, Ordering, REAL};
+use crate::slot::{Answer, SlotRef, SlotWords};
+use crate::sync::{AtomicU32, BEGINS_LATE, NO_EXCHANGE, NO_LATE_RING, Ordering, REAL, spin};
 
 /// Two tasks want a proxy that is about to leave.
 fn claims<const MUTANT: u8>(name: &str) {
@@ -68,6 +70,64 @@ fn dies<const MUTANT: u8>(name: &str) {
         proxy.join().unwrap();
         killer.join().unwrap();
     });
+}
+
+/// Two tasks have their calls executed by one proxy, one after the other. The first one sees its answer by itself; the second one
+/// sleeps, and a ring that comes before its answer leaves it asleep, and its bell as it is.
+fn serves<const MUTANT: u8>(name: &str) {
+    explore(name, Some(3), || {
+        let bells = [BellWord::new(), BellWord::new()];
+        let shared = Arc::new((SlotWords::new(), bells, Doorbell::default()));
+        let proxy = {
+            let shared = shared.clone();
+            thread::spawn(move || {
+                let (words, bells, called) = &*shared;
+                let slot = SlotRef::<MUTANT>::new(words);
+                let mut rings = false;
+                for _ in 0..2 {
+                    while slot.worker_poll().is_none() {
+                        if slot.worker_prepare_sleep() {
+                            called.wait();
+                            slot.worker_awake();
+                        }
+                    }
+                    rings = slot.worker_complete(Answer::Done(1)) && {
+                        let bell = &bells[slot.bell() as usize];
+                        BellRef::<MUTANT>::new(bell).ring(SPACE).is_some()
+                    };
+                }
+                rings
+            })
+        };
+        let (words, bells, called) = &*shared;
+        let slot = SlotRef::<MUTANT>::new(words);
+        let mut sleeps = false;
+        for task in 0..2 {
+            if slot.lwk_post(1, [0; 6]) {
+                called.ring();
+            }
+            slot.set_bell(task as u32);
+            sleeps = slot.lwk_prepare_shared_sleep(BellRef::new(&bells[task]), SPACE, 0);
+            while task == 0 && slot.lwk_poll().is_none() {
+                spin();
+            }
+            if task == 0 {
+                slot.lwk_awake();
+            }
+        }
+        assert!(proxy.join().unwrap() || !sleeps, "lost wake-up");
+    });
+}
+
+#[test]
+fn a_task_is_rung_though_the_ring_for_the_task_before_is_late() {
+    serves::<REAL>("pooled proxy of two tasks");
+}
+
+#[test]
+#[should_panic(expected = "lost wake-up")]
+fn a_late_ring_takes_the_place_of_the_next_task_s() {
+    serves::<NO_LATE_RING>("pooled proxy of two tasks without a ring more");
 }
 
 #[test]

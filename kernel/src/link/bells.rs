@@ -65,6 +65,13 @@ pub fn expect_ring(space: u32, slot: &SlotRef<'_>, bell: u32) {
     let _ = slot.lwk_prepare_sleep(shared::bell(bell), space, percpu::index() as u32);
 }
 
+/// Likewise, on the slot of a pooled proxy, whose ring for another thread may come late.
+pub fn expect_ring_of_pooled(space: u32, slot: &SlotRef<'_>, bell: u32) {
+    slot.set_bell(bell);
+    let cpu = percpu::index() as u32;
+    let _ = slot.lwk_prepare_shared_sleep(shared::bell(bell), space, cpu);
+}
+
 impl Drop for Bell {
     fn drop(&mut self) {
         let mut free = FREE.lock();

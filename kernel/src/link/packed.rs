@@ -44,7 +44,7 @@ impl<C: Delegates + ?Sized> cpus::Wait for Answered<'_, C> {
         let (slot, port) = (&self.peer.slot, self.caller.port());
         if asleep {
             // Its own bell, which the other space may ring for once.
-            bells::expect_ring(self.peer.space, slot, port.bell);
+            bells::expect_ring_of_pooled(self.peer.space, slot, port.bell);
         } else {
             slot.lwk_awake();
         }
