@@ -86,7 +86,7 @@ impl Search {
         seen: Seen,
         now_ns: u64,
     ) -> Result<(), Errno> {
-        let made = made.and_then(|()| if seen.came != before.came { Ok(()) } else { Err(EAGAIN) });
+        let made = made.and(if seen.came != before.came { Ok(()) } else { Err(EAGAIN) });
         if made.is_ok() || !seen.will_change() {
             return made;
         }
