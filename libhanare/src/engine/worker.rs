@@ -294,28 +294,32 @@ impl Loop<'_> {
     /// Until its end. `false`: this is the child of a fork, in which the queue has other workers.
     fn run(&self) -> bool {
         let is_alone = self.queue.attributes.workers_max == 1;
-        // Whether it has polled or slept, beside others, and taken nothing since.
-        let mut has_waited = false;
         loop {
-            if let Some(submission) = self.take() {
-                if has_waited {
-                    has_waited = false;
-                    self.look_for_more();
-                }
+            while let Some(submission) = self.take() {
                 if !self.execute(&submission) {
                     return false;
                 }
-            } else if self.is_stopped() || !self.wait() {
+            }
+            if self.is_stopped() || !self.wait() {
                 return true;
-            } else {
-                has_waited = !is_alone;
+            }
+            if !is_alone && self.execute_after_wait() == Some(false) {
+                return false;
             }
         }
     }
 
-    /// What it has taken may last, or wait for what was posted behind it, while whoever posted that has left it to this worker.
+    /// The first that it takes after it has polled or slept beside others. `None`: there is nothing. The rest as of
+    /// [`run`](Self::run).
     #[cold]
-    #[inline(never)]
+    #[inline(never)] // the usual loop has no more to keep than it needs
+    fn execute_after_wait(&self) -> Option<bool> {
+        let submission = self.take()?;
+        self.look_for_more();
+        Some(self.execute(&submission))
+    }
+
+    /// What it has taken may last, or wait for what was posted behind it, while whoever posted that has left it to this worker.
     fn look_for_more(&self) {
         if self.queue.idle.0.leaves_more(|| self.queue.ring().is_empty()) {
             self.queue.wake_sleeper();
