@@ -1,5 +1,5 @@
-//! What a preloaded library (`docs/async.md`) and its one worker have in common: [`Worker`] says whether there is one, [`Progress`]
-//! who waits until it has done so many calls.
+//! State that a preloaded library (`docs/async.md`) and its one worker have in common: [`Worker`] says whether there is one,
+//! [`Progress`] who waits until it has done so many calls.
 
 use crate::sync::{AtomicU32, AtomicU64, Ordering, REAL, full_fence};
 
@@ -16,7 +16,7 @@ const NONE: u32 = 0;
 const STARTS: u32 = 1;
 const RUNS: u32 = 2;
 const ENDS: u32 = 3;
-/// It could not be started. Nobody tries again.
+/// The worker could not be started. Nobody tries again.
 const FAILED: u32 = 4;
 
 /// Whether there is a worker. Nothing is posted for one that has not started: it may fail to, and what it needs is not there yet.
@@ -107,7 +107,7 @@ impl<const MUTANT: u8> Worker<MUTANT> {
 /// Nobody waits.
 const NOBODY: u64 = u64::MAX;
 
-/// Who waits until the worker has done so many calls. Waiters sleep on a word that changes when the first of them may go on: the
+/// Calls that the worker has done, and who waits for so many. Waiters sleep on a word that changes when the first of them may go on: the
 /// others look again, and sleep again.
 #[derive(Debug)]
 pub struct Progress<const MUTANT: u8 = REAL> {

@@ -11,7 +11,7 @@ use crate::sync::{AtomicU32, AtomicU64, NO_FENCE, Ordering, REAL};
 #[derive(Default)]
 struct Library<const MUTANT: u8> {
     worker: Worker<MUTANT>,
-    /// What the worker needs, as the address of a buffer; 0: it is not there.
+    /// Address of the buffer that the worker needs; 0: it is not there.
     data: AtomicU64,
     is_off: AtomicU32,
     posted: AtomicU32,

@@ -7,7 +7,7 @@ use super::{ENDS_SILENTLY, SLEEPS_BLINDLY};
 use crate::sync::{AtomicU32, Ordering, REAL, full_fence};
 
 const ASLEEP: u32 = 0;
-/// It looks, or is about to.
+/// The keeper looks, or is about to.
 const AWAKE: u32 = 1;
 
 /// The state of a keeper. `needs_more` of each step answers whether one more worker is needed, and can be started.

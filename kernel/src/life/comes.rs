@@ -12,10 +12,10 @@ use linux_raw_sys::general::{
     __NR_tgkill, __NR_waitid, __WALL, P_PID, WEXITED, WNOHANG, WNOWAIT, siginfo_t,
 };
 
-/// How often that is, ns.
+/// Time between two questions to Linux, ns.
 const LOOK_NS: u64 = 100_000_000;
 
-/// How often that is where Linux does not say it of this child.
+/// Most questions where Linux does not say of this child whether it lives.
 const LOOKS: u32 = 100;
 
 /// Waits by `wait`, which comes back early or at the TSC value that it is given, until it has come back early, `has_come`

@@ -134,7 +134,7 @@ impl<S> ProxyPool<S> {
         self.waiting.lock().iter().for_each(|thread| cpus::kick(thread.task()));
     }
 
-    /// What a task does next that has found none. It counts from then on as one that has asked, if that is it (see
+    /// Next step of a task that has found none. It counts from then on as one that has asked, if that is it (see
     /// [`answered`](Self::answered)); also what it saw.
     pub fn step(&self, search: &mut Search) -> (Step, Seen) {
         let mut members = self.members.lock();

@@ -26,7 +26,7 @@ impl Seen {
     }
 }
 
-/// What the task does next.
+/// Next step of a task that has found no proxy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Asks for one more.
@@ -74,11 +74,11 @@ impl Search {
         }
     }
 
-    /// What has become of what it asked for when it had seen `before`; `seen`: afterwards. Who has been told that one was made,
+    /// Takes in what has become of the proxy that the task asked for when it had seen `before`; `seen`: afterwards. Who has been told that one was made,
     /// and none has come, has been lied to: that is a refusal, too.
     ///
     /// # Errors
-    /// That of `made`: there is none to wait for either.
+    /// The error of `made`: there is none to wait for either.
     pub fn answered(
         &mut self,
         made: Result<(), Errno>,
@@ -104,14 +104,14 @@ mod tests {
     use alloc::collections::BTreeSet;
     use alloc::vec::Vec;
 
-    /// What a task of the model does.
+    /// A task of the model.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
     enum Task {
-        /// It looks through the pool. The number: how many had gone when it was refused.
+        /// Looks through the pool. The number: how many had gone when it was refused.
         Looks(Option<u32>),
-        /// It waits for a change.
+        /// Waits for a change.
         Waits(Option<u32>),
-        /// It has asked, when so many had gone.
+        /// Has asked, when so many had gone.
         Asks(u32),
         Has,
         Failed,
