@@ -152,13 +152,10 @@ fn of(thread: &Thread) -> Option<Arc<Trace>> {
     (t.follow || thread.slot_index == thread.process.first_slot).then(|| t.clone())
 }
 
-/// A call whose beginning was recorded. It names the trace and holds no reference to it: exit(2) does
-/// not come back, so nothing on its thread's stack is ever dropped.
+/// A call whose beginning was recorded, as its thread's `observe` says. That names the trace and holds no reference to it: exit(2)
+/// does not come back, so nothing on its thread's stack is ever dropped.
 pub struct Entered {
-    session: u32,
-    number: u64,
     args: [u64; 6],
-    began: u64,
 }
 
 /// A call begins.
@@ -171,19 +168,16 @@ pub fn enter(thread: &Thread, number: u64, args: [u64; 6]) -> Option<Entered> {
         &captures,
     );
     thread.observe.asked.store(0, Ordering::Relaxed);
-    let began = cpu::rdtsc();
     thread.observe.session.store(trace.session, Ordering::Relaxed);
     thread.observe.number.store(number as u32, Ordering::Relaxed);
-    thread.observe.began.store(began, Ordering::Relaxed);
-    Some(Entered { session: trace.session, number, args, began })
+    thread.observe.began.store(cpu::rdtsc(), Ordering::Relaxed);
+    Some(Entered { args })
 }
 
 /// A call of the thread's has succeeded that does not come back to it: an execve. What it refers to is gone.
 pub fn has_left(trace: &Trace, thread: &Thread) {
-    let began = thread.observe.began.swap(0, Ordering::Relaxed);
-    if began != 0 && thread.observe.session.load(Ordering::Relaxed) == trace.session {
-        let duration_ns = time::cycles_to_ns(cpu::rdtsc().wrapping_sub(began));
-        let (number, served) = (thread.observe.number.load(Ordering::Relaxed), SERVED_HELPED);
+    if let Some((number, duration_ns)) = ended(thread, trace) {
+        let served = SERVED_HELPED;
         trace.record(
             &Record { kind: RECORD_EXIT, number, served, duration_ns, ..of_thread(thread) },
             &Captures::default(),
@@ -191,18 +185,25 @@ pub fn has_left(trace: &Trace, thread: &Thread) {
     }
 }
 
+/// The call that the thread is in is over: its number and its time, ns. `None`: this trace has not seen it begin.
+fn ended(thread: &Thread, trace: &Trace) -> Option<(u32, u64)> {
+    let own = &thread.observe;
+    let began = own.began.swap(0, Ordering::Relaxed);
+    let duration_ns = time::cycles_to_ns(cpu::rdtsc().wrapping_sub(began));
+    let is_seen = began != 0 && own.session.load(Ordering::Relaxed) == trace.session;
+    is_seen.then(|| (own.number.load(Ordering::Relaxed), duration_ns))
+}
+
 impl Entered {
     /// The call is over: its record is completed.
     pub fn leave(self, thread: &Thread, result: i64) {
-        thread.observe.began.store(0, Ordering::Relaxed);
         if thread.must_end() {
             return; // it never comes back to the program
         }
-        // Another tracer has not seen it begin.
-        let Some(trace) = of(thread).filter(|trace| trace.session == self.session) else { return };
-        let duration_ns = time::cycles_to_ns(cpu::rdtsc().wrapping_sub(self.began));
+        let Some(trace) = of(thread) else { return };
+        let Some((number, duration_ns)) = ended(thread, &trace) else { return };
         let served = match (
-            syscalls::row(self.number).map(|row| row.service),
+            syscalls::row(number.into()).map(|row| row.service),
             thread.observe.asked.load(Ordering::Relaxed),
         ) {
             (None | Some(Service::Refused(..)), _) => SERVED_REFUSED,
@@ -211,8 +212,7 @@ impl Entered {
             _ => SERVED_HELPED,
         };
         let captures =
-            capture(&Running, self.number, &self.args, result, Direction::Out, trace.data_max);
-        let number = self.number as u32;
+            capture(&Running, number.into(), &self.args, result, Direction::Out, trace.data_max);
         trace.record(
             &Record {
                 kind: RECORD_EXIT,
