@@ -41,7 +41,7 @@ step() {
         echo "ok $name"
     else
         failed=1
-        echo "FAIL $name: $(tail -n 3 <<< "$said" | tr '\n' '|')"
+        echo "FAIL $name: $( (grep '^FAIL' <<< "$said" | cut -c -600; tail -n 3 <<< "$said") | tr '\n' '|')"
     fi
 }
 

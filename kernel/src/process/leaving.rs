@@ -6,7 +6,9 @@ use crate::process::thread::Thread;
 use crate::sched::cpus;
 use hanare_core::errno;
 use hanare_hal::cpu;
-use linux_raw_sys::general::{__NR_sched_yield, __NR_tgkill};
+use linux_raw_sys::general::{
+    __NR_sched_yield, __NR_tgkill, __NR_waitid, P_PID, WEXITED, WNOHANG, WNOWAIT,
+};
 
 /// How long who only matters by number is waited for, ns.
 pub const PATIENCE_NS: u64 = 1_000_000_000;
@@ -28,4 +30,12 @@ pub fn wait(p: &Process, me: &Thread, tid: u32, deadline: Option<u64>) -> bool {
         let _ = delegate::linux(__NR_sched_yield, [0; 6]); // the one that ends may need our worker's CPU
         cpus::yield_now();
     }
+}
+
+/// Waits until Linux counts those no more that [`wait`] has found gone. It takes their ids away first, then takes them out of the
+/// process' list, both under tasklist_lock, for which waitid(2) waits too: who asks between the two is told that there are
+/// still several threads. Nobody is its own child, so that nothing is waited for.
+pub fn until_uncounted(p: &Process) {
+    const OPTIONS: u64 = WEXITED as u64 | (WNOHANG | WNOWAIT) as u64;
+    let _ = delegate::linux(__NR_waitid, [P_PID.into(), p.pid().into(), 0, OPTIONS, 0, 0]);
 }

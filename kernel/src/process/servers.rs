@@ -81,7 +81,11 @@ pub fn add(me: &Thread, number: usize) -> bool {
     let mut places = pool.places.lock();
     places[number].is_used = made;
     if let Ok(tid) = tid {
-        places[number].tid = tid as u32;
+        // Of the one before, whose thread may still be ending.
+        match core::mem::replace(&mut places[number].tid, tid as u32) {
+            0 => {}
+            before => p.slots.lock().forget(before),
+        }
         pool.enter(number, index);
     }
     drop(places);

@@ -225,6 +225,7 @@ pub fn dismiss(p: &Process) -> bool {
     let any = servers::end_all(p, thread::current()) | !leaving.is_empty();
     leaving.extend(p.slots.lock().gone.iter());
     await_end(p, thread::current(), leaving, Some(cpus::deadline(PATIENCE_NS)));
+    leaving::until_uncounted(p);
     any
 }
 
