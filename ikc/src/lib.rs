@@ -37,6 +37,7 @@ mod service;
 mod set;
 mod slot;
 mod sync;
+mod trial;
 pub mod wake;
 
 pub use abort::{GoOn, Interrupted, Place, redirect};
@@ -60,6 +61,7 @@ pub use service::{ServiceCall, ServiceRef, ServiceWords};
 pub use set::CpuSet;
 pub use slot::{Answer, Asked, Kind, SlotRef, SlotWords};
 pub use sync::REAL;
+pub use trial::Trial;
 
 /// Asserts that fields of a `Words` structure lie where the `abi` has them.
 macro_rules! same_layout {

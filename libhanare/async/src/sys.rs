@@ -262,6 +262,15 @@ pub fn sleep_until_rung() -> bool {
     run_on([5, 0, 0, 0]) != i64::from(-libc::EAGAIN)
 }
 
+/// CLOCK_MONOTONIC.
+pub fn now_ns() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    let args = [libc::CLOCK_MONOTONIC as u64, (&raw mut time) as u64, 0, 0, 0, 0];
+    // SAFETY: It fills the structure.
+    let _ = unsafe { call(libc::SYS_clock_gettime, args) };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
 /// Of the calling thread.
 pub fn thread_id() -> i32 {
     // SAFETY: It returns a number.
