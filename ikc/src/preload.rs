@@ -9,10 +9,10 @@ pub const THERE_EARLY: u8 = 50;
 pub const STARTS_BLINDLY: u8 = 51;
 /// Mutant for the models: a waiter is woken with the call behind that for which it waits.
 pub const WAKES_LATE: u8 = 52;
-/// Mutant for the models: a worker that turns to the other way to sleep says so even where it has been woken.
-pub const TURNS_BLINDLY: u8 = 54;
 /// Mutant for the models: who wakes changes the word first, and forgets those that have said that they wait then.
 pub const FORGETS_LATE: u8 = 53;
+/// Mutant for the models: a worker that turns to the other way to sleep says so even where it has been woken.
+pub const TURNS_BLINDLY: u8 = 54;
 
 const NONE: u32 = 0;
 const STARTS: u32 = 1;

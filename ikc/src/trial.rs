@@ -21,7 +21,7 @@ pub struct Trial {
     /// Turns of this trial that have begun; [`TURNS`] and one more: it is over.
     turn: u32,
     began_ns: u64,
-    /// Time of the turns by each way, posted last.
+    /// The shortest turn by each way, posted last: a longer one may be one in which nobody asked for anything.
     spent_ns: [u64; 2],
     /// What the last trial has found.
     found: bool,
@@ -53,9 +53,10 @@ impl Trial {
 
     fn change(&mut self, now_ns: u64) {
         if self.turn > TURNS {
-            (self.turn, self.spent_ns, self.posts) = (0, [0; 2], false);
+            (self.turn, self.spent_ns, self.posts) = (0, [u64::MAX; 2], false);
         } else {
-            self.spent_ns[usize::from(self.posts)] += now_ns.saturating_sub(self.began_ns);
+            let spent_ns = &mut self.spent_ns[usize::from(self.posts)];
+            *spent_ns = (*spent_ns).min(now_ns.saturating_sub(self.began_ns));
         }
         self.turn += 1;
         (self.began_ns, self.left) = (now_ns, TURN);

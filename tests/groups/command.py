@@ -514,6 +514,7 @@ def bench_servers():
     """The web server of the examples, each way, under wrk; and why others are not measured."""
     nothing = WORK + '/nothing'
     fresh(nothing)
+    expect(shutil.which('wrk'), 'wrk is not installed (tools/setup)')
     os.symlink(shutil.which('wrk'), nothing + '/wrk')
     said = hanare('bench', '--quick', '--rounds', '1', 'servers', '--on', 'default', '--json', env=dict(os.environ, PATH=f'{WORK}/bin:{nothing}'))
     run = json.loads(said.out)
@@ -522,9 +523,9 @@ def bench_servers():
     for figure in run['figures']:
         expect(all(min(figure[side]['samples']) > 0 for side in ('linux', 'lwk')), figure)
     expect({one['group']: one['why'] for one in run['not_measured']} == {
-        'servers-nginx': 'nginx is not installed (apt-get install nginx-light)',
-        'servers-redis': 'redis-server is not installed (apt-get install redis-server)',
-        'servers-memcached': 'memcached is not installed (apt-get install memcached)'}, run['not_measured'])
+        'servers-nginx': 'nginx is not in PATH (apt-get install nginx-light)',
+        'servers-redis': 'redis-server is not in PATH (apt-get install redis-server)',
+        'servers-memcached': 'memcached is not in PATH (apt-get install memcached)'}, run['not_measured'])
     expect(not [name for name in os.listdir('/dev/shm') if name.startswith('hanare-bench')], os.listdir('/dev/shm'))
 
 

@@ -253,6 +253,42 @@ static void start_to_nap(void)
 	await(&is_ready, 1);
 }
 
+/* Rung while it is on the LWK, in nanosleep, and its worker waits for its next request. */
+static void *naps_late(void *unused)
+{
+	be_rung_by(-2);
+	go_out();
+	tid = syscall(SYS_gettid);
+	is_ready = 1;
+	for (int i = 0; i < 100; i++) {
+		while (work <= i)
+			usleep(1000);
+		prctl(PR_HANARE_RUN_ON, SLEEP, 0, 0, 0);
+		done++;
+	}
+	return unused;
+}
+
+static void rung_before(void)
+{
+	pthread_t thread;
+
+	is_ready = work = done = 0;
+	pthread_create(&thread, NULL, naps_late, NULL);
+	await(&is_ready, 1);
+	for (int i = 0; i < 100; i++) {
+		while (rings(tid) && errno == EAGAIN)
+			sched_yield();
+		if (i % 2)
+			usleep(3000);
+		work = i + 1;
+		while (done <= i)
+			usleep(100);
+	}
+	pthread_join(thread, NULL);
+	is("a ring that comes before counts", done, 100);
+}
+
 /* How a process ends that has such a thread, which sleeps. */
 static void ends_asleep(const char *how)
 {
@@ -302,6 +338,7 @@ static void naps_there(void)
 	}
 	give_work(100);
 	is("interrupted, and rung", done, 301);
+	rung_before();
 	ends_asleep("exit");
 	ends_asleep("execve");
 	ends_asleep("SIGSEGV");

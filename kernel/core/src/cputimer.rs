@@ -80,6 +80,11 @@ impl Expiries {
         self.overrun
     }
 
+    /// The signal has gone back, and will be told again.
+    pub const fn take_back(&mut self, overrun: u32) {
+        self.add(overrun as u64 + 1);
+    }
+
     /// That of the last signal: timer_getoverrun(2).
     #[must_use]
     pub const fn overrun(&self) -> u32 {
@@ -176,6 +181,9 @@ mod tests {
         e.add(2);
         assert_eq!(e.overrun(), 0);
         assert_eq!((e.tell(), e.tell(), e.overrun()), (4, 4, 4));
+        e.take_back(4);
+        e.add(3);
+        assert_eq!(e.tell(), 7);
         e.add(u64::MAX);
         e.add(7);
         assert_eq!(e.tell(), i32::MAX as u32);

@@ -73,15 +73,19 @@ pub fn overrun(id: u64) -> Option<u64> {
 
 /// rt_sigtimedwait has taken a signal from Linux, and told of it at this address.
 pub fn waited(info: u64) {
-    const HEAD: usize = 24; // up to the overrun
+    const OVERRUN: u64 = 20; // offset of si_overrun
+    const HEAD: usize = 24;
     let mut bytes = [0; size_of::<SigInfo>()];
     if info == 0 || usercopy::read(UserAddr::of(info), &mut bytes[..HEAD]).is_err() {
         return;
     }
+    let p = &thread::current().process;
     let mut told: SigInfo = zerocopy::transmute!(bytes);
-    cputimers::tell(&thread::current().process, &mut told);
-    // Who has unmapped it meanwhile has had the signal.
-    let _ = usercopy::write(UserAddr::of(info), &told.as_bytes()[..HEAD]);
+    if told.timer().is_some_and(|id| is_ours(p, id)) {
+        cputimers::tell(p, &mut told);
+        // Who has unmapped it meanwhile has had the signal.
+        let _ = usercopy::write(UserAddr::behind(info, OVERRUN), told.overrun().as_bytes());
+    }
 }
 
 fn is_ours(p: &Process, id: u32) -> bool {

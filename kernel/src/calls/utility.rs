@@ -55,13 +55,9 @@ fn be_rung_by(me: &Thread, descriptor: u32) -> Result<u64> {
         return Err(errno::EOPNOTSUPP); // another proxy has its descriptors
     }
     // Nobody rings while Linux has the one before, or none. A ring that is under way may reach either.
-    let before = me.utility.bell();
     me.utility.set_bell(Bell::None);
-    let is_eventfd = !matches!(descriptor, NO_EVENTFD | RUNG_ASLEEP);
-    if is_eventfd || before == Bell::Eventfd {
-        let descriptor = if is_eventfd { descriptor } else { NO_EVENTFD };
-        delegate::result_of(Control::Eventfd { descriptor })?;
-    }
+    let eventfd = if descriptor == RUNG_ASLEEP { NO_EVENTFD } else { descriptor };
+    delegate::result_of(Control::Eventfd { descriptor: eventfd })?;
     me.utility.set_bell(match descriptor {
         NO_EVENTFD => Bell::None,
         RUNG_ASLEEP => Bell::Worker,

@@ -44,6 +44,16 @@ pub fn tell(p: &Process, info: &mut SigInfo) {
     });
 }
 
+/// Such a signal has gone back to Linux, which sends it again.
+pub fn take_back(p: &Process, info: &SigInfo) {
+    let Some(id) = info.timer() else { return };
+    p.cpu_timers.with_clock_timers(|timers| {
+        if let Some(timer) = timers.iter_mut().find(|timer| timer.id == id) {
+            timer.expiries.take_back(info.overrun());
+        }
+    });
+}
+
 /// timer_delete, after Linux has deleted its own.
 fn deleted(p: &Process, id: u32) {
     p.cpu_timers.with_clock_timers(|timers| timers.retain(|t| t.id != id));

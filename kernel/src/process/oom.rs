@@ -25,7 +25,7 @@ use hanare_hal::paging::SMALL;
 
 /// How long a killed process may take to end before another one is chosen, ns. CPUs of a busy host stand still for seconds, and that
 /// is not the others' fault.
-const PATIENCE_NS: u64 = 20_000_000_000;
+const PATIENCE_NS: u64 = 10_000_000_000;
 /// How long who needs memory waits before it is looked for a victim again, ns.
 const ROOM_NS: u64 = 500_000_000;
 /// How often a waiter looks, ns.
@@ -256,7 +256,7 @@ pub fn wait_for_room(p: &Process) -> bool {
     // As good as nothing is free: anything more is room.
     let is_shared = matches!(short, Short::Nodes(_) | Short::All);
     let free = if is_shared { short.free() + (256 << 10) } else { 0 };
-    let end = cpus::deadline(3 * PATIENCE_NS);
+    let end = cpus::deadline(4 * PATIENCE_NS);
     while relieve_of(short) && cpu::rdtsc() < end {
         let mut room = Room { process: p, short, free, until: cpus::deadline(ROOM_NS) };
         cpus::wait(&mut room, 0);

@@ -3,9 +3,9 @@
 use crate::base::heap;
 use crate::base::user::put;
 use crate::link::delegate;
-use crate::process::Process;
 use crate::process::thread;
 use crate::process::thread::Thread;
+use crate::process::{Process, cputimers};
 use core::sync::atomic::Ordering;
 use hanare_abi::control::Control;
 use hanare_core::errno::{self, Result};
@@ -54,7 +54,9 @@ pub fn give_back_blocked(thread: &Thread) {
             let signal = queued.signal;
             delegate::result_of(Control::RequeueSignal { signal, for_process: to_process })
         });
-        if sent.is_err() {
+        if sent.is_ok() {
+            cputimers::take_back(p, &queued.info);
+        } else {
             // Linux takes no more of them: it stays here.
             let add = |to: &mut Pending| to.add(queued.signal, queued.info, true);
             if to_process {

@@ -148,12 +148,17 @@ fn is_worth_it(locked: &Locked) -> bool {
     let is_worth_it = in_vain < TRIES;
     IN_VAIN.store(if is_worth_it { in_vain } else { 0 }, Ordering::Relaxed);
     LEFT_OUT.store(if is_worth_it { 0 } else { PAUSE }, Ordering::Relaxed);
-    is_worth_it && is_faster(locked)
+    is_faster(locked, is_worth_it)
 }
 
-fn is_faster(_: &Locked) -> bool {
+/// Whether that is faster. Where it is not `possible` for a while, that time says nothing, and the trial begins anew.
+fn is_faster(_: &Locked, possible: bool) -> bool {
     // SAFETY: Who holds the lock has it alone.
-    unsafe { (*FASTER.0.get()).posts_next(sys::now_ns) }
+    let trial = unsafe { &mut *FASTER.0.get() };
+    if !possible {
+        *trial = Trial::new();
+    }
+    possible && trial.posts_next(sys::now_ns)
 }
 
 fn post(locked: &Locked, nr: i64, args: &Arguments) -> Option<u64> {

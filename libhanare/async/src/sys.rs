@@ -257,9 +257,10 @@ pub fn ring(thread: i32) {
     }
 }
 
-/// Sleeps until somebody rings, or not so long. False: the calling thread executes on the LWK now.
+/// Sleeps until somebody rings, or not so long. False: it cannot; mostly since the calling thread executes on the LWK now.
 pub fn sleep_until_rung() -> bool {
-    run_on([5, 0, 0, 0]) != i64::from(-libc::EAGAIN)
+    let result = run_on([5, 0, 0, 0]);
+    result == 0 || result == i64::from(-libc::EINTR)
 }
 
 /// CLOCK_MONOTONIC.

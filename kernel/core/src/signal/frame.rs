@@ -79,6 +79,12 @@ impl SigInfo {
         (self.code == SI_TIMER).then_some(self.fields[0] as u32)
     }
 
+    /// How often that has expired beside, as it says.
+    #[must_use]
+    pub fn overrun(&self) -> u32 {
+        (self.fields[0] >> 32) as u32
+    }
+
     /// How often that has expired beside.
     pub fn set_overrun(&mut self, overrun: u32) {
         self.fields[0] = self.fields[0] & u64::from(u32::MAX) | u64::from(overrun) << 32;

@@ -101,7 +101,7 @@ impl Needs {
             Needs::Device => lab.device.is_none().then(|| "no device is named (--device)".into()),
             Needs::Tools(tools) => {
                 tools.iter().find(|tool| !tool.is_there()).map(|Tool { program, package }| {
-                    format!("{program} is not installed (apt-get install {package})")
+                    format!("{program} is not in PATH (apt-get install {package})")
                 })
             }
         }

@@ -149,7 +149,7 @@ impl Bench {
         }
         let mut groups: Vec<&Group> =
             groups::ALL.iter().filter(|group| self.wants_group(group)).collect();
-        if self.only.is_empty() && !self.quick && !self.list {
+        if self.only.is_empty() && !self.list {
             groups.retain(|group| !groups::LONG.contains(&group.name));
         }
         if self.native {

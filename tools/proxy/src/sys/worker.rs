@@ -43,6 +43,8 @@ pub struct Utility {
     pub(super) fs: AtomicU64,
     /// A handler makes a call for the code, with its mask: handlers that interrupt that find the worker as ever.
     pub(super) in_call: AtomicBool,
+    /// A ring that was for the thread may have ended another sleep of the worker's, before it entered the code.
+    pub may_have_been_rung: AtomicBool,
 }
 
 impl Utility {
@@ -50,7 +52,7 @@ impl Utility {
     pub const fn new() -> Self {
         let (gs, stack, fs) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
         let (is_ready, in_call) = (AtomicBool::new(false), AtomicBool::new(false));
-        Self { is_ready, gs, stack, fs, in_call }
+        Self { is_ready, gs, stack, fs, in_call, may_have_been_rung: AtomicBool::new(false) }
     }
 
     /// Whether the worker has executed code of its thread before.

@@ -53,6 +53,7 @@ fn try_execute(
     if worker.cpu.swap(cpu, Ordering::Relaxed) != cpu {
         sys::run_on_cpu(u32::try_from(cpu).ok());
     }
+    worker.utility.may_have_been_rung.store(true, Ordering::Relaxed);
     utility::execute(worker, &Code { area, fs, gs, control_fd: control_fd as u32 })
 }
 
@@ -89,8 +90,12 @@ fn own(nr: u32, args: &[u64; 6]) -> Option<Own> {
     }
 }
 
-/// Sleeps until the LWK rings the worker, as between two calls. Meanwhile nothing is asked of its slot.
+/// Sleeps until the LWK rings the worker, as between two calls. Meanwhile nothing is asked of its slot. The first time since the thread
+/// came here the worker may have slept before, for its next request, and taken the ring: so the thread looks once more.
 fn sleep(process: &Process, worker: &Worker) -> Answer {
+    if worker.utility.may_have_been_rung.swap(false, Ordering::Relaxed) {
+        return Answer::Done(0);
+    }
     let args = [process.space.fd as u64, IOCTL_WAIT.into(), worker.slot().into(), 0, 0, 0];
     let slot = process.space.window.slot(worker.slot());
     match delegated_call(__NR_ioctl, &args) {

@@ -14,7 +14,7 @@ mod start;
 
 use super::figure::Group;
 
-/// Groups of many tasks, which take longer than all others together: measured where they are named, or small batches are wanted.
+/// Groups that take longer than all others together: measured where they are named.
 pub const LONG: [&str; 8] = [
     "posted",
     "posted-lengths",

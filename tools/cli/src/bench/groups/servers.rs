@@ -117,9 +117,7 @@ impl Load<'_> {
         let mut server = Server { child: self.lab.spawn(self.side, command)? };
         let deadline = Instant::now() + PATIENCE;
         while TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).is_err() {
-            if let Some(status) = server.child.try_wait()? {
-                bail!("{program} ended before it listened: {status}");
-            }
+            server.check()?;
             if Instant::now() > deadline {
                 bail!(
                     "{program} does not listen at port {} after {} s",
@@ -129,6 +127,7 @@ impl Load<'_> {
             }
             std::thread::sleep(Duration::from_millis(50));
         }
+        server.check()?; // it may be somebody else who listens
         Ok(server)
     }
 
@@ -158,8 +157,21 @@ struct Server {
     child: Child,
 }
 
+impl Server {
+    /// It has not ended.
+    fn check(&mut self) -> Result<()> {
+        match self.child.try_wait()? {
+            None => Ok(()),
+            Some(status) => bail!("the server ended before it listened: {status}"),
+        }
+    }
+}
+
 impl Drop for Server {
     fn drop(&mut self) {
+        if !matches!(self.child.try_wait(), Ok(None)) {
+            return; // its id may be another process' by now
+        }
         let _ = kill(Pid::from_raw(self.child.id() as i32), Signal::SIGTERM);
         let deadline = Instant::now() + PATIENCE;
         while matches!(self.child.try_wait(), Ok(None)) {
@@ -177,8 +189,9 @@ struct Folder(PathBuf);
 
 impl Folder {
     fn new() -> Result<Self> {
-        let folder = Self(PathBuf::from(format!("/dev/shm/hanare-bench-{}.d", std::process::id())));
-        fs::create_dir(&folder.0).with_context(|| format!("cannot make {}", folder.0.display()))?;
+        let path = PathBuf::from(format!("/dev/shm/hanare-bench-{}.d", std::process::id()));
+        fs::create_dir(&path).with_context(|| format!("cannot make {}", path.display()))?;
+        let folder = Self(path);
         fs::write(folder.0.join("index.html"), [b'x'; PAGE])?;
         Ok(folder)
     }
@@ -273,8 +286,22 @@ fn redis(load: &Load) -> Result<Rates> {
     let (port, count) = (load.port.to_string(), if load.lab.quick { "2000" } else { "20000" });
     let options =
         ["--save", "", "--appendonly", "no", "--bind", "127.0.0.1", "--jemalloc-bg-thread", "no"];
-    let _server =
-        load.serve("redis-server", &[&["--port", port.as_str()][..], &options].concat())?;
+    let folder = load.folder.to_str().context("no text")?;
+    // Everybody on this machine can connect: to do no more than is measured.
+    let rights = [
+        "--user",
+        "default",
+        "on",
+        "nopass",
+        "~*",
+        "-@all",
+        "+get",
+        "+set",
+        "+ping",
+        "+config|get",
+    ];
+    let place = ["--port", port.as_str(), "--dir", folder];
+    let _server = load.serve("redis-server", &[&place[..], &options, &rights].concat())?;
     let mut command = Command::new("redis-benchmark");
     command.args(["-p", &port, "-n", count, "-c", &USUAL.to_string(), "-t", "get,set", "--csv"]);
     let said = output_of(&mut command)?;
@@ -286,7 +313,7 @@ fn redis(load: &Load) -> Result<Rates> {
 
 fn memcached(load: &Load) -> Result<Rates> {
     let port = load.port.to_string();
-    let options = ["-u", "root", "-p", &port, "-l", "127.0.0.1", "-t", "1"];
+    let options = ["-u", "nobody", "-p", &port, "-l", "127.0.0.1", "-t", "1"];
     let _server = load.serve("memcached", &options)?;
     let value = "x".repeat(VALUE);
     let mut clients = Vec::new();
