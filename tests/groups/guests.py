@@ -23,7 +23,7 @@ COMPARED = {
         'pi-mutexes', 'rseq', 'calls-beside-blocked-threads', 'control-beside-blocked-read',
         'full-descriptor-table', 'proc-self',
         'signal-delivery', 'concurrent-memory-calls', 'refused-mappings', 'utility-threads', 'utility-memory', 'utility-area', 'utility-again', 'utility-shared',
-        'thread-ids', 'madvise-vdso',
+        'utility-descriptors', 'thread-ids', 'madvise-vdso',
     ],
     # signals, times, futexes
     'waits': [
