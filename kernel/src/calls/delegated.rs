@@ -425,6 +425,7 @@ fn setns(row: &Row, args: [u64; 6]) -> Result<u64> {
 /// process of one thread may enter some of them.
 fn set_apart() {
     let me = thread::current();
+    workers::await_exits(&me.process, me);
     if me.process.thread_count() == 1 {
         workers::dismiss(&me.process);
     }

@@ -30,6 +30,7 @@ use core::cell::Cell;
 use core::sync::atomic::{AtomicU64, Ordering};
 use hanare_abi::control::Control;
 use hanare_core::errno::{self, Errno, Result};
+use hanare_hal::cpu;
 use hanare_ikc::{Answer, SlotRef};
 use linux_raw_sys::general::{__NR_sched_yield, __NR_tgkill};
 
@@ -75,6 +76,16 @@ fn shed_servers(p: &Process, me: &Thread) {
         |t: &Arc<Thread>| !t.exits() && t.attributes.load(Ordering::Relaxed) == attributes;
     if p.pool.servers() != 0 && !p.with_threads(|all| all.iter().any(is_like)) {
         servers::end_all(p, me);
+    }
+}
+
+/// Waits until threads of `p` that have called exit(2) have given their workers away, of which Linux can be asked then; not for
+/// ever, since one may wait for a page of its memory. Who has joined one takes it for gone; so has Linux, nearly.
+pub fn await_exits(p: &Process, me: &Thread) {
+    let deadline = cpus::deadline(PATIENCE_NS);
+    while p.is_being_left() && !me.must_end() && cpu::rdtsc() < deadline {
+        let _ = delegate::linux(__NR_sched_yield, [0; 6]); // the one that ends may need our worker's CPU
+        cpus::yield_now();
     }
 }
 
@@ -159,6 +170,7 @@ pub fn take(p: &Process, own: u64) -> Result<Taken> {
         return Ok(Taken { index: s.index, slot: s.slot, name });
     }
     let retired = retire(p);
+    retired.iter().filter(|&&tid| tid != 0).for_each(|&tid| p.slots.lock().forget(tid));
     let start = || {
         let index = p.slots.lock().take_empty(p).ok_or(errno::EAGAIN)?;
         start_worker(p, index, own)
@@ -221,6 +233,7 @@ fn send_away(p: &Process, s: Spare) -> u32 {
     reason = "no more than SPARES_MAX and GONE_MAX ids, if need be of the reserve"
 )]
 pub fn dismiss(p: &Process) -> bool {
+    await_exits(p, thread::current());
     let mut leaving: Vec<u32> = core::iter::from_fn(|| retire(p)).collect();
     let any = servers::end_all(p, thread::current()) | !leaving.is_empty();
     leaving.extend(p.slots.lock().gone.iter());
@@ -258,11 +271,12 @@ pub fn give(p: &Process, thread: &Thread, dismissed: bool) {
     let (attributes, name) = (thread.attributes.load(Ordering::Relaxed), *thread.name.lock());
     slot.set_sigmask(u64::MAX);
     slot.set_robust_list(0); // it was walked, and its memory may go
-    // A worker for the next thread, which has its creator's attributes.
-    let is_useful = || {
-        !p.attributes_vary.load(Ordering::Relaxed)
-            || p.threads().any(|t| t.attributes.load(Ordering::Relaxed) == attributes)
-    };
+    // A worker for the next thread, which has its creator's attributes. One that exits makes none, and has looked for such
+    // workers already (`rights_end`).
+    let has_same =
+        |t: Arc<Thread>| !t.exits() && t.attributes.load(Ordering::Relaxed) == attributes;
+    let is_useful =
+        || !p.attributes_vary.load(Ordering::Relaxed) || p.threads().any(has_same);
     let second = if dismissed || !is_useful() { None } else { second_spare(p, index) };
     hold::at("slot-given");
     let asleep = {
