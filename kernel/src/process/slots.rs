@@ -46,8 +46,6 @@ pub struct Taken {
     pub index: u32,
     /// The slot.
     pub slot: SlotRef<'static>,
-    /// What the worker's thread has to be called.
-    pub name: Option<[u8; 16]>,
 }
 
 impl Slots {

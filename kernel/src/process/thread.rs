@@ -111,7 +111,7 @@ pub struct Birth {
     pub no_tsc: bool,
     /// A program that replaced another one begins (execve).
     pub is_program: bool,
-    /// The name that a worker which had another thread has to be given.
+    /// The name that the process' first worker has to be given, which another thread's program goes on with (execve).
     pub name: Option<[u8; 16]>,
 }
 

@@ -32,7 +32,7 @@ use hanare_abi::control::Control;
 use hanare_core::errno::{self, Errno, Result};
 use hanare_hal::cpu;
 use hanare_ikc::{Answer, SlotRef};
-use linux_raw_sys::general::{__NR_sched_yield, __NR_tgkill};
+use linux_raw_sys::general::{__NR_prctl, __NR_sched_yield, __NR_tgkill};
 
 static NEXT_ATTRIBUTES: AtomicU64 = AtomicU64::new(1);
 
@@ -166,8 +166,10 @@ pub fn take(p: &Process, own: u64) -> Result<Taken> {
             continue;
         }
         let wanted = *me.name.lock();
-        let name = (wanted != s.name).then(|| wanted.unwrap_or_default());
-        return Ok(Taken { index: s.index, slot: s.slot, name });
+        if wanted != s.name {
+            name(p, &s, &wanted.unwrap_or_default());
+        }
+        return Ok(Taken { index: s.index, slot: s.slot });
     }
     let retired = retire(p);
     retired.iter().filter(|&&tid| tid != 0).for_each(|&tid| p.slots.lock().forget(tid));
@@ -185,6 +187,17 @@ pub fn take(p: &Process, own: u64) -> Result<Taken> {
     }
 }
 
+/// PR_SET_NAME of a worker that served another thread before. Not the new thread's own business: who has made that may give it
+/// another name at once.
+fn name(p: &Process, s: &Spare, name: &[u8; 16]) {
+    const SET_NAME: u64 = 15;
+    let Ok(at) = p.write_scratch(s.index, name) else { return };
+    if s.slot.lwk_post(__NR_prctl, [SET_NAME, at, 0, 0, 0, 0]) {
+        direct::ring_worker(p.space, s.index, &s.slot);
+    }
+    settle(thread::current(), s.index, s.slot);
+}
+
 /// Whether the id is that of a thread that has ended and whose worker has not yet. After that
 /// Linux may give it to anybody.
 fn is_leaving(p: &Process, tid: u32) -> bool {
@@ -199,7 +212,7 @@ fn start_worker(p: &Process, index: u32, own: u64) -> Result<Taken> {
     slot.lwk_reset();
     slot.set_poll_us(direct::worker_poll_us());
     match delegate::result_of(Control::Thread { slot: index, own }) {
-        Ok(_) => Ok(Taken { index, slot, name: None }),
+        Ok(_) => Ok(Taken { index, slot }),
         Err(e) => {
             p.slots.lock().add_dropped(index);
             Err(e)
