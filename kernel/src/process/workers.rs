@@ -278,7 +278,7 @@ fn await_end(p: &Process, me: &Thread, leaving: Vec<u32>, deadline: Option<u64>)
 
 /// The thread of a slot has ended: its worker, with all signals blocked, ends too,
 /// leaving one behind for the next thread unless there are enough or the program is
-/// replaced (`dismissed`). The first worker stays. The answer to the call is not awaited here.
+/// replaced (`dismissed`). The first worker stays, unless somebody waits for its end. The answer to the call is not awaited here.
 pub fn give(p: &Process, thread: &Thread, dismissed: bool) {
     let (index, slot) = (thread.slot_index, thread.slot);
     let (attributes, name) = (thread.attributes.load(Ordering::Relaxed), *thread.name.lock());
@@ -297,7 +297,8 @@ pub fn give(p: &Process, thread: &Thread, dismissed: bool) {
         let mut s = p.slots.lock();
         // Under it, too: a thread that has changed its rights looks for such workers afterwards.
         let useful = is_useful();
-        if index == p.first_slot && !dismissed && !useful {
+        let has_waiters = thread.has_waiters_on_linux.load(Ordering::Relaxed);
+        if index == p.first_slot && !dismissed && (!useful || has_waiters) {
             s.leader_gone = true;
             slot.lwk_ask(Control::ThreadExit)
         } else if index == p.first_slot {
