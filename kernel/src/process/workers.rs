@@ -288,8 +288,7 @@ pub fn give(p: &Process, thread: &Thread, dismissed: bool) {
     // workers already (`rights_end`).
     let has_same =
         |t: Arc<Thread>| !t.exits() && t.attributes.load(Ordering::Relaxed) == attributes;
-    let is_useful =
-        || !p.attributes_vary.load(Ordering::Relaxed) || p.threads().any(has_same);
+    let is_useful = || !p.attributes_vary.load(Ordering::Relaxed) || p.threads().any(has_same);
     let second = if dismissed || !is_useful() { None } else { second_spare(p, index) };
     hold::at("slot-given");
     let asleep = {
