@@ -552,16 +552,17 @@ void hanare_space_end(struct hanare_space *space)
 }
 
 /*
- * Who looks at the memory of a process (/proc, process_vm_readv) has its memory map for a moment. Where the process ends just then
- * it waits for that: else its parent could be told first, and find its program not to be written yet, its files open and its
- * memory in use.
+ * Who looks at the memory of a process (/proc, process_vm_readv) has its memory map for a moment. Where the process ends just then,
+ * or has another program, it waits for that: else others would be told first, and find its program not to be written yet, its files
+ * open and its memory in use.
  */
 static void await_onlookers(struct hanare_space *space)
 {
+	bool ends = current->flags & PF_EXITING && !atomic_read(&current->signal->live);
+	bool has_left = READ_ONCE(space->left) && current->mm != space->mm;
 	int looks;
 
-	if (!(current->flags & PF_EXITING) || atomic_read(&current->signal->live) ||
-	    task_tgid(current) != space->pid || hanare_space_is_shared(space))
+	if (!(ends || has_left) || task_tgid(current) != space->pid || hanare_space_is_shared(space))
 		return;
 	for (looks = 0; looks < ONLOOKER_LOOKS && atomic_read(&space->mm->mm_users); looks++)
 		usleep_range(50, 200);
