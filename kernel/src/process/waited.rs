@@ -104,7 +104,8 @@ pub fn waited(p: &Process, call: Call, a: &[u64; 6], result: u64) -> Result<()> 
     if told.is_end {
         wait_until_left(p, told.pid);
     }
-    if told.is_stop {
+    // Tracees stop otherwise (`ptrace::wait`).
+    if told.is_stop && !p.traces.load(Ordering::Relaxed) {
         wait_until_paused(p, told.pid);
     }
     let accounts = p.usage.lock().clone();
