@@ -28,7 +28,7 @@
  * is never taken for the same. The module refuses an image of another version and names both; so do
  * the proxy and the command.
  */
-#define HANARE_VERSION 0x19a8b2efU
+#define HANARE_VERSION 0x5c8f2382U
 /* Bytes of a base page. */
 #define HANARE_PAGE_SIZE 4096ULL
 /* Bytes of a large page, and the granule in which memory is reserved. */
@@ -2244,10 +2244,7 @@ struct hanare_threads {
 	__u8 name[HANARE_NAME_SIZE];
 	/* In: space id. */
 	__u32 space;
-	/*
-	 * In and out: where to go on, 0 at first. The newest threads come first; one that ends meanwhile may have another one
-	 * told of twice.
-	 */
+	/* In and out: where to go on, 0 at first, as in `crate::info::INFO_THREADS`. */
 	__u32 from;
 	/* Out: entries of `threads`; 0: no more. */
 	__u32 count;

@@ -139,7 +139,9 @@ fn wait_until_left(p: &Process, pid: u32) {
 
 /// Waits until a process that Linux has told the stop of computes no more: of that `REQUEST_SPACE_PAUSE` may come later.
 fn wait_until_paused(p: &Process, pid: u32) {
-    let Some(child) = spaces::find_thread(p, pid).map(|first| first.process.clone()) else { return };
+    let Some(child) = spaces::find_thread(p, pid).map(|first| first.process.clone()) else {
+        return;
+    };
     let (me, deadline) = (thread::current(), cpus::deadline(PAUSES_NS));
     while !child.is_paused() {
         if child.is_killed() || me.must_end() || me.has_signal() || cpu::rdtsc() >= deadline {
