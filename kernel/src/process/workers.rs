@@ -351,7 +351,7 @@ pub fn return_taken(p: &Process, taken: &Taken, creator: &Thread) {
         index: taken.index,
         slot: taken.slot,
         attributes,
-        name: None,
+        name: *creator.name.lock(),
     });
 }
 
