@@ -28,7 +28,7 @@
  * is never taken for the same. The module refuses an image of another version and names both; so do
  * the proxy and the command.
  */
-#define HANARE_VERSION 0x19a8b2efU
+#define HANARE_VERSION 0x5c8f2382U
 /* Bytes of a base page. */
 #define HANARE_PAGE_SIZE 4096ULL
 /* Bytes of a large page, and the granule in which memory is reserved. */
@@ -1372,7 +1372,10 @@ struct hanare_start_block {
  * resident. Answer: args[1] = address to go on from, 0: that was the last.
  */
 #define HANARE_INFO_VMAS 2ULL
-/* `ThreadInfo`s of `space`; args: [1] = how many to leave out. */
+/*
+ * `ThreadInfo`s of `space`, the newest ones first; args: [1] = 0, or where to go on. Answer: args[1] = where to go on. One may
+ * be told of twice where another one has ended meanwhile, and none that lives is left out. None is told of: that was all.
+ */
 #define HANARE_INFO_THREADS 3ULL
 /*
  * Memory; args: [1] = node, or `NODE_ANY`. Answer args: [1] = total bytes,
@@ -2241,8 +2244,8 @@ struct hanare_threads {
 	__u8 name[HANARE_NAME_SIZE];
 	/* In: space id. */
 	__u32 space;
-	/* In: threads to leave out. */
-	__u32 skip;
+	/* In and out: where to go on, 0 at first, as in `crate::info::INFO_THREADS`. */
+	__u32 from;
 	/* Out: entries of `threads`; 0: no more. */
 	__u32 count;
 	/* Zero. */
@@ -3173,7 +3176,7 @@ _Static_assert(__builtin_offsetof(struct hanare_process_status, info) == 40, "Pr
 _Static_assert(sizeof(struct hanare_process_status) == 320, "ProcessStatus");
 _Static_assert(__builtin_offsetof(struct hanare_threads, name) == 0, "Threads.name");
 _Static_assert(__builtin_offsetof(struct hanare_threads, space) == 32, "Threads.space");
-_Static_assert(__builtin_offsetof(struct hanare_threads, skip) == 36, "Threads.skip");
+_Static_assert(__builtin_offsetof(struct hanare_threads, from) == 36, "Threads.from");
 _Static_assert(__builtin_offsetof(struct hanare_threads, count) == 40, "Threads.count");
 _Static_assert(__builtin_offsetof(struct hanare_threads, reserved) == 44, "Threads.reserved");
 _Static_assert(__builtin_offsetof(struct hanare_threads, threads) == 48, "Threads.threads");

@@ -505,8 +505,8 @@ pub struct Threads {
     pub name: [u8; NAME_SIZE],
     /// In: space id.
     pub space: u32,
-    /// In: threads to leave out.
-    pub skip: u32,
+    /// In and out: where to go on, 0 at first, as in [`crate::info::INFO_THREADS`].
+    pub from: u32,
     /// Out: entries of `threads`; 0: no more.
     pub count: u32,
     /// Zero.

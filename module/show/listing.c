@@ -39,20 +39,22 @@ static bool hides(const struct hidden *h, const char *name)
 static bool hidden_threads(struct hidden *h, struct hanare_space *space)
 {
 	struct hanare_thread_info threads[HANARE_THREADS_AT_ONCE];
-	u32 skip = 0;
+	bool any = false;
+	u32 from = 0;
 	int i, n;
 
 	h->limit = PID_MAX_LIMIT;
 	h->seen = kvcalloc(BITS_TO_LONGS(h->limit), sizeof(long), GFP_KERNEL);
 	if (!h->seen)
 		return false;
-	while ((n = hanare_space_threads(space, skip, threads)) > 0) {
+	/* Not those that have ended since Linux listed them; any other one is told of, whoever ends meanwhile. */
+	while ((n = hanare_space_threads(space, &from, threads)) > 0)
 		for (i = 0; i < n; i++)
-			if (threads[i].tid < h->limit)
+			if (threads[i].tid < h->limit) {
 				set_bit(threads[i].tid, h->seen);
-		skip += n;
-	}
-	return n == 0 && skip;
+				any = true;
+			}
+	return n == 0 && any;
 }
 
 /* Below /proc: PID/task, and fd and fdinfo of PID and PID/task/TID. */

@@ -11,7 +11,7 @@ long hanare_do_debug(struct hanare_file *hf, void *data);
 
 /* info.c */
 int hanare_space_info(struct hanare_space *space, u32 tid, struct hanare_process_info *info);
-int hanare_space_threads(struct hanare_space *space, u32 skip, struct hanare_thread_info *threads);
+int hanare_space_threads(struct hanare_space *space, u32 *from, struct hanare_thread_info *threads);
 long hanare_do_process(struct hanare_file *hf, void *data);
 long hanare_do_threads(struct hanare_file *hf, void *data);
 

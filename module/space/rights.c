@@ -10,6 +10,7 @@
 
 #include <linux/capability.h>
 #include <linux/cred.h>
+#include <linux/delay.h>
 #include <linux/fs_struct.h>
 #include <linux/key.h>
 #include <linux/nsproxy.h>
@@ -20,8 +21,11 @@
 #include <linux/seccomp.h>
 #include <linux/securebits.h>
 
-/* Another process has the same working directory and mask of modes, and may change them. */
-static bool shares_fs(void)
+/* How often it is looked whether a thread is another process', 50 to 200 us from one look to the next. */
+#define FS_LOOKS 40
+
+/* A thread that is being made, or ends, is counted for a moment with those of others. */
+static bool seems_to_share_fs(void)
 {
 	struct task_struct *thread;
 	int own = 0;
@@ -31,6 +35,22 @@ static bool shares_fs(void)
 		own += thread->fs == current->fs;
 	rcu_read_unlock();
 	return READ_ONCE(current->fs->users) > own;
+}
+
+/*
+ * Another process has the same working directory and mask of modes, and may change them. Workers of threads that have ended end,
+ * and leave others behind, whenever they get to it: they are none of another process.
+ */
+static bool shares_fs(void)
+{
+	int looks;
+
+	for (looks = 0; seems_to_share_fs(); looks++) {
+		if (looks == FS_LOOKS)
+			return true;
+		usleep_range(50, 200);
+	}
+	return false;
 }
 
 /* A tracer that has no right to trace whatever the program becomes. */

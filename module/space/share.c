@@ -50,6 +50,12 @@ static bool is_gone(struct pid *pid)
 	return gone;
 }
 
+/* Until its process is gone, with its descriptors, locks and ports; not for ever. */
+void hanare_space_await_end(struct hanare_space *space, unsigned int timeout_ms)
+{
+	wait_event_timeout(space->pid->wait_pidfd, is_gone(space->pid), msecs_to_jiffies(timeout_ms));
+}
+
 /* ---- the process of a space ---- */
 
 /* The space's process is gone, or has a space of its own. */

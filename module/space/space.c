@@ -3,6 +3,7 @@
 #include "space/space.h"
 
 #include <linux/cred.h>
+#include <linux/delay.h>
 #include <linux/file.h>
 #include <linux/pid.h>
 #include <linux/pid_namespace.h>
@@ -16,6 +17,8 @@
 #define CLOSE_MS 20000
 /* The same, of a program that is replaced, which ends otherwise; it cannot be killed meanwhile. */
 #define PROGRAM_MS 60000
+/* How often a process that ends looks whether somebody has its memory map still, 50 to 200 us from one look to the next. */
+#define ONLOOKER_LOOKS 100
 
 /* A space has ended. Set once, before there is one. */
 static void (*tell_end)(struct hanare_space *space) __ro_after_init;
@@ -549,12 +552,30 @@ void hanare_space_end(struct hanare_space *space)
 }
 
 /*
+ * Who looks at the memory of a process (/proc, process_vm_readv) has its memory map for a moment. Where the process ends just then,
+ * or has another program, it waits for that: else others would be told first, and find its program not to be written yet, its files
+ * open and its memory in use.
+ */
+static void await_onlookers(struct hanare_space *space)
+{
+	bool ends = current->flags & PF_EXITING && !atomic_read(&current->signal->live);
+	bool has_left = READ_ONCE(space->left) && current->mm != space->mm;
+	int looks;
+
+	if (!(ends || has_left) || task_tgid(current) != space->pid || hanare_space_is_shared(space))
+		return;
+	for (looks = 0; looks < ONLOOKER_LOOKS && atomic_read(&space->mm->mm_users); looks++)
+		usleep_range(50, 200);
+}
+
+/*
  * A descriptor closes, perhaps not the last (a child of a fork has the same until it has
  * its own, and must not delay its parent's end), or the process is gone (share.c). Without
  * users the memory map is gone, or going: what may be left of ours is removed first.
  */
 void hanare_space_flush(struct hanare_space *space)
 {
+	await_onlookers(space);
 	if (atomic_read(&space->mm->mm_users) || test_bit(0, &space->ended) ||
 	    hanare_space_is_left(space))
 		return;

@@ -67,6 +67,7 @@ void hanare_space_leave(struct hanare_space *space);
 void hanare_space_tell_death(struct hanare_space *space);
 /* Each is killed. May look at all tasks: with no lock held. */
 void hanare_space_kill(struct hanare_space *space);
+void hanare_space_await_end(struct hanare_space *space, unsigned int timeout_ms);
 long hanare_space_interrupt(struct hanare_space *space, u64 tid);
 /* Each process of each space. */
 void hanare_spaces_kill(struct hanare_instance *inst);

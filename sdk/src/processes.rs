@@ -135,19 +135,20 @@ impl Device {
         process: &ioctl::ProcessStatus,
         cpu: &dyn Fn(u32) -> Option<u32>,
     ) -> Result<Vec<Thread>> {
-        let mut all = Vec::new();
+        let mut all: Vec<Thread> = Vec::new();
+        let mut from = 0;
         loop {
             let mut some = ioctl::Threads {
                 name: text::name(name)?,
                 space: process.after,
-                skip: all.len() as u32,
+                from,
                 count: 0,
                 reserved: 0,
                 threads: [ThreadInfo::default(); ioctl::THREADS_AT_ONCE],
             };
             match raw::threads(self.fd(), &mut some) {
-                Ok(()) if some.count > 0 => {}
-                Ok(()) | Err(Errno::NOENT | Errno::SRCH) => return Ok(all),
+                Ok(()) if some.count > 0 => from = some.from,
+                Ok(()) | Err(Errno::NOENT | Errno::SRCH) => break,
                 Err(errno) => return Err(Error::of_instance("list the threads", errno, name)),
             }
             let count = (some.count as usize).min(some.threads.len());
@@ -155,6 +156,11 @@ impl Device {
                 some.threads[..count].iter().map(|info| thread(process.pid, info, cpu(info.cpu))),
             );
         }
+        // The oldest one first, and each once.
+        all.reverse();
+        let mut tids = std::collections::HashSet::new();
+        all.retain(|thread| tids.insert(thread.tid));
+        Ok(all)
     }
 }
 

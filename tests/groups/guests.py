@@ -23,7 +23,7 @@ COMPARED = {
         'pi-mutexes', 'rseq', 'calls-beside-blocked-threads', 'control-beside-blocked-read',
         'full-descriptor-table', 'proc-self',
         'signal-delivery', 'concurrent-memory-calls', 'refused-mappings', 'utility-threads', 'utility-memory', 'utility-area', 'utility-again', 'utility-shared',
-        'thread-ids', 'madvise-vdso',
+        'utility-descriptors', 'thread-ids', 'ended-threads', 'madvise-vdso',
     ],
     # signals, times, futexes
     'waits': [
@@ -327,7 +327,7 @@ def held():
         hanare('shutdown')
         boot(*BOOT, '--option', 'hold_ms=150')
     check('boot-holding', held_boot, lwk=False)
-    for name in 'concurrent-memory-calls', 'refused-mappings':
+    for name in 'concurrent-memory-calls', 'refused-mappings', 'ended-threads':
         for label, path in guests(name):
             same(label + '-held', [path, 'held'])
 

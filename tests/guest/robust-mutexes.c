@@ -29,6 +29,14 @@ static void *takes_and_computes(void *argument)
 	return argument;
 }
 
+static void *exits_later(void *argument)
+{
+	for (int i = 0; i < 20000 && !shared->go_on; i++)
+		usleep(10000);
+	_exit(0);
+	return argument;
+}
+
 static pthread_t thread(void *(*function)(void *), void *argument)
 {
 	pthread_t made;
@@ -65,6 +73,14 @@ static void owner(const char *how)
 		for (int i = 0; i < 20000 && !shared->go_on; i++)
 			usleep(10000);
 		_exit(0);
+	}
+	if (!strcmp(how, "first thread")) {
+		pthread_t other;
+
+		pthread_create(&other, NULL, exits_later, NULL);
+		takes(NULL);
+		usleep(30000);
+		pthread_exit(NULL);
 	}
 	thread(!strcmp(how, "computes") || !strcmp(how, "killed computes") ? takes_and_computes : takes, "");
 	usleep(30000);
@@ -122,7 +138,7 @@ static void check(const char *how, int protocol)
 
 int main(int argc, char **argv)
 {
-	static const char *const ways[] = { "exit", "thread", "killed", "fault", "exec", "other exits", "computes",
+	static const char *const ways[] = { "exit", "thread", "first thread", "killed", "fault", "exec", "other exits", "computes",
 					    "killed computes", "killed other", "other faults", "other execs", "other execs, page away" };
 	struct rlimit none = { 0, 0 };
 

@@ -67,6 +67,49 @@ static void names(void)
 	}
 }
 
+/* Who makes a thread gives it a name at once, or asks for it, whatever the last one called itself. */
+static volatile int may_tell;
+
+static void *tells_later(void *argument)
+{
+	while (!may_tell)
+		usleep(1000);
+	tell(argument);
+	/* The LWK hears of no name that another thread writes: the next thread would have it (docs/compatibility.md). */
+	prctl(PR_SET_NAME, "itself");
+	return argument;
+}
+
+static void *names_itself(void *argument)
+{
+	prctl(PR_SET_NAME, "itself");
+	return argument;
+}
+
+static void given_names(void)
+{
+	int asked = 0, kept = 0;
+
+	prctl(PR_SET_NAME, "the creator");
+	for (int i = 0; i < 20; i++) {
+		char at_once[16] = "";
+		pthread_t thread;
+
+		pthread_create(&thread, NULL, names_itself, NULL);
+		pthread_join(thread, NULL);
+		may_tell = 0;
+		pthread_create(&thread, NULL, tells_later, NULL);
+		pthread_getname_np(thread, at_once, sizeof(at_once));
+		pthread_setname_np(thread, "given");
+		asked += !strcmp(at_once, "the creator");
+		usleep(10000);
+		may_tell = 1;
+		pthread_join(thread, NULL);
+		kept += !strcmp(name, "given");
+	}
+	printf("of 20 threads %d had the creator's name, %d kept that which it gave them\n", asked, kept);
+}
+
 /* What a thread does to its own attributes on Linux is not the next one's. */
 static void *nicer(void *argument)
 {
@@ -233,6 +276,7 @@ int main(void)
 	one_after_the_other();
 	gone();
 	names();
+	given_names();
 	attributes();
 	death_signal();
 	bursts();

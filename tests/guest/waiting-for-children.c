@@ -195,10 +195,46 @@ static void vforked(void)
 	printf("status %d\n", status);
 }
 
+/* A child that is told to have stopped computes no more. */
+static volatile long *turns;
+static int turning(void) { for (;;) ++*turns; return 0; }
+
+static void stopped(void)
+{
+	int moved = 0, wrong = 0, status = 0, pid;
+
+	turns = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	pid = child(turning);
+	while (!*turns)
+		usleep(1000);
+	for (int i = 0; i < 40; i++) {
+		siginfo_t info = { };
+		long before;
+
+		kill(pid, SIGSTOP);
+		if (i & 1)
+			wrong += waitpid(pid, &status, WUNTRACED) != pid || !WIFSTOPPED(status);
+		else
+			wrong += waitid(P_PID, pid, &info, WSTOPPED) || info.si_code != CLD_STOPPED;
+		before = *turns;
+		usleep(10000);
+		moved += *turns != before;
+		kill(pid, SIGCONT);
+		wrong += waitpid(pid, &status, WCONTINUED) != pid || !WIFCONTINUED(status);
+		for (int j = 0; j < 10000 && *turns == before; j++)
+			usleep(1000);
+		wrong += *turns == before;
+	}
+	kill(pid, SIGKILL);
+	waitpid(pid, &status, 0);
+	printf("stopped, it went on %d times; wrong %d\n", moved, wrong);
+}
+
 int main(void)
 {
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	waitids();
+	stopped();
 	getfd();
 	groups();
 	orphans();

@@ -160,7 +160,7 @@ static void make_plausible(unsigned int command, void *at)
 		/* The instance's name; then a space. */
 		memcpy(b->threads.name, instance, sizeof(instance));
 		b->threads.space = below(3) ? space : below(3) ? shared->spaces[below(8)] : 0;
-		b->threads.skip = below(3);
+		b->threads.from = below(3);
 		break;
 	default:
 		for (i = 0; i < 16; i++)

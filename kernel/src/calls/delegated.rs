@@ -305,7 +305,20 @@ fn not_control(fd: u64) -> Result<()> {
     if fd as u32 == control { Err(errno::EBADF) } else { Ok(()) }
 }
 
+/// close_range(2). With CLOSE_RANGE_UNSHARE the thread has a descriptor table of its own from then on.
 fn close_range(row: &Row, args: [u64; 6]) -> Result<u64> {
+    const UNSHARE: u32 = 2;
+    if args[2] as u32 & UNSHARE == 0 {
+        return close_around_control(row, args);
+    }
+    set_apart();
+    let result = close_around_control(row, args);
+    // Also where it failed: of two calls the first one may have left the table.
+    workers::rights_changed(thread::current());
+    result
+}
+
+fn close_around_control(row: &Row, args: [u64; 6]) -> Result<u64> {
     let control = u64::from(thread::current().process.identity.lock().control_fd);
     let (first, last) = (args[0] & 0xffff_ffff, args[1] & 0xffff_ffff);
     if !(first..=last).contains(&control) {
@@ -412,6 +425,7 @@ fn setns(row: &Row, args: [u64; 6]) -> Result<u64> {
 /// process of one thread may enter some of them.
 fn set_apart() {
     let me = thread::current();
+    workers::await_exits(&me.process, me);
     if me.process.thread_count() == 1 {
         workers::dismiss(&me.process);
     }

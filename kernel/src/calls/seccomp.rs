@@ -153,6 +153,7 @@ fn set_strict() -> Result<u64> {
     }
     if thread.seccomp.mode() == NONE {
         let _turn = Turn::take(&thread.process)?;
+        workers::await_exits(&thread.process, thread);
         tell_linux(thread, &worker::STRICT, 0, true)?;
     }
     thread.seccomp.mode.store(STRICT, Ordering::Release);
@@ -176,6 +177,7 @@ fn set_filter(flags: u64, from: UserAddr) -> Result<u64> {
         return Err(errno::EINVAL);
     }
     let _turn = Turn::take(p)?;
+    workers::await_exits(p, thread); // whose filters nobody has to follow any more
     if let Some(refused) = p.with_threads(|threads| refusal(thread, threads, &filter, flags)) {
         return refused;
     }

@@ -7,7 +7,7 @@ use crate::life::fork;
 use crate::life::share;
 use crate::mm::limits;
 use crate::parts::signals::WorkerMask;
-use crate::process::thread::{self, Birth, Thread};
+use crate::process::thread::{self, Thread};
 use crate::process::workers;
 use crate::sched::{balance, cpus, hold};
 use core::sync::atomic::Ordering;
@@ -64,7 +64,7 @@ fn thread(r: &Request, regs: &mut Regs) -> Result<u64> {
         .ok_or_else(|| give_up(errno::ENOMEM))?;
     let signals = me.signals.lock().inherit(false, WorkerMask::All);
     *new.signals.lock() = signals;
-    *new.birth.lock() = Some(Birth { name: taken.name, ..birth(r, regs) });
+    *new.birth.lock() = Some(birth(r, regs));
     new.be_like(me);
     if own != 0 {
         workers::attributes_differ(&new); // descriptors or a working directory of its own

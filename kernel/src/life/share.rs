@@ -48,7 +48,7 @@ pub fn process(r: &Request, regs: &mut Regs) -> Result<u64> {
             let has_begun = || !new.is_expected() || me.process.is_dumping();
             await_child(me, pid, has_begun, |late| _ = states::wait_for_release(me, late));
             if new.is_expected() && !me.must_end() && !me.process.is_dumping() {
-                new.give_up(); // unless it has begun
+                give_up(&new);
             }
         }
         released = states::wait_for_release(me, cpus::NEVER);
@@ -59,6 +59,13 @@ pub fn process(r: &Request, regs: &mut Regs) -> Result<u64> {
         ptrace::on_vfork_done(me, regs, pid as u32);
     }
     Ok(pid)
+}
+
+/// Gives up, unless it has begun, a process that Linux has made and has no more. Its slot is nobody else's from now on: that Linux
+/// has it begin, or has seen its end, may be told late, and names the process by its slot.
+fn give_up(new: &Arc<Process>) {
+    drop(new.slots.lock().all());
+    new.give_up();
 }
 
 /// What it has from the running process, then its proxy, which has it begin.
@@ -107,7 +114,7 @@ fn bear(r: &Request, regs: &mut Regs, new: &Arc<Process>) -> Result<u64> {
         let has_come = || !new.is_expected() || me.must_end();
         await_child(me, pid, has_come, |late| cpus::until(has_come, late));
         if new.is_expected() && !me.must_end() {
-            new.give_up(); // unless it has begun
+            give_up(new);
         }
     }
     if r.flags & flag::PARENT_SETTID != 0 && !names_itself {

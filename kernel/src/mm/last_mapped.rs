@@ -27,7 +27,8 @@ struct Answer {
 }
 
 const NOTHING: u64 = 0;
-/// Others change the meaning of its descriptors unseen by us: Linux' own threads (`io_uring`), a process with the same table.
+/// Others change the meaning of its descriptors unseen by us: Linux' own threads (`io_uring`), utility threads, a process with the
+/// same table.
 const NEVER: u64 = 1;
 
 impl LastMapped {

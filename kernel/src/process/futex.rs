@@ -404,6 +404,9 @@ pub fn release_robust(thread: &Thread) {
         };
         match exchange(word, change) {
             Ok(value) if !pi && value & WAITERS != 0 => wake_anywhere(thread, word),
+            Ok(value) if pi && value & WAITERS != 0 => {
+                thread.has_waiters_on_linux.store(true, Ordering::Relaxed);
+            }
             // It ended between giving the word back and waking the next one.
             Err(Errno(0)) if is_pending && !pi => wake_anywhere(thread, word),
             // Linux has given it back.

@@ -116,16 +116,22 @@ fn thread_words(t: &Thread) -> [u64; THREAD_WORDS] {
     ]
 }
 
-fn threads(p: &Process, r: &RequestRef<'_>, skip: usize) {
+/// From the newest to the oldest: one that ends between two questions moves only those to lower places that have been told of.
+/// `from`: one more than how many of the list are left to be told of; 0: all.
+fn threads(p: &Process, r: &RequestRef<'_>, from: usize) {
     let mut words = [0; PAGES_MAX];
-    let mut used = 0;
-    p.with_threads(|all| {
-        for (t, to) in all.iter().skip(skip).zip(words.chunks_exact_mut(THREAD_WORDS)) {
+    let mut told = 0;
+    let left = p.with_threads(|all| {
+        let left = from.checked_sub(1).map_or(all.len(), |left| left.min(all.len()));
+        let some = all.iter().take(left).rev();
+        for (t, to) in some.zip(words.chunks_exact_mut(THREAD_WORDS)) {
             to.copy_from_slice(&thread_words(t));
-            used += THREAD_WORDS;
+            told += 1;
         }
+        left - told
     });
-    r.set_pages(&words[..used]);
+    r.set_arg(1, left as u64 + 1);
+    r.set_pages(&words[..told * THREAD_WORDS]);
 }
 
 /// CPUs of the instance, by index, that a thread may run on, or `ALLOWED_ALL`.

@@ -17,8 +17,9 @@ pub const PATIENCE_NS: u64 = 1_000_000_000;
 /// that ends.
 pub fn wait(p: &Process, me: &Thread, tid: u32, deadline: Option<u64>) -> bool {
     let pid = u64::from(p.pid());
-    // An id may have been given to a thread that lives.
-    if tid == 0 || p.threads().any(|t| t.slot.tid() == tid) {
+    // An id may have been given to a thread that lives, or to a worker that waits for one.
+    let is_given = || p.threads().any(|t| t.slot.tid() == tid) || p.slots.lock().is_spare(tid);
+    if tid == 0 || is_given() {
         return true;
     }
     loop {

@@ -46,8 +46,6 @@ pub struct Taken {
     pub index: u32,
     /// The slot.
     pub slot: SlotRef<'static>,
-    /// What the worker's thread has to be called.
-    pub name: Option<[u8; 16]>,
 }
 
 impl Slots {
@@ -105,7 +103,13 @@ impl Slots {
         Some(self.spare.remove(i))
     }
 
-    /// The thread `tid` has ended.
+    /// Whether `tid` is that of a worker that waits for a thread: not of one that ends and leaves another one behind, which
+    /// its slot names until that one has come.
+    pub fn is_spare(&self, tid: u32) -> bool {
+        self.spare.iter().any(|s| s.slot.tid() == tid && s.slot.worker_poll().is_none())
+    }
+
+    /// The thread `tid` has ended, or a worker without one has been told to.
     pub fn forget(&mut self, tid: u32) {
         if self.gone.len() == GONE_MAX {
             self.gone.remove(0);

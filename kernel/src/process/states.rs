@@ -252,6 +252,11 @@ impl Process {
         self.threads.lock().life.is_alone()
     }
 
+    /// Whether a thread has called exit(2), or is replaced, and uses its slot still.
+    pub fn is_being_left(&self) -> bool {
+        self.threads.lock().life.is_being_left()
+    }
+
     /// The others have ended: from now on it is as in any process of one thread.
     ///
     /// # Errors

@@ -67,6 +67,8 @@ pub struct Thread {
     pub utility: utility::OfThread,
     /// Head of the robust futex list; see [`Thread::set_robust_list`].
     pub robust_list: AtomicU64,
+    /// It ended with a robust mutex that has priority inheritance, for which others wait on Linux: until its worker ends.
+    pub has_waiters_on_linux: AtomicBool,
     /// Which calls it may make.
     pub seccomp: seccomp::Seccomp,
     /// Signal mask, pending signals, alternate stack. Locked before those of its process.
@@ -111,7 +113,7 @@ pub struct Birth {
     pub no_tsc: bool,
     /// A program that replaced another one begins (execve).
     pub is_program: bool,
-    /// The name that a worker which had another thread has to be given.
+    /// The name that the process' first worker has to be given, which another thread's program goes on with (execve).
     pub name: Option<[u8; 16]>,
 }
 
@@ -194,6 +196,7 @@ impl Thread {
             rseq: rseq::OfThread::default(),
             utility: utility::OfThread::default(),
             robust_list: AtomicU64::new(0),
+            has_waiters_on_linux: AtomicBool::new(false),
             seccomp: seccomp::Seccomp::default(),
             signals: signals::OfThread::new(sigmask),
             clear_tid: AtomicU64::new(0),

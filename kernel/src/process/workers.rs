@@ -30,8 +30,9 @@ use core::cell::Cell;
 use core::sync::atomic::{AtomicU64, Ordering};
 use hanare_abi::control::Control;
 use hanare_core::errno::{self, Errno, Result};
+use hanare_hal::cpu;
 use hanare_ikc::{Answer, SlotRef};
-use linux_raw_sys::general::{__NR_sched_yield, __NR_tgkill};
+use linux_raw_sys::general::{__NR_prctl, __NR_sched_yield, __NR_tgkill};
 
 static NEXT_ATTRIBUTES: AtomicU64 = AtomicU64::new(1);
 
@@ -75,6 +76,16 @@ fn shed_servers(p: &Process, me: &Thread) {
         |t: &Arc<Thread>| !t.exits() && t.attributes.load(Ordering::Relaxed) == attributes;
     if p.pool.servers() != 0 && !p.with_threads(|all| all.iter().any(is_like)) {
         servers::end_all(p, me);
+    }
+}
+
+/// Waits until threads of `p` that have called exit(2) have given their workers away, of which Linux can be asked then; not for
+/// ever, since one may wait for a page of its memory. Who has joined one takes it for gone; so has Linux, nearly.
+pub fn await_exits(p: &Process, me: &Thread) {
+    let deadline = cpus::deadline(PATIENCE_NS);
+    while p.is_being_left() && !me.must_end() && cpu::rdtsc() < deadline {
+        let _ = delegate::linux(__NR_sched_yield, [0; 6]); // the one that ends may need our worker's CPU
+        cpus::yield_now();
     }
 }
 
@@ -155,10 +166,13 @@ pub fn take(p: &Process, own: u64) -> Result<Taken> {
             continue;
         }
         let wanted = *me.name.lock();
-        let name = (wanted != s.name).then(|| wanted.unwrap_or_default());
-        return Ok(Taken { index: s.index, slot: s.slot, name });
+        if wanted != s.name {
+            name(p, &s, &wanted.unwrap_or_default());
+        }
+        return Ok(Taken { index: s.index, slot: s.slot });
     }
     let retired = retire(p);
+    retired.iter().filter(|&&tid| tid != 0).for_each(|&tid| p.slots.lock().forget(tid));
     let start = || {
         let index = p.slots.lock().take_empty(p).ok_or(errno::EAGAIN)?;
         start_worker(p, index, own)
@@ -171,6 +185,17 @@ pub fn take(p: &Process, own: u64) -> Result<Taken> {
         }
         taken => taken,
     }
+}
+
+/// PR_SET_NAME of a worker that served another thread before. Not the new thread's own business: who has made that may give it
+/// another name at once.
+fn name(p: &Process, s: &Spare, name: &[u8; 16]) {
+    const SET_NAME: u64 = 15;
+    let Ok(at) = p.write_scratch(s.index, name) else { return };
+    if s.slot.lwk_post(__NR_prctl, [SET_NAME, at, 0, 0, 0, 0]) {
+        direct::ring_worker(p.space, s.index, &s.slot);
+    }
+    settle(thread::current(), s.index, s.slot);
 }
 
 /// Whether the id is that of a thread that has ended and whose worker has not yet. After that
@@ -187,7 +212,7 @@ fn start_worker(p: &Process, index: u32, own: u64) -> Result<Taken> {
     slot.lwk_reset();
     slot.set_poll_us(direct::worker_poll_us());
     match delegate::result_of(Control::Thread { slot: index, own }) {
-        Ok(_) => Ok(Taken { index, slot, name: None }),
+        Ok(_) => Ok(Taken { index, slot }),
         Err(e) => {
             p.slots.lock().add_dropped(index);
             Err(e)
@@ -221,6 +246,7 @@ fn send_away(p: &Process, s: Spare) -> u32 {
     reason = "no more than SPARES_MAX and GONE_MAX ids, if need be of the reserve"
 )]
 pub fn dismiss(p: &Process) -> bool {
+    await_exits(p, thread::current());
     let mut leaving: Vec<u32> = core::iter::from_fn(|| retire(p)).collect();
     let any = servers::end_all(p, thread::current()) | !leaving.is_empty();
     leaving.extend(p.slots.lock().gone.iter());
@@ -252,17 +278,17 @@ fn await_end(p: &Process, me: &Thread, leaving: Vec<u32>, deadline: Option<u64>)
 
 /// The thread of a slot has ended: its worker, with all signals blocked, ends too,
 /// leaving one behind for the next thread unless there are enough or the program is
-/// replaced (`dismissed`). The first worker stays. The answer to the call is not awaited here.
+/// replaced (`dismissed`). The first worker stays, unless somebody waits for its end. The answer to the call is not awaited here.
 pub fn give(p: &Process, thread: &Thread, dismissed: bool) {
     let (index, slot) = (thread.slot_index, thread.slot);
     let (attributes, name) = (thread.attributes.load(Ordering::Relaxed), *thread.name.lock());
     slot.set_sigmask(u64::MAX);
     slot.set_robust_list(0); // it was walked, and its memory may go
-    // A worker for the next thread, which has its creator's attributes.
-    let is_useful = || {
-        !p.attributes_vary.load(Ordering::Relaxed)
-            || p.threads().any(|t| t.attributes.load(Ordering::Relaxed) == attributes)
-    };
+    // A worker for the next thread, which has its creator's attributes. One that exits makes none, and has looked for such
+    // workers already (`rights_end`).
+    let has_same =
+        |t: Arc<Thread>| !t.exits() && t.attributes.load(Ordering::Relaxed) == attributes;
+    let is_useful = || !p.attributes_vary.load(Ordering::Relaxed) || p.threads().any(has_same);
     let second = if dismissed || !is_useful() { None } else { second_spare(p, index) };
     hold::at("slot-given");
     let asleep = {
@@ -270,7 +296,8 @@ pub fn give(p: &Process, thread: &Thread, dismissed: bool) {
         let mut s = p.slots.lock();
         // Under it, too: a thread that has changed its rights looks for such workers afterwards.
         let useful = is_useful();
-        if index == p.first_slot && !dismissed && !useful {
+        let has_waiters = thread.has_waiters_on_linux.load(Ordering::Relaxed);
+        if index == p.first_slot && !dismissed && (!useful || has_waiters) {
             s.leader_gone = true;
             slot.lwk_ask(Control::ThreadExit)
         } else if index == p.first_slot {
@@ -324,7 +351,7 @@ pub fn return_taken(p: &Process, taken: &Taken, creator: &Thread) {
         index: taken.index,
         slot: taken.slot,
         attributes,
-        name: None,
+        name: *creator.name.lock(),
     });
 }
 

@@ -145,6 +145,11 @@ impl Process {
         self.threads == 1
     }
 
+    /// Whether a thread has called exit(2), or is replaced, and uses its slot still.
+    pub fn is_being_left(&self) -> bool {
+        self.exiting != 0 || self.leaving != 0
+    }
+
     /// How many threads it has, and how many leave it.
     #[cfg(test)]
     pub(super) fn counts(&self) -> (u32, u32) {

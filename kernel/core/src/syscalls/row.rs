@@ -31,7 +31,8 @@ pub enum Hook {
     Close,
     /// `dup2`, `dup3`: neither descriptor may be the control descriptor: `EBADF`.
     Dup2,
-    /// `close_range`: goes around the control descriptor, in two calls where it lies inside.
+    /// `close_range`: goes around the control descriptor, in two calls where it lies inside. The thread may get a descriptor
+    /// table of its own.
     CloseRange,
     /// Identity may have changed: ask for the ids again when it succeeded; [`Hook::Rights`] as well.
     Credentials,
