@@ -124,9 +124,20 @@ def command(argv, stdin=b'', timeout=TIMEOUT, cwd=None, env=None, **more):
             process.wait(TIMEOUT)
         except subprocess.TimeoutExpired:
             raise Failure(f'cannot be killed: {argv}')
+        await_end_of_group(process.pid)
         out.seek(0)
         err.seek(0)
         return Result(process.returncode, out.read(), err.read(), late)
+
+
+def await_end_of_group(group):
+    """Waits for those that have been killed: they end a little later, and neither what is counted next nor a shutdown is to
+    meet them. Who does not end is left to the checks that follow."""
+    end = time.monotonic() + 30
+    with contextlib.suppress(ProcessLookupError):
+        while time.monotonic() < end:
+            os.killpg(group, 0)
+            time.sleep(0.01)
 
 
 def hanare(*argv, timeout=TIMEOUT, status=0, **more):
