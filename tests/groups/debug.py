@@ -58,8 +58,23 @@ def trace_calls():
         expect(re.search(SERVED + r'$|^(\+\+\+|---) |= \?$', line), line)
 
 
+def joined(text):
+    """What is told of a call in two lines, as it is where that takes long, in one."""
+    begun, lines = {}, []
+    for line in text.splitlines():
+        pid = re.match(r'(\[pid \d+\] )?', line)[0]
+        rest = re.fullmatch(r'(?:\[pid \d+\] )?<\.\.\. \w+ resumed>(.*)', line)
+        if line.endswith(' <unfinished ...>'):
+            begun[pid] = line[:-len(' <unfinished ...>')]
+        elif rest and pid in begun:
+            lines.append(begun.pop(pid) + rest[1])
+        else:
+            lines.append(line)
+    return '\n'.join(lines + list(begun.values())) + '\n'
+
+
 def trace_follow():
-    text = trace('-f', TRACED, 'all', status=7)
+    text = joined(trace('-f', TRACED, 'all', status=7))
     # The new thread, on another CPU, may be faster than the end of the call that made it.
     expect(re.search(r'(clone3?\(.*\)|<\.\.\. clone3? resumed>.*) = \d+ <local', text), text)
     in_order(text, r'^\[pid \d+\] write\(-5, "thread", 6\) = -1 EBADF',
@@ -136,7 +151,7 @@ def trace_pid():
     program = subprocess.Popen(['hanare', 'run', 'sleep', '1000'])
     shell = None
     try:
-        time.sleep(1)
+        until(lambda: re.search(rf'(?m)^{program.pid} .* sleep', hanare('ps').out.decode()), lambda: f'it runs: {hanare("ps")}')
         result = command([*NOBODY, 'hanare', 'trace', '-p', str(program.pid)])
         expect(result.status == 125 and b'permission denied' in result.err, result)
         result = hanare('trace', '-p', '1', status=125)
@@ -293,12 +308,16 @@ def gdb_does_not_come():
 
 
 def gdb_killed():
-    program = subprocess.Popen(['hanare', 'run', DEBUGGED, 'wait'], stdout=subprocess.PIPE)
-    program.stdout.readline()
+    def had():
+        process, = [p for p in json.loads(hanare('ps', '--json').out) if p['pid'] == program.pid]
+        return process['user_ns']
+    program = subprocess.Popen(['hanare', 'run', GUEST + '/static/die', 'spin'], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    expect(program.stdout.readline().endswith(b'ready\n'), 'it does not start')
     debugger = subprocess.Popen(['gdb', '-nx', '-batch', '-ex', 'set remotetimeout 240', '-ex', f'target remote | hanare gdb {program.pid}', '-ex', r'echo it goes on\n',
                                  '-ex', 'continue'], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     seen = read_until(debugger, b'it goes on')
-    time.sleep(2)
+    before = had()
+    until(lambda: had() > before, 'it goes on')
     program.kill()
     program.wait(TIMEOUT)
     text = seen.decode() + debugger.communicate(timeout=TIMEOUT)[0].decode()
@@ -339,10 +358,15 @@ def trace_and_gdb_of_utility_threads():
     program = subprocess.Popen(['hanare', 'run', '--', GUEST + '/static/utility-endless'], stdout=subprocess.PIPE)
     try:
         expect(program.stdout.readline() == b'ready\n', 'not ready')
-        seen = command(['timeout', '-s', 'INT', '10', 'hanare', 'trace', '-f', '-p', str(program.pid)])
-        expect(b'getpgid(0)' in seen.out + seen.err, seen)
-        time.sleep(0.5)
-        told = command(['gdb', '--batch', '-ex', f'target remote | hanare gdb {program.pid}', '-ex', 'p rounds',
+        tracer, path = traced(program.pid, '-f')
+
+        def seen():
+            with open(path) as file:
+                return file.read()
+        until(lambda: 'getpgid(0)' in seen(), lambda: f'calls are seen: {short(seen())}')
+        tracer.send_signal(signal.SIGINT)
+        tracer.wait(TIMEOUT)
+        told = command(['gdb', '--batch', '-ex', 'set remotetimeout 240', '-ex', f'target remote | hanare gdb {program.pid}', '-ex', 'p rounds',
                         '-ex', 'shell sleep 1', '-ex', 'p rounds', '-ex', 'detach', GUEST + '/static/utility-endless'])
         values = re.findall(rb'\$\d+ = (\d+)', told.out)
         expect(len(values) == 2 and values[0] == values[1], told)
