@@ -146,8 +146,13 @@ class Asked:
     def ask(self, what, *args):
         with open('/dev/hanare', 'r+b', buffering=0) as device:
             data = bytearray(struct.pack('<32sII4Q88x', b'default', 0, what, *args, *[0] * (4 - len(args))))
-            fcntl.ioctl(device, self.IOCTL, data)
-            return struct.unpack('<40x4Q88x', data)
+            end = time.monotonic() + TIMEOUT
+            while True:
+                try:
+                    fcntl.ioctl(device, self.IOCTL, data)
+                    return struct.unpack('<40x4Q88x', data)
+                except TimeoutError:  # a CPU that stands still for longer than five seconds is asked again
+                    expect(what == self.MEMORY and time.monotonic() < end, f'{what} is not answered')
 
     def fail(self, first, step=0):
         """Has allocations of the LWK fail from now on; how many it has made since the last time."""
