@@ -165,7 +165,10 @@ def stopped_program():
 
     def moves(path):
         before = progress(path)
-        time.sleep(0.4)
+        # A program whose CPU stands still has not stopped.
+        for _ in range(5):
+            time.sleep(0.1)
+            all_answer()
         return progress(path) != before
 
     def body(threads):

@@ -226,6 +226,11 @@ def until(condition, what, seconds=TIMEOUT):
         time.sleep(0.05)
 
 
+def all_answer(name='default'):
+    """Waits until each CPU of the LWK has answered a ping: it does not stand still, as that of a busy host may."""
+    until(lambda: b'hung' not in hanare('status', '--ping', name).out, 'all CPUs answer')
+
+
 def running(pid, launch):
     """How many threads of a process do not sleep, as a program that is launched in this way sees it."""
     said = command([*launch, '/bin/sh', '-c', f'cat /proc/{pid}/task/*/stat']).out.decode()
