@@ -185,6 +185,17 @@ check('execve-of-any-thread-leaves-no-memory', replaced)
 def hidden():
     """Until execve has replaced the memory, the old program's secrets stay its own."""
     before, _ = debug_memory()
+    # The states follow each other in a few hundred milliseconds: who is late does not see them all.
+    for _ in range(20):
+        seen = sees_hidden()
+        clean(before, 'hidden')
+        if seen:
+            break
+    expect(seen, 'it is not seen to be hidden, and to be open then')
+
+
+def sees_hidden():
+    """Whether it was seen that a program is hidden, and the next one is not."""
     program = subprocess.Popen([*NOBODY, 'hanare', 'run', '--', STRUCK, 'hidden'])
     folder = f'/proc/{program.pid}'
     was_hidden = seen = False
@@ -201,8 +212,7 @@ def hidden():
             break
     program.kill()
     program.wait(TIMEOUT)
-    expect(seen, (program.returncode, was_hidden))
-    clean(before, 'hidden')
+    return seen
 
 
 check('old-program-hidden-until-execve-is-over', hidden)
