@@ -16,10 +16,12 @@ def cpu_ms(pid):
     return (process['user_ns'] + process['system_ns']) / 1e6
 
 
-def is_killed(result):
-    """Killed for its group's limit, and told."""
+def is_killed(run, *argv):
+    """A program is killed for its group's limit, and told."""
+    said = b'its control group has all the memory that it may have'
+    result = run(*argv, says=said)
     expect(result.status in (-9, 137), f'{result}; {log_tail()}')
-    expect(b'its control group has all the memory that it may have' in result.err, result)
+    expect(said in result.err, result)
     expect('its control group has' in log_tail(8), log_tail(8))
 
 
@@ -27,10 +29,10 @@ def beyond():
     """100 MiB in a group of 16: killed; 8 MiB: not; and not outside of it."""
     before, _ = debug_memory()
     with Group(16) as group:
-        is_killed(group.run(EAT, '100'))
+        is_killed(group.run, EAT, '100')
         expect(group.run(EAT, '8').status == 0, 'beneath the limit')
         expect(run(EAT, '40').status == 0, 'outside of the group')
-        is_killed(group.run(EAT, 'read', '100'))
+        is_killed(group.run, EAT, 'read', '100')
     lwk_memory_is(before)
 
 
@@ -63,8 +65,8 @@ def above():
     with Group(24, 'limited') as top:
         top.write('cgroup.subtree_control', '+memory')
         with Group('max', 'limited/a') as a, Group(12, 'limited/b') as b:
-            is_killed(b.run(EAT, '14'))
-            is_killed(a.run(EAT, '26'))
+            is_killed(b.run, EAT, '14')
+            is_killed(a.run, EAT, '26')
             with a.grower(14) as large:
                 result = b.run(EAT, '10')
                 expect(result.status == 0, f'{result}; {log_tail()}')
@@ -103,7 +105,7 @@ def files():
         group.limit(16)
         result = group.run(CHARGED, 'reads', path)
         expect((result.status, result.out) == (0, b'6144 pages, sum 1\n'), f'{result}; {log_tail()}')
-        is_killed(group.run(CHARGED, 'writes', path))
+        is_killed(group.run, CHARGED, 'writes', path)
     os.remove(path)
 
 
@@ -111,11 +113,11 @@ def root_and_users():
     """Everybody's, and a user has his own limit besides."""
     with Group(16) as group:
         user = ['/usr/bin/setpriv', '--reuid=65534', '--regid=65534', '--groups=hanare']
-        def as_user(mib):
+        def as_user(mib, **more):
             return command(['/bin/sh', '-c', 'echo $$ > $0/cgroup.procs && exec "$@"', group.path, *user, 'hanare', 'run',
-                            '--', EAT, mib])
+                            '--', EAT, mib], **more)
         expect(as_user('6').status == 0, 'beneath the limit')
-        is_killed(as_user('100'))
+        is_killed(as_user, '100')
 
 
 def many():

@@ -104,8 +104,9 @@ def read_command(*argv):
     return ' / '.join(found.stdout.decode(errors='replace').splitlines())
 
 
-def command(argv, stdin=b'', timeout=TIMEOUT, cwd=None, env=None, **more):
-    """Runs a command in a process group of its own; kills all of that at the deadline."""
+def command(argv, stdin=b'', timeout=TIMEOUT, cwd=None, env=None, says=None, **more):
+    """Runs a command in a process group of its own; kills all of that at the deadline. `says`: what its stderr is to have, which
+    the module writes there, of a program that it kills, half a second later at most or after the program's end."""
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err, \
             tempfile.TemporaryFile() as source:
         source.write(stdin)
@@ -125,6 +126,9 @@ def command(argv, stdin=b'', timeout=TIMEOUT, cwd=None, env=None, **more):
         except subprocess.TimeoutExpired:
             raise Failure(f'cannot be killed: {argv}')
         await_end_of_group(process.pid)
+        if says and not late:
+            with contextlib.suppress(Failure):  # who called looks whether it is there
+                until(lambda: says in os.pread(err.fileno(), 1 << 20, 0), 'it is said', 60)
         out.seek(0)
         err.seek(0)
         return Result(process.returncode, out.read(), err.read(), late)
