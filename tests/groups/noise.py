@@ -238,8 +238,17 @@ class Computing:
         self.group = contextlib.ExitStack()
         controlgroup.control('+memory')
         self.group.enter_context(controlgroup.Group(300, 'noise')).take(self.program.pid)
+        # Until what its beginning has brought has come: the answer to its last call, its group's first limit.
         time.sleep(2)
+        with contextlib.suppress(Failure):  # if it does not end the checks tell
+            until(self.is_calm, 'what its beginning has brought has come', 60)
         self.loads = Loads(cpu, self.program.pid).all(self.faulting)
+
+    def is_calm(self):
+        """Whether nothing has come for longer than the module takes to look at limits again."""
+        before = causes(self.cpu)
+        time.sleep(4)
+        return not came(before, causes(self.cpu))
 
     def check(self, name, load):
         def quiet():
