@@ -463,7 +463,7 @@ static void slow(void)
 	read(0, line, sizeof(line));
 	for (i = 0; i < NEW; i += PAGE)
 		wrong += new[i] != 0;
-	for (i = 0; i < 500 && !slow_byte; i++)
+	for (i = 0; i < 30000 && !slow_byte; i++)
 		usleep(10000);
 	printf("%zu pages written to, the file begins with %c\n", wrong, slow_byte ?: '-');
 }
