@@ -44,7 +44,7 @@ def proxies():
 
 
 def strike(at, action, kind):
-    result = command([GUEST + '/strike', str(at), action, '40', 'hanare', 'run', '--', STRUCK, kind])
+    result = command([GUEST + '/strike', str(at), action, '200', 'hanare', 'run', '--', STRUCK, kind])
     return result, result.out.decode()
 
 

@@ -261,7 +261,7 @@ static void crowd(const char *path)
 	tell(pid, &told_first);
 	sleep(2);
 	kill(pid, SIGTERM);
-	alarm(60);
+	alarm(200);
 	/* Stopped threads are to be waited for, too. */
 	while ((ended = waitpid(-1, &status, __WALL)) != pid || WIFSTOPPED(status))
 		need(ended > 0, "wait");
