@@ -21,6 +21,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -268,6 +269,26 @@ def healthy():
     return not result.late and result.out == b'hello\n'
 
 
+@contextlib.contextmanager
+def told_of_if_long(name, seconds=600):
+    """Where a check stands that takes so long is said, once: what hangs ends with the VM, and the log has it then."""
+    main = threading.get_ident()
+
+    def tell():
+        frame, place = sys._current_frames().get(main), []
+        while frame:
+            place.append(f'{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}')
+            frame = frame.f_back
+        print(f'# {name} takes more than {seconds} s, at {" ".join(place)}; {waits()}', flush=True)
+    timer = threading.Timer(seconds, tell)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
 def check(name, body, xfail=None, skip=None, lwk=True):
     """One named check. `body` raises Failure if it does not hold."""
     if not ONLY.search(name):
@@ -277,7 +298,8 @@ def check(name, body, xfail=None, skip=None, lwk=True):
         return verdict('skip', name, skip)
     start = time.monotonic()
     try:
-        body()
+        with told_of_if_long(name):
+            body()
         why = None
     except Failure as failure:
         why = str(failure) or 'no reason given'
