@@ -42,7 +42,7 @@ static void *reads(void *unused)
 
 static void *polls(void *unused)
 {
-	struct timespec long_time = { 1000, 0 };
+	struct timespec long_time = { 10, 0 };
 	long result;
 
 	pthread_sigmask(SIG_BLOCK, &interrupt, NULL);
@@ -57,7 +57,7 @@ static void *polls(void *unused)
 
 static void *waits(void *unused)
 {
-	struct timespec long_time = { 1000, 0 };
+	struct timespec long_time = { 10, 0 };
 
 	pthread_sigmask(SIG_BLOCK, &interrupt, NULL);
 	begun = 1;
