@@ -145,9 +145,14 @@ def await_end_of_group(group):
             time.sleep(0.01)
 
 
+# Seconds in which CPUs have to come to an LWK, and to leave it: those of a busy host may stand still for half a minute.
+PATIENCE = {'boot': '120', 'shutdown': '30'}
+
+
 def hanare(*argv, timeout=TIMEOUT, status=0, **more):
     """Runs a hanare command; fails if its status is not the expected one (None: any)."""
-    result = command(['hanare', *argv], timeout=timeout, **more)
+    patience = PATIENCE.get(argv[0]) if '--timeout' not in argv else None
+    result = command(['hanare', *argv, *(['--timeout', patience] if patience else [])], timeout=timeout, **more)
     if result.late or status is not None and result.status != status:
         raise Failure(f'hanare {" ".join(argv)}: {result}')
     return result
