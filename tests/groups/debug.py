@@ -151,7 +151,7 @@ def trace_pid():
     program = subprocess.Popen(['hanare', 'run', 'sleep', '1000'])
     shell = None
     try:
-        until(lambda: re.search(rf'(?m)^{program.pid} .* sleep', hanare('ps').out.decode()), lambda: f'it runs: {hanare("ps")}')
+        until(lambda: re.search(rf'(?m)^ *{program.pid} .* sleep', hanare('ps').out.decode()), lambda: f'it runs: {hanare("ps")}')
         result = command([*NOBODY, 'hanare', 'trace', '-p', str(program.pid)])
         expect(result.status == 125 and b'permission denied' in result.err, result)
         result = hanare('trace', '-p', '1', status=125)
