@@ -127,17 +127,22 @@ def many():
     lwk_memory_is(before)
 
 
+def together(*programs):
+    """What all of them have when they compute at the same time."""
+    for program in programs:
+        program.begin(3)
+    return sum(program.end() for program in programs)
+
+
 def cpu_share():
     """A program has what the quota says, in whatever periods; more CPUs do not help it."""
     with Group(cpu=FIVE) as group, group.computer() as one, group.computer(2) as two:
-        is_five(one.share())
-        is_five(two.share())
+        is_five(one.share)
+        is_five(two.share)
         group.write('cpu.max', '1000 20000')
         time.sleep(SEEN)
-        is_five(two.share())
-        one.begin(3)
-        two.begin(3)
-        is_five(one.end() + two.end())
+        is_five(two.share)
+        is_five(lambda: together(one, two))
 
 
 def cpu_without():
@@ -148,13 +153,17 @@ def cpu_without():
         for limit, few in ('max', True), ('300000 100000', True), ('50000 100000', False):
             group.write('cpu.max', limit)
             time.sleep(SEEN)
-            program.begin(4)
-            before = interrupts()
-            time.sleep(3)
-            taken = interrupts() - before
-            share = program.end()
-            print(f'# cpu.max {limit}: {taken} interrupts')
-            expect(share > 80 and taken < 20 if few else 35 < share < 65 and taken > 60, f'{limit}: {share:.1f} %, {taken} interrupts')
+
+            def measure():
+                program.begin(4)
+                before = interrupts()
+                time.sleep(3)
+                taken = interrupts() - before
+                share = program.end()
+                print(f'# cpu.max {limit}: {taken} interrupts')
+                return share, taken
+            eventually(measure, (lambda seen: seen[0] > 80 and seen[1] < 20) if few else (lambda seen: 35 < seen[0] < 65 and seen[1] > 60),
+                       f'{limit}: %, interrupts')
 
 
 def cpu_above():
@@ -163,28 +172,27 @@ def cpu_above():
         top.write('cgroup.subtree_control', '+memory +cpu')
         with Group(name='limited/a') as a, Group(name='limited/b', cpu='50000 100000') as b:
             with a.computer() as one, b.computer() as two:
-                is_five(two.share())
-                one.begin(3)
-                two.begin(3)
-                is_five(one.end() + two.end())
+                is_five(two.share)
+                is_five(lambda: together(one, two))
                 top.write('cpu.max', 'max')
                 time.sleep(SEEN)
-                share = two.share()
-                expect(35 <= share <= 65, f'{share:.1f} %, not 50')
+                eventually(two.share, lambda share: 35 <= share <= 65, '%, not 50')
 
 
 def cpu_lifted():
     """A limit that is raised and lifted while its programs wait for their turn, and one that comes while they run."""
     with Group(cpu='1000 1000000') as group, group.computer() as program:
-        program.begin(6)
-        time.sleep(1)
-        group.write('cpu.max', 'max')
-        expect(program.end() > 10, 'it waits on')
-        expect(program.share() > 80, 'it has no limit any more')
-        program.begin(8)
-        group.write('cpu.max', FIVE)
-        expect(program.end() < 60, 'who runs is not asked')
-        is_five(program.share())
+        def changed(before, after, seconds):
+            group.write('cpu.max', before)
+            time.sleep(SEEN)
+            program.begin(seconds)
+            time.sleep(1)
+            group.write('cpu.max', after)
+            return program.end()
+        eventually(lambda: changed('1000 1000000', 'max', 6), lambda share: share > 10, 'it waits on, %')
+        eventually(program.share, lambda share: share > 80, 'it has a limit still, %')
+        eventually(lambda: changed('max', FIVE, 8), lambda share: share < 70, 'who runs is not asked, %')
+        is_five(program.share)
 
 
 def cpu_ends():
@@ -210,24 +218,27 @@ def cpu_ends():
             program.process.wait(timeout=TIMEOUT)
             seconds = time.monotonic() - began
             print(f'# SIG{name}: {seconds:.2f} s, after {had:.1f} ms of CPU time in 2 s')
-            expect(seconds < 5, f'SIG{name}: {seconds:.1f} s')
+            # What it owes is that of half a minute, at least.
+            expect(seconds < 20, f'SIG{name}: {seconds:.1f} s')
 
 
 def cpu_of_each():
     """Threads of a group that share a CPU all have some of a quota that is smaller than a turn."""
     with Group(cpu=FIVE) as group, group.computer(3, '--cpus', '2') as program:
-        is_five(program.share(6))
-        expect(int(program.least_us) > 20_000, f'{program.least_us} us for one of three threads in 6 s')
+        def measure():
+            return program.share(6), int(program.least_us)
+        eventually(measure, lambda seen: 2 <= seen[0] <= 12 and seen[1] > 20_000, '%, not 5, and us for one of three threads in 6 s')
 
 
 def cpu_of_others():
     """Who shares the CPU with a program whose group has no time left has the CPU; who waits for it is not forgotten."""
     with Group(cpu=FIVE) as group, group.computer(1, '--cpus', '2') as limited, Computer(None, 1, '--cpus', '2') as other:
-        limited.begin(4)
-        other.begin(3)
-        share = other.end()
-        is_five(limited.end())
-        expect(share > 80, f'{share:.1f} %')
+        def measure():
+            limited.begin(4)
+            other.begin(3)
+            share = other.end()
+            return limited.end(), share
+        eventually(measure, lambda seen: 2 <= seen[0] <= 12 and seen[1] > 80, '%, not 5, and of the other one')
 
 
 control('+memory +cpu')

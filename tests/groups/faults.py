@@ -409,13 +409,13 @@ def late():
     time.sleep(1)
     expect(size() == before, 'what was stopped meanwhile counts')
     counts.send_signal(signal.SIGCONT)
-    until(lambda: size() > before, 'it goes on', 20)
+    until(lambda: size() > before, 'it goes on')
     time.sleep(2)
     with open(os.path.join(folder, 'stop'), 'w'):
         pass
     for name, program in (programs | {'count': counts}).items():
         try:
-            said, _ = program.communicate(timeout=60)
+            said, _ = program.communicate(timeout=TIMEOUT)
         except subprocess.TimeoutExpired:
             program.kill()
             raise Failure(f'{name} does not end; {waits()}')

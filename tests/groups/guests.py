@@ -164,8 +164,11 @@ def stopped_program():
             return file.read(8)
 
     def moves(path):
+        """Whether it computes while another program sleeps a few times on each CPU: so none of them stands still."""
         before = progress(path)
-        time.sleep(0.4)
+        for cpu in '2', '3':
+            result = command(['hanare', 'run', '--cpus', cpu, '--', '/usr/bin/perl', '-e', 'select undef, undef, undef, 0.02 for 1 .. 10'])
+            expect(result.status == 0, result)
         return progress(path) != before
 
     def body(threads):

@@ -1,6 +1,7 @@
 """Users of one instance who mean each other no good: nobody waits for a stranger."""
 
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -109,8 +110,7 @@ def steps(ms):
     return int(result.out)
 
 
-def computing_beside_requests():
-    """Whoever asks at any rate leaves half of a CPU to its threads. Root asks, since his requests can be made to take long."""
+def computes_beside_requests():
     linux = [subprocess.Popen([*BAD, 'sh', '-c', 'while :; do :; done'], start_new_session=True) for _ in range(3)]
     try:
         beside_others = steps(3000)
@@ -121,8 +121,17 @@ def computing_beside_requests():
     with Bad('asking', 'keep', '4', argv=lambda *arguments: [STRANGER, 'default', *arguments]):
         beside_requests = steps(3000)
     print(f'# computes {beside_requests / beside_others:.2f} times as much as beside programs of Linux', flush=True)
-    # Less than a half: interrupts, and an emulated machine's CPUs that wait for each other.
-    expect(beside_requests > beside_others / 4, f'{beside_requests} steps, {beside_others} beside programs of Linux')
+    return beside_requests / beside_others
+
+
+def computing_beside_requests():
+    """Whoever asks at any rate leaves half of a CPU to its threads. Root asks, since his requests can be made to take long."""
+    seen = []
+    # Less than a half: interrupts, and an emulated machine's CPUs that wait for each other. What else its host does is not the
+    # same in both times: the best of some tries.
+    while not seen or seen[-1] <= 1 / 4:
+        expect(len(seen) < 6, f'parts of what it computes beside programs of Linux: {seen}')
+        seen.append(computes_beside_requests())
 
 
 def barriers_of_others():
@@ -149,8 +158,15 @@ def slots_of_one_user():
 
 
 def asks_the_lwk(process):
-    with open(f'/proc/{process.pid}/stack') as file:
+    with contextlib.suppress(OSError), open(f'/proc/{process.pid}/stack') as file:
         return 'hanare_request' in file.read()
+    return False
+
+
+def asks_in_time(process):
+    """False: it has been answered, and has ended."""
+    until(lambda: asks_the_lwk(process) or process.poll() is not None, 'it asks')
+    return process.poll() is None
 
 
 def limit_real_time(microseconds):
@@ -160,55 +176,72 @@ def limit_real_time(microseconds):
 
 def start_program(user, how):
     return subprocess.Popen([*user, 'hanare', 'run', '--', GUEST + '/static/frames-given-up', how],
-                            stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
+                            stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0, start_new_session=True)
 
 
 def what_is_given_up_is_not_read():
     """The LWK holds a child in its munmap; its memory, read by Linux meanwhile, has nothing that its parent writes then."""
-    def seen():
-        return command([GUEST + '/module-late-answer', 'read', pid, address]).out
-
     old = b'aaaaaaaaaaaaaaaa\n' * 8
-    program = start_program(BAD, 'write')
-    try:
-        pid, address = program.stdout.readline().decode().split()
-        before = seen()
-        expect(before == old, before)
-        program.stdin.write(b'x')
-        program.stdin.flush()
-        said = program.stdout.readline()
-        expect(said == b'written\n', said)
-        after = seen()
-        expect(after == old, after)
-        said = program.stdout.readline()
-        expect(said == b'unmapped\n', said)
-    finally:
-        program.kill()
-        program.wait(TIMEOUT)
-        command(['pkill', '-KILL', 'frames-given-up'])
-        until(lambda: b'no program runs' in hanare('ps').out, 'all programs have ended')
+
+    def is_seen_in_time():
+        """False: the child had gone on before somebody looked."""
+        def seen():
+            return command([GUEST + '/module-late-answer', 'read', pid, address]).out
+        program = start_program(BAD, 'write')
+        try:
+            pid, address = program.stdout.readline().decode().split()
+            before = seen()
+            expect(before == old, before)
+            program.stdin.write(b'x')
+            program.stdin.flush()
+            said = [program.stdout.readline()]
+            after = seen()
+            # The pipe's reader has taken no more than a line of it.
+            is_late = said == [b'unmapped\n'] or select.select([program.stdout], [], [], 0)[0]
+            said.append(program.stdout.readline())
+            expect(sorted(said) == [b'unmapped\n', b'written\n'], said)
+            if is_late:
+                return False
+            expect(after == old, after)
+            return True
+        finally:
+            program.kill()
+            program.wait(TIMEOUT)
+            command(['pkill', '-KILL', 'frames-given-up'])
+            until(lambda: b'no program runs' in hanare('ps').out, 'all programs have ended')
+    expect(any(is_seen_in_time() for _ in range(10)), 'the child was too fast ten times')
 
 
 def an_answer_in_flight_names_no_frame_of_others():
     """A task is kept from using the answer to its fault until the frames that it names are another user's."""
+    expect(any(answer_in_flight() for _ in range(10)), 'an answer came too soon ten times')
+
+
+def answer_in_flight():
+    """False: the LWK went on before all had asked."""
     late = GUEST + '/module-late-answer'
     bad, others = start_program(BAD, 'share'), []
     try:
         pid, address = str(bad.pid), int(bad.stdout.readline(), 0)
         hang = subprocess.Popen(['hanare', 'debug', 'hang', '--for', '8000', '--cpu', '0'])
+        others = [hang]
         time.sleep(1)
         reader = subprocess.Popen([late, 'read', pid, hex(address)], stdout=subprocess.PIPE)
-        until(lambda: asks_the_lwk(reader), 'the reader asks')
+        others.append(reader)
+        if not asks_in_time(reader):
+            return False
         # The process gets copies in the place of the frames that the reader is told of.
         writers = [subprocess.Popen([late, 'write', pid, hex(address + i * 4096)]) for i in range(8)]
-        for writer in writers:
-            until(lambda: asks_the_lwk(writer), 'a writer asks')
+        others += writers
+        if not all(asks_in_time(writer) for writer in writers):
+            return False
         limit_real_time(-1)
         # No other task runs on the CPU of reader and writers.
         hog = subprocess.Popen(['taskset', '-c', '0', 'chrt', '-f', '50', 'sh', '-c', 'while :; do :; done'])
-        others = [reader, *writers, hog]
+        others.append(hog)
         until(lambda: os.sched_getscheduler(hog.pid) == os.SCHED_FIFO, 'the CPU is taken')
-        expect(hang.poll() is None, 'an answer came too soon')
+        if hang.poll() is not None or not all(asks_the_lwk(one) for one in (reader, *writers)):
+            return False
         hang.wait(TIMEOUT)
         good_program(SOON)  # all have been answered
         for writer in writers:
@@ -225,6 +258,7 @@ def an_answer_in_flight_names_no_frame_of_others():
         hog.kill()
         out = reader.communicate(timeout=TIMEOUT)[0]
         expect(out == b'aaaaaaaaaaaaaaaa\n' * 8, out)
+        return True
     finally:
         limit_real_time(950000)
         for process in bad, *others:

@@ -48,8 +48,8 @@ def told(said):
 
 
 def gone():
-    until(lambda: not pooled(), lambda: f'pooled proxies stay: {pooled()}', 20)
-    until(lambda: status()['programs'] == 0, lambda: f'spaces stay: {status()["programs"]}', 20)
+    until(lambda: not pooled(), lambda: f'pooled proxies stay: {pooled()}')
+    until(lambda: status()['programs'] == 0, lambda: f'spaces stay: {status()["programs"]}')
     nothing_left()
 
 
@@ -136,7 +136,7 @@ def tasks_of(pid):
 
 def killed_in_the_queue():
     """A task that waits for a pool that is used up ends by a signal at once; the one that has the proxy goes on."""
-    tasks = started('holds', '6000', options=['--tasks', '2', '--pool', '1', '--pool-max', '1'])
+    tasks = started('holds', '600000', options=['--tasks', '2', '--pool', '1', '--pool-max', '1'])
     expect(tasks.stdout.readline() == b'has one 1\n', 'one has it')
 
     until(lambda: len(tasks_of(tasks.pid)) == 2, 'both tasks run')
@@ -148,7 +148,7 @@ def killed_in_the_queue():
     for pid in asleep:
         os.kill(pid, signal.SIGTERM)
     out, err = tasks.communicate(timeout=TIMEOUT)
-    expect(tasks.returncode == 128 + signal.SIGTERM and time.monotonic() - before < 5, f'{tasks.returncode} {out} {err}')
+    expect(tasks.returncode == 128 + signal.SIGTERM and time.monotonic() - before < 60, f'{tasks.returncode} {out} {err}')
     gone()
 
 
@@ -194,14 +194,22 @@ def numbers_of_tasks():
 
 def killed_between_calls():
     """The proxy that a task keeps is killed between two calls: one of them says so, and the next ones have a new proxy."""
-    task = started('loses')
-    expect(task.stdout.readline() == b'ready\n', 'it begins')
-    kept = pooled()
-    expect(len(kept) == 1, kept)
-    os.kill(kept[0], signal.SIGKILL)
-    until(lambda: kept[0] not in pooled(), 'it is gone')
-    out, err = task.communicate(timeout=TIMEOUT)
-    said = told(out)
+    for _ in range(10):
+        with contextlib.suppress(FileNotFoundError):
+            os.remove(WORK + '/native-lost')
+        task = started('loses')
+        expect(task.stdout.readline() == b'ready\n', 'it begins')
+        kept = pooled()
+        in_time = len(kept) == 1
+        if in_time:
+            os.kill(kept[0], signal.SIGKILL)
+            until(lambda: kept[0] not in pooled(), 'it is gone')
+            in_time = os.path.getsize(WORK + '/native-lost') == 1
+        out, err = task.communicate(timeout=TIMEOUT)
+        said = told(out)
+        # It sleeps for two seconds, in which the proxy has to go: where it had written meanwhile, or ended, once more.
+        if in_time and said['write(fd, "2", 1)'] != '1':
+            break
     expect(task.returncode == 0 and said['write(fd, "2", 1)'] == '-1 ' + OWNERDEAD, f'{out} {err}')
     expect(said['write(fd, "3", 1)'] == '-1 EBADF' and said['write(fd, "4", 1)'] == '1', said)
     with open(WORK + '/native-lost') as file:
@@ -244,7 +252,7 @@ def all_killed():
     tasks = started('calls', '100000', options=['--tasks', '2', '--pool', '2'])
     killed = 0
     end = time.monotonic() + 4
-    while tasks.poll() is None and time.monotonic() < end:
+    while tasks.poll() is None and (time.monotonic() < end or killed <= 2):
         for pid in pooled():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -261,10 +269,11 @@ def idle():
     task = started('calls', '1', options=['--idle', '1'])
     task.communicate(timeout=TIMEOUT)
     before = status()['dispatch']['members_made']
-    waits = subprocess.Popen(['hanare', 'native', '--idle', '1', '--pool', '2', '--', TASK, 'holds', '4000'], stdout=subprocess.PIPE)
+    waits = subprocess.Popen(['hanare', 'native', '--idle', '1', '--pool', '2', '--', TASK, 'holds', '600000'], stdout=subprocess.PIPE)
     expect(waits.stdout.readline() == b'has one 1\n', 'it begins')
-    until(lambda: len(pooled()) == 1, lambda: f'only the kept one stays: {pooled()}', 20)
-    expect(waits.wait(TIMEOUT) == 0, 'it ends')
+    until(lambda: len(pooled()) == 1, lambda: f'only the kept one stays: {pooled()}')
+    waits.terminate()
+    expect(waits.wait(TIMEOUT) == -signal.SIGTERM, 'it ends')
     expect(status()['dispatch']['members_made'] == before + 2, status()['dispatch'])
     gone()
 
@@ -442,7 +451,7 @@ def slow_memory():
         killed = pooled()
         expect(len(killed) == 1, killed)
         os.kill(killed[0], signal.SIGKILL)
-        until(lambda: 'is not closed after' in kernel_log_since(0), 'its space is waited for', 60)
+        until(lambda: 'is not closed after' in kernel_log_since(0), 'its space is waited for')
         expect(status()['state'] == 'running', status()['state'])
         expect(healthy(), 'others go on')
         server.stdin.write(b'go\n')
