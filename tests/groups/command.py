@@ -376,7 +376,11 @@ def native_figures():
 def noise():
     """On Linux and on the LWK, the same work; the plot is an SVG."""
     file = WORK + '/noise.svg'
-    said = json.loads(hanare('noise', '--seconds', '1', '--quantum', '1000', '--plot', file, '--json').out)
+    # A CPU that stands still for that second has hardly any: once more, then.
+    for _ in range(10):
+        said = json.loads(hanare('noise', '--seconds', '1', '--quantum', '1000', '--plot', file, '--json').out)
+        if all(side['quanta'] > 10 for side in said['sides']):
+            break
     expect([side['side'] for side in said['sides']] == ['linux', 'lwk'] and said['loops'] > 0, said)
     for side in said['sides']:
         expect(side['quanta'] > 10 and 0 < side['min_us'] <= side['median_us'] <= side['p999_us'] <= side['max_us'], side)
