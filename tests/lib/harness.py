@@ -131,6 +131,8 @@ def command(argv, stdin=b'', timeout=TIMEOUT, cwd=None, env=None, **more):
 
 def hanare(*argv, timeout=TIMEOUT, status=0, **more):
     """Runs a hanare command; fails if its status is not the expected one (None: any)."""
+    if argv[0] == 'boot' and '--timeout' not in argv:
+        argv = *argv, '--timeout', '200'  # a CPU may stand still for longer than the 20 s that it has otherwise
     result = command(['hanare', *argv], timeout=timeout, **more)
     if result.late or status is not None and result.status != status:
         raise Failure(f'hanare {" ".join(argv)}: {result}')
