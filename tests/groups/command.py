@@ -218,8 +218,10 @@ def on_terminal(argv, rows, columns, keys=(), ready=b''):
     seen, keys, end = b'', list(keys), time.monotonic() + TIMEOUT
     while time.monotonic() < end:
         if not select.select([fd], [], [], 0.3)[0]:
-            if keys and ready in seen:
+            quiet += 1
+            if keys and ready in seen and (len(seen) > sent_at or quiet > 20):
                 os.write(fd, keys.pop(0))
+                sent_at, quiet = len(seen), 0
             continue
         try:
             data = os.read(fd, 65536)
@@ -275,6 +277,7 @@ def completion():
 def memory_is_reserved_fast():
     """A GiB takes less than 0.5 s where Linux does not clear what it hands out, which took 8 s here."""
     hanare('shutdown')
+    said = []
     try:
         # A busy machine may take longer, now and then.
         for _ in range(5):

@@ -8,6 +8,7 @@ import os
 import signal
 import struct
 import sys
+import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '../lib'))
 from harness import *
@@ -120,19 +121,23 @@ def killed(victim):
     return body
 
 
-# Stats alone, beside threads that do the same, alone again, and beside threads: each time when it is told to.
+# Stats alone, beside threads that do the same, alone again, and beside threads: each time when it is told to. With STOP, a
+# crowd goes on until there is a file of that name and its own.
 GROWS = """
 import os, sys, threading, time
 def stats(count):
     for i in range(count):
         os.stat("/usr")
-def crowd():
+def crowd(name):
     both = threading.Barrier(6)
+    stop = os.environ.get("STOP")
     def body():
         both.wait()
         stats(50)
         time.sleep(1)
         stats(300)
+        while stop and not os.path.exists(stop + name):
+            stats(20)
         both.wait()
     threads = [threading.Thread(target=body) for i in range(5)]
     [thread.start() for thread in threads]
@@ -141,9 +146,9 @@ def crowd():
     [thread.join() for thread in threads]
 for step in 0, 1, 2, 3:
     sys.stdin.readline()
-    crowd() if step % 2 else stats(500)
+    crowd(str(step)) if step % 2 else stats(500)
     if step == 3 and os.fork() == 0:
-        crowd()
+        crowd("child")
         os._exit(0)
     if step == 3:
         os.wait()
@@ -154,7 +159,16 @@ sys.stdin.readline()
 
 def grows(launch):
     """Counts what goes by the box: nothing of a program with as many threads as servers or fewer."""
-    program = subprocess.Popen([*launch, 'python3', '-c', GROWS], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    stop = f'{WORK}/stop-{time.monotonic_ns()}-'
+    program = subprocess.Popen([*launch, 'python3', '-c', GROWS], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                               env=dict(os.environ, STOP=stop))
+
+    def go_by_the_box(name, most):
+        """Its crowd's calls do, as soon as there are servers; that is enough."""
+        already = told()['boxed_calls']
+        # Some go directly: while the first server is made, and of threads that have waited otherwise, as for Python's lock.
+        until(lambda: told()['boxed_calls'] - already > most, lambda: f'calls by the box: {already}, then {told()["boxed_calls"]}')
+        open(stop + name, 'w').close()
     try:
         boxed = []
         for step in range(4):
@@ -164,11 +178,14 @@ def grows(launch):
             before = put()
             program.stdin.write(b'\n')
             program.stdin.flush()
+            if step in (1, 3):
+                go_by_the_box(str(step), 100)
+            if step == 3:
+                go_by_the_box('child', 300)  # of its parent's crowd some come still
             line = program.stdout.readline()
             expect(line == f'step {step}\n'.encode(), line)
             boxed.append(put() - before)
         expect(boxed[0] == boxed[2] == 0, f'calls by the box with one thread: {boxed}')
-        # Some go directly: while the first server is made, and of threads that have waited otherwise, as for Python's lock.
         expect(boxed[1] > 100 and boxed[3] > 200, f'calls by the box with six threads, in a child, too: {boxed}')
     finally:
         program.stdin.close()

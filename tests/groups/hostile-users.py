@@ -1,6 +1,7 @@
 """Users of one instance who mean each other no good: nobody waits for a stranger."""
 
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -186,7 +187,7 @@ def limit_real_time(microseconds):
 
 def start_program(user, how):
     return subprocess.Popen([*user, 'hanare', 'run', '--', GUEST + '/static/frames-given-up', how],
-                            stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
+                            stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0, start_new_session=True)
 
 
 def what_is_given_up_is_not_read():
@@ -256,7 +257,7 @@ def is_kept_from_an_answer():
         limit_real_time(-1)
         # No other task runs on the CPU of reader and writers.
         hog = subprocess.Popen(['taskset', '-c', '0', 'chrt', '-f', '50', 'sh', '-c', 'while :; do :; done'])
-        others = [reader, *writers, hog]
+        others.append(hog)
         until(lambda: os.sched_getscheduler(hog.pid) == os.SCHED_FIFO, 'the CPU is taken')
         is_in_time = not is_over()
         hang.wait(TIMEOUT)

@@ -200,9 +200,12 @@ class Loads:
 
     def looks_while_busy(self):
         """No CPU halts, so somebody is interrupted by who answers: those who enter the kernel all the time."""
-        calls = 'import os\nwhile True: os.getpid()'
-        busy = [subprocess.Popen(['hanare', 'run', '--cpus', str(other), '--', 'python3', '-c', calls]) for other in self.others]
+        calls = 'import os\nfor i in range(50000): os.getpid()\nprint(flush=True)\nwhile True: os.getpid()'
+        busy = [subprocess.Popen(['hanare', 'run', '--cpus', str(other), '--', 'python3', '-c', calls], stdout=subprocess.PIPE)
+                for other in self.others]
         try:
+            for process in busy:  # it counts as one that enters the kernel: by many calls
+                process.stdout.readline()
             time.sleep(0.5)
             for _ in range(5):
                 hanare('ps', '--threads')
@@ -211,6 +214,7 @@ class Loads:
             for process in busy:
                 process.kill()
                 process.wait(TIMEOUT)
+                process.stdout.close()
 
     def killed(self):
         process = subprocess.Popen([*self.there, GUEST + '/static/die', 'pause'], stdout=subprocess.DEVNULL)

@@ -89,7 +89,7 @@ def unreadable():
 def identities():
     """A raw call changes the calling thread's identity alone."""
     for label, path in guests('thread-credentials'):
-        same(label, [path], timeout=120, files=False)
+        same(label, [path], files=False)
 
 
 DROPPED_BY = ['setuid', 'setgid', 'setreuid', 'setregid', 'setresuid', 'setresgid', 'setfsuid', 'setfsgid', 'setgroups',
