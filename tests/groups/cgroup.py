@@ -129,13 +129,6 @@ def many():
     lwk_memory_is(before)
 
 
-def together(*programs):
-    """What all of them have when they compute at the same time."""
-    for program in programs:
-        program.begin(3)
-    return sum(program.end() for program in programs)
-
-
 def cpu_share():
     """A program has what the quota says, in whatever periods; more CPUs do not help it."""
     with Group(cpu=FIVE) as group, group.computer() as one, group.computer(2) as two:

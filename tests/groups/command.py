@@ -204,7 +204,8 @@ def too_much_memory():
 
 
 def on_terminal(argv, rows, columns, keys=(), ready=b''):
-    """What a program writes to a terminal of that size; keys are sent when `ready` has come and it is quiet. Its exit status."""
+    """What a program writes to a terminal of that size; keys are sent when `ready` has come and it is quiet, each one when
+    something has come since the one before, or nothing for long. Its exit status."""
     wait, go = os.pipe()
     pid, fd = pty.fork()
     if pid == 0:
@@ -215,7 +216,7 @@ def on_terminal(argv, rows, columns, keys=(), ready=b''):
     os.write(go, b'x')
     os.close(go)
     os.close(wait)
-    seen, keys, end = b'', list(keys), time.monotonic() + TIMEOUT
+    seen, keys, end, quiet, sent_at = b'', list(keys), time.monotonic() + TIMEOUT, 0, 0
     while time.monotonic() < end:
         if not select.select([fd], [], [], 0.3)[0]:
             quiet += 1

@@ -165,7 +165,6 @@ def stopped_program():
             return file.read(8)
 
     def moves(path):
-        """Whether it computes while another program sleeps a few times on each CPU: so none of them stands still."""
         before = progress(path)
         # A program whose CPU stands still has not stopped.
         for _ in range(5):

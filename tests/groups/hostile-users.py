@@ -1,7 +1,6 @@
 """Users of one instance who mean each other no good: nobody waits for a stranger."""
 
 import os
-import select
 import signal
 import subprocess
 import sys
@@ -257,7 +256,7 @@ def is_kept_from_an_answer():
         limit_real_time(-1)
         # No other task runs on the CPU of reader and writers.
         hog = subprocess.Popen(['taskset', '-c', '0', 'chrt', '-f', '50', 'sh', '-c', 'while :; do :; done'])
-        others.append(hog)
+        others = [reader, *writers, hog]
         until(lambda: os.sched_getscheduler(hog.pid) == os.SCHED_FIFO, 'the CPU is taken')
         is_in_time = not is_over()
         hang.wait(TIMEOUT)
