@@ -278,7 +278,6 @@ def completion():
 def memory_is_reserved_fast():
     """A GiB takes less than 0.5 s where Linux does not clear what it hands out, which took 8 s here."""
     hanare('shutdown')
-    said = []
     try:
         # A busy machine may take longer, now and then.
         for _ in range(5):
