@@ -154,7 +154,7 @@ fishdir := $(share)/fish/vendor_completions.d
 udevdir := $(DESTDIR)$(PREFIX)/lib/udev/rules.d
 usersdir := $(DESTDIR)$(PREFIX)/lib/sysusers.d
 installed := $(B)/bin/hanare $(B)/lib/libhanare-async.so $(B)/bin/hanare-proxy $(B)/bin/hanare-bench-guest \
-	$(B)/bin/hanare-bench-posted $(B)/lwk/hanare-lwk
+	$(B)/bin/hanare-bench-posted $(B)/bin/hanare-bench-web $(B)/lwk/hanare-lwk
 
 # Whose members may run programs. In a DESTDIR the group is made by whoever installs the package (sysusers.d).
 add_group = $(if $(DESTDIR),,@getent group hanare >/dev/null || PATH=$$PATH:/usr/sbin:/sbin groupadd --system hanare)
@@ -173,7 +173,7 @@ installable:
 install: installable
 	install -D -m 755 $(B)/bin/hanare $(bindir)/hanare
 	install -D -m 755 -t $(libdir) $(B)/bin/hanare-proxy $(B)/bin/hanare-bench-guest $(B)/bin/hanare-bench-posted \
-		$(B)/lib/libhanare-async.so
+		$(B)/bin/hanare-bench-web $(B)/lib/libhanare-async.so
 	install -D -m 644 $(B)/lwk/hanare-lwk $(libdir)/hanare-lwk
 	install -D -m 644 -t $(includedir) native/include/hanare/native.h
 	install -D -m 644 -t $(docdir) README.md CONTRIBUTING.md LICENSE LICENSE-MIT

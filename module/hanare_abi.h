@@ -28,7 +28,7 @@
  * is never taken for the same. The module refuses an image of another version and names both; so do
  * the proxy and the command.
  */
-#define HANARE_VERSION 0x7a97b155U
+#define HANARE_VERSION 0x19a8b2efU
 /* Bytes of a base page. */
 #define HANARE_PAGE_SIZE 4096ULL
 /* Bytes of a large page, and the granule in which memory is reserved. */
@@ -2655,17 +2655,25 @@ struct hanare_pool_make {
 #define HANARE_RUN_ON_ASK 2ULL
 /*
  * The calling thread is rung by an eventfd from now on, until it executes another program or ends: `RUN_ON_RING` adds one to it.
- * The third argument is the descriptor, or -1 (32 bits): by none. EBADF, EINVAL: it is none. EOPNOTSUPP: this thread cannot.
+ * The third argument is the descriptor, -1 (32 bits): by none, or -2 (`RUNG_ASLEEP`): in `RUN_ON_SLEEP`. EBADF, EINVAL: it is no
+ * eventfd. EOPNOTSUPP: this thread cannot.
  */
 #define HANARE_RUN_ON_EVENTFD 3ULL
 /*
  * Rings a thread of the calling process, whose id is the third argument, without a delegated call: Linux adds one to its eventfd
- * soon, and may do so once for rings that come together. ESRCH: there is no such thread; ENXIO: it has no eventfd; EAGAIN: the CPU
- * has rung too often just now. Then the program writes to the eventfd itself.
+ * soon, and may do so once for rings that come together. ESRCH: there is no such thread; ENXIO: it is not rung; EAGAIN: the CPU
+ * has rung too often just now. Then the program writes to the eventfd itself, or tries again.
  */
 #define HANARE_RUN_ON_RING 4ULL
+/*
+ * The calling thread sleeps until it is rung; a ring that came before counts. It needs no descriptor. It may return though nobody has
+ * rung. EINTR: a signal came. EAGAIN: the thread executes on the LWK.
+ */
+#define HANARE_RUN_ON_SLEEP 5ULL
 /* Descriptor of `RUN_ON_EVENTFD`: none. */
 #define HANARE_NO_EVENTFD 0xffffffffU
+/* Descriptor of `RUN_ON_EVENTFD`: none, it sleeps in `RUN_ON_SLEEP`. */
+#define HANARE_RUNG_ASLEEP 0xfffffffeU
 /* Least bytes of an area. */
 #define HANARE_AREA_MIN 0x8000ULL
 /* Most bytes of an area. */

@@ -19,14 +19,20 @@ pub const RUN_ON_LINUX: u64 = 1;
 /// The result is 1 if the calling thread executes on Linux now, else 0.
 pub const RUN_ON_ASK: u64 = 2;
 /// The calling thread is rung by an eventfd from now on, until it executes another program or ends: [`RUN_ON_RING`] adds one to it.
-/// The third argument is the descriptor, or -1 (32 bits): by none. EBADF, EINVAL: it is none. EOPNOTSUPP: this thread cannot.
+/// The third argument is the descriptor, -1 (32 bits): by none, or -2 ([`RUNG_ASLEEP`]): in [`RUN_ON_SLEEP`]. EBADF, EINVAL: it is no
+/// eventfd. EOPNOTSUPP: this thread cannot.
 pub const RUN_ON_EVENTFD: u64 = 3;
 /// Rings a thread of the calling process, whose id is the third argument, without a delegated call: Linux adds one to its eventfd
-/// soon, and may do so once for rings that come together. ESRCH: there is no such thread; ENXIO: it has no eventfd; EAGAIN: the CPU
-/// has rung too often just now. Then the program writes to the eventfd itself.
+/// soon, and may do so once for rings that come together. ESRCH: there is no such thread; ENXIO: it is not rung; EAGAIN: the CPU
+/// has rung too often just now. Then the program writes to the eventfd itself, or tries again.
 pub const RUN_ON_RING: u64 = 4;
+/// The calling thread sleeps until it is rung; a ring that came before counts. It needs no descriptor. It may return though nobody has
+/// rung. EINTR: a signal came. EAGAIN: the thread executes on the LWK.
+pub const RUN_ON_SLEEP: u64 = 5;
 /// Descriptor of [`RUN_ON_EVENTFD`]: none.
 pub const NO_EVENTFD: u32 = u32::MAX;
+/// Descriptor of [`RUN_ON_EVENTFD`]: none, it sleeps in [`RUN_ON_SLEEP`].
+pub const RUNG_ASLEEP: u32 = u32::MAX - 1;
 
 /// `IOCTL_EVENTFD`: the eventfd to which one is added at each `EVENT_EVENTFD` of a slot, in place of the one before. EBADF, EINVAL: it
 /// is none, or the slot is not one of the first 1024.

@@ -1,5 +1,5 @@
 //! State that a preloaded library (`docs/async.md`) and its one worker have in common: [`Worker`] says whether there is one,
-//! [`Progress`] who waits until it has done so many calls.
+//! [`Nap`] whether it sleeps and how it is woken, [`Progress`] who waits until it has done so many calls.
 
 use crate::sync::{AtomicU32, AtomicU64, Ordering, REAL, full_fence};
 
@@ -9,6 +9,8 @@ pub const THERE_EARLY: u8 = 50;
 pub const STARTS_BLINDLY: u8 = 51;
 /// Mutant for the models: a waiter is woken with the call behind that for which it waits.
 pub const WAKES_LATE: u8 = 52;
+/// Mutant for the models: a worker that turns to the other way to sleep says so even where it has been woken.
+pub const TURNS_BLINDLY: u8 = 54;
 /// Mutant for the models: who wakes changes the word first, and forgets those that have said that they wait then.
 pub const FORGETS_LATE: u8 = 53;
 
@@ -170,5 +172,93 @@ impl<const MUTANT: u8> Progress<MUTANT> {
             self.word.fetch_add(1, Ordering::AcqRel);
         }
         true
+    }
+}
+
+const AWAKE: u32 = 0;
+const BY_FUTEX: u32 = 1;
+const RUNG: u32 = 2;
+
+/// How a worker sleeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// On the futex that is [`Nap::word`], while that has the value [`Nap::VALUE`].
+    Futex,
+    /// On Linux, until a thread of the LWK rings it (`PR_HANARE_RUN_ON`). A ring that comes before it sleeps counts.
+    Rung,
+}
+
+/// Whether the worker sleeps, or is about to, and in which way.
+#[derive(Debug)]
+#[repr(transparent)]
+pub struct Nap<const MUTANT: u8 = REAL>(AtomicU32);
+
+impl<const MUTANT: u8> Default for Nap<MUTANT> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<const MUTANT: u8> Nap<MUTANT> {
+    /// Of the futex, of a worker that sleeps on it.
+    pub const VALUE: u32 = BY_FUTEX;
+
+    /// It is awake.
+    #[must_use]
+    #[cfg(not(loom))]
+    pub const fn new() -> Self {
+        Self(AtomicU32::new(AWAKE))
+    }
+    #[cfg(loom)]
+    #[allow(missing_docs, reason = "for the models")]
+    pub fn new() -> Self {
+        Self(AtomicU32::new(AWAKE))
+    }
+
+    /// In the child of a fork: nobody sleeps.
+    pub fn reset(&self) {
+        self.0.store(AWAKE, Ordering::Release);
+    }
+
+    /// The futex.
+    pub const fn word(&self) -> &AtomicU32 {
+        &self.0
+    }
+
+    /// Worker: whether it is to sleep in this way now, and to ask again then. Not where `has_work` says that something was posted.
+    #[must_use]
+    pub fn begins(&self, way: Way, has_work: impl FnOnce() -> bool) -> bool {
+        self.0.store(if way == Way::Futex { BY_FUTEX } else { RUNG }, Ordering::Release);
+        full_fence::<MUTANT>();
+        if has_work() {
+            self.0.store(AWAKE, Ordering::Release);
+            return false;
+        }
+        true
+    }
+
+    /// Worker, which is about to sleep until it is rung and finds that it cannot: whether it sleeps on the futex instead. It may have
+    /// been rung.
+    #[must_use]
+    pub fn turns_to_futex(&self) -> bool {
+        if MUTANT == TURNS_BLINDLY {
+            self.0.store(BY_FUTEX, Ordering::Release);
+            return true;
+        }
+        self.0.compare_exchange(RUNG, BY_FUTEX, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+
+    /// Who has posted something: how it has to wake the worker. `None`: not at all.
+    #[must_use]
+    pub fn wakes(&self) -> Option<Way> {
+        full_fence::<MUTANT>();
+        if self.0.load(Ordering::Relaxed) == AWAKE {
+            return None;
+        }
+        match self.0.swap(AWAKE, Ordering::AcqRel) {
+            AWAKE => None,
+            BY_FUTEX => Some(Way::Futex),
+            _ => Some(Way::Rung),
+        }
     }
 }

@@ -543,6 +543,24 @@ def bench_reports():
         expect(said in refused.err and not refused.out, refused)
 
 
+def bench_servers():
+    """The web server of the examples, each way, under wrk; and why others are not measured."""
+    nothing = WORK + '/nothing'
+    fresh(nothing)
+    os.symlink(shutil.which('wrk'), nothing + '/wrk')
+    said = hanare('bench', '--quick', '--rounds', '1', 'servers', '--on', 'default', '--json', env=dict(os.environ, PATH=f'{WORK}/bin:{nothing}'))
+    run = json.loads(said.out)
+    expect({figure['id'] for figure in run['figures']} ==
+           {f'servers.web.{way}.{number}' for way in ('trap', 'posted', 'function') for number in (1, 4, 16, 64)}, run['figures'])
+    for figure in run['figures']:
+        expect(all(min(figure[side]['samples']) > 0 for side in ('linux', 'lwk')), figure)
+    expect({one['group']: one['why'] for one in run['not_measured']} == {
+        'servers-nginx': 'nginx is not installed (apt-get install nginx-light)',
+        'servers-redis': 'redis-server is not installed (apt-get install redis-server)',
+        'servers-memcached': 'memcached is not installed (apt-get install memcached)'}, run['not_measured'])
+    expect(not [name for name in os.listdir('/dev/shm') if name.startswith('hanare-bench')], os.listdir('/dev/shm'))
+
+
 def install():
     """make install into a folder; the copy there works; make uninstall leaves nothing."""
     root = WORK + '/installed'
@@ -601,6 +619,7 @@ check('many-arguments', many_arguments)
 check('doctor-names-waiters', doctor_names_waiters)
 check('doctor-names-who-waits-for-a-child', doctor_names_who_waits_for_a_child)
 check('bench-reports-and-compares-a-run', bench_reports)
+check('bench-of-servers', bench_servers)
 check('make-install-and-uninstall', install)
 check('memory-free-again', nothing_left)
 check('module-of-another-kernel', module_refused)

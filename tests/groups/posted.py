@@ -28,7 +28,10 @@ def rung():
     """Threads of the LWK ring those that sleep on Linux, and no others."""
     expected = ['rings', 'not a thread of another process', 'not nobody', 'not who has no eventfd', 'not by a pipe', 'not by what is not open',
                 'still not', 'not a thread there without one', 'a thread here', 'rings that come together may be one', 'each ring that comes alone is there', 'too many are refused',
-                'one that was closed', 'none any more', 'not rung without']
+                'one that was closed', 'none any more', 'not rung without',
+                'rung asleep', 'not here', 'each was seen', 'it slept', 'interrupted, and rung']
+    for how, status in ('exit', 0x700), ('execve', 0x100), ('SIGSEGV', 0xb), ('SIGKILL', 0x9):
+        expected += ['rung asleep', 'not here', how, f'status {status:#x}']
     result = run(f'{GUEST}/static/utility-rung', 'lwk')
     expect(result.status == 0 and result.out.decode().splitlines() == expected, f'{result}')
 

@@ -81,6 +81,7 @@ static void blocked(void)
 {
 	struct sigevent event = { .sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGRTMIN + 1, .sigev_value.sival_ptr = (void *)0x123456789 };
 	int id = create(CLOCK_THREAD_CPUTIME_ID, &event);
+	siginfo_t info = { 0 };
 	sigset_t mask;
 
 	sigemptyset(&mask);
@@ -91,7 +92,14 @@ static void blocked(void)
 	pthread_sigmask(SIG_UNBLOCK, &mask, NULL);
 	burn(SIGRTMIN + 1, 1, 100000000000LL);
 	printf("blocked: came %d, many %d, value %lx\n", came[SIGRTMIN + 1] >= 1, first_overrun >= 5, value);
+	pthread_sigmask(SIG_BLOCK, &mask, NULL);
+	printf("of the last one: %d\n", syscall(SYS_timer_getoverrun, id) == overrun);
+	TELL(set(id, 0, in(10, 10), NULL));
+	burn(SIGRTMIN + 1, INT_MAX, 300000000LL);
+	printf("waited for: %d", sigwaitinfo(&mask, &info) == SIGRTMIN + 1);
+	printf(", many %d, told again %d\n", info.si_overrun >= 5, syscall(SYS_timer_getoverrun, id) == info.si_overrun);
 	syscall(SYS_timer_delete, id);
+	printf("deleted: %ld\n", syscall(SYS_timer_getoverrun, id) ? (long)errno : 0);
 }
 
 static void *in_thread(void *argument)

@@ -10,6 +10,7 @@
 
 #define EVENTFD 3
 #define RING 4
+#define SLEEP 5
 
 static int bell;
 static volatile int tid, is_ready, may_sleep, woken;
@@ -208,6 +209,105 @@ static void *goes_without(void *unused)
 	return unused;
 }
 
+/* Sleeps without an eventfd until there is work. */
+static volatile int work, done, sleeps_begun, refused, interrupted;
+
+static void *naps(void *unused)
+{
+	is("rung asleep", be_rung_by(-2), 0);
+	is("not here", prctl(PR_HANARE_RUN_ON, SLEEP, 0, 0, 0), EAGAIN);
+	go_out();
+	tid = syscall(SYS_gettid);
+	is_ready = 1;
+	for (;;) {
+		while (!work) {
+			sleeps_begun++;
+			if (prctl(PR_HANARE_RUN_ON, SLEEP, 0, 0, 0)) {
+				refused += errno == EAGAIN;
+				interrupted += errno == EINTR;
+			}
+		}
+		work = 0;
+		done++;
+	}
+	return unused;
+}
+
+static void give_work(int pause_us)
+{
+	int before = done;
+
+	work = 1;
+	while (rings(tid) && errno == EAGAIN)
+		sched_yield();
+	while (done == before)
+		usleep(pause_us);
+}
+
+static void start_to_nap(void)
+{
+	pthread_t thread;
+
+	is_ready = work = done = sleeps_begun = refused = interrupted = 0;
+	pthread_create(&thread, NULL, naps, NULL);
+	await(&is_ready, 1);
+}
+
+/* How a process ends that has such a thread, which sleeps. */
+static void ends_asleep(const char *how)
+{
+	const struct rlimit no_core = { 0, 0 };
+	int status = -1;
+	pthread_t other;
+	pid_t pid;
+
+	fflush(stdout);
+	pid = fork();
+	if (!pid) {
+		setrlimit(RLIMIT_CORE, &no_core);
+		start_to_nap();
+		give_work(100);
+		usleep(20000);
+		printf("%s\n", how);
+		fflush(stdout);
+		if (!strcmp(how, "exit"))
+			_exit(7);
+		if (!strcmp(how, "execve"))
+			pthread_create(&other, NULL, executes, NULL);
+		if (!strcmp(how, "SIGSEGV"))
+			*(volatile int *)8 = 0;
+		if (!strcmp(how, "SIGKILL"))
+			kill(getpid(), SIGKILL);
+		for (;;)
+			pause();
+	}
+	waitpid(pid, &status, 0);
+	printf("status %#x\n", status);
+}
+
+static void naps_there(void)
+{
+	struct sigaction action = { .sa_handler = handler };
+
+	start_to_nap();
+	for (int i = 0; i < 300; i++)
+		give_work(i % 3 ? 0 : 3000);
+	is("each was seen", done, 300);
+	/* A ring counts where it comes before the sleep; who sleeps does so until then. */
+	is("it slept", sleeps_begun > 10 && sleeps_begun <= 700 && refused == 0, 1);
+	sigaction(SIGUSR1, &action, NULL);
+	while (!interrupted) {
+		syscall(SYS_tgkill, getpid(), tid, SIGUSR1);
+		usleep(3000);
+	}
+	give_work(100);
+	is("interrupted, and rung", done, 301);
+	ends_asleep("exit");
+	ends_asleep("execve");
+	ends_asleep("SIGSEGV");
+	ends_asleep("SIGKILL");
+}
+
 /* So many look at the eventfd that it takes long to add to it. */
 static void in_a_crowd(void)
 {
@@ -300,6 +400,7 @@ static void on_the_lwk(void)
 	is("one that was closed", rings(getpid()), 0);
 	is("none any more", be_rung_by(-1), 0);
 	is("not rung without", rings(getpid()), ENXIO);
+	naps_there();
 }
 
 int main(int argc, char **argv)

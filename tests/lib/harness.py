@@ -500,7 +500,7 @@ def start(*arguments):
             control.write(str(seconds))
     os.environ.pop('RUST_BACKTRACE', None)
     os.makedirs(WORK + '/bin', exist_ok=True)
-    for name in 'hanare', 'hanare-proxy', 'hanare-bench-guest', 'hanare-bench-posted':
+    for name in 'hanare', 'hanare-proxy', 'hanare-bench-guest', 'hanare-bench-posted', 'hanare-bench-web':
         shutil.copy(f'{ROOT}/build/bin/{name}', f'{WORK}/bin/{name}')
     image = os.environ.get('TESTS_IMAGE') or 'hanare-lwk'
     shutil.copy(f'{ROOT}/build/lwk/{image}', f'{WORK}/hanare-lwk')

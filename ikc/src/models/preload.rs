@@ -5,7 +5,10 @@ use loom::sync::Arc;
 use loom::thread;
 
 use super::{explore, no_lost_wake_up};
-use crate::preload::{FORGETS_LATE, Progress, STARTS_BLINDLY, THERE_EARLY, WAKES_LATE, Worker};
+use crate::preload::{
+    FORGETS_LATE, Nap, Progress, STARTS_BLINDLY, THERE_EARLY, TURNS_BLINDLY, WAKES_LATE, Way,
+    Worker,
+};
 use crate::sync::{AtomicU32, AtomicU64, NO_FENCE, Ordering, REAL};
 
 #[derive(Default)]
@@ -179,4 +182,58 @@ fn each_of_several_that_wait_is_woken() {
 #[should_panic(expected = "lost wake-up")]
 fn who_comes_while_others_are_woken_is_forgotten_by_a_worker_that_forgets_late() {
     waiters_model::<FORGETS_LATE>("two wait, and are forgotten late");
+}
+
+/// A worker that is about to sleep in that way, and perhaps finds that it cannot be rung, while a call is posted.
+fn nap_model<const MUTANT: u8>(name: &str, way: Way, turns: bool) {
+    explore(name, None, move || {
+        let shared = Arc::new((Nap::<MUTANT>::new(), AtomicU64::new(0)));
+        let other = shared.clone();
+        let worker = thread::spawn(move || {
+            let (nap, posted) = &*other;
+            if !nap.begins(way, || posted.load(Ordering::Acquire) != 0) {
+                return None;
+            }
+            if !turns {
+                return Some(way);
+            }
+            nap.turns_to_futex().then_some(Way::Futex)
+        });
+        let other = shared.clone();
+        let producer = thread::spawn(move || {
+            other.1.store(1, Ordering::Release);
+            other.0.wakes()
+        });
+        let (asleep, woken) = (worker.join().unwrap(), producer.join().unwrap());
+        let sleeps = match asleep {
+            None => false,
+            Some(Way::Rung) => woken != Some(Way::Rung),
+            Some(Way::Futex) => {
+                // It sleeps only while the word says so, and whoever changes that wakes it.
+                let word = shared.0.word().load(Ordering::Acquire);
+                word == Nap::<MUTANT>::VALUE
+                    || woken != Some(Way::Futex) && woken != Some(Way::Rung)
+            }
+        };
+        assert!(!sleeps, "lost wake-up");
+    });
+}
+
+#[test]
+fn a_worker_that_sleeps_is_woken_in_its_way() {
+    nap_model::<REAL>("sleeps on a futex", Way::Futex, false);
+    nap_model::<REAL>("sleeps until it is rung", Way::Rung, false);
+    nap_model::<REAL>("cannot be rung", Way::Rung, true);
+}
+
+#[test]
+#[should_panic(expected = "lost wake-up")]
+fn without_a_fence_a_worker_sleeps_on() {
+    nap_model::<NO_FENCE>("sleeps without a fence", Way::Rung, false);
+}
+
+#[test]
+#[should_panic(expected = "lost wake-up")]
+fn a_worker_that_turns_blindly_to_the_futex_sleeps_on() {
+    nap_model::<TURNS_BLINDLY>("turns blindly", Way::Rung, true);
 }

@@ -34,23 +34,56 @@ impl IntervalTimer {
         (if left == 0 { 1 } else { left }, self.interval_ns)
     }
 
-    /// Whether it has expired; it is armed again or disarmed then.
-    pub const fn take_expired(&mut self, now_ns: u64) -> bool {
+    /// How often it has expired; it is armed again or disarmed then. Who looks late finds several expiries.
+    pub const fn take_expired(&mut self, now_ns: u64) -> u64 {
         if self.expiry_ns == 0 || now_ns < self.expiry_ns {
-            return false;
+            return 0;
         }
-        self.expiry_ns = match self.interval_ns {
-            0 => 0,
-            // What was missed is not made up for.
-            interval => now_ns.saturating_add(interval - (now_ns - self.expiry_ns) % interval),
+        let late_ns = now_ns - self.expiry_ns;
+        let Some(more) = late_ns.checked_div(self.interval_ns) else {
+            self.expiry_ns = 0;
+            return 1;
         };
-        true
+        self.expiry_ns = now_ns.saturating_add(self.interval_ns - late_ns % self.interval_ns);
+        more + 1
     }
 
     /// How long until it expires; `None`: it does not.
     #[must_use]
     pub const fn left(&self, now_ns: u64) -> Option<u64> {
         if self.expiry_ns == 0 { None } else { Some(self.expiry_ns.saturating_sub(now_ns)) }
+    }
+}
+
+/// Expiries of a timer of timer_create(2), of which one signal tells: its overrun is how many there were beside the first
+/// since the last signal.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Expiries {
+    untold: u64,
+    overrun: u32,
+}
+
+impl Expiries {
+    /// It has expired so often.
+    pub const fn add(&mut self, count: u64) {
+        self.untold = self.untold.saturating_add(count);
+    }
+
+    /// The signal is on its way to the program: its overrun. One that is sent to another thread since the first does not take it
+    /// has the same.
+    pub const fn tell(&mut self) -> u32 {
+        const MOST: u64 = i32::MAX as u64; // DELAYTIMER_MAX
+        if let Some(overrun) = self.untold.checked_sub(1) {
+            self.overrun = if overrun < MOST { overrun as u32 } else { MOST as u32 };
+            self.untold = 0;
+        }
+        self.overrun
+    }
+
+    /// That of the last signal: timer_getoverrun(2).
+    #[must_use]
+    pub const fn overrun(&self) -> u32 {
+        self.overrun
     }
 }
 
@@ -124,19 +157,37 @@ mod tests {
     fn an_interval_timer_goes_on_in_step() {
         let mut t = IntervalTimer::set(100, 10, 20);
         assert_eq!(t.get(100), (10, 20));
-        assert!(!t.take_expired(109));
+        assert_eq!(t.take_expired(109), 0);
         assert_eq!(t.get(115), (1, 20));
-        assert!(t.take_expired(115));
+        assert_eq!(t.take_expired(115), 1);
         assert_eq!(t.left(115), Some(15));
-        assert!(t.take_expired(175));
+        // At 130, 150 and 170.
+        assert_eq!(t.take_expired(175), 3);
         assert_eq!(t.left(175), Some(15));
+        assert_eq!(t.take_expired(190), 1);
+    }
+
+    #[test]
+    fn a_signal_tells_of_all_expiries_since_the_last_one() {
+        let mut e = Expiries::default();
+        e.add(1);
+        assert_eq!((e.tell(), e.overrun()), (0, 0));
+        e.add(3);
+        e.add(2);
+        assert_eq!(e.overrun(), 0);
+        assert_eq!((e.tell(), e.tell(), e.overrun()), (4, 4, 4));
+        e.add(u64::MAX);
+        e.add(7);
+        assert_eq!(e.tell(), i32::MAX as u32);
+        e.add(1);
+        assert_eq!(e.tell(), 0);
     }
 
     #[test]
     fn an_expiry_may_be_given() {
         let mut t = IntervalTimer::set_at(100, 10);
-        assert!(!t.take_expired(99));
-        assert!(t.take_expired(100));
+        assert_eq!(t.take_expired(99), 0);
+        assert_eq!(t.take_expired(100), 1);
         assert_eq!(t.left(103), Some(7));
         assert_eq!(IntervalTimer::set_at(0, 10).left(5), None);
     }
@@ -144,8 +195,8 @@ mod tests {
     #[test]
     fn a_single_shot_expires_once() {
         let mut t = IntervalTimer::set(0, 5, 0);
-        assert!(t.take_expired(5));
-        assert!(!t.take_expired(500));
+        assert_eq!(t.take_expired(5), 1);
+        assert_eq!(t.take_expired(500), 0);
         assert_eq!(t.left(500), None);
         assert_eq!(IntervalTimer::set(7, 0, 3).left(7), None);
     }

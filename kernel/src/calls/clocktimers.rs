@@ -6,7 +6,7 @@
 //! becomes of one that is blocked is Linux' doing.
 
 use crate::base::lists;
-use crate::base::user::{UserAddr, put};
+use crate::base::user::put;
 use crate::link::delegate;
 use crate::parts::cputimers::ClockTimer;
 use crate::process::cputime::CpuClock;
@@ -14,9 +14,11 @@ use crate::process::cputimers::{self, delete};
 use crate::process::thread;
 use crate::process::thread::Thread;
 use crate::process::{Process, futex};
-use hanare_core::cputimer::IntervalTimer;
+use hanare_core::cputimer::{Expiries, IntervalTimer};
 use hanare_core::errno::{self, Result};
+use hanare_core::signal::SigInfo;
 use hanare_core::time::Timespec;
+use hanare_hal::usercopy::{self, UserAddr};
 use linux_raw_sys::general::__NR_timer_create;
 use zerocopy::IntoBytes;
 
@@ -45,8 +47,8 @@ fn enter(p: &Process, id: u32, clock: Option<CpuClock>) -> Result<()> {
     cputimers::timer_created(id)?;
     let Some(clock) = clock else { return Ok(()) };
     p.cpu_timers.with_clock_timers(|timers| {
-        lists::push(timers, ClockTimer { id, clock, timer: IntervalTimer::default() })
-            .map_err(|_| errno::EAGAIN)
+        let (timer, expiries) = (IntervalTimer::default(), Expiries::default());
+        lists::push(timers, ClockTimer { id, clock, timer, expiries }).map_err(|_| errno::EAGAIN)
     })
 }
 
@@ -61,6 +63,25 @@ pub fn get_time(a: &[u64; 6]) -> Option<Result<u64>> {
     let p = &thread::current().process;
     let id = a[0] as u32;
     is_ours(p, id).then(|| get(p, id).and_then(|now| write(a[1], now)))
+}
+
+/// timer_getoverrun; `None`: it is Linux' business.
+pub fn overrun(id: u64) -> Option<u64> {
+    let p = &thread::current().process;
+    with(p, id as u32, |t| Ok(t.expiries.overrun())).ok().map(u64::from)
+}
+
+/// rt_sigtimedwait has taken a signal from Linux, and told of it at this address.
+pub fn waited(info: u64) {
+    const HEAD: usize = 24; // up to the overrun
+    let mut bytes = [0; size_of::<SigInfo>()];
+    if info == 0 || usercopy::read(UserAddr::of(info), &mut bytes[..HEAD]).is_err() {
+        return;
+    }
+    let mut told: SigInfo = zerocopy::transmute!(bytes);
+    cputimers::tell(&thread::current().process, &mut told);
+    // Who has unmapped it meanwhile has had the signal.
+    let _ = usercopy::write(UserAddr::of(info), &told.as_bytes()[..HEAD]);
 }
 
 fn is_ours(p: &Process, id: u32) -> bool {
@@ -98,6 +119,7 @@ fn set(p: &Process, a: &[u64; 6]) -> Result<u64> {
             0 => IntervalTimer::set(now, value, interval),
             _ => IntervalTimer::set_at(value, interval),
         };
+        t.expiries = Expiries::default();
         Ok(before)
     })?;
     cputimers::look_again(p);

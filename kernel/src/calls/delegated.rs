@@ -64,6 +64,9 @@ pub fn serve(row: &Row, hook: Hook, args: [u64; 6]) -> Result<u64> {
         Hook::TimerCreate => clocktimers::create(args[0], args[1], args[2]),
         Hook::TimerSettime => clocktimers::set_time(&args).unwrap_or_else(|| forward(row, args)),
         Hook::TimerGettime => clocktimers::get_time(&args).unwrap_or_else(|| forward(row, args)),
+        Hook::TimerGetoverrun => {
+            clocktimers::overrun(args[0]).map_or_else(|| forward(row, args), Ok)
+        }
         Hook::TimerDelete => forward(row, args).inspect(|_| cputimers::timer_deleted(args[0])),
         Hook::Getrlimit => limit(row, args, &Change::by_getrlimit(&args)),
         Hook::Setrlimit => limit(row, args, &Change::by_setrlimit(&args)),
@@ -72,7 +75,8 @@ pub fn serve(row: &Row, hook: Hook, args: [u64; 6]) -> Result<u64> {
         Hook::Personality => forward(row, args).inspect(|_| personality(args[0] as u32)),
         Hook::Random => random(args).map_or_else(|| forward(row, args), Ok),
         Hook::Sysinfo => forward(row, args).and_then(|_| super::machine::sysinfo(args[0])),
-        Hook::Sigtimedwait => pending::waited(&args).unwrap_or_else(|| forward(row, args)),
+        Hook::Sigtimedwait => pending::waited(&args)
+            .unwrap_or_else(|| forward(row, args).inspect(|_| clocktimers::waited(args[1]))),
         Hook::EpollPwait => with_mask(row, args, 4, 0),
         Hook::Ppoll => with_mask(row, args, 3, 0),
         Hook::Pselect => with_mask(row, args, 5, 16),

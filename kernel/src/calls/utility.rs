@@ -10,19 +10,19 @@
 use crate::base::line::Line;
 use crate::gate::{observe, raise, rseq};
 use crate::link::delegate;
-use crate::parts::utility::Wish;
+use crate::parts::utility::{Bell, Wish};
 use crate::process::thread::{self, Thread};
 use crate::process::workers;
 use crate::sched::{cpus, doorbell};
 use crate::signal::sigframe;
 use core::sync::atomic::{AtomicU64, Ordering};
-use hanare_abi::boot::EVENT_EVENTFD;
+use hanare_abi::boot::{EVENT_EVENTFD, EVENT_SLOT};
 use hanare_abi::control::Control;
 use hanare_abi::layout::{USER_MAX, USER_MIN};
 use hanare_abi::utility::{
     AREA_FPU, AREA_FRAME, AREA_FS_BASE, AREA_GS_BASE, AREA_MAX, AREA_MIN, AREA_STACK, LEFT_CALL,
     LEFT_FAULT, LEFT_MASK, LEFT_TRAP, NO_EVENTFD, NR_UTILITY, RUN_ON_ASK, RUN_ON_EVENTFD,
-    RUN_ON_LINUX, RUN_ON_LWK, RUN_ON_RING,
+    RUN_ON_LINUX, RUN_ON_LWK, RUN_ON_RING, RUN_ON_SLEEP, RUNG_ASLEEP,
 };
 use hanare_core::errno::{self, Result};
 use hanare_core::link::{Call, Outcome};
@@ -42,21 +42,31 @@ pub fn run_on(a: &[u64; 6]) -> Result<u64> {
         RUN_ON_ASK => return Ok(u64::from(me.utility.is_wanted() && may_leave(me))),
         RUN_ON_EVENTFD => return be_rung_by(me, a[2] as u32),
         RUN_ON_RING => return ring(me, a[2] as u32),
+        RUN_ON_SLEEP => return Err(errno::EAGAIN), // the proxy makes it for who is there
         _ => return Err(errno::EINVAL),
     }
     me.calls_here();
     Ok(0)
 }
 
-/// The eventfd is the descriptor table's of its worker, which gives it to Linux.
+/// An eventfd is the descriptor table's of its worker, which gives it to Linux.
 fn be_rung_by(me: &Thread, descriptor: u32) -> Result<u64> {
     if me.process.pool.is_packed() {
         return Err(errno::EOPNOTSUPP); // another proxy has its descriptors
     }
     // Nobody rings while Linux has the one before, or none. A ring that is under way may reach either.
-    me.utility.set_eventfd(false);
-    delegate::result_of(Control::Eventfd { descriptor })?;
-    me.utility.set_eventfd(descriptor != NO_EVENTFD);
+    let before = me.utility.bell();
+    me.utility.set_bell(Bell::None);
+    let is_eventfd = !matches!(descriptor, NO_EVENTFD | RUNG_ASLEEP);
+    if is_eventfd || before == Bell::Eventfd {
+        let descriptor = if is_eventfd { descriptor } else { NO_EVENTFD };
+        delegate::result_of(Control::Eventfd { descriptor })?;
+    }
+    me.utility.set_bell(match descriptor {
+        NO_EVENTFD => Bell::None,
+        RUNG_ASLEEP => Bell::Worker,
+        _ => Bell::Eventfd,
+    });
     Ok(0)
 }
 
@@ -73,14 +83,16 @@ fn ring(me: &Thread, tid: u32) -> Result<u64> {
     let after = pace.take(used.load(Ordering::Relaxed), cpu::rdtsc()).ok_or(errno::EAGAIN)?;
     let found = me.process.with_threads(|all| {
         let thread = all.iter().find(|thread| tid != 0 && thread.slot.tid() == tid)?;
-        Some((thread.slot, thread.slot_index, thread.utility.has_eventfd()))
+        Some((thread.slot, thread.slot_index, thread.utility.bell()))
     });
-    let (slot, index, has_eventfd) = found.ok_or(errno::ESRCH)?;
-    if !has_eventfd {
-        return Err(errno::ENXIO);
-    }
+    let (slot, index, bell) = found.ok_or(errno::ESRCH)?;
+    let event = match bell {
+        Bell::None => return Err(errno::ENXIO),
+        Bell::Eventfd => EVENT_EVENTFD,
+        Bell::Worker => EVENT_SLOT,
+    };
     used.store(after, Ordering::Relaxed);
-    doorbell::ring(slot.doorbell(), EVENT_EVENTFD, u64::from(me.space) << 24 | u64::from(index));
+    doorbell::ring(slot.doorbell(), event, u64::from(me.space) << 24 | u64::from(index));
     Ok(0)
 }
 

@@ -18,8 +18,8 @@ pub fn check(thread: &Thread) {
     let (virt, prof, limit) = {
         let mut all = p.cpu_timers.all.lock();
         (
-            all.virt.take_expired(user),
-            all.prof.take_expired(user + system),
+            all.virt.take_expired(user) != 0,
+            all.prof.take_expired(user + system) != 0,
             all.limit.check(user + system),
         )
     };
@@ -69,10 +69,12 @@ fn of_clocks(thread: &Thread) {
         let timer = p.cpu_timers.with_clock_timers(|timers| {
             let t = timers.get_mut(place)?;
             let now = t.clock.now(p).unwrap_or(0);
-            Some((t.id, t.timer.take_expired(now)))
+            let count = t.timer.take_expired(now);
+            t.expiries.add(count);
+            Some((t.id, count))
         });
-        let Some((id, has_expired)) = timer else { return };
-        if !has_expired {
+        let Some((id, count)) = timer else { return };
+        if count == 0 {
             continue;
         }
         let at_once = [Timespec::from_ns(0), Timespec::from_ns(1)];

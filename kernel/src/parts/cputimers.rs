@@ -5,7 +5,7 @@ use crate::sched::cpus;
 use alloc::sync::Weak;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, Ordering};
-use hanare_core::cputimer::{CpuSeconds, IntervalTimer};
+use hanare_core::cputimer::{CpuSeconds, Expiries, IntervalTimer};
 
 /// A clock of CPU time of a process, or of one of its threads.
 pub struct CpuClock<T> {
@@ -29,6 +29,8 @@ pub struct ClockTimer<T> {
     pub clock: CpuClock<T>,
     /// When it expires.
     pub timer: IntervalTimer,
+    /// How often it has.
+    pub expiries: Expiries,
 }
 
 /// Timers of a process.

@@ -1,6 +1,6 @@
 //! What a thread keeps that asked for its user-mode code to execute on Linux (`hanare_abi::utility`).
 
-use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
 /// Area and wishes of a utility thread. Written by the thread itself.
 #[derive(Default)]
@@ -11,8 +11,20 @@ pub struct OfThread {
     cpu: AtomicU64,
     /// It executes on Linux, or is about to: who is to see what it does has it come back.
     is_out: AtomicBool,
-    /// Linux has an eventfd by which it is rung.
-    has_eventfd: AtomicBool,
+    /// A [`Bell`].
+    bell: AtomicU8,
+}
+
+/// How threads of its process ring it on Linux.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Bell {
+    /// They do not.
+    None,
+    /// Linux has an eventfd of it.
+    Eventfd,
+    /// As its worker is rung.
+    Worker,
 }
 
 /// What a thread asked for.
@@ -57,14 +69,18 @@ impl OfThread {
         self.is_out.store(is_out, Ordering::SeqCst);
     }
 
-    /// Whether Linux has an eventfd by which it is rung.
-    pub fn has_eventfd(&self) -> bool {
-        self.has_eventfd.load(Ordering::Relaxed)
+    /// How it is rung.
+    pub fn bell(&self) -> Bell {
+        match self.bell.load(Ordering::Relaxed) {
+            0 => Bell::None,
+            1 => Bell::Eventfd,
+            _ => Bell::Worker,
+        }
     }
 
-    /// Says whether Linux has one.
-    pub fn set_eventfd(&self, has: bool) {
-        self.has_eventfd.store(has, Ordering::Relaxed);
+    /// It is rung so.
+    pub fn set_bell(&self, bell: Bell) {
+        self.bell.store(bell as u8, Ordering::Relaxed);
     }
 
     /// It is to execute on the LWK.

@@ -9,6 +9,7 @@ use crate::process::thread::Thread;
 use crate::sched::cpus;
 use core::sync::atomic::Ordering;
 use hanare_core::errno::{self, Result};
+use hanare_core::signal::SigInfo;
 use linux_raw_sys::general::__NR_timer_delete;
 
 /// A timer was set: the CPUs that run threads of `p` have to know.
@@ -30,6 +31,17 @@ pub fn wanted(thread: &Thread) -> Option<u64> {
     let of_process = timers.all.lock().left(user, user + system);
     let of_clocks = timers.with_clock_timers(|timers| left(timers, thread));
     of_process.into_iter().chain(of_clocks).min()
+}
+
+/// A signal that Linux has sent is on its way to the program: if it is a timer's of CPU time, of which Linux does not know how often it
+/// has expired, this says so.
+pub fn tell(p: &Process, info: &mut SigInfo) {
+    let Some(id) = info.timer() else { return };
+    p.cpu_timers.with_clock_timers(|timers| {
+        if let Some(timer) = timers.iter_mut().find(|timer| timer.id == id) {
+            info.set_overrun(timer.expiries.tell());
+        }
+    });
 }
 
 /// timer_delete, after Linux has deleted its own.

@@ -319,7 +319,7 @@ impl Thread {
         self.set_robust_list(0);
         self.rseq.set(None);
         self.utility.clear();
-        self.utility.set_eventfd(false);
+        self.utility.set_bell(utility::Bell::None);
         fpu::reset();
         cpu::set_fs_base(0);
         cpu::set_user_gs_base(0);

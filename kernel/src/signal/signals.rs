@@ -7,9 +7,9 @@ use crate::base::heap;
 use crate::base::user::{self, UserAddr, put};
 use crate::link::delegate;
 use crate::mm::limits;
-use crate::process::Process;
 use crate::process::thread;
 use crate::process::thread::Thread;
+use crate::process::{Process, cputimers};
 use crate::sched::cpus;
 use crate::signal::pending;
 use alloc::sync::Arc;
@@ -21,7 +21,8 @@ use zerocopy::IntoBytes;
 
 /// `REQUEST_SIGNAL`. `EAGAIN`: Linux is to find another thread that takes it.
 pub fn from_linux(p: &Arc<Process>, signal: u32, slot: u32, info: &[u64; 16]) -> Result<()> {
-    let info = SigInfo::from_words(info);
+    let mut info = SigInfo::from_words(info);
+    cputimers::tell(p, &mut info);
     let thread = p.thread(slot);
     let directed = info.code == signal::SI_QUEUE
         && thread.as_ref().is_some_and(|t| t.signals.lock().directed.take(signal));

@@ -1,10 +1,10 @@
 //! What is outstanding: a ring of records, a buffer for their data, and the worker that makes the calls, in order.
 
 use std::cell::UnsafeCell;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::{hint, ptr};
 
-use hanare_ikc::preload::{Progress, Worker};
+use hanare_ikc::preload::{Nap, Progress, Way, Worker};
 
 use crate::entry::{self, OUTSTANDING};
 use crate::state::{self, Reason};
@@ -66,8 +66,9 @@ static LOCK: AtomicBool = AtomicBool::new(false);
 static WORKER: Worker = Worker::new();
 /// The worker, for who waits for its end.
 static THREAD: AtomicU64 = AtomicU64::new(0);
-/// The worker sleeps on it where it is 1.
-static ASLEEP: AtomicU32 = AtomicU32::new(0);
+static NAP: Nap = Nap::new();
+/// The worker's thread id where it sleeps on Linux, beside an LWK; 0: it sleeps on a futex.
+static RUNG: AtomicI32 = AtomicI32::new(0);
 /// How often a reply was awaited.
 static REPLIES_AWAITED: AtomicU64 = AtomicU64::new(0);
 static PROGRESS: Progress = Progress::new();
@@ -196,10 +197,10 @@ pub fn post(_: &Locked, what: What, fd: i32, data: Option<(u64, u64)>) -> u64 {
         }
     }
     HEAD.store(head + 1, Ordering::Release);
-    // Either the worker sees HEAD before it sleeps, or this sees that it sleeps.
-    fence(Ordering::SeqCst);
-    if ASLEEP.load(Ordering::Relaxed) != 0 && ASLEEP.swap(0, Ordering::SeqCst) != 0 {
-        sys::wake_on(&ASLEEP);
+    match NAP.wakes() {
+        None => {}
+        Some(Way::Futex) => sys::wake_on(NAP.word()),
+        Some(Way::Rung) => sys::ring(RUNG.load(Ordering::Relaxed)),
     }
     head + 1
 }
@@ -291,25 +292,29 @@ fn wait_for_work(tail: u64) {
         }
         hint::spin_loop();
     }
+    let way = if RUNG.load(Ordering::Relaxed) == 0 { Way::Futex } else { Way::Rung };
     while !is_there() {
-        ASLEEP.store(1, Ordering::SeqCst);
-        fence(Ordering::SeqCst);
-        if is_there() {
-            ASLEEP.store(0, Ordering::SeqCst);
+        if !NAP.begins(way, is_there) {
             return;
         }
-        sys::sleep_on(&ASLEEP, 1);
+        // Where somebody has to see its calls it is not on Linux.
+        if way == Way::Futex || !sys::sleep_until_rung() && NAP.turns_to_futex() {
+            sys::sleep_on(NAP.word(), Nap::<0>::VALUE);
+        }
     }
 }
 
-/// On an LWK, the worker's code runs on a CPU of Linux from now on (docs/posted.md). Elsewhere there is no such call.
+/// On an LWK, the worker's code runs on a CPU of Linux from now on (docs/posted.md), and sleeps there: a futex is the LWK's, which would
+/// have it come back. Elsewhere there is no such call.
 fn run_beside() {
-    const RUN_ON: u64 = 0x484e_524f;
     const AREA_BYTES: u64 = 64 << 10;
+    RUNG.store(0, Ordering::Relaxed);
     let Ok(area) = sys::map(AREA_BYTES) else { return };
+    let is_rung = sys::be_rung();
     // SAFETY: The area is the thread's, which lives as long as the process.
-    let result = unsafe { sys::call(libc::SYS_prctl, [RUN_ON, 1, area, AREA_BYTES, u64::MAX, 0]) };
-    if result != 0 {
+    if unsafe { sys::run_on_linux(area, AREA_BYTES) } {
+        RUNG.store(if is_rung { sys::thread_id() } else { 0 }, Ordering::Relaxed);
+    } else {
         // SAFETY: Nobody else knows of it.
         let _ = unsafe { sys::call(libc::SYS_munmap, [area, AREA_BYTES, 0, 0, 0, 0]) };
     }
@@ -405,7 +410,7 @@ pub fn reset() {
     DATA_TAIL.store(DATA_HEAD.load(Ordering::Relaxed), Ordering::Relaxed);
     OUTSTANDING.store(0, Ordering::Relaxed);
     LAST_OF_FILES.store(head, Ordering::Relaxed);
-    ASLEEP.store(0, Ordering::Relaxed);
+    NAP.reset();
     PROGRESS.reset();
     WORKER.reset();
     LOCK.store(false, Ordering::Release);

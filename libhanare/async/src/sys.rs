@@ -229,6 +229,45 @@ pub fn wake_on(word: &std::sync::atomic::AtomicU32) {
     let _ = unsafe { call(libc::SYS_futex, args) };
 }
 
+/// `PR_HANARE_RUN_ON`: where a thread executes beside an LWK, and how it is woken there (docs/utility-threads.md).
+fn run_on(arguments: [u64; 4]) -> i64 {
+    const PR_HANARE_RUN_ON: u64 = 0x484e_524f;
+    let [what, first, second, third] = arguments;
+    // SAFETY: The caller's, who gives memory away for it, or none is concerned.
+    unsafe { call(libc::SYS_prctl, [PR_HANARE_RUN_ON, what, first, second, third, 0]) }
+}
+
+/// The calling thread executes on Linux from now on. False: there is no LWK, or it cannot.
+///
+/// # Safety
+/// The area is used by nobody else as long as the thread lives.
+pub unsafe fn run_on_linux(area: u64, bytes: u64) -> bool {
+    run_on([1, area, bytes, u64::MAX]) == 0
+}
+
+/// The calling thread is woken by [`ring`] from now on, in [`sleep_until_rung`]. False: there is no LWK.
+pub fn be_rung() -> bool {
+    run_on([3, u64::from(u32::MAX - 1), 0, 0]) == 0
+}
+
+/// Wakes a thread that is rung. The LWK bounds how often it is asked to.
+pub fn ring(thread: i32) {
+    while run_on([4, thread as u64, 0, 0]) == i64::from(-libc::EAGAIN) {
+        give_way();
+    }
+}
+
+/// Sleeps until somebody rings, or not so long. False: the calling thread executes on the LWK now.
+pub fn sleep_until_rung() -> bool {
+    run_on([5, 0, 0, 0]) != i64::from(-libc::EAGAIN)
+}
+
+/// Of the calling thread.
+pub fn thread_id() -> i32 {
+    // SAFETY: It returns a number.
+    unsafe { call(libc::SYS_gettid, [0; 6]) as i32 }
+}
+
 /// Sleeps.
 pub fn sleep(time_ns: i64) {
     let time = libc::timespec { tv_sec: 0, tv_nsec: time_ns };

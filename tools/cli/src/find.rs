@@ -55,6 +55,12 @@ pub fn bench_guest() -> Result<PathBuf> {
     find("HANARE_BENCH_GUEST", "hanare-bench-guest", &["", "../lib/hanare"], next)
 }
 
+/// The web server that it measures.
+pub fn bench_web() -> Result<PathBuf> {
+    let next = "build it: make; or name it: HANARE_BENCH_WEB=FILE";
+    find("HANARE_BENCH_WEB", "hanare-bench-web", &["", "../lib/hanare"], next)
+}
+
 /// The library that posts calls of programs that know nothing of it.
 pub fn async_library() -> Result<PathBuf> {
     let next = "build it: make native; or name it: HANARE_ASYNC_LIBRARY=FILE";

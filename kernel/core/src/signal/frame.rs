@@ -15,6 +15,8 @@ pub const SI_USER: i32 = 0;
 pub const SI_KERNEL: i32 = 0x80;
 /// `si_code`: sent by `sigqueue`.
 pub const SI_QUEUE: i32 = -1;
+/// `si_code`: a timer of `timer_create` has expired.
+pub const SI_TIMER: i32 = -2;
 /// `si_code`: sent by `tgkill`.
 pub const SI_TKILL: i32 = -6;
 /// `si_code` of SIGILL: illegal operand.
@@ -69,6 +71,17 @@ pub struct SigInfo {
 impl SigInfo {
     fn with_code(signal: u32, code: i32) -> Self {
         Self { signo: signal as i32, code, ..Self::default() }
+    }
+
+    /// The number of the timer that has expired; `None`: it is about something else.
+    #[must_use]
+    pub fn timer(&self) -> Option<u32> {
+        (self.code == SI_TIMER).then_some(self.fields[0] as u32)
+    }
+
+    /// How often that has expired beside.
+    pub fn set_overrun(&mut self, overrun: u32) {
+        self.fields[0] = self.fields[0] & u64::from(u32::MAX) | u64::from(overrun) << 32;
     }
 
     /// Sent by `kill` from a process.

@@ -55,6 +55,8 @@ pub enum Hook {
     TimerSettime,
     /// `timer_gettime` of such a timer.
     TimerGettime,
+    /// `timer_getoverrun` of such a timer.
+    TimerGetoverrun,
     /// `timer_delete`: forgotten again.
     TimerDelete,
     /// `getrlimit`: RLIMIT_AS is the LWK's.
@@ -118,9 +120,11 @@ impl Hook {
             Self::Credentials | Self::Unshare | Self::Setns => "the LWK asks for the ids again",
             Self::Rights => "idle workers have no more rights than threads",
             Self::Getitimer | Self::Setitimer => "timers that count CPU time are local",
-            Self::TimerCreate | Self::TimerSettime | Self::TimerGettime | Self::TimerDelete => {
-                "on CPU-time clocks local; remembered for `execve`"
-            }
+            Self::TimerCreate
+            | Self::TimerSettime
+            | Self::TimerGettime
+            | Self::TimerGetoverrun
+            | Self::TimerDelete => "on CPU-time clocks local; remembered for `execve`",
             Self::Getrlimit | Self::Setrlimit | Self::Prlimit => {
                 "limits of stack, address space, data and CPU time are taken over"
             }

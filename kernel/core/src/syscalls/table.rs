@@ -359,7 +359,7 @@ pub(super) static ROWS: &[Row] = rows! {
         Struct(TimespecPair, Out))
         delegated(TimerSettime, Own);
     __NR_timer_gettime(Int, Struct(TimespecPair, Out)) delegated(TimerGettime, Own);
-    __NR_timer_getoverrun(Int) delegated(None, Own);
+    __NR_timer_getoverrun(Int) delegated(TimerGetoverrun, Own);
     __NR_timer_delete(Int) delegated(TimerDelete, Own);
     __NR_clock_settime(One(Names::Clock), Struct(Timespec, In)) delegated(None, Own);
     __NR_clock_gettime(One(Names::Clock), Struct(Timespec, Out)) local(ClockGettime) + vdso;

@@ -62,6 +62,23 @@ impl Figure {
     }
 }
 
+/// A program of others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tool {
+    /// As PATH has it.
+    pub program: &'static str,
+    /// Debian's package.
+    pub package: &'static str,
+}
+
+impl Tool {
+    /// Whether it is installed.
+    fn is_there(&self) -> bool {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        std::env::split_paths(&path).any(|folder| folder.join(self.program).is_file())
+    }
+}
+
 /// What a group needs to be measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Needs {
@@ -71,6 +88,24 @@ pub enum Needs {
     Machine,
     /// An instance, and a block device or a file on one (`--device`).
     Device,
+    /// An instance, and programs of others.
+    Tools(&'static [Tool]),
+}
+
+impl Needs {
+    /// What of it `lab` has not.
+    pub fn missing(&self, lab: &Lab) -> Option<String> {
+        match self {
+            Needs::Instance => None,
+            Needs::Machine => (!lab.may_boot()).then(|| "an instance is booted already".into()),
+            Needs::Device => lab.device.is_none().then(|| "no device is named (--device)".into()),
+            Needs::Tools(tools) => {
+                tools.iter().find(|tool| !tool.is_there()).map(|Tool { program, package }| {
+                    format!("{program} is not installed (apt-get install {package})")
+                })
+            }
+        }
+    }
 }
 
 /// Figures that are measured together.

@@ -312,9 +312,22 @@ impl Lab {
         if self.quick {
             command.arg("quick");
         }
+        self.placed(side, || Guest::start(command))
+    }
+
+    /// Starts a program of others, as [`command`](Self::command) has made it.
+    pub fn spawn(&self, side: Side, mut command: Command) -> Result<Child> {
+        let program = command.get_program().to_owned();
+        self.placed(side, || {
+            command.spawn().with_context(|| format!("cannot run {}", program.display()))
+        })
+    }
+
+    /// Runs `start` on the CPUs of Linux that its side of a measurement has.
+    fn placed<T>(&self, side: Side, start: impl FnOnce() -> Result<T>) -> Result<T> {
         match self.linux_cpus().filter(|_| side == Side::Linux) {
-            Some(cpus) => kept_on(&cpus, || Guest::start(command)),
-            None => Guest::start(command),
+            Some(cpus) => kept_on(&cpus, start),
+            None => start(),
         }
     }
 

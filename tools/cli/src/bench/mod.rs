@@ -31,7 +31,7 @@ use crate::output::outln;
 use crate::{failure, instances, table};
 use compare::Comparison;
 use document::ReportFile;
-use figure::{Figure, Group, Needs};
+use figure::{Figure, Group};
 use lab::Lab;
 use published::Published;
 use report::Report;
@@ -55,7 +55,8 @@ and back by a slot, by rings and by what Linux offers. A sample is the best batc
 Examples:
   hanare bench                       all but what is posted, about ten minutes
   hanare bench --quick               short batches, for a first impression
-  hanare bench F6                    posted calls, checkpoints: half an hour
+  hanare bench F6                    posted calls, checkpoints, servers: an hour
+  hanare bench servers --rounds 2    servers under load, posted and not
   hanare bench read call.local
   hanare bench delegation            the ways to delegate against each other
   hanare bench F1 F7                 what answers published figures
@@ -189,13 +190,8 @@ impl Bench {
         lab.tasks = self.tasks;
         let mut report = Report::new(&lab, &self.only);
         for group in groups {
-            let missing = match group.needs {
-                Needs::Instance => None,
-                Needs::Machine => (!lab.may_boot()).then_some("an instance is booted already"),
-                Needs::Device => lab.device.is_none().then_some("no device is named (--device)"),
-            };
-            if let Some(why) = missing {
-                report.skip(group, why);
+            if let Some(why) = group.needs.missing(&lab) {
+                report.skip(group, &why);
                 continue;
             }
             lab.progress(group.name);

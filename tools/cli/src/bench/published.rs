@@ -52,7 +52,7 @@ pub const ALL: &[Published] = &[
     Published {
         id: "F6",
         what: "calls without a trap",
-        by: &["posted", "posted-lengths", "posted-functions", "checkpoints"],
+        by: &["posted", "posted-lengths", "posted-functions", "checkpoints", "servers"],
         elsewhere: Some("by side they are counted: bench/instructions --posted"),
     },
     Published {

@@ -2,13 +2,16 @@
 
 use core::sync::atomic::Ordering;
 
-use hanare_abi::ioctl::IOCTL_EXECUTE;
+use hanare_abi::ioctl::{IOCTL_EXECUTE, IOCTL_WAIT};
 use hanare_abi::layout::{USER_MAX, USER_MIN};
-use hanare_abi::utility::{AREA_MAX, AREA_MIN, LEFT_SIGNAL, NR_UTILITY};
+use hanare_abi::utility::{
+    AREA_MAX, AREA_MIN, LEFT_SIGNAL, NR_UTILITY, PR_HANARE_RUN_ON, RUN_ON_SLEEP,
+};
 use hanare_core::syscalls::{self, Hook, SHOWN, Service};
 use hanare_core::sysfs::{LOOKED_AT, may_be_hidden};
 use hanare_ikc::Answer;
-use linux_raw_sys::errno::{EINVAL, EOPNOTSUPP};
+use linux_raw_sys::errno::{EINTR, EINVAL, EOPNOTSUPP};
+use linux_raw_sys::general::{__NR_ioctl, __NR_prctl};
 
 use crate::process::{self, Process, signals};
 use crate::requests::pseudo;
@@ -67,9 +70,15 @@ enum Own {
     Shown,
     /// The file may be one that the LWK's machine has not: with this argument its path.
     Path(usize),
+    /// `RUN_ON_SLEEP`.
+    Sleep,
 }
 
-fn own(nr: u32) -> Option<Own> {
+fn own(nr: u32, args: &[u64; 6]) -> Option<Own> {
+    if nr == __NR_prctl {
+        let is_sleep = args[0] as u32 == PR_HANARE_RUN_ON && args[1] == RUN_ON_SLEEP;
+        return is_sleep.then_some(Own::Sleep);
+    }
     if SHOWN.contains(&nr) {
         return Some(Own::Shown);
     }
@@ -80,16 +89,30 @@ fn own(nr: u32) -> Option<Own> {
     }
 }
 
+/// Sleeps until the LWK rings the worker, as between two calls. Meanwhile nothing is asked of its slot.
+fn sleep(process: &Process, worker: &Worker) -> Answer {
+    let args = [process.space.fd as u64, IOCTL_WAIT.into(), worker.slot().into(), 0, 0, 0];
+    let slot = process.space.window.slot(worker.slot());
+    match delegated_call(__NR_ioctl, &args) {
+        Answer::Done(doorbell @ 0..) => slot.set_doorbell(doorbell as u32),
+        Answer::Done(error) if error == -i64::from(EINTR) => return Answer::Done(error),
+        Answer::Done(_) => process::lwk_died(),
+        Answer::NotStarted => return Answer::NotStarted,
+    }
+    Answer::Done(0)
+}
+
 /// Makes the call for which the thread's code was left, if Linux and the proxy can. False: it is the LWK's to serve.
 fn makes_here(frame: &mut Frame) -> bool {
     const INSTRUCTION: u64 = 2; // bytes of `syscall`
     let (nr, args) = (frame.rax() as u32, frame.arguments());
-    let Some(own) = own(nr) else { return false };
+    let Some(own) = own(nr, &args) else { return false };
     let (worker, process) = (current_worker(), process::get());
     worker.call.store(nr, Ordering::Relaxed);
     let answer = utility::call(worker, frame, || match own {
         Own::Shown => pseudo::after(process, nr, &args, delegated_call(nr, &args)),
         Own::Path(_) => delegated_call(nr, &args),
+        Own::Sleep => sleep(process, worker),
     });
     worker.call.store(NR_UTILITY, Ordering::Relaxed);
     let Answer::Done(result) = answer else {

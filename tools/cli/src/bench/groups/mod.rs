@@ -8,13 +8,23 @@ mod memory;
 mod noise;
 mod posted;
 mod processes;
+mod servers;
 mod signals;
 mod start;
 
 use super::figure::Group;
 
 /// Groups of many tasks, which take longer than all others together: measured where they are named, or small batches are wanted.
-pub const LONG: [&str; 4] = ["posted", "posted-lengths", "posted-functions", "checkpoints"];
+pub const LONG: [&str; 8] = [
+    "posted",
+    "posted-lengths",
+    "posted-functions",
+    "checkpoints",
+    "servers-web",
+    "servers-nginx",
+    "servers-redis",
+    "servers-memcached",
+];
 
 /// All, in the order in which they are measured: those that boot for themselves
 /// first and last.
@@ -31,6 +41,10 @@ pub const ALL: &[Group] = &[
     posted::LENGTHS,
     posted::FUNCTIONS,
     posted::CHECKPOINTS,
+    servers::WEB,
+    servers::NGINX,
+    servers::REDIS,
+    servers::MEMCACHED,
     memory::MEMORY,
     signals::SIGNALS,
     processes::PROCESSES,
