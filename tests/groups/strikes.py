@@ -199,20 +199,24 @@ def sees_hidden():
     program = subprocess.Popen([*NOBODY, 'hanare', 'run', '--', STRUCK, 'hidden'])
     folder = f'/proc/{program.pid}'
     was_hidden = seen = False
-    while program.poll() is None:
-        try:
-            seen = was_hidden and os.stat(folder + '/mem').st_uid == 65534
-            with open(folder + '/comm') as file:
-                name = file.read().strip()
-            was_hidden |= name == 'strike-victim' and os.stat(folder + '/mem').st_uid == 0
-        except (FileNotFoundError, ProcessLookupError):
-            continue
-        if seen:
-            expect(name == 'sleep', f'{name} may be looked into')
-        if seen or name == 'sleep' and not was_hidden:  # too late, then
-            break
-    program.kill()
-    program.wait(TIMEOUT)
+    end = time.monotonic() + TIMEOUT
+    try:
+        while program.poll() is None:
+            expect(time.monotonic() < end, f'it stays hidden, or is never seen to be: {was_hidden}')
+            try:
+                seen = was_hidden and os.stat(folder + '/mem').st_uid == 65534
+                with open(folder + '/comm') as file:
+                    name = file.read().strip()
+                was_hidden |= name == 'strike-victim' and os.stat(folder + '/mem').st_uid == 0
+            except (FileNotFoundError, ProcessLookupError):
+                continue
+            if seen:
+                expect(name == 'sleep', f'{name} may be looked into')
+            if seen or name == 'sleep' and not was_hidden:  # too late, then
+                break
+    finally:
+        program.kill()
+        program.wait(TIMEOUT)
     return seen
 
 
