@@ -210,7 +210,7 @@ static void calls_of_one_key_are_made_in_order(void)
 
 		HOLDS(hanare_submit(queue, SYS_write | HANARE_DETACH | HANARE_KEY(fds[i % 4]), fds[i % 4], byte, 1) == 0);
 	}
-	HOLDS(hanare_drain(queue, LATE) == 0);
+	HOLDS(hanare_drain(queue, 3 * LATE) == 0);
 	for (int i = 0; i < 4; i++) {
 		HOLDS(pread(fds[i], bytes[i], 5001, 0) == 5000);
 		for (int j = 0; j < 5000; j++)

@@ -92,7 +92,7 @@ static void functions_of_one_key_run_one_after_the_other(void)
 	queue = queue_of(&attributes);
 	for (int i = 0; i < KEYS * 4000; i++)
 		HOLDS(hanare_call(queue, HANARE_DETACH | HANARE_KEY(i % KEYS), append, i % KEYS, i / KEYS) == 0);
-	HOLDS(hanare_drain(queue, LATE) == 0);
+	HOLDS(hanare_drain(queue, 3 * LATE) == 0);
 	for (int key = 0; key < KEYS; key++)
 		for (int i = 0; i < 4000; i++)
 			HOLDS(lists[key][i] == i);

@@ -118,7 +118,6 @@ static void handler(int signal)
 	(void)signal;
 }
 
-/* Stopped for longer than it is to sleep, and continued. */
 /* Stopped for longer than it sleeps, it does not sleep once more. A busy machine may be late: some tries. */
 static void stopped(const char *name, int caught, int (*waits)(void))
 {
