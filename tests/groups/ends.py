@@ -120,7 +120,7 @@ def out_of_memory():
         process = subprocess.Popen(['hanare', 'run', '--', DIE, 'memory'], stdout=subprocess.DEVNULL, stderr=slave)
         expect(process.wait(TIMEOUT) == -9, process.returncode)
         text = b''
-        while select.select([master], [], [], 60)[0] and b'\n' not in text:
+        while b'\n' not in text and select.select([master], [], [], 60)[0]:
             text += os.read(master, 4096).replace(b'\r', b'')
         expect(wanted.search(text), text)
         os.close(master)
