@@ -456,7 +456,7 @@ mod tests {
         let (calls, slot) = (BoxRef::<REAL>::new(&words), SlotRef::<REAL>::new(&slot_words));
         // Until enough was forged, however seldom both threads have a CPU at once.
         const ENOUGH: u64 = if cfg!(miri) { 1 } else { 1_000 };
-        let end = Instant::now() + Duration::from_secs(60);
+        let end = Instant::now() + Duration::from_secs(600);
         let is_forged = AtomicBool::new(false);
         let is_over = || is_forged.load(Ordering::Relaxed) || Instant::now() >= end;
         let (mut answers, mut rings) = (0, 0);

@@ -83,7 +83,7 @@ static void calls_that_act_on_the_caller_do(void)
 	HOLDS(result_of(queue, hanare_submit(queue, SYS_umask, 0123)) >= 0);
 	HOLDS(umask(022) == 0123);
 	HOLDS(hanare_submit(queue, SYS_getpriority | HANARE_NEXT, PRIO_PROCESS, 0) > 0);
-	HOLDS(hanare_next(queue, &next, SECOND) == 0 && next.result >= 1 && next.result <= 40);
+	HOLDS(hanare_next(queue, &next, LATE) == 0 && next.result >= 1 && next.result <= 40);
 	HOLDS(hanare_submit(queue, SYS_chdir | HANARE_DETACH, "/no such") == 0);
 	HOLDS(hanare_errors(queue, &error) == 1 && error == ENOENT);
 	hanare_queue_destroy(queue);
@@ -97,7 +97,7 @@ static void errors_without_ticket_are_counted(void)
 	HOLDS(hanare_errors(queue, &error) == 0 && error == 0);
 	for (int i = 0; i < 1000; i++)
 		HOLDS(hanare_submit(queue, SYS_close | HANARE_DETACH | HANARE_BLOCK, i % 2 ? -1 : dup(0)) == 0);
-	HOLDS(hanare_drain(queue, 10 * SECOND) == 0);
+	HOLDS(hanare_drain(queue, LATE) == 0);
 	HOLDS(hanare_errors(queue, &error) == 500 && error == EBADF);
 	hanare_queue_destroy(queue);
 }
@@ -126,7 +126,7 @@ static void a_batch_posts_as_many_as_there_is_room_for(void)
 		HOLDS(tickets[8] == 0 && result_of(queue, tickets[9]) == 1);
 		HOLDS(hanare_submit_batch(queue, requests + 10, 2, tickets + 10) == -EINVAL);
 		HOLDS(hanare_submit_batch(queue, requests, 0, NULL) == 0);
-		HOLDS(hanare_drain(queue, SECOND) == 0);
+		HOLDS(hanare_drain(queue, LATE) == 0);
 		HOLDS(pread(fd, bytes, 12, 0) == 10 && strcmp(bytes, "abcdefghij") == 0);
 		hanare_queue_destroy(queue);
 	}
@@ -210,7 +210,7 @@ static void calls_of_one_key_are_made_in_order(void)
 
 		HOLDS(hanare_submit(queue, SYS_write | HANARE_DETACH | HANARE_KEY(fds[i % 4]), fds[i % 4], byte, 1) == 0);
 	}
-	HOLDS(hanare_drain(queue, 60 * SECOND) == 0);
+	HOLDS(hanare_drain(queue, 3 * LATE) == 0);
 	for (int i = 0; i < 4; i++) {
 		HOLDS(pread(fds[i], bytes[i], 5001, 0) == 5000);
 		for (int j = 0; j < 5000; j++)
@@ -241,8 +241,8 @@ static void what_is_queued_and_cancelled_never_begins(void)
 		HOLDS(hanare_wait(queue, second, &result, 0) == 0 && result == -ECANCELED);
 		HOLDS(hanare_poll(queue, second, &result) == -EINVAL);
 		HOLDS(write(pipes[1], "x", 1) == 1 && result_of(queue, first) == 1);
-		HOLDS(hanare_next(queue, &next, SECOND) == 0 && next.ticket == third && next.result == -ECANCELED);
-		HOLDS(hanare_drain(queue, SECOND) == 0 && lseek(fd, 0, SEEK_END) == 0);
+		HOLDS(hanare_next(queue, &next, LATE) == 0 && next.ticket == third && next.result == -ECANCELED);
+		HOLDS(hanare_drain(queue, LATE) == 0 && lseek(fd, 0, SEEK_END) == 0);
 		/* All credits are there again. */
 		for (int i = 0; i < 4; i++)
 			HOLDS(hanare_submit(queue, SYS_getppid) > 0);
@@ -268,7 +268,7 @@ static void a_call_that_waits_is_interrupted(void)
 		cancelled = hanare_cancel(queue, ticket);
 		HOLDS(cancelled == 0 || cancelled == -EINPROGRESS);
 		next = hanare_submit(queue, SYS_read, pipes[0], &byte, 1);
-		HOLDS(hanare_wait(queue, ticket, &result, 10 * SECOND) == 0);
+		HOLDS(hanare_wait(queue, ticket, &result, LATE) == 0);
 		HOLDS(result == (cancelled ? -EINTR : -ECANCELED));
 		/* The next call is not. */
 		HOLDS(hanare_wait(queue, next, &result, 300000) == -ETIMEDOUT);
@@ -283,7 +283,7 @@ static void what_is_done_is_not_cancelled(void)
 	hanare_queue *queue = queue_of(NULL);
 	hanare_ticket ticket = hanare_submit(queue, SYS_getppid);
 
-	HOLDS(hanare_drain(queue, SECOND) == 0 && hanare_cancel(queue, ticket) == -EALREADY);
+	HOLDS(hanare_drain(queue, LATE) == 0 && hanare_cancel(queue, ticket) == -EALREADY);
 	HOLDS(result_of(queue, ticket) == getppid());
 	hanare_queue_destroy(queue);
 }

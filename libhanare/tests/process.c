@@ -26,7 +26,7 @@ static void take_off(struct flight *flight, uint32_t flags)
 	flight->fd = fresh_file();
 	HOLDS(pipe(flight->pipes) == 0);
 	flight->done = hanare_submit(flight->queue, SYS_getppid);
-	HOLDS(hanare_drain(flight->queue, SECOND) == 0);
+	HOLDS(hanare_drain(flight->queue, LATE) == 0);
 	flight->running = hanare_submit(flight->queue, SYS_read, flight->pipes[0], &flight->byte, 1);
 	flight->queued = hanare_submit(flight->queue, SYS_write, flight->fd, "x", 1);
 	nap(SECOND / 100);
@@ -98,7 +98,7 @@ static void sleep_in_child(void *argument)
 	HOLDS(hanare_submit(queue, SYS_getppid | HANARE_NEXT) > 0);
 	HOLDS(hanare_eventfd(queue) >= 0);
 	HOLDS(write(pipes[1], "x", 1) == 1 && result_of(queue, ticket) == 1);
-	HOLDS(hanare_next(queue, &(struct hanare_completion){ 0 }, SECOND) == 0);
+	HOLDS(hanare_next(queue, &(struct hanare_completion){ 0 }, LATE) == 0);
 }
 
 static void parent_and_child_do_not_wake_each_other(void)
@@ -162,7 +162,7 @@ static void write_and_end_at_once(void *argument)
 {
 	struct hanare_attributes attributes = attributes_of(1024, 1);
 	hanare_queue *queue = queue_of(&attributes);
-	struct timespec pause = { 5, 0 };
+	struct timespec pause = { 1000, 0 };
 
 	HOLDS(hanare_call(queue, HANARE_DETACH, nanosleep, &pause, NULL) == 0);
 	for (int i = 0; i < 1000; i++)
@@ -217,7 +217,7 @@ static void call_in_function(void *function)
 	hanare_queue *queue = queue_of(NULL);
 	int64_t result;
 
-	hanare_wait(queue, hanare_call(queue, 0, function), &result, 10 * SECOND);
+	hanare_wait(queue, hanare_call(queue, 0, function), &result, LATE);
 	_exit(99);
 }
 
@@ -282,18 +282,26 @@ static void memory_that_is_gone_is_efault(void)
 	hanare_queue_destroy(queue);
 }
 
+/* That the worker is in the call cannot be seen: a call that finds no descriptor may not have begun, and there is another try, later. */
 static void descriptors_closed_in_flight_stay_open_for_the_call(void)
 {
 	hanare_queue *queue = queue_of(NULL);
-	int pipes[2];
-	char byte;
-	hanare_ticket ticket;
+	int64_t result = -EBADF;
 
-	HOLDS(pipe(pipes) == 0);
-	ticket = hanare_submit(queue, SYS_read, pipes[0], &byte, 1);
-	nap(SECOND / 100 + (factor - 1) * SECOND / 4);
-	HOLDS(close(pipes[0]) == 0 && write(pipes[1], "x", 1) == 1);
-	HOLDS(result_of(queue, ticket) == 1);
+	signal(SIGPIPE, SIG_IGN);
+	for (int tries = 1; tries <= 5 && result == -EBADF; tries++) {
+		int pipes[2];
+		char byte;
+		hanare_ticket ticket;
+
+		HOLDS(pipe(pipes) == 0);
+		ticket = hanare_submit(queue, SYS_read, pipes[0], &byte, 1);
+		nap(tries * SECOND / 20);
+		HOLDS(close(pipes[0]) == 0 && (write(pipes[1], "x", 1) == 1 || errno == EPIPE));
+		result = result_of(queue, ticket);
+		close(pipes[1]);
+	}
+	HOLDS(result == 1);
 	hanare_queue_destroy(queue);
 }
 

@@ -101,7 +101,7 @@ static void a_full_queue_says_so_until_something_is_picked_up(void)
 			tickets[i] = hanare_submit(queue, SYS_getppid);
 		HOLDS(hanare_submit(queue, SYS_getppid) == -EAGAIN);
 		HOLDS(hanare_submit(queue, SYS_getppid | HANARE_BLOCK) == -EDEADLK);
-		HOLDS(hanare_drain(queue, 10 * SECOND) == 0);
+		HOLDS(hanare_drain(queue, LATE) == 0);
 		HOLDS(hanare_submit(queue, SYS_getppid) == -EAGAIN);
 		for (int i = 0; i < 4; i++)
 			HOLDS(result_of(queue, tickets[i]) == getppid());
@@ -142,7 +142,7 @@ static void as_many_calls_as_wanted_are_picked_up_at_the_end(void)
 	for (int i = 0; i < tasks; i++)
 		while ((tickets[i] = hanare_submit(queue, SYS_getppid)) < 0) {
 			HOLDS(tickets[i] == -EAGAIN);
-			HOLDS(hanare_wait(queue, tickets[next++], &result, 10 * SECOND) == 0);
+			HOLDS(hanare_wait(queue, tickets[next++], &result, LATE) == 0);
 			HOLDS(result == getppid());
 		}
 	while (next < tasks)
@@ -287,7 +287,7 @@ static void who_posts_into_a_full_queue_waits_if_he_wants(void)
 		HOLDS(pthread_create(&thread, NULL, write_later, &pipes[1]) == 0);
 		HOLDS(hanare_submit(queue, SYS_getppid | HANARE_DETACH | HANARE_BLOCK) == 0);
 		pthread_join(thread, NULL);
-		HOLDS(hanare_drain(queue, 10 * SECOND) == 0);
+		HOLDS(hanare_drain(queue, LATE) == 0);
 	}
 	HOLDS(hanare_errors(queue, NULL) == 0);
 	hanare_queue_destroy(queue);
@@ -316,7 +316,7 @@ static void any_that_is_finished_is_next(void)
 			}
 			HOLDS(hanare_submit(queue, SYS_getppid | HANARE_NEXT) == -EAGAIN);
 			for (int i = 0; i < 64; i++) {
-				HOLDS(hanare_next(queue, &next, 10 * SECOND) == 0 && next.result == getppid());
+				HOLDS(hanare_next(queue, &next, LATE) == 0 && next.result == getppid());
 				sum += (uint64_t)next.ticket;
 			}
 			HOLDS(sum == wanted && hanare_next(queue, &next, 0) == -EAGAIN);
@@ -344,8 +344,8 @@ static void the_descriptor_is_readable_while_something_is_finished(void)
 		for (int i = 0; i < 3; i++)
 			HOLDS(hanare_submit(queue, SYS_getppid | HANARE_NEXT) > 0);
 		for (int i = 0; i < 3; i++) {
-			HOLDS(is_readable(fd, 10000) == 1);
-			HOLDS(hanare_next(queue, &next, SECOND) == 0);
+			HOLDS(is_readable(fd, 10000 * factor) == 1);
+			HOLDS(hanare_next(queue, &next, LATE) == 0);
 		}
 		HOLDS(hanare_next(queue, &next, 0) == -EAGAIN);
 	}

@@ -16,10 +16,12 @@ def cpu_ms(pid):
     return (process['user_ns'] + process['system_ns']) / 1e6
 
 
-def is_killed(result):
-    """Killed for its group's limit, and told."""
+def is_killed(run, *argv):
+    """A program is killed for its group's limit, and told."""
+    said = b'its control group has all the memory that it may have'
+    result = run(*argv, says=said)
     expect(result.status in (-9, 137), f'{result}; {log_tail()}')
-    expect(b'its control group has all the memory that it may have' in result.err, result)
+    expect(said in result.err, result)
     expect('its control group has' in log_tail(8), log_tail(8))
 
 
@@ -27,10 +29,10 @@ def beyond():
     """100 MiB in a group of 16: killed; 8 MiB: not; and not outside of it."""
     before, _ = debug_memory()
     with Group(16) as group:
-        is_killed(group.run(EAT, '100'))
+        is_killed(group.run, EAT, '100')
         expect(group.run(EAT, '8').status == 0, 'beneath the limit')
         expect(run(EAT, '40').status == 0, 'outside of the group')
-        is_killed(group.run(EAT, 'read', '100'))
+        is_killed(group.run, EAT, 'read', '100')
     lwk_memory_is(before)
 
 
@@ -63,8 +65,8 @@ def above():
     with Group(24, 'limited') as top:
         top.write('cgroup.subtree_control', '+memory')
         with Group('max', 'limited/a') as a, Group(12, 'limited/b') as b:
-            is_killed(b.run(EAT, '14'))
-            is_killed(a.run(EAT, '26'))
+            is_killed(b.run, EAT, '14')
+            is_killed(a.run, EAT, '26')
             with a.grower(14) as large:
                 result = b.run(EAT, '10')
                 expect(result.status == 0, f'{result}; {log_tail()}')
@@ -79,12 +81,12 @@ def changed():
         time.sleep(SEEN)
         expect(program.grow(2), 'beneath the new limit')
         group.limit(48)
-        time.sleep(SEEN)
+        time.sleep(SURELY)
         expect(program.grow(20), f'beneath the next one; {log_tail()}')
         expect(not program.grow(20), 'beyond it')
     with Group(16) as group, Grower(['hanare', 'run', '--', CHARGED, 'grows'], 30) as program:
         group.take(program.process.pid)
-        time.sleep(SEEN)
+        time.sleep(SURELY)
         expect(program.grow(4), 'what it had before is not the group\'s')
         expect(not program.grow(20), 'beyond the limit of where it is now')
     lwk_memory_is(before)
@@ -103,7 +105,7 @@ def files():
         group.limit(16)
         result = group.run(CHARGED, 'reads', path)
         expect((result.status, result.out) == (0, b'6144 pages, sum 1\n'), f'{result}; {log_tail()}')
-        is_killed(group.run(CHARGED, 'writes', path))
+        is_killed(group.run, CHARGED, 'writes', path)
     os.remove(path)
 
 
@@ -111,11 +113,11 @@ def root_and_users():
     """Everybody's, and a user has his own limit besides."""
     with Group(16) as group:
         user = ['/usr/bin/setpriv', '--reuid=65534', '--regid=65534', '--groups=hanare']
-        def as_user(mib):
+        def as_user(mib, **more):
             return command(['/bin/sh', '-c', 'echo $$ > $0/cgroup.procs && exec "$@"', group.path, *user, 'hanare', 'run',
-                            '--', EAT, mib])
+                            '--', EAT, mib], **more)
         expect(as_user('6').status == 0, 'beneath the limit')
-        is_killed(as_user('100'))
+        is_killed(as_user, '100')
 
 
 def many():
@@ -130,14 +132,12 @@ def many():
 def cpu_share():
     """A program has what the quota says, in whatever periods; more CPUs do not help it."""
     with Group(cpu=FIVE) as group, group.computer() as one, group.computer(2) as two:
-        is_five(one.share())
-        is_five(two.share())
+        is_five(one)
+        is_five(two)
         group.write('cpu.max', '1000 20000')
         time.sleep(SEEN)
-        is_five(two.share())
-        one.begin(3)
-        two.begin(3)
-        is_five(one.end() + two.end())
+        is_five(two)
+        is_five(one, two)
 
 
 def cpu_without():
@@ -148,13 +148,17 @@ def cpu_without():
         for limit, few in ('max', True), ('300000 100000', True), ('50000 100000', False):
             group.write('cpu.max', limit)
             time.sleep(SEEN)
-            program.begin(4)
-            before = interrupts()
-            time.sleep(3)
-            taken = interrupts() - before
-            share = program.end()
-            print(f'# cpu.max {limit}: {taken} interrupts')
-            expect(share > 80 and taken < 20 if few else 35 < share < 65 and taken > 60, f'{limit}: {share:.1f} %, {taken} interrupts')
+            for _ in range(TRIES):
+                program.begin(4)
+                before = interrupts()
+                time.sleep(3)
+                taken = interrupts() - before
+                share = program.end()
+                print(f'# cpu.max {limit}: {taken} interrupts')
+                is_so = share > 80 and taken < 20 if few else 35 < share < 65 and taken > 60
+                if is_so:
+                    break
+            expect(is_so, f'{limit}: {share:.1f} %, {taken} interrupts')
 
 
 def cpu_above():
@@ -163,45 +167,49 @@ def cpu_above():
         top.write('cgroup.subtree_control', '+memory +cpu')
         with Group(name='limited/a') as a, Group(name='limited/b', cpu='50000 100000') as b:
             with a.computer() as one, b.computer() as two:
-                is_five(two.share())
-                one.begin(3)
-                two.begin(3)
-                is_five(one.end() + two.end())
+                is_five(two)
+                is_five(one, two)
                 top.write('cpu.max', 'max')
                 time.sleep(SEEN)
-                share = two.share()
-                expect(35 <= share <= 65, f'{share:.1f} %, not 50')
+                has(35, 65, two)
 
 
 def cpu_lifted():
     """A limit that is raised and lifted while its programs wait for their turn, and one that comes while they run."""
     with Group(cpu='1000 1000000') as group, group.computer() as program:
-        program.begin(6)
+        program.begin(SURELY + 6)
         time.sleep(1)
         group.write('cpu.max', 'max')
         expect(program.end() > 10, 'it waits on')
-        expect(program.share() > 80, 'it has no limit any more')
-        program.begin(8)
+        has(80, 101, program)  # it has no limit any more
+        program.begin(2 * SURELY)
         group.write('cpu.max', FIVE)
         expect(program.end() < 60, 'who runs is not asked')
-        is_five(program.share())
+        is_five(program)
 
 
 def cpu_ends():
     """Who waits for his turn, however long, is ended at once by a signal; Linux' requests are answered."""
     for name in 'KILL', 'TERM', 'INT':
         with Group(cpu='max') as group, group.computer(2, program=('owes', '64')) as program:
+            def in_two_seconds():
+                before = cpu_ms(program.process.pid)
+                time.sleep(2)
+                return cpu_ms(program.process.pid) - before
             group.write('cpu.max', '1000 1000000')
             time.sleep(SEEN)
             start = cpu_ms(program.process.pid)
             program.begin(1)
             # Its call takes what the group has in many seconds, and is not cut short.
             until(lambda: cpu_ms(program.process.pid) - start > 30, 'it owes nothing')
-            time.sleep(2)
-            before = cpu_ms(program.process.pid)
-            time.sleep(2)
-            had = cpu_ms(program.process.pid) - before
+            since = time.monotonic()
+            for _ in range(TRIES):
+                had = in_two_seconds()
+                if had <= 20:
+                    break
             expect(had <= 20, f'{had:.1f} ms of CPU time in two seconds')
+            # The group has a ms in a second.
+            owes = cpu_ms(program.process.pid) - start - (time.monotonic() - since)
             # Linux has a limit for the proxy, too, and that is not what is tested: the LWK does not know yet.
             with open(ROOT_GROUP + '/cgroup.procs', 'w') as procs:
                 procs.write(str(program.process.pid))
@@ -209,25 +217,31 @@ def cpu_ends():
             program.process.send_signal(getattr(signal, 'SIG' + name))
             program.process.wait(timeout=TIMEOUT)
             seconds = time.monotonic() - began
-            print(f'# SIG{name}: {seconds:.2f} s, after {had:.1f} ms of CPU time in 2 s')
-            expect(seconds < 5, f'SIG{name}: {seconds:.1f} s')
+            print(f'# SIG{name}: {seconds:.2f} s, after {had:.1f} ms of CPU time in 2 s; its turn would have come in {owes:.0f} s')
+            expect(seconds < max(5, min(owes, 60) / 2), f'SIG{name}: {seconds:.1f} s')
 
 
 def cpu_of_each():
     """Threads of a group that share a CPU all have some of a quota that is smaller than a turn."""
     with Group(cpu=FIVE) as group, group.computer(3, '--cpus', '2') as program:
-        is_five(program.share(6))
+        is_five(program, seconds=6)
+        for _ in range(TRIES):
+            if int(program.least_us) > 20_000:
+                break
+            program.share(6)
         expect(int(program.least_us) > 20_000, f'{program.least_us} us for one of three threads in 6 s')
 
 
 def cpu_of_others():
     """Who shares the CPU with a program whose group has no time left has the CPU; who waits for it is not forgotten."""
     with Group(cpu=FIVE) as group, group.computer(1, '--cpus', '2') as limited, Computer(None, 1, '--cpus', '2') as other:
-        limited.begin(4)
-        other.begin(3)
-        share = other.end()
-        is_five(limited.end())
-        expect(share > 80, f'{share:.1f} %')
+        for _ in range(TRIES):
+            limited.begin(4)
+            other.begin(3)
+            share, beside = other.end(), limited.end()
+            if share > 80 and 2 <= beside <= 12:
+                break
+        expect(share > 80 and 2 <= beside <= 12, f'{share:.1f} %, and {beside:.1f} % of who has 5')
 
 
 control('+memory +cpu')

@@ -349,7 +349,7 @@ os.write(w, b'x'); print(select.select([r], [], [], 5)[0] == [r])''',
                  'os.stat("seven").st_size)',
         'signal': 'import signal, os, time\nhits = []\nsignal.signal(signal.SIGUSR1, lambda *a: hits.append(a[0]))\n'
                   'os.kill(os.getpid(), signal.SIGUSR1)\nsignal.signal(signal.SIGALRM, lambda *a: hits.append(a[0]))\n'
-                  'signal.setitimer(signal.ITIMER_REAL, 0.1)\ntime.sleep(0.5)\nprint(hits)',
+                  'signal.setitimer(signal.ITIMER_REAL, 0.1)\nwhile len(hits) < 2: time.sleep(0.5)\nprint(hits)',
         'terminal-questions': 'import os, sys; print(sys.stdin.isatty(), os.isatty(1), sys.stdout.encoding)',
     }
     statuses = {'exception': 1, 'exit-status': 42}

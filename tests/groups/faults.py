@@ -396,30 +396,51 @@ def late():
         counts = launch(['sh', '-c', 'while [ ! -e stop ]; do echo; sleep 0.05; done'], stdout=out)
     size = lambda: os.path.getsize(counted)
     until(size, 'it counts')
-    # One of them longer: who goes on sees that time has passed, and that the other one has not answered.
-    hung = [subprocess.Popen(['hanare', 'debug', 'hang', '--cpu', cpu, '--for', ms], stdout=subprocess.DEVNULL)
-            for cpu, ms in (('0', '13000'), ('1', '16000'))]
-    ping = lambda: hanare('status', '--ping', status=None).out
-    until(lambda: b'hung' in ping(), 'they stand still')
+    hung, begun = [], 0
+
+    def stand_still():
+        """Whether they do. If all of that was too short to look, once more."""
+        nonlocal begun
+        if not hung or time.monotonic() - begun > 30:
+            # One of them longer: who goes on sees that time has passed, and that the other one has not answered.
+            hung.extend(subprocess.Popen(['hanare', 'debug', 'hang', '--cpu', cpu, '--for', ms], stdout=subprocess.DEVNULL)
+                        for cpu, ms in (('0', '13000'), ('1', '16000')))
+            begun = time.monotonic()
+        return b'hung' in hanare('status', '--ping', status=None).out
+    until(stand_still, 'they stand still')
     counts.send_signal(signal.SIGSTOP)
     for one in hung:
         one.wait(TIMEOUT)
-    until(lambda: b'hung' not in ping(), 'they go on')
+    all_answer()
+
+    def counts_on():
+        before = size()
+        time.sleep(1)
+        all_answer()
+        return size() != before
+    # The LWK hears of the stop a little later.
+    until(lambda: not counts_on(), 'what was stopped meanwhile stops')
+    expect(not counts_on(), 'what was stopped meanwhile counts')
     before = size()
-    time.sleep(1)
-    expect(size() == before, 'what was stopped meanwhile counts')
     counts.send_signal(signal.SIGCONT)
-    until(lambda: size() > before, 'it goes on', 20)
+    until(lambda: size() > before, 'it goes on')
     time.sleep(2)
     with open(os.path.join(folder, 'stop'), 'w'):
         pass
     for name, program in (programs | {'count': counts}).items():
         try:
-            said, _ = program.communicate(timeout=60)
+            said, _ = program.communicate(timeout=TIMEOUT)
         except subprocess.TimeoutExpired:
             program.kill()
             raise Failure(f'{name} does not end; {waits()}')
         expect(program.returncode == 0 and not said, f'{name}: status {program.returncode}, {said}')
+
+
+def cpus_of(programs):
+    """Where programs with one thread each run."""
+    pids = [program.pid for program in programs]
+    return {thread['cpu'] for process in json.loads(hanare('ps', '--json').out) if process['pid'] in pids
+            for thread in process['threads']}
 
 
 def panics():
@@ -456,6 +477,8 @@ def panics():
         def body():
             spinning = [begun('spin') for _ in range(spinners)]
             try:
+                # Each CPU has one, also if one was late to take it over.
+                until(lambda: not spinning or len(cpus_of(spinning)) == 2, lambda: f'they run on {cpus_of(spinning)}')
                 hanare('debug', 'overflow', '--cpu', str(cpu))
                 until(lambda: b'panicked' in hanare('ls').out, lambda: hanare('ls').out)
                 text = hanare('log').out.decode()

@@ -148,7 +148,8 @@ def process_directed():
                                            stdout=subprocess.PIPE)
                 try:
                     expect(process.stdout.readline() == b'ready\n', 'not ready')
-                    until(lambda: running(process.pid, launch) == 1, 'all wait but the one that computes')
+                    # One that is about to wait may be shown asleep for a moment.
+                    until(lambda: all(running(process.pid, launch) == 1 for _ in range(3)), 'all wait but the one that computes')
                     process.send_signal(signal.SIGINT)
                     answers.append((process.communicate(timeout=TIMEOUT)[0], process.returncode))
                 finally:
@@ -165,7 +166,10 @@ def stopped_program():
 
     def moves(path):
         before = progress(path)
-        time.sleep(0.4)
+        # A program whose CPU stands still has not stopped.
+        for _ in range(5):
+            time.sleep(0.1)
+            all_answer()
         return progress(path) != before
 
     def body(threads):

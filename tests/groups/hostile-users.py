@@ -77,7 +77,7 @@ def requests_of_one_user():
     hang_s = SOON + 30
     good_program(SOON, '--cpus', '3')
     with Bad('asking', 'ask', '300'):
-        hang = subprocess.Popen(['hanare', 'debug', 'hang', '--for', str(hang_s * 1000), '--cpu', '0'])
+        hang = begin_to_hang(hang_s)
         try:
             time.sleep(5)
             # His requests take up his share: that nothing more of his is asked says nothing of the CPU.
@@ -92,15 +92,31 @@ def requests_of_one_user():
 def spaces_of_one_user():
     """A CPU does not answer, and very many processes of one user end: other users' requests are served meanwhile."""
     hang_s = SOON + 30
-    with Bad('there', 'spaces', '700'):
-        hang = subprocess.Popen(['hanare', 'debug', 'hang', '--for', str(hang_s * 1000), '--cpu', '0'])
-        time.sleep(3)
-    try:
-        # Soon: what ends has 20 s until the instance counts as hung.
-        print(f"# {good_program(SOON, '--cpus', '3'):.1f} s", flush=True)
-    finally:
-        hang.kill()
-        hang.wait()
+    for tries in range(3):
+        with Bad('there', 'spaces', '700'):
+            hang = begin_to_hang(hang_s)
+            time.sleep(3)
+            ends = time.monotonic()
+        try:
+            print(f"# {good_program(SOON, '--cpus', '3'):.1f} s", flush=True)
+            break
+        except Failure:
+            # What ends has 20 s until the instance counts as hung, and no program starts: it was too late for that.
+            if time.monotonic() - ends < 20 or tries == 2:
+                raise
+        finally:
+            hang.kill()
+            hang.wait()
+        hanare('shutdown', '--force')
+        boot()
+
+
+def begin_to_hang(seconds, cpu='0'):
+    """A CPU of the LWK answers nothing for a while, and has begun with that."""
+    hang = subprocess.Popen(['hanare', 'debug', 'hang', '--for', str(seconds * 1000), '--cpu', cpu])
+    # What it asks for is before whatever is asked for now.
+    until(lambda: asks_the_lwk(hang) or hang.poll() is not None, 'a CPU is told to hang')
+    return hang
 
 
 def steps(ms):
@@ -111,6 +127,18 @@ def steps(ms):
 
 def computing_beside_requests():
     """Whoever asks at any rate leaves half of a CPU to its threads. Root asks, since his requests can be made to take long."""
+    # Less than a half: interrupts, and an emulated machine's CPUs that wait for each other. One that stands still meanwhile, for
+    # seconds, does so in one try and not in the other ones.
+    for _ in range(5):
+        beside_others, beside_requests = compute_beside_both()
+        print(f'# computes {beside_requests / beside_others:.2f} times as much as beside programs of Linux', flush=True)
+        if beside_requests > beside_others / 4:
+            break
+    expect(beside_requests > beside_others / 4, f'{beside_requests} steps, {beside_others} beside programs of Linux')
+
+
+def compute_beside_both():
+    """How many steps a program makes beside programs of Linux, and beside requests."""
     linux = [subprocess.Popen([*BAD, 'sh', '-c', 'while :; do :; done'], start_new_session=True) for _ in range(3)]
     try:
         beside_others = steps(3000)
@@ -119,10 +147,7 @@ def computing_beside_requests():
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
     with Bad('asking', 'keep', '4', argv=lambda *arguments: [STRANGER, 'default', *arguments]):
-        beside_requests = steps(3000)
-    print(f'# computes {beside_requests / beside_others:.2f} times as much as beside programs of Linux', flush=True)
-    # Less than a half: interrupts, and an emulated machine's CPUs that wait for each other.
-    expect(beside_requests > beside_others / 4, f'{beside_requests} steps, {beside_others} beside programs of Linux')
+        return beside_others, steps(3000)
 
 
 def barriers_of_others():
@@ -149,8 +174,9 @@ def slots_of_one_user():
 
 
 def asks_the_lwk(process):
-    with open(f'/proc/{process.pid}/stack') as file:
+    with contextlib.suppress(OSError), open(f'/proc/{process.pid}/stack') as file:
         return 'hanare_request' in file.read()
+    return False
 
 
 def limit_real_time(microseconds):
@@ -160,11 +186,19 @@ def limit_real_time(microseconds):
 
 def start_program(user, how):
     return subprocess.Popen([*user, 'hanare', 'run', '--', GUEST + '/static/frames-given-up', how],
-                            stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
+                            stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0, start_new_session=True)
 
 
 def what_is_given_up_is_not_read():
     """The LWK holds a child in its munmap; its memory, read by Linux meanwhile, has nothing that its parent writes then."""
+    for _ in range(10):
+        if is_kept_while_given_up():
+            return
+    raise Failure('it is unmapped each time before it has been read')
+
+
+def is_kept_while_given_up():
+    """False: the child was not held for so long."""
     def seen():
         return command([GUEST + '/module-late-answer', 'read', pid, address]).out
 
@@ -177,11 +211,18 @@ def what_is_given_up_is_not_read():
         program.stdin.write(b'x')
         program.stdin.flush()
         said = program.stdout.readline()
+        if said == b'unmapped\n':
+            return False
         expect(said == b'written\n', said)
         after = seen()
+        if not after:  # it could not be read any more
+            said = program.stdout.readline()
+            expect(said == b'unmapped\n', said)
+            return False
         expect(after == old, after)
         said = program.stdout.readline()
         expect(said == b'unmapped\n', said)
+        return True
     finally:
         program.kill()
         program.wait(TIMEOUT)
@@ -191,26 +232,37 @@ def what_is_given_up_is_not_read():
 
 def an_answer_in_flight_names_no_frame_of_others():
     """A task is kept from using the answer to its fault until the frames that it names are another user's."""
+    for _ in range(6):
+        if is_kept_from_an_answer():
+            return
+    raise Failure('an answer came too soon each time')
+
+
+def is_kept_from_an_answer():
+    """False: the CPU may have answered before no other task could run."""
     late = GUEST + '/module-late-answer'
     bad, others = start_program(BAD, 'share'), []
     try:
         pid, address = str(bad.pid), int(bad.stdout.readline(), 0)
-        hang = subprocess.Popen(['hanare', 'debug', 'hang', '--for', '8000', '--cpu', '0'])
-        time.sleep(1)
+        began, hang_s = time.monotonic(), 8
+        hang = begin_to_hang(hang_s)
         reader = subprocess.Popen([late, 'read', pid, hex(address)], stdout=subprocess.PIPE)
-        until(lambda: asks_the_lwk(reader), 'the reader asks')
+        is_over = lambda: time.monotonic() - began >= hang_s
+        until(lambda: asks_the_lwk(reader) or is_over(), 'the reader asks')
         # The process gets copies in the place of the frames that the reader is told of.
         writers = [subprocess.Popen([late, 'write', pid, hex(address + i * 4096)]) for i in range(8)]
         for writer in writers:
-            until(lambda: asks_the_lwk(writer), 'a writer asks')
+            until(lambda: asks_the_lwk(writer) or is_over(), 'a writer asks')
         limit_real_time(-1)
         # No other task runs on the CPU of reader and writers.
         hog = subprocess.Popen(['taskset', '-c', '0', 'chrt', '-f', '50', 'sh', '-c', 'while :; do :; done'])
         others = [reader, *writers, hog]
         until(lambda: os.sched_getscheduler(hog.pid) == os.SCHED_FIFO, 'the CPU is taken')
-        expect(hang.poll() is None, 'an answer came too soon')
+        is_in_time = not is_over()
         hang.wait(TIMEOUT)
         good_program(SOON)  # all have been answered
+        if not is_in_time:
+            return False
         for writer in writers:
             writer.kill()  # it puts no copy there
         bad.stdin.write(b'x')
@@ -225,6 +277,7 @@ def an_answer_in_flight_names_no_frame_of_others():
         hog.kill()
         out = reader.communicate(timeout=TIMEOUT)[0]
         expect(out == b'aaaaaaaaaaaaaaaa\n' * 8, out)
+        return True
     finally:
         limit_real_time(950000)
         for process in bad, *others:

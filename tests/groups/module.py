@@ -90,6 +90,7 @@ def users():
 
 
 def cycle():
+    nothing_left()
     before = users()
     hostile('cycle')()
     until(lambda: users() == before, lambda: f'{before} users of the module before, {users()} after')

@@ -200,9 +200,12 @@ class Loads:
 
     def looks_while_busy(self):
         """No CPU halts, so somebody is interrupted by who answers: those who enter the kernel all the time."""
-        calls = 'import os\nwhile True: os.getpid()'
-        busy = [subprocess.Popen(['hanare', 'run', '--cpus', str(other), '--', 'python3', '-c', calls]) for other in self.others]
+        calls = 'import os\nfor i in range(50000): os.getpid()\nprint(flush=True)\nwhile True: os.getpid()'
+        busy = [subprocess.Popen(['hanare', 'run', '--cpus', str(other), '--', 'python3', '-c', calls], stdout=subprocess.PIPE)
+                for other in self.others]
         try:
+            for process in busy:  # it counts as one that enters the kernel: by many calls
+                process.stdout.readline()
             time.sleep(0.5)
             for _ in range(5):
                 hanare('ps', '--threads')
@@ -211,6 +214,7 @@ class Loads:
             for process in busy:
                 process.kill()
                 process.wait(TIMEOUT)
+                process.stdout.close()
 
     def killed(self):
         process = subprocess.Popen([*self.there, GUEST + '/static/die', 'pause'], stdout=subprocess.DEVNULL)
@@ -238,8 +242,17 @@ class Computing:
         self.group = contextlib.ExitStack()
         controlgroup.control('+memory')
         self.group.enter_context(controlgroup.Group(300, 'noise')).take(self.program.pid)
+        # Until what its beginning has brought has come: the answer to its last call, its group's first limit.
         time.sleep(2)
+        with contextlib.suppress(Failure):  # if it does not end the checks tell
+            until(self.is_calm, 'what its beginning has brought has come', 60)
         self.loads = Loads(cpu, self.program.pid).all(self.faulting)
+
+    def is_calm(self):
+        """Whether nothing has come for longer than the module takes to look at limits again."""
+        before = causes(self.cpu)
+        time.sleep(4)
+        return not came(before, causes(self.cpu))
 
     def check(self, name, load):
         def quiet():

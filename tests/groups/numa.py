@@ -99,7 +99,7 @@ def bound_too_much():
     other = subprocess.Popen(['hanare', 'run', 'sh', '-c', 'read line; echo $line'], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     before, _ = debug_memory()
     for argv in ([PLACED, 'fill', '1', '300'], ['numactl', '--membind=0', 'python3', '-c', 'print(len(b"x" * (300 << 20)))']):
-        result = run(*argv)
+        result = run(*argv, says=b'NUMA nodes of a policy')
         expect(result.status == -signal.SIGKILL and b'NUMA nodes of a policy' in result.err, result)
         expect('set of NUMA nodes has' in log_tail(20), log_tail(20))
     for option in '--preferred=1', '--interleave=all', '--preferred-many=0', '--localalloc':

@@ -72,8 +72,8 @@ def unreadable():
 
     def looked_into():
         for how in 'trace', 'gdb':
-            result = command([*NOBODY, 'hanare', how, path], timeout=60)
-            expect(result.status and b'execed' not in result.out, result)
+            result = command([*NOBODY, 'hanare', how, path])
+            expect(not result.late and result.status and b'execed' not in result.out, result)
     check('unreadable-is-not-traced', looked_into)
 
     def shut():
@@ -89,7 +89,7 @@ def unreadable():
 def identities():
     """A raw call changes the calling thread's identity alone."""
     for label, path in guests('thread-credentials'):
-        same(label, [path], timeout=120, files=False)
+        same(label, [path], files=False)
 
 
 DROPPED_BY = ['setuid', 'setgid', 'setreuid', 'setregid', 'setresuid', 'setresgid', 'setfsuid', 'setfsgid', 'setgroups',
@@ -115,7 +115,7 @@ def dropped(launch, how, when):
         told = process.stdout.readline()
         expect(told == b'given up: 0\n', f'{how}: {told}')
         if when != 'first': # the first thread may be on its way out, with what it had
-            until(lambda: len(set(tasks(process.pid))) == 1, 'tasks with the same rights', 20)
+            until(lambda: len(set(tasks(process.pid))) == 1, 'tasks with the same rights')
         return list(tasks(process.pid)), process.communicate(timeout=TIMEOUT)[0], process.returncode
     finally:
         process.kill()

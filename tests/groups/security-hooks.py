@@ -86,7 +86,7 @@ def audit():
         # Without a daemon they go to the log, a moment later.
         def told():
             return re.findall(r'item=0 name="([^"]*)"', kernel_log_since(before))
-        until(lambda: {PLACE + '/' + name for name in SEEN[1:]} <= set(told()), lambda: f'names: {told()}', 20)
+        until(lambda: {PLACE + '/' + name for name in SEEN[1:]} <= set(told()), lambda: f'names: {told()}')
         expect('/bin/sh' in told(), told())
         log = kernel_log_since(before)
         expect(f'a0="{PLACE}/seen-b" a1="argument"' in log, f'arguments: {re.findall("argc=.*", log)}')

@@ -52,7 +52,7 @@ def cpu_limit():
     """This kernel says what a control group's cpu.max is."""
     control('+memory +cpu')
     with Group(cpu=FIVE) as group, group.computer() as program:
-        is_five(program.share())
+        is_five(program)
 
 
 def truncation():

@@ -114,7 +114,7 @@ int main(int argc, char **argv)
 	void *result;
 	int fds[2];
 
-	alarm(120);
+	alarm(600);
 	for (i = 0; i < BLOCKED; i++) {
 		if (pipe(gates[i]) || pthread_create(&blocked[i], NULL, blocks, (void *)i))
 			return 2;

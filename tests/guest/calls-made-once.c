@@ -235,7 +235,7 @@ int main(int argc, char **argv)
 			unlink(argv[2]);
 		return count <= 0;
 	}
-	alarm(150);
+	alarm(600);
 	if (pipe(pipe_fds) || pipe(never))
 		return 2;
 	is_endless = argc == 3;
@@ -261,6 +261,9 @@ int main(int argc, char **argv)
 		pause();
 	}
 	usleep(200000);
+	/* Some have written by then, however late. */
+	while (lseek(file, 0, SEEK_END) < (off_t)(WRITERS * sizeof(struct record)))
+		usleep(1000);
 	execl(argv[0], argv[0], "check", path, NULL);
 	return 3;
 }

@@ -45,7 +45,7 @@ static void try3(const char *what, struct clone_args args, size_t size)
 		struct pollfd end = { .fd = pidfd, .events = POLLIN };
 
 		printf("%s: descriptor, cloexec %d, ", what, fcntl(pidfd, F_GETFD));
-		printf("end seen %d\n", poll(&end, 1, 10000));
+		printf("end seen %d\n", poll(&end, 1, -1));
 		close(pidfd);
 	}
 	if (waitpid(pid, &status, args.exit_signal == SIGCHLD ? 0 : __WCLONE) != pid)

@@ -132,7 +132,7 @@ static int ends(void *unused)
 static void thread_id(void)
 {
 	static pid_t tid;
-	struct timespec limit = { 20, 0 };
+	struct timespec limit = { 200, 0 };
 	pid_t pid = start(ends, SIGCHLD | CLONE_CHILD_SETTID | CLONE_CHILD_CLEARTID | CLONE_PARENT_SETTID, &tid, NULL);
 	long answer = 0;
 
@@ -175,17 +175,31 @@ static void signalled(void)
 	printf("signalled: status %x\n", finish(pid));
 }
 
-/* The LWK hears of it a moment later. */
-static int counts_no_more(void)
+/* Whether it counts while this thread sleeps on each CPU in turn: none of them stands still all the while, and it could run. */
+static int counts(void)
 {
-	for (int i = 0; i < 300; i++) {
-		int count = seen;
+	cpu_set_t all, one;
+	int count = seen;
 
-		usleep(100000);
-		if (seen == count)
-			return 1;
+	sched_getaffinity(0, sizeof(all), &all);
+	for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
+		if (!CPU_ISSET(cpu, &all))
+			continue;
+		CPU_ZERO(&one);
+		CPU_SET(cpu, &one);
+		sched_setaffinity(0, sizeof(one), &one);
+		for (int i = 0; i < 10; i++)
+			usleep(10000);
 	}
-	return 0;
+	sched_setaffinity(0, sizeof(all), &all);
+	return seen != count;
+}
+
+/* The LWK hears of it a moment later. */
+static void until_it_counts_no_more(void)
+{
+	for (int i = 0; i < 300 && counts(); i++)
+		;
 }
 
 static void stopped(void)
@@ -200,20 +214,17 @@ static void stopped(void)
 	kill(pid, SIGSTOP);
 	waitpid(pid, &status, WUNTRACED);
 	printf("stopped: %x", status);
-	counts_no_more();
+	until_it_counts_no_more();
 	count = seen;
-	usleep(100000);
-	printf(", counts %s", seen == count ? "no more" : "on");
+	printf(", counts %s", counts() ? "on" : "no more");
 	kill(pid, SIGCONT);
-	for (int i = 0; i < 10000 && seen == count; i++)
+	for (int i = 0; i < 100000 && seen == count; i++)
 		usleep(1000);
 	printf(", continued %d", seen != count);
 	kill(pid, SIGKILL);
 	printf(", killed %x\n", finish(pid));
-	counts_no_more();
-	count = seen;
-	usleep(100000);
-	printf("counts %s\n", seen == count ? "no more" : "on");
+	until_it_counts_no_more();
+	printf("counts %s\n", counts() ? "on" : "no more");
 }
 
 static int second(void *unused)
@@ -366,7 +377,7 @@ int main(void)
 	pid = start(ends, SIGCHLD | CLONE_PIDFD, NULL, &pidfd);
 	{
 		struct pollfd end = { .fd = pidfd, .events = POLLIN };
-		printf("descriptor: %d, %x\n", poll(&end, 1, 20000), finish(pid));
+		printf("descriptor: %d, %x\n", poll(&end, 1, -1), finish(pid));
 	}
 	for (int i = 0; i < 60; i++)
 		if (finish(start(ends, SIGCHLD, NULL, NULL)) != 0x300)

@@ -112,10 +112,10 @@ static void *waiter(void *argument)
 
 	if (w->number == 0) {
 		struct pollfd p = { fd, POLLIN, 0 };
-		w->sum = poll(&p, 1, 20000) * 100 + p.revents;
+		w->sum = poll(&p, 1, -1) * 100 + p.revents;
 	} else if (w->number == 1) {
 		fd_set set;
-		struct timeval limit = { 20, 0 };
+		struct timeval limit = { 200, 0 };
 
 		FD_ZERO(&set);
 		FD_SET(fd, &set);
@@ -125,7 +125,7 @@ static void *waiter(void *argument)
 		int ep = epoll_create1(EPOLL_CLOEXEC);
 
 		epoll_ctl(ep, EPOLL_CTL_ADD, fd, &e);
-		w->sum = epoll_wait(ep, &got, 1, 20000) * 100 + got.data.u64 * 10 + epoll_wait(ep, &got, 1, 0);
+		w->sum = epoll_wait(ep, &got, 1, -1) * 100 + got.data.u64 * 10 + epoll_wait(ep, &got, 1, 0);
 		close(ep);
 	} else {
 		w->sum = read(fd, &value, 8) * 100 + value;

@@ -12,7 +12,7 @@
 #include <sys/syscall.h>
 
 #define BLOCKED 24
-#define STEP_SECONDS 60
+#define STEP_SECONDS 180
 #define ROUNDS 20
 #define PAGES 16
 

@@ -166,10 +166,20 @@ static void handler(int signal)
 	caught = signal;
 }
 
+static volatile int restarts;
+static int fed[2];
+
+/* Interrupts the first thread's read once that sleeps; what is begun again then has something to read. */
 static void *interrupt(void *thread)
 {
-	usleep(100000);
+	until_asleep(getpid(), getpid());
 	pthread_kill(*(pthread_t *)thread, SIGUSR1);
+	while (!caught)
+		usleep(1000);
+	if (restarts) {
+		until_asleep(getpid(), getpid());
+		write(fed[1], "late", 4);
+	}
 	return NULL;
 }
 
@@ -177,27 +187,19 @@ static void *interrupt(void *thread)
 static void signals(void)
 {
 	pthread_t other, me = pthread_self();
-	int ends[2];
 	char byte[8];
 
-	pipe(ends);
+	pipe(fed);
 	for (int restart = 0; restart < 2; restart++) {
 		struct sigaction action = { .sa_handler = handler, .sa_flags = restart ? SA_RESTART : 0 };
-		pid_t child;
 
 		sigaction(SIGUSR1, &action, NULL);
 		caught = 0;
+		restarts = restart;
 		pthread_create(&other, NULL, interrupt, &me);
-		if (restart && !(child = fork())) {
-			usleep(500000);
-			write(ends[1], "late", 4);
-			_exit(0);
-		}
-		TELL(read(ends[0], byte, sizeof(byte)));
+		TELL(read(fed[0], byte, sizeof(byte)));
 		printf("%d\n", caught == SIGUSR1);
 		pthread_join(other, NULL);
-		if (restart)
-			waitpid(child, NULL, 0);
 	}
 	sigset_t blocked, open;
 	sigemptyset(&blocked);
@@ -205,18 +207,18 @@ static void signals(void)
 	pthread_sigmask(SIG_BLOCK, &blocked, &open);
 	raise(SIGUSR1);
 	caught = 0;
-	struct pollfd polled = { ends[0], POLLIN, 0 };
-	struct timespec long_time = { 10, 0 };
+	struct pollfd polled = { fed[0], POLLIN, 0 };
+	struct timespec long_time = { 200, 0 };
 	TELL(ppoll(&polled, 1, &long_time, &open));
 	fd_set set;
 	FD_ZERO(&set);
-	FD_SET(ends[0], &set);
+	FD_SET(fed[0], &set);
 	raise(SIGUSR1);
-	TELL(pselect(ends[0] + 1, &set, NULL, NULL, &long_time, &open));
+	TELL(pselect(fed[0] + 1, &set, NULL, NULL, &long_time, &open));
 	printf("%d\n", caught == SIGUSR1);
 	pthread_sigmask(SIG_SETMASK, &open, NULL);
-	close(ends[0]);
-	close(ends[1]);
+	close(fed[0]);
+	close(fed[1]);
 }
 
 static char *volatile victim;

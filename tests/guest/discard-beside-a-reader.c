@@ -30,7 +30,7 @@ int main(void)
 	size_t bytes = PAGES * SMALL;
 	pthread_t reader;
 
-	alarm(60);
+	alarm(200);
 	pages = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (pages == MAP_FAILED || pthread_create(&reader, NULL, read_all, NULL))
 		return 1;

@@ -398,7 +398,7 @@ int main(int argc, char **argv)
 			waited = now_ms() - begun;
 			if (waited > CHILD_MS)
 				kill(pid, SIGKILL);
-			if (waited > CHILD_MS + 60000) {
+			if (waited > CHILD_MS + 200000) {
 				printf("seed %llu cannot be killed\n", (unsigned long long)seed);
 				return 1;
 			}

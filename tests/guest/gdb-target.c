@@ -47,9 +47,17 @@ int main(int argc, char **argv)
 
 	signal(SIGUSR1, handler);
 	if (argc > 1) {
+		sigset_t usr1, none;
+
+		/* A signal that comes before it waits is not lost. */
+		sigemptyset(&none);
+		sigemptyset(&usr1);
+		sigaddset(&usr1, SIGUSR1);
+		sigprocmask(SIG_BLOCK, &usr1, NULL);
 		puts("waiting");
 		fflush(stdout);
-		pause();
+		sigsuspend(&none);
+		sigprocmask(SIG_UNBLOCK, &usr1, NULL);
 	}
 	pthread_barrier_init(&barrier, NULL, 3);
 	for (i = 0; i < 2; i++)

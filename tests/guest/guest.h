@@ -88,6 +88,33 @@ static inline const char *touch(volatile char *address, int write)
 	return text;
 }
 
+/* The state of a thread as its file in /proc has it. */
+static inline char state_of_task(pid_t pid, pid_t tid)
+{
+	char name[64], text[300] = "", *end;
+	int fd;
+
+	snprintf(name, sizeof(name), "/proc/%d/task/%d/stat", pid, tid);
+	fd = open(name, O_RDONLY);
+	if (fd < 0)
+		return '?';
+	if (read(fd, text, sizeof(text) - 1) < 0)
+		text[0] = 0;
+	close(fd);
+	end = strrchr(text, ')');
+	return end ? end[2] : '?';
+}
+
+/*
+ * Waits until a thread sleeps: it is found so twenty times in a row, a millisecond apart, since one that makes calls or computes
+ * may be shown asleep now and then (process-states.c).
+ */
+static inline void until_asleep(pid_t pid, pid_t tid)
+{
+	for (int looks = 0; looks < 20; usleep(1000))
+		looks = state_of_task(pid, tid) == 'S' ? looks + 1 : 0;
+}
+
 #define TOUCH(address, write)                                                               \
 	do {                                                                                \
 		printf("%d: %s %s: %s\n", __LINE__, (write) ? "write" : "read", #address,   \

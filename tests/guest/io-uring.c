@@ -220,7 +220,7 @@ static void polled(int file)
 			entry(&u, IORING_OP_READ, file, p + (i << 14), 1 << 14, i << 16, 1);
 		if (atomic_load(WORD(u.sq, u.params.sq_off.flags)) & IORING_SQ_NEED_WAKEUP)
 			enter(&u, 0, 0, IORING_ENTER_SQ_WAKEUP);
-		for (int i = 0; i < 20000 && n < 4 * (round + 1); i++) {
+		for (int i = 0; i < 200000 && n < 4 * (round + 1); i++) {
 			n += take(&u, &sum, &data);
 			usleep(500);
 			if (atomic_load(WORD(u.sq, u.params.sq_off.flags)) & IORING_SQ_NEED_WAKEUP)

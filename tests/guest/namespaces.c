@@ -92,19 +92,22 @@ static void traps(void)
 
 static void from_outside(int signal)
 {
-	int status = 0, ends[2];
+	int status = 0, ends[2], sent[2];
 	char c;
 	pid_t pid;
 
 	pipe(ends);
+	pipe(sent);
 	pid = syscall(SYS_clone, CLONE_NEWPID | SIGCHLD, 0, 0, 0, 0);
 	if (!pid) {
 		write(ends[1], "", 1);
+		read(sent[0], &c, 1);
 		usleep(300000);
 		_exit(11);
 	}
 	read(ends[0], &c, 1);
 	kill(pid, signal);
+	write(sent[1], "", 1);
 	waitpid(pid, &status, 0);
 	printf("%d from outside: %#x\n", signal, status);
 	fflush(stdout);
@@ -182,7 +185,7 @@ static void threads(int n)
 /* pthread_join is told before the thread is gone: Linux may say EINVAL, too, for a moment. */
 static long until_alone(long (*call)(void))
 {
-	for (int i = 0; i < 1000; i++) {
+	for (int i = 0; i < 60000; i++) {
 		if (call() == 0)
 			return 0;
 		usleep(1000);
@@ -219,7 +222,7 @@ static void limited(void)
 	usleep(100000);
 	setrlimit(RLIMIT_NPROC, &two);
 	/* Threads that have been joined may count for a moment. */
-	for (int i = 0; i < 5000 && (pid = fork()) < 0; i++)
+	for (int i = 0; i < 60000 && (pid = fork()) < 0; i++)
 		usleep(1000);
 	if (!pid)
 		_exit(0);

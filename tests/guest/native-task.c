@@ -152,7 +152,7 @@ static void transfer(void)
 /* Loses its proxy between two calls. */
 static void loses(void)
 {
-	struct timespec time = { 2 }; /* served by the LWK: the proxy is in no call */
+	struct timespec time = { 6 }; /* served by the LWK: the proxy is in no call */
 
 	proxy(1);
 	int fd = open("native-lost", O_RDWR | O_CREAT | O_APPEND, 0600);

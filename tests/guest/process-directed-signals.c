@@ -13,6 +13,8 @@ static int fds[2], go[2], passes;
 static volatile int begun, taken, taker;
 static sigset_t interrupt;
 static pid_t parent;
+/* Of the thread that is to take it; the sender sees it, too. */
+static volatile pid_t *taking;
 
 static void on_interrupt(int signal)
 {
@@ -33,6 +35,7 @@ static void *reads(void *unused)
 	char c;
 	long result;
 
+	*taking = gettid();
 	begun = 1;
 	result = read(fds[0], &c, 1);
 	printf("read: %ld %s, taken %d, here %d\n", result, result < 0 ? strerrorname_np(errno) : "", taken,
@@ -42,10 +45,11 @@ static void *reads(void *unused)
 
 static void *polls(void *unused)
 {
-	struct timespec long_time = { 10, 0 };
+	struct timespec long_time = { 200, 0 };
 	long result;
 
 	pthread_sigmask(SIG_BLOCK, &interrupt, NULL);
+	*taking = gettid();
 	begun = 1;
 	sigset_t none;
 	sigemptyset(&none);
@@ -57,9 +61,10 @@ static void *polls(void *unused)
 
 static void *waits(void *unused)
 {
-	struct timespec long_time = { 10, 0 };
+	struct timespec long_time = { 200, 0 };
 
 	pthread_sigmask(SIG_BLOCK, &interrupt, NULL);
+	*taking = gettid();
 	begun = 1;
 	TELL(sigtimedwait(&interrupt, NULL, &long_time));
 	printf("taken %d\n", taken);
@@ -75,7 +80,10 @@ static void *computes(void *unused)
 	return unused;
 }
 
-/* A child that sends the signal when it is told that all is ready. Its end ends a read, too. */
+/*
+ * A child that sends the signal when it is told that all is ready, once the first thread and the one that is to take it sleep.
+ * It ends when it is told so, or when the signal has ended nothing in a minute: its end ends a read, too.
+ */
 static void make_sender(void)
 {
 	char c;
@@ -84,10 +92,15 @@ static void make_sender(void)
 	if (pipe(fds) || pipe(go))
 		exit(1);
 	if (fork() == 0) {
+		struct pollfd told = { go[0], POLLIN, 0 };
+
+		close(go[1]);
 		if (read(go[0], &c, 1) == 1) {
-			usleep(200000);
+			until_asleep(parent, parent);
+			if (*taking)
+				until_asleep(parent, *taking);
 			kill(parent, SIGINT);
-			usleep(200000);
+			poll(&told, 1, 60000);
 		}
 		_exit(0);
 	}
@@ -96,11 +109,11 @@ static void make_sender(void)
 
 static void end_sender(void)
 {
+	close(go[1]);
 	while (wait(NULL) < 0)
 		;
 	close(fds[0]);
 	close(go[0]);
-	close(go[1]);
 }
 
 /* The first thread blocks the signal, of which Linux does not hear, and sleeps (`others`: and one computes). */
@@ -109,7 +122,7 @@ static void passed(void *(*body)(void *), int others, int sends)
 	pthread_t thread, other;
 
 	install(0);
-	begun = taken = taker = 0;
+	begun = taken = taker = *taking = 0;
 	passes = others;
 	if (sends)
 		make_sender();
@@ -142,9 +155,9 @@ static void kept(void)
 
 	printf("kept\n");
 	install(0);
-	taken = 0;
+	taken = *taking = 0;
 	make_sender();
-	if (write(go[1], "x", 1) != 1)
+	if (write(go[1], "xx", 2) != 2) /* it ends as soon as it has sent it */
 		exit(1);
 	pthread_sigmask(SIG_BLOCK, &interrupt, NULL);
 	TELL(nanosleep(&wait_for, NULL));
@@ -230,6 +243,7 @@ int main(int argc, char **argv)
 	setvbuf(stdout, NULL, _IONBF, 0);
 	sigemptyset(&interrupt);
 	sigaddset(&interrupt, SIGINT);
+	taking = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (argc > 1) { /* the signal is Linux' to send */
 		if (pipe(fds))
 			return 1;

@@ -14,7 +14,7 @@ static int hold(void)
 	strcpy((char *)p + (3 << 20), "behind");
 	printf("%d %#lx\n", getpid(), (long)p);
 	fflush(stdout);
-	for (int i = 0; i < 30000 && p[100] == 0; i++)
+	for (int i = 0; i < 200000 && p[100] == 0; i++)
 		usleep(1000);
 	printf("%s %s\n", p + 100, p + (2 << 20));
 	return 0;

@@ -240,7 +240,7 @@ static void process(void) {
 	unsigned long user = 0, state = 0;
 	slurp("/proc/self/stat");
 	sscanf(strrchr(text, ')'), ") %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu", (char *)&state, &user);
-	SAY("stat %c %d\n", (char)state, user >= 15 && user < 1000);
+	SAY("stat %c %d\n", (char)state, user >= 15 && user < 10000);
 	sprintf(path, "/proc/self/task/%d/comm", gettid());
 	slurp(path);
 	SAY("comm %s", text);

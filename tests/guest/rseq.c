@@ -34,6 +34,9 @@ static void registration(void)
 	TELL(call(&other, 24, 0, SIGNATURE));
 	TELL(call((void *)0xffffffffffff0000, 32, 0, SIGNATURE));
 	TELL(call(&other, 32, 0, SIGNATURE));
+	/* It may go to another CPU between the two. */
+	for (int tries = 0; tries < 100 && other.cpu_id != (unsigned int)sched_getcpu(); tries++)
+		;
 	printf("registered: %d\n", other.cpu_id == (unsigned int)sched_getcpu());
 	TELL(call(&other, 32, 1, SIGNATURE));
 	TELL(call(own(), 32, 0, SIGNATURE));
@@ -98,7 +101,8 @@ static void handler(int signal, siginfo_t *info, void *context)
 static void sections(void)
 {
 	struct sigaction action = { .sa_sigaction = handler, .sa_flags = SA_SIGINFO };
-	struct itimerval soon = { .it_value = { 0, 50000 } };
+	/* Again and again: one may come just before a section begins. */
+	struct itimerval soon = { { 0, 50000 }, { 0, 50000 } }, off = { 0 };
 	cpu_set_t all, one;
 	pthread_t other;
 
@@ -107,6 +111,7 @@ static void sections(void)
 	/* Leaves the section at whatever comes first. */
 	while (!handled)
 		spin(0);
+	setitimer(ITIMER_REAL, &off, NULL);
 	printf("signal %d, section %d\n", handled, (int)own()->rseq_cs);
 	/* Two threads on one CPU. */
 	sched_getaffinity(0, sizeof(all), &all);

@@ -188,7 +188,7 @@ static void *sends_it(void *unused)
 	pthread_barrier_wait(&begun);
 	for (int i = 0; i < 50; i++) {
 		pthread_sigqueue(target, SIGUSR1, (union sigval){ .sival_int = i });
-		for (int k = 0; k < 2000 && right + wrong <= i; k++)
+		for (int k = 0; k < 100000 && right + wrong <= i; k++)
 			usleep(1000);
 	}
 	stop = 1;
@@ -201,7 +201,7 @@ static void *sends_many(void *unused)
 	pthread_barrier_wait(&begun);
 	for (int i = 0; i < 200; i++)
 		pthread_sigqueue(target, SIGRTMIN, (union sigval){ .sival_int = i });
-	for (int k = 0; k < 20000 && right + wrong < 200; k++)
+	for (int k = 0; k < 100000 && right + wrong < 200; k++)
 		usleep(1000);
 	stop = 1;
 	return unused;
@@ -238,8 +238,8 @@ static void prefers_the_first(void)
 		 * later that the handler of the first is over: while it runs, the signal is blocked, and
 		 * the other thread's.
 		 */
-		struct itimerval timer = { .it_value.tv_usec = 20000, .it_interval.tv_sec = 2 }, off = { 0 };
-		struct timespec long_time = { 5, 0 };
+		struct itimerval timer = { .it_value.tv_usec = 50000, .it_interval.tv_sec = 10 }, off = { 0 };
+		struct timespec long_time = { 200, 0 };
 
 		setitimer(ITIMER_REAL, &timer, NULL);
 		interrupted += nanosleep(&long_time, NULL) == -1;
@@ -290,7 +290,7 @@ static void ignored_and_handled_again(void)
 	while (*step != HANDLES)
 		usleep(1000);
 	kill(pid, SIGRTMIN);
-	for (int k = 0, status; k < 10000; k++, usleep(1000))
+	for (int k = 0, status; k < 100000; k++, usleep(1000))
 		if (waitpid(pid, &status, WNOHANG) == pid) {
 			printf("handled once it is not ignored: %d\n", WEXITSTATUS(status));
 			return;

@@ -47,8 +47,8 @@ static void on(int signal, void (*handler)(int), int flags)
 
 static void restarts(void)
 {
-	struct timeval second = { 20, 0 };
-	struct timespec later = { 20, 0 };
+	struct timeval second = { 200, 0 };
+	struct timespec later = { 200, 0 };
 	char byte;
 	int pair[2];
 
@@ -204,7 +204,7 @@ static void quiet_thread(void)
 		    CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM, NULL);
 	usleep(20000);
 	syscall(SYS_tgkill, getpid(), tid, SIGUSR1);
-	for (int i = 0; i < 6000 && !caught; i++)
+	for (int i = 0; i < 20000 && !caught; i++)
 		usleep(10000);
 	printf("a thread that computes caught %d\n", caught);
 }

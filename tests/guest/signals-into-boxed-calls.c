@@ -188,7 +188,7 @@ int main(int argc, char **argv)
 		puts(text);
 		return 0;
 	}
-	alarm(120);
+	alarm(600);
 	if (pipe(gate) || pipe(never))
 		return 2;
 	install(SIGUSR1, on_signal, 0);

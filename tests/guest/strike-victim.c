@@ -336,7 +336,7 @@ static void hidden(void)
 
 	prctl(PR_SET_DUMPABLE, 0);
 	pthread_create(&thread, NULL, waits, NULL);
-	execl("/bin/sleep", "sleep", "10", NULL);
+	execl("/bin/sleep", "sleep", "1000", NULL);
 }
 
 int main(int argc, char **argv)

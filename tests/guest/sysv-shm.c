@@ -24,7 +24,7 @@ static int hold(int segment)
 	if (p == (void *)-1)
 		return 1;
 	p[1] = p[0] + 1;
-	for (int i = 0; i < 20000 && p[2] == 0; i++)
+	for (int i = 0; i < 200000 && p[2] == 0; i++)
 		usleep(1000);
 	return p[2];
 }

@@ -40,7 +40,7 @@ static void gone(void)
 	pthread_create(&thread, NULL, tell, NULL);
 	pthread_join(thread, NULL);
 	/* Linux' own thread may be there a little longer. */
-	for (int i = 0; i < 5000 && !syscall(SYS_tgkill, getpid(), last, 0); i++)
+	for (int i = 0; i < 100000 && !syscall(SYS_tgkill, getpid(), last, 0); i++)
 		usleep(1000);
 	TELL(syscall(SYS_tgkill, getpid(), last, 0));
 	TELL(syscall(SYS_tgkill, getpid(), last, SIGUSR1));
@@ -157,7 +157,7 @@ static void *forks(void *argument)
 		signal(SIGUSR2, parent_died);
 		prctl(PR_SET_PDEATHSIG, SIGUSR2);
 		write(fds[1], "", 1);
-		for (int i = 0; i < 6000 && !bereaved; i++)
+		for (int i = 0; i < 20000 && !bereaved; i++)
 			usleep(10000);
 		_exit(bereaved ? 1 : 2);
 	}
@@ -253,7 +253,7 @@ static void given_again(void)
 	pthread_create(&thread, NULL, tell, NULL);
 	pthread_join(thread, NULL);
 	/* Linux' own thread may be there a little longer. */
-	for (int i = 0; i < 6000 && child < 0; i++) {
+	for (int i = 0; i < 20000 && child < 0; i++) {
 		child = syscall(SYS_clone3, &request, sizeof(request));
 		if (!child) {
 			pause();

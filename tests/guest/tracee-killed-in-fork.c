@@ -50,7 +50,7 @@ static int all_end(int from, pid_t pid, int after_us)
 	while (now() < end)
 		serve();
 	kill(pid, SIGKILL);
-	end = now() + 8000000;
+	end = now() + 100000000;
 	do {
 		serve();
 		if (poll(&one, 1, 1) == 1)
@@ -68,7 +68,7 @@ int main(void)
 	srand(1);
 	/* A proxy complains that is killed before it begins. */
 	dup2(open("/dev/null", O_WRONLY), STDERR_FILENO);
-	for (int i = 0; i < TRIES && hung < 3; i++) {
+	for (int i = 0; i < TRIES && !hung; i++) {
 		int ends[2], status;
 		pid_t pid;
 

@@ -137,7 +137,7 @@ static void same_page(void)
 	step("shared", 'w');
 	pid = fork();
 	if (!pid) {
-		alarm(60);
+		alarm(600);
 		pause();
 	}
 	step("moved", 'm');
@@ -308,7 +308,7 @@ int main(void)
 	pthread_t thread;
 
 	setvbuf(stdout, NULL, _IOLBF, 0);
-	alarm(150);
+	alarm(600);
 	thread = outside(serves, NULL);
 	rights();
 	same_page();

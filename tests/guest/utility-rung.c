@@ -88,7 +88,7 @@ static void wakes(void)
 	}
 	printf("woken %d times, %d rings\n", woken, sum);
 	sigaction(SIGUSR1, &action, NULL);
-	usleep(20000);
+	until_asleep(getpid(), tid);
 	syscall(SYS_tgkill, getpid(), tid, SIGUSR1);
 	await(&woken, 201);
 	printf("interrupted: %ld, error %ld\n", had, error);
@@ -133,7 +133,7 @@ static void ends(const char *how)
 	fflush(stdout);
 	pid = fork();
 	if (!pid) {
-		alarm(60);
+		alarm(200);
 		begin(1);
 		if (!strcmp(how, "exit"))
 			pthread_create(&other, NULL, kills_group, NULL);
@@ -374,6 +374,15 @@ static void in_a_crowd(void)
 	is("rang", rung > 1000 && read(bell, &count, 8) == 8, 1);
 }
 
+/* The rings that have come, 0 where none comes. */
+static void await_count(uint64_t *count)
+{
+	for (int look = 0; look < 60000 && read(bell, count, 8) != 8; look++) {
+		*count = 0;
+		usleep(1000);
+	}
+}
+
 static void on_the_lwk(void)
 {
 	int pipes[2], parent = getpid(), status = -1, i, rung = 0;
@@ -406,16 +415,19 @@ static void on_the_lwk(void)
 	for (i = 0; i < 100000; i++)
 		rung += !rings(getpid());
 	usleep(200000);
-	is("rings that come together may be one", read(bell, &count, 8) == 8 && count > 0 && count <= (uint64_t)rung, 1);
-	for (i = 0; i < 100; i++) {
-		usleep(1000);
-		if (rings(getpid()))
-			continue;
-		sum++;
-		for (int look = 0; look < 10000 && read(bell, &count, 8) != 8; look++)
+	await_count(&count);
+	is("rings that come together may be one", count > 0 && count <= (uint64_t)rung, 1);
+	/* What of the rings above is late may come among the first ones here: once more, then. */
+	for (int tries = 0; tries < 5 && (!tries || sum); tries++) {
+		sum = 0;
+		for (i = 0; i < 100; i++) {
 			usleep(1000);
-		rung = count;
-		sum -= rung == 1;
+			if (rings(getpid()))
+				continue;
+			sum++;
+			await_count(&count);
+			sum -= count == 1;
+		}
 	}
 	is("each ring that comes alone is there", sum, 0);
 	rung = 1;

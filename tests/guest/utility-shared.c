@@ -245,7 +245,7 @@ static void credentials(void)
 	if (!pid) {
 		pthread_t computing, reading;
 
-		alarm(60);
+		alarm(200);
 		TELL(pipe(ends));
 		computing = outside(computes_until_changed, NULL);
 		reading = outside(reads_until_changed, &ends[0]);
@@ -321,7 +321,7 @@ int main(int argc, char **argv)
 		return 0;
 	}
 	setvbuf(stdout, NULL, _IOLBF, 0);
-	alarm(150);
+	alarm(600);
 	thread = outside(serves, NULL);
 	fd = mkstemp(path);
 	unlink(path);

@@ -6,13 +6,13 @@
 #include <poll.h>
 #include <sys/auxv.h>
 
-static volatile sig_atomic_t came, last_code;
+static volatile int came, last_code;
 static volatile unsigned long last_ip;
 
 static void handler(int signal, siginfo_t *info, void *context)
 {
 	(void)signal;
-	came++;
+	__atomic_add_fetch(&came, 1, __ATOMIC_RELAXED); /* of several threads */
 	last_code = info->si_code;
 	last_ip = ((ucontext_t *)context)->uc_mcontext.gregs[REG_RIP];
 }

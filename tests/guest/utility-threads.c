@@ -9,7 +9,7 @@
 #include <sched.h>
 #include <spawn.h>
 
-#define WAIT_S 20
+#define WAIT_S 200
 
 extern char **environ;
 
@@ -214,7 +214,7 @@ static void threads(void)
 
 static volatile sig_atomic_t came;
 static volatile int go_on;
-static volatile pid_t came_to;
+static volatile pid_t came_to, reader;
 static int ends[2];
 
 static void handler(int signal)
@@ -238,6 +238,7 @@ static void *reads(void *unused)
 	ssize_t result;
 
 	(void)unused;
+	reader = gettid();
 	errno = 0;
 	result = read(ends[0], &byte, 1);
 	printf("read: %zd %s\n", result, result < 0 ? strerrorname_np(errno) : "");
@@ -271,10 +272,14 @@ static void signal_at(void *(*body)(void *), int flags)
 	pthread_t thread;
 	void *result;
 
-	came = 0;
+	came = reader = 0;
 	sigaction(SIGUSR1, &action, NULL);
 	thread = outside(body, NULL);
 	usleep(200000);
+	while (body == reads && !reader)
+		usleep(1000);
+	if (body == reads)
+		until_asleep(getpid(), reader);
 	pthread_kill(thread, SIGUSR1);
 	if (flags & SA_RESTART) {
 		for (int i = 0; !came && i < 100 * WAIT_S; i++)

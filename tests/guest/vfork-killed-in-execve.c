@@ -90,7 +90,7 @@ int main(int argc, char **argv)
 	for (int i = 0; i < THREADS; i++)
 		pthread_join(killers[i], NULL);
 	/* The last one's end may just be under way. */
-	for (int i = 0; i < 100 && (out = open(program, O_WRONLY)) < 0; i++)
+	for (int i = 0; i < 2000 && (out = open(program, O_WRONLY)) < 0; i++)
 		usleep(100000);
 	printf("wrong ends %ld, written to: %d\n", wrong, out >= 0);
 	unlink(program);

@@ -141,7 +141,7 @@ static void program(char **argv)
 		for (int i = 0; i < 20; i++)
 			usleep(1000000);
 	else if (!strcmp(argv[2], "burn"))
-		burn(20000);
+		burn(100000);
 	else
 		printf("  program %s\n", argv[2]);
 	fflush(stdout);
@@ -215,7 +215,10 @@ static void set_pending(void)
 	sigqueue(getpid(), SIGRTMIN + 3, (union sigval){ .sival_int = 1234 });
 	sigqueue(getpid(), SIGRTMIN + 3, (union sigval){ .sival_int = 5678 });
 	timer(ITIMER_REAL, 10);
-	usleep(200000);
+	/* As late as it comes. */
+	do
+		usleep(10000);
+	while (!sigpending(&all) && !sigismember(&all, SIGALRM));
 	run("pending");
 }
 
@@ -225,7 +228,7 @@ static void set_profile(void) { timer(ITIMER_PROF, 500); run("burn"); }
 
 static void set_limit(void)
 {
-	setrlimit(RLIMIT_CPU, &(struct rlimit){ 1, 10 });
+	setrlimit(RLIMIT_CPU, &(struct rlimit){ 1, 1000 });
 	run("burn");
 }
 
@@ -453,7 +456,7 @@ static void all_ways(const char *name, void (*child)(void))
 		pid_t pid = clone(body, stack + (128 << 10), ways[i].flags | CLONE_PIDFD | SIGCHLD, child, &pidfd);
 		struct pollfd ends = { pidfd, POLLIN, 0 };
 
-		poll(&ends, 1, 30000);
+		poll(&ends, 1, -1);
 		if (waitpid(pid, &status, 0) != pid)
 			status = -1;
 		close(pidfd);

@@ -44,7 +44,7 @@ static void waitids(void)
 	TELL(syscall(SYS_pidfd_send_signal, fd, 0, NULL, 0));
 	TELL(syscall(SYS_pidfd_send_signal, fd, SIGTERM, NULL, 0));
 	struct pollfd p = { fd, POLLIN };
-	TELL(poll(&p, 1, 20000));
+	TELL(poll(&p, 1, -1));
 	tell("by pidfd", waitid(P_PIDFD, fd, &info, WEXITED), &info, pid);
 	TELL(syscall(SYS_pidfd_send_signal, fd, SIGTERM, NULL, 0));
 	close(fd);

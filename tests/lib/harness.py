@@ -21,6 +21,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -104,8 +105,9 @@ def read_command(*argv):
     return ' / '.join(found.stdout.decode(errors='replace').splitlines())
 
 
-def command(argv, stdin=b'', timeout=TIMEOUT, cwd=None, env=None, **more):
-    """Runs a command in a process group of its own; kills all of that at the deadline."""
+def command(argv, stdin=b'', timeout=TIMEOUT, cwd=None, env=None, says=None, **more):
+    """Runs a command in a process group of its own; kills all of that at the deadline. `says`: what its stderr is to have, which
+    the module writes there, of a program that it kills, half a second later at most or after the program's end."""
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err, \
             tempfile.TemporaryFile() as source:
         source.write(stdin)
@@ -124,14 +126,33 @@ def command(argv, stdin=b'', timeout=TIMEOUT, cwd=None, env=None, **more):
             process.wait(TIMEOUT)
         except subprocess.TimeoutExpired:
             raise Failure(f'cannot be killed: {argv}')
+        await_end_of_group(process.pid)
+        if says and not late:
+            with contextlib.suppress(Failure):  # who called looks whether it is there
+                until(lambda: says in os.pread(err.fileno(), 1 << 20, 0), 'it is said', 60)
         out.seek(0)
         err.seek(0)
         return Result(process.returncode, out.read(), err.read(), late)
 
 
+def await_end_of_group(group):
+    """Waits for those that have been killed: they end a little later, and neither what is counted next nor a shutdown is to
+    meet them. Who does not end is left to the checks that follow."""
+    end = time.monotonic() + 30
+    with contextlib.suppress(ProcessLookupError):
+        while time.monotonic() < end:
+            os.killpg(group, 0)
+            time.sleep(0.01)
+
+
+# Seconds in which CPUs have to come to an LWK, and to leave it: those of a busy host may stand still for half a minute.
+PATIENCE = {'boot': '120', 'shutdown': '30'}
+
+
 def hanare(*argv, timeout=TIMEOUT, status=0, **more):
     """Runs a hanare command; fails if its status is not the expected one (None: any)."""
-    result = command(['hanare', *argv], timeout=timeout, **more)
+    patience = PATIENCE.get(argv[0]) if '--timeout' not in argv else None
+    result = command(['hanare', *argv, *(['--timeout', patience] if patience else [])], timeout=timeout, **more)
     if result.late or status is not None and result.status != status:
         raise Failure(f'hanare {" ".join(argv)}: {result}')
     return result
@@ -152,9 +173,22 @@ def status(name='default'):
     return json.loads(hanare('status', '--json', name).out)
 
 
+def asked(*argv):
+    """As `hanare`, of what asks a CPU of the LWK whose name comes last. It has five seconds to answer, to a ping one; a CPU that
+    stands still for longer, as those of a busy host may, is asked again."""
+    end = time.monotonic() + TIMEOUT
+    while True:
+        result = hanare(*argv, status=None)
+        if result.status == 0:
+            return result
+        is_hung = b'hung' in command(['hanare', 'status', argv[-1]]).out
+        expect((is_hung or b'timed out' in result.err) and time.monotonic() < end, f'hanare {" ".join(argv)}: {result}')
+        command(['hanare', 'status', '--ping', argv[-1]])  # who does not answer counts as hung until he is asked again
+
+
 def debug_memory(name='default'):
     """Free bytes of the LWK; what `hanare debug memory` says: what is quarantined, and what the kernel keeps."""
-    text = hanare('debug', 'memory', name).out.decode()
+    text = asked('debug', 'memory', name).out.decode()
     return int(re.search(r'\((\d+) bytes\)', text)[1]), ' | '.join(text.split('\n')).strip(' |')
 
 
@@ -202,6 +236,11 @@ def until(condition, what, seconds=TIMEOUT):
         time.sleep(0.05)
 
 
+def all_answer(name='default'):
+    """Waits until each CPU of the LWK has answered a ping: it does not stand still, as that of a busy host may."""
+    until(lambda: b'hung' not in hanare('status', '--ping', name).out, 'all CPUs answer')
+
+
 def running(pid, launch):
     """How many threads of a process do not sleep, as a program that is launched in this way sees it."""
     said = command([*launch, '/bin/sh', '-c', f'cat /proc/{pid}/task/*/stat']).out.decode()
@@ -235,6 +274,26 @@ def healthy():
     return not result.late and result.out == b'hello\n'
 
 
+@contextlib.contextmanager
+def told_of_if_long(name, seconds=600):
+    """Where a check stands that takes so long is said, once: what hangs ends with the VM, and the log has it then."""
+    main = threading.get_ident()
+
+    def tell():
+        frame, place = sys._current_frames().get(main), []
+        while frame:
+            place.append(f'{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}')
+            frame = frame.f_back
+        print(f'# {name} takes more than {seconds} s, at {" ".join(place)}; {waits()}', flush=True)
+    timer = threading.Timer(seconds, tell)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
 def check(name, body, xfail=None, skip=None, lwk=True):
     """One named check. `body` raises Failure if it does not hold."""
     if not ONLY.search(name):
@@ -244,7 +303,8 @@ def check(name, body, xfail=None, skip=None, lwk=True):
         return verdict('skip', name, skip)
     start = time.monotonic()
     try:
-        body()
+        with told_of_if_long(name):
+            body()
         why = None
     except Failure as failure:
         why = str(failure) or 'no reason given'

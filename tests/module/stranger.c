@@ -161,6 +161,13 @@ static void own_ring(int times)
 	sleep(2); /* until it sleeps on both sides */
 	stop_task(pid);
 	need(!ptrace(PTRACE_GETREGS, pid, 0, &regs), "registers");
+	while ((long)regs.orig_rax < 0) { /* it is in no call yet */
+		need(!ptrace(PTRACE_CONT, pid, 0, 0), "continue");
+		usleep(100000);
+		need(!ptrace(PTRACE_INTERRUPT, pid, 0, 0), "interrupt");
+		need(waitpid(pid, &status, __WALL) == pid && WIFSTOPPED(status), "stop");
+		need(!ptrace(PTRACE_GETREGS, pid, 0, &regs), "registers");
+	}
 	call = regs;
 	call.rip -= 2; /* the instruction `syscall`, by which it sleeps */
 	call.orig_rax = -1;
@@ -261,7 +268,7 @@ static void crowd(const char *path)
 	tell(pid, &told_first);
 	sleep(2);
 	kill(pid, SIGTERM);
-	alarm(60);
+	alarm(200);
 	/* Stopped threads are to be waited for, too. */
 	while ((ended = waitpid(-1, &status, __WALL)) != pid || WIFSTOPPED(status))
 		need(ended > 0, "wait");

@@ -150,7 +150,7 @@ int main(int argc, char **argv)
 			clock_gettime(CLOCK_MONOTONIC, &now);
 			if (!struck_at.tv_sec)
 				struck_at = now;
-			if (ms_between(&struck_at, &now) > (has_stopped ? 200 : 10000)) {
+			if (ms_between(&struck_at, &now) > (has_stopped ? 200 : 30000)) {
 				kill(stopped, SIGCONT);
 				stopped = 0;
 			}

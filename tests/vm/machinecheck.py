@@ -51,7 +51,7 @@ class Monitor:
 
     def physical(self, address):
         """Of an address of the program that CPU 2 runs; tried until it runs there."""
-        for _ in range(200):
+        for _ in range(10 * SECONDS):
             self.ask(f'cpu {CPU}')
             found = re.search(r'gpa: (0x[0-9a-f]+)', self.ask(f'gva2gpa {address:#x}'))
             if found:
@@ -62,7 +62,7 @@ class Monitor:
     def wait_for_user_mode(self):
         """Until CPU 2 computes: a program that has said where it is may still be on its way back."""
         self.ask(f'cpu {CPU}')
-        for _ in range(200):
+        for _ in range(10 * SECONDS):
             if 'CPL=3' in self.ask('info registers'):
                 return
             time.sleep(0.1)

@@ -34,7 +34,7 @@ const SPACE: u64 = 1;
 pub const CHILD_SPACE: u64 = 2;
 pub const WHOLE: u64 = 1 << 63; // in the token of a fork: everything is mapped at once
 /// How long anything may take.
-const DEADLINE: Duration = Duration::from_secs(20);
+const DEADLINE: Duration = Duration::from_secs(200);
 
 /// What the device has seen, and how it is to answer.
 #[derive(Default)]

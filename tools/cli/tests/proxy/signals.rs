@@ -174,7 +174,7 @@ fn a_stop_in_a_timed_call_is_not_seen() {
     // Linux goes on with restart_syscall; a signal then ends the call.
     let mut lwk = start(&["true"]);
     let mut second = [0u8; 16];
-    second[0] = 60;
+    second[0] = 250;
     lwk.poke(DATA, &second);
     lwk.post(libc::SYS_nanosleep as u32, &[DATA, 0]);
     blocked_in(lwk.tid(), libc::SYS_nanosleep);
