@@ -36,6 +36,8 @@ use linux_raw_sys::general::{__NR_prctl, __NR_sched_yield, __NR_tgkill};
 
 static NEXT_ATTRIBUTES: AtomicU64 = AtomicU64::new(1);
 
+/// How long the only thread of a process waits for workers without a thread, ns.
+const PATIENCE_ALONE_NS: u64 = 60_000_000_000;
 /// Workers that wait for threads, at most; those of further threads leave none behind.
 const SPARES_MAX: usize = 16;
 
@@ -250,7 +252,9 @@ pub fn dismiss(p: &Process) -> bool {
     let mut leaving: Vec<u32> = core::iter::from_fn(|| retire(p)).collect();
     let any = servers::end_all(p, thread::current()) | !leaving.is_empty();
     leaving.extend(p.slots.lock().gone.iter());
-    await_end(p, thread::current(), leaving, Some(cpus::deadline(PATIENCE_NS)));
+    // Where a thread is alone none of them can be in a call of another one: only a CPU that stands still makes them late.
+    let patience = if p.thread_count() == 1 { PATIENCE_ALONE_NS } else { PATIENCE_NS };
+    await_end(p, thread::current(), leaving, Some(cpus::deadline(patience)));
     leaving::until_uncounted(p);
     any
 }
