@@ -200,10 +200,10 @@ impl<const MUTANT: u8> Default for Nap<MUTANT> {
 }
 
 impl<const MUTANT: u8> Nap<MUTANT> {
-    /// Of the futex, of a worker that sleeps on it.
+    /// The futex has this value while a worker sleeps on it.
     pub const VALUE: u32 = BY_FUTEX;
 
-    /// It is awake.
+    /// The worker is awake.
     #[must_use]
     #[cfg(not(loom))]
     pub const fn new() -> Self {
@@ -248,7 +248,7 @@ impl<const MUTANT: u8> Nap<MUTANT> {
         self.0.compare_exchange(RUNG, BY_FUTEX, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
-    /// Who has posted something: how it has to wake the worker. `None`: not at all.
+    /// How the worker has to be woken by who has posted something. `None`: not at all.
     #[must_use]
     pub fn wakes(&self) -> Option<Way> {
         full_fence::<MUTANT>();

@@ -12,7 +12,7 @@ const REST_MAX: u32 = 65_536;
 /// Posting is chosen where it takes no longer than this share more, 1/x: it leaves the caller's CPU time for something else.
 const TOLERANCE: u64 = 32;
 
-/// What is known. Its user has it alone.
+/// A trial, and what the last one has found. Its user has it alone.
 #[derive(Clone, Copy, Debug)]
 pub struct Trial {
     posts: bool,
@@ -23,7 +23,7 @@ pub struct Trial {
     began_ns: u64,
     /// The shortest turn by each way, posted last: a longer one may be one in which nobody asked for anything.
     spent_ns: [u64; 2],
-    /// What the last trial has found.
+    /// Whether posting was faster in the last trial.
     found: bool,
     rest: u32,
 }

@@ -64,7 +64,7 @@ pub struct Expiries {
 }
 
 impl Expiries {
-    /// It has expired so often.
+    /// The timer has expired so often.
     pub const fn add(&mut self, count: u64) {
         self.untold = self.untold.saturating_add(count);
     }
@@ -85,7 +85,7 @@ impl Expiries {
         self.add(overrun as u64 + 1);
     }
 
-    /// That of the last signal: timer_getoverrun(2).
+    /// The overrun of the last signal: timer_getoverrun(2).
     #[must_use]
     pub const fn overrun(&self) -> u32 {
         self.overrun

@@ -19,7 +19,7 @@ pub struct OfThread {
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Bell {
-    /// They do not.
+    /// Nobody rings it.
     None,
     /// Linux has an eventfd of it.
     Eventfd,
@@ -78,7 +78,7 @@ impl OfThread {
         }
     }
 
-    /// It is rung so.
+    /// The thread is rung so from now on.
     pub fn set_bell(&self, bell: Bell) {
         self.bell.store(bell as u8, Ordering::Relaxed);
     }

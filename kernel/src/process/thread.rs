@@ -67,7 +67,7 @@ pub struct Thread {
     pub utility: utility::OfThread,
     /// Head of the robust futex list; see [`Thread::set_robust_list`].
     pub robust_list: AtomicU64,
-    /// It ended with a robust mutex that has priority inheritance, for which others wait on Linux: until its worker ends.
+    /// The thread ended with a robust mutex that has priority inheritance, for which others wait on Linux: until its worker ends.
     pub has_waiters_on_linux: AtomicBool,
     /// Which calls it may make.
     pub seccomp: seccomp::Seccomp,

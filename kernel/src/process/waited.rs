@@ -20,7 +20,7 @@ use zerocopy::IntoBytes;
 const WNOHANG: u64 = 1;
 /// `WSTOPPED` (which is `WUNTRACED`) and `WCONTINUED`.
 const NOT_ONLY_ENDS: u64 = 2 | 8;
-/// What Linux has told the stop of is waited for here so long, at most: it may go on already.
+/// How long a child is waited for of which Linux has told that it was stopped, ns: it may go on already.
 const PAUSES_NS: u64 = 100_000_000;
 /// What Linux has told the end of is waited for here so long, at most.
 const LEAVES_NS: u64 = 10_000_000_000;

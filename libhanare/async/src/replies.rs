@@ -129,7 +129,7 @@ static FASTER: Faster = Faster(UnsafeCell::new(Trial::new()));
 
 /// Whether replies go on while the program does something else. One that is awaited at once, because the program writes
 /// a line to its log after each reply, takes longer than a call. Then the next ones are made as ever, and it is tried again.
-/// The same where there is no CPU for the worker, which only the time tells.
+/// Nor are they posted where there is no CPU for the worker, which only the time tells.
 fn is_worth_it(locked: &Locked) -> bool {
     const TRIES: u32 = 32;
     const PAUSE: u32 = 2048;

@@ -119,7 +119,7 @@ impl Load<'_> {
         let mut server = Server { child: self.lab.spawn(self.side, command)? };
         let deadline = Instant::now() + PATIENCE;
         while TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).is_err() {
-            server.check()?;
+            server.check(program)?;
             if Instant::now() > deadline {
                 bail!(
                     "{program} does not listen at port {} after {} s",
@@ -129,7 +129,7 @@ impl Load<'_> {
             }
             std::thread::sleep(Duration::from_millis(50));
         }
-        server.check()?; // it may be somebody else who listens
+        server.check(program)?; // it may be somebody else who listens
         Ok(server)
     }
 
@@ -158,11 +158,13 @@ struct Server {
 }
 
 impl Server {
-    /// It has not ended.
-    fn check(&mut self) -> Result<()> {
+    /// The server, of this name, has not ended.
+    fn check(&mut self, program: &str) -> Result<()> {
         match self.child.try_wait()? {
             None => Ok(()),
-            Some(status) => bail!("the server ended before it listened: {status}"),
+            Some(status) => {
+                bail!("{program} ended before it listened: {status} (what it said is above)")
+            }
         }
     }
 }
