@@ -1,14 +1,14 @@
 """What a group of checks needs inside the VM.
 
-A group is a Python script under tests/groups. It prints one line per check, which tests/run reads:
-
-    ok NAME               FAIL NAME: why
-    xfail NAME: reason    known not to work yet; FAIL if it works
-    skip NAME: reason     cannot be tested on this machine
+A group is a Python script under tests/groups. It prints one line per check, which tests/run reads
+(tests/lib/verdicts.py has the words). A check that fails is run again at once, and tests/run runs it a
+third time in a fresh machine: what fails once of three times is unstable.
 
 Everything has a deadline. A check that hangs or finds the LWK dead leaves a fresh LWK behind for
-the next one. TESTS_ONLY (a regular expression) selects checks by name; with TESTS_DISPATCH=box
-calls of programs go by the request box, with TESTS_ARGUMENTS=copied their arguments are copied.
+the next one. TESTS_ONLY (a regular expression) selects checks by name; TESTS_NAMES has whole names, a
+line each, and TESTS_DONE those that are not to run again. TESTS_TIER=test leaves out what `only_long`
+holds. With TESTS_DISPATCH=box calls of programs go by the request box, with TESTS_ARGUMENTS=copied
+their arguments are copied.
 """
 
 import contextlib
@@ -28,13 +28,19 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 GUEST = os.path.join(ROOT, 'build/tests/guest')
 WORK = '/run/hanare-test'
 ONLY = re.compile(os.environ.get('TESTS_ONLY') or '')
+NAMES, DONE = (set(filter(None, (os.environ.get(key) or '').split('\n'))) for key in ('TESTS_NAMES', 'TESTS_DONE'))
+TIER = os.environ.get('TESTS_TIER') or 'long'
+# How often a check is tried; one in a machine that is there for those that failed elsewhere.
+TRIES = 1 if NAMES else 2
 # For whatever ends by itself on a machine that is not very busy, in seconds; it only ends what hangs.
 TIMEOUT = 240
 BOOT = ['--cpus', '2-3', '--mem', '256M']
 # Who has no rights but to run programs on an LWK.
 NOBODY = ['/usr/bin/setpriv', '--reuid=65534', '--regid=65534', '--groups=hanare']
 
-counts = {'ok': 0, 'FAIL': 0, 'xfail': 0, 'skip': 0}
+counts = {kind: 0 for kind in ('ok', 'FAIL', 'xfail', 'skip', 'later', 'unstable')}
+# Why the checks that follow are left to `make test-long`; None: they are not.
+only_long_reason = None
 boot_arguments = BOOT
 # How calls of programs reach Linux, where a check says nothing else: options of `hanare boot` and their values.
 ways = {'--arguments': os.environ.get('TESTS_ARGUMENTS'), '--dispatch': os.environ.get('TESTS_DISPATCH')}
@@ -48,10 +54,36 @@ class Failure(Exception):
     """A check that does not hold; the text says why."""
 
 
-def verdict(kind, name, why=''):
-    counts[kind] += 1
+def say(kind, name, why=''):
     why = ' | '.join(line for line in str(why).splitlines() if line.strip())
     print(f'{kind} {name}' + (f': {why}' if why else ''), flush=True)
+
+
+def verdict(kind, name, why=''):
+    counts[kind] += 1
+    say(kind, name, why)
+
+
+def chosen(name):
+    """Whether the check of this name, without its label, runs. One that is left to `make test-long` says so."""
+    full = label + name
+    if not ONLY.search(name) or NAMES and full not in NAMES or full in DONE:
+        return False
+    if only_long_reason is not None and TIER != 'long':
+        verdict('later', full, only_long_reason)
+        return False
+    return True
+
+
+@contextlib.contextmanager
+def only_long(reason):
+    """Checks that `make test` leaves out. The reason says what shows the same promise there."""
+    global only_long_reason
+    outer, only_long_reason = only_long_reason, reason
+    try:
+        yield
+    finally:
+        only_long_reason = outer
 
 
 def expect(condition, why):
@@ -294,35 +326,47 @@ def told_of_if_long(name, seconds=600):
         timer.cancel()
 
 
-def check(name, body, xfail=None, skip=None, lwk=True):
-    """One named check. `body` raises Failure if it does not hold."""
-    if not ONLY.search(name):
-        return
-    name = label + name
-    if skip:
-        return verdict('skip', name, skip)
-    start = time.monotonic()
+def failure_of(body):
+    """Why the body of a check does not hold, or None."""
     try:
-        with told_of_if_long(name):
-            body()
-        why = None
+        body()
     except Failure as failure:
-        why = str(failure) or 'no reason given'
+        return str(failure) or 'no reason given'
     except Exception as error:  # a bug of the test is a failure of the test
         trace = error.__traceback__
         while trace.tb_next:
             trace = trace.tb_next
-        why = (f'{type(error).__name__}: {error} '
-               f'({os.path.basename(trace.tb_frame.f_code.co_filename)}:{trace.tb_lineno})')
-    if why is not None and lwk and not healthy():
-        why += '; ' + recover()
-    if os.environ.get('TESTS_TIMES'):
+        return (f'{type(error).__name__}: {error} '
+                f'({os.path.basename(trace.tb_frame.f_code.co_filename)}:{trace.tb_lineno})')
+
+
+def check(name, body, xfail=None, skip=None, lwk=True, prepares=False):
+    """One named check. `body` raises Failure if it does not hold. One that `prepares` those after it runs whichever of them
+    are chosen, and says nothing if it is not chosen itself and holds."""
+    wanted = chosen(name)
+    if not wanted and not (prepares and (NAMES or DONE or ONLY.pattern)):
+        return
+    name = label + name
+    if skip:
+        return verdict('skip', name, skip)
+    for number in range(TRIES):
+        start = time.monotonic()
+        with told_of_if_long(name):
+            why = failure_of(body)
+        if why is not None and lwk and not healthy():
+            why += '; ' + recover()
         print(f'# {time.monotonic() - start:6.1f} s {name}', flush=True)
+        if why is None or xfail or number == TRIES - 1:
+            break
+        say('again', name, why)
     if xfail:
         if why is None:
             return verdict('FAIL', name, f'works now, remove the mark ({xfail})')
         return verdict('xfail', name, xfail)
-    verdict('ok' if why is None else 'FAIL', name, why or '')
+    if why is not None:
+        return verdict('FAIL', name, why)
+    if wanted:
+        verdict('unstable' if number else 'ok', name, 'failed once' if number else '')
 
 
 def tree(folder):
@@ -483,7 +527,7 @@ log_start = 0
 
 
 def kernel_log_since(position):
-    """Linux' log from a position on: what was there before the group began is not ours."""
+    """Linux' log from a position on: what was there before the group began is not ours (tests/lib/inside.py clears it)."""
     text = subprocess.run(['dmesg'], capture_output=True).stdout.decode(errors='replace')
     return text[position:]
 

@@ -1,0 +1,135 @@
+"""The groups of checks: what each shows, on which machine, in which tier, and how long it may take.
+
+Tiers (docs/testing.md): `test` is every promise of the documents once, `long` is everything. A check of a group that is
+for `long` only stands in a `with only_long(...)` block of its script (tests/lib/harness.py).
+"""
+
+import dataclasses
+
+# Machines of tools/vm by their options. Groups with the same options follow each other in one machine.
+STANDARD = ('--mem', '3G')
+
+
+@dataclasses.dataclass(frozen=True)
+class Group:
+    """One group: its promise in a line, its command, and what its runs may cost."""
+
+    promise: str
+    # A script of tests/groups with its arguments, run inside of a machine; or a command on the host.
+    inside: str = ''
+    host: tuple[str, ...] = ()
+    machine: tuple[str, ...] = STANDARD
+    # CPU time of the host in s, by tier, on a calm machine with two cores. None: not in that tier.
+    test_s: int | None = None
+    long_s: int | None = None
+    # A deadline for what hangs, in s: many times what the group takes.
+    limit_s: int = 2400
+    environment: tuple[tuple[str, str], ...] = ()
+    # The image with assertions (`make checked`), the order of locks among them.
+    checked: bool = False
+    # Nothing runs beside it: where both ends of a call wait for a CPU of the host, whoever polls gives up and sleeps, and
+    # there is no polled path to count.
+    alone: bool = False
+    # Its machine is used for nothing else: what it changes cannot be undone.
+    own_machine: bool = False
+
+    def tiers(self):
+        return [tier for tier, seconds in (('test', self.test_s), ('long', self.long_s)) if seconds is not None]
+
+    def budget_s(self, tier):
+        return self.test_s if tier == 'test' else self.long_s
+
+
+# What `make test` may take of two cores, in s of CPU time: 25 minutes less the builds before it.
+TEST_LIMIT_S = 2 * 1300
+# The suites of tests/suites that one group runs may be told to last as long.
+LONG_LIMIT_S = 2 * 140 * 60
+
+def linux(kernel):
+    return ('--mem', '3G', '--kernel', kernel)
+
+
+def beside(*argv):
+    """A command on the host that takes what machines leave of the CPUs; nothing waits for it but the end of the run."""
+    return ('nice', '-n', '10', *argv)
+
+
+BOX, COPIED = ('TESTS_DISPATCH', 'box'), ('TESTS_ARGUMENTS', 'copied')
+
+GROUPS = {
+    'host': Group('what needs no machine: unit and property tests, models, the library on plain Linux, generated files',
+                  host=beside('tests/host.sh'), test_s=300, long_s=1500, limit_s=5400),
+    'parsers': Group('no input makes a parser of foreign data panic, hang or break its property',
+                     host=beside('tests/fuzz/run'), test_s=60, long_s=600, limit_s=5400),
+    'instructions': Group('the path of a system call is as short as the documents say, counted',
+                          host=('tests/vm/instructions.sh',), test_s=40, long_s=40, limit_s=1800, alone=True),
+    'conformance': Group('unmodified programs give the same output, status and files as on Linux, by each way of delegation',
+                         'conformance.py', test_s=120, long_s=400, limit_s=3600),
+    'files': Group('files are what they are on Linux: large and direct I/O, shared mappings, truncation, caches', 'files.py',
+                   test_s=100, long_s=100),
+    'guests-threads': Group("Linux' semantics of memory and threads, program by program", 'guests.py threads',
+                            test_s=100, long_s=100, checked=True),
+    'guests-waits': Group("Linux' semantics of signals, clocks and futexes, program by program", 'guests.py waits',
+                          test_s=100, long_s=100),
+    'guests-processes': Group("Linux' semantics of processes: fork, execve, wait, ends, rights", 'guests.py processes',
+                              test_s=100, long_s=100),
+    'memory': Group('memory and I/O of both kernels are one: shared, huge, locked, direct', 'memory.py', test_s=60, long_s=60,
+                    checked=True),
+    'terminal': Group('a program has a terminal as on Linux: job control, sizes, interrupts', 'terminal.py', test_s=30, long_s=30),
+    'ends': Group('who is killed, and by what, is said', 'ends.py', test_s=30, long_s=30, checked=True),
+    'rights': Group('a program has the rights that it has left itself on Linux, and no more', 'rights.py', test_s=30, long_s=30),
+    'hostile-users': Group('users of one instance cannot make each other wait, nor read or starve each other', 'hostile-users.py',
+                           test_s=60, long_s=60),
+    'security-hooks': Group("Linux' guards see each program, and what they forbid is forbidden", 'security-hooks.py',
+                            test_s=30, long_s=30),
+    'signature': Group('where modules have to be signed an image has to be', 'signature.py', test_s=20, long_s=20,
+                       own_machine=True),
+    'dispatch': Group('calls go by the way that was asked for, and no way loses or repeats one', 'dispatch.py', test_s=60, long_s=60),
+    'pooled': Group('native tasks and pooled proxies: no call is lost, made twice, or made with the rights of another', 'pooled.py',
+                    test_s=60, long_s=60),
+    'native': Group('native tasks give the same output as on Linux', 'native.py', test_s=60, long_s=60),
+    'posted': Group('calls and functions that programs post, and programs that know nothing of it', 'posted.py', test_s=100,
+                    long_s=300),
+    'pseudo': Group('/proc and /sys tell the truth about programs of the LWK', 'pseudo.py', test_s=60, long_s=60),
+    'faults': Group('bad input and faults have their message and status, and harm nobody', 'faults.py', test_s=100, long_s=170),
+    'cycles': Group('instances boot and end again and again, side by side, and give everything back', 'cycles.py',
+                    machine=('--mem', '3G', '--cpus', '6'), test_s=60, long_s=340, limit_s=3000),
+    'noise': Group('a CPU with one thread takes no interrupt, whatever both kernels do', 'noise.py',
+                   machine=('--mem', '3G', '--cpus', '7'), test_s=100, long_s=200),
+    'numa': Group('memory and CPUs of two nodes are used as asked for', 'numa.py',
+                  machine=('--mem', '3G', '--cpus', '6', '--numa', '2'), test_s=20, long_s=20),
+    'smoke-6.12': Group('Linux 6.12 is supported', 'smoke.py', machine=linux('6.12'), test_s=30, long_s=30),
+    'smoke-7.2': Group('Linux 7.2 is supported', 'smoke.py', machine=linux('7.2'), test_s=30, long_s=30),
+    'smoke-x2apic': Group('a machine in x2APIC mode with an unstable TSC is supported', 'smoke.py',
+                          machine=('--x2apic', '--append=tsc=unstable'), test_s=30, long_s=30),  # and with the HPET
+    'strikes': Group('whoever is killed, stopped or crashed at any moment leaves nothing behind', 'strikes.py', test_s=60,
+                     long_s=400, limit_s=3600),
+    'fuzz': Group('nonsense from user mode and forged proxies gains nothing and harms nobody', 'fuzz.py', test_s=80, long_s=600,
+                  limit_s=3600),
+    'soak': Group('programs of many kinds at once, struck at random, leave nothing behind', 'soak.py', test_s=60, long_s=600,
+                  limit_s=3600),
+    'command': Group('the command: what users meet besides running programs', 'command.py', test_s=60, long_s=100),
+    'debug': Group('hanare trace and hanare gdb show what happens', 'debug.py', test_s=60, long_s=60, checked=True),
+    'module': Group('no ioctl, well-formed or not, harms Linux or another user', 'module.py', test_s=60, long_s=60),
+    'accounts': Group('each frame is charged to who keeps it; a lack of memory is no end of the LWK', 'accounts.py', test_s=60,
+                      long_s=200),
+    'cgroup': Group("a control group's memory.max and cpu.max bind its programs on the LWK", 'cgroup.py', test_s=60, long_s=60),
+    'vm': Group('the sandbox VM keeps its promises', host=('tests/vm/smoke.sh',), test_s=40, long_s=40, limit_s=1800),
+    'entry': Group('#DB, NMI and #MC may come at each instruction of entry and exit code', host=('tests/vm/entry.py',),
+                   test_s=60, long_s=60, limit_s=1200),
+    'leaky-entry': Group('the same on a CPU against whose leaks all is done that is done',
+                         host=('tests/vm/entry.py', '--leaky'), test_s=None, long_s=60, limit_s=1200),
+    'machinecheck': Group('a machine check ends the program that used bad memory, and nothing else',
+                          host=('tests/vm/machinecheck.py',), test_s=20, long_s=20, limit_s=900),
+    'tables': Group('page tables show user mode no kernel, and kernel text to no writer', host=('tests/vm/tables.py',),
+                    test_s=30, long_s=30, limit_s=1200),
+}
+
+
+def check_budgets(groups=None):
+    """What is wrong with the table, or None."""
+    for tier, limit in ('test', TEST_LIMIT_S), ('long', LONG_LIMIT_S):
+        needed = sum(group.budget_s(tier) or 0 for group in (groups or GROUPS).values())
+        if needed > limit:
+            return f'tests/lib/groups.py: budgets of the tier {tier} add up to {needed} s of CPU time, more than {limit} s'
+    return None
