@@ -123,6 +123,14 @@ GROUPS = {
                           host=('tests/vm/machinecheck.py',), test_s=20, long_s=20, limit_s=900),
     'tables': Group('page tables show user mode no kernel, and kernel text to no writer', host=('tests/vm/tables.py',),
                     test_s=30, long_s=30, limit_s=1200),
+    'mutants': Group('a planted mistake of each kind is caught by the check that is there for it', host=('tests/mutants/run',),
+                     long_s=1500, limit_s=4800),
+    'suite-python': Group("no test of Python's own suite that passes on Linux is lost on the LWK",
+                          host=('tests/suites/tier', 'python'), long_s=1500, limit_s=8400),
+    'suite-stress': Group('every stressor of stress-ng ends well on the LWK, and leaves nothing',
+                          host=('tests/suites/tier', 'stress'), long_s=1200, limit_s=6000),
+    'suite-programs': Group('servers, compilers and databases of Debian give the same output as on Linux',
+                            host=('tests/suites/tier', 'programs'), long_s=900, limit_s=6000),
 }
 
 
