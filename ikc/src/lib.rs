@@ -35,6 +35,7 @@ mod requestbox;
 mod ring;
 mod service;
 mod set;
+mod sleeper;
 mod slot;
 mod sync;
 mod trial;
