@@ -1,8 +1,9 @@
 """Programs of many kinds at once on the LWK, killed, stopped and left alone at random; at the end no
 process, thread or page is left and both kernels are well.
 
-TESTS_SOAK_SECONDS (20 in `make test`, 600 in `make test-long`) says how long, TESTS_SOAK_SEED what is chosen; with TESTS_SOAK_PROGRAMS=1 the
-programs of tests/suites take part (tests/suites/soak), else what every test machine has.
+TESTS_SOAK_SECONDS (20 in `make test`, 600 in `make test-long`) says how long, TESTS_SOAK_SEED what is
+chosen; with TESTS_SOAK_PROGRAMS=1 the programs of tests/suites take part (tests/suites/soak), else what
+every test machine has.
 """
 
 import glob
