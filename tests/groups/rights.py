@@ -156,18 +156,20 @@ def listings():
         try:
             until(lambda: seen([], process.pid), 'root sees it')
             for hidepid, shown in (0, True), (1, False), (2, False):
-                subprocess.run(['mount', '-o', f'remount,hidepid={hidepid}', '/proc'], check=True)
+                subprocess.run(['mount', '-n', '-o', f'remount,hidepid={hidepid}', '/proc'], check=True)
                 expect(seen(NOBODY, process.pid) == shown, f'hidepid={hidepid}: nobody sees {not shown}')
                 expect(seen([], process.pid), f'hidepid={hidepid}: root does not see it')
                 # Who has namespaces of his own has what he likes at /proc.
                 folder = f'/proc/{process.pid}'
                 forged = f'mount -t tmpfs none /proc && mkdir {folder} /proc/self && touch {folder}/stat /proc/self/stat'
+                if TIER != 'long' and hidepid != 2:
+                    continue  # with another /proc it is the same, whatever the machine's hides
                 for at_proc in 'mount -t tmpfs none /proc', forged, f'mount --bind /proc/self/stat /mnt/stat && {forged} && mount --move /mnt/stat {folder}/stat':
                     private = [*NOBODY, 'unshare', '--user', '--map-root-user', '--mount', 'sh', '-c', f'{{ {at_proc}; }} >&2; exec "$@"', 'sh']
                     expect(not seen(private, process.pid), f'hidepid={hidepid}, {at_proc}: nobody sees it')
             expect(not seen(['unshare', '--pid', '--fork', '--mount-proc'], process.pid), 'seen from another pid namespace')
         finally:
-            subprocess.run(['mount', '-o', 'remount,hidepid=0', '/proc'], check=True)
+            subprocess.run(['mount', '-n', '-o', 'remount,hidepid=0', '/proc'], check=True)
             os.remove('/mnt/stat')
             process.kill()
             process.wait()
