@@ -9,14 +9,16 @@
 #   make library    build libhanare, for programs that post calls
 #   make native     build everything for the running kernel, whose headers have to be there
 #   make install    what make native built, as root; PREFIX, DESTDIR; make uninstall
-#   make check      host tests only (some minutes): unit, property, loom, generated files, tidy
+#   make check      host tests only (some minutes): also loom, the libraries, native tasks; TESTS_TIER=long for full depth
 #   make fuzz       fuzz the parsers of foreign data, FUZZ_SECONDS of CPU time each (default: 60); TARGET=elf for one
 #   make miri       the tests of ikc under miri, if a nightly toolchain has it
 #   make test       everything; GROUP=faults for one group of tests/run, TESTS=-v for more words
+#   V=1             each command that a target executes
+
+include tools/build.mk
 
 KERNEL ?= 6.1
 B := build
-LWK := kernel/target/x86_64-unknown-none/release/hanare-lwk
 # The command, of which `hanare run` is nearly all that there is to wait for: nothing to load, nothing to relocate.
 STATIC := -C target-feature=+crt-static -C relocation-model=static
 PROXY := tools/proxy/target/x86_64-unknown-none/release/hanare-proxy
@@ -28,33 +30,40 @@ build: setup bin async lwk module demonstrators
 setup:
 	@tools/setup
 
-.PHONY: bin
-bin:
-	@mkdir -p $(B)/bin
-	cargo rustc --quiet --release -p hanare --bin hanare -- $(STATIC)
-	cd tools/proxy && cargo build --quiet --release
+.PHONY: bin proxy
+bin: proxy
+	$(call say,COMMAND)
+	$(Q)$(CARGO) rustc $(CARGO_FLAGS) --release -p hanare --bin hanare -- $(STATIC)
 	@$(MAKE) --no-print-directory -C bench/guest
 	@$(MAKE) --no-print-directory -C bench/posted
-	@install -m 755 target/release/hanare $(PROXY) $(B)/bin/
+	@install -m 755 target/release/hanare $(B)/bin/
+proxy:
+	$(call say,PROXY)
+	@mkdir -p $(B)/bin
+	$(Q)cd tools/proxy && $(CARGO) build $(CARGO_FLAGS) --release
+	@install -m 755 $(PROXY) $(B)/bin/
 
 # Preloaded by `hanare run --async` (docs/async.md).
 .PHONY: async
 async:
+	$(call say,ASYNC)
 	@mkdir -p $(B)/lib
-	cd libhanare/async && cargo build --quiet --release
-	@install -m 755 libhanare/async/target/release/libhanare_async.so $(B)/lib/libhanare-async.so
+	$(Q)$(CARGO) build $(CARGO_FLAGS) --profile preload -p hanare-async
+	@install -m 755 target/preload/libhanare_async.so $(B)/lib/libhanare-async.so
 
 .PHONY: lwk
 lwk:
+	$(call say,LWK)
 	@mkdir -p $(B)/lwk
-	cd kernel && cargo build --quiet --release
-	@install -m 644 $(LWK) $(B)/lwk/hanare-lwk
+	$(Q)cd kernel && $(CARGO) build $(CARGO_FLAGS) --release
+	@install -m 644 kernel/target/x86_64-unknown-none/release/hanare-lwk $(B)/lwk/hanare-lwk
 
 # The same with assertions: overflow, accounts of pages, the order of locks.
 .PHONY: checked
 checked:
+	$(call say,LWK,checked)
 	@mkdir -p $(B)/lwk
-	cd kernel && cargo build --quiet --profile checked
+	$(Q)cd kernel && $(CARGO) build $(CARGO_FLAGS) --profile checked
 	@install -m 644 kernel/target/x86_64-unknown-none/checked/hanare-lwk $(B)/lwk/hanare-lwk-checked
 
 # Calls and functions that programs post (docs/posted.md). `make -C libhanare install` installs it, `make uninstall` removes it, too.
@@ -112,7 +121,7 @@ figures: build
 
 # One line of counts at the end. tests/run --list shows the groups.
 .PHONY: check test
-check: setup bin
+check: setup proxy
 	@tests/run $(TESTS) host
 GROUP ?= $(shell tests/run --list)
 # Several at once: images of the LWK are optimised as a whole, by one CPU each, and kernels come over the network.

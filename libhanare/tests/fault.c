@@ -75,7 +75,7 @@ static void no_core(void)
 	struct rlimit none = { 0, 0 };
 
 	setrlimit(RLIMIT_CORE, &none);
-	freopen("/dev/null", "w", stderr);
+	HOLDS(freopen("/dev/null", "w", stderr));
 }
 
 /* 2,048, and 10,240 with HANARE_TEST_FACTOR=5. */
