@@ -51,20 +51,21 @@ async:
 	$(Q)$(CARGO) build $(CARGO_FLAGS) --profile preload -p hanare-async
 	@install -m 755 target/preload/libhanare_async.so $(B)/lib/libhanare-async.so
 
+# An image is taken from the cache (tools/cached) where it has been built of the same sources, in whatever folder: paths in
+# it begin at this one. What the images are made of: kernel/Cargo.toml and kernel/build.rs.
+image = $(Q)tools/cached $(B)/lwk/$(1) -t "$$(rustc -Vv; ld --version)" -t "$${CARGO_HOME:-$$HOME/.cargo}" \
+	kernel abi ikc Cargo.toml .cargo tools/build.mk -- tools/image $(2) $(B)/lwk/$(1)
+
 .PHONY: lwk
 lwk:
 	$(call say,LWK)
-	@mkdir -p $(B)/lwk
-	$(Q)cd kernel && $(CARGO) build $(CARGO_FLAGS) --release
-	@install -m 644 kernel/target/x86_64-unknown-none/release/hanare-lwk $(B)/lwk/hanare-lwk
+	$(call image,hanare-lwk,release)
 
 # The same with assertions: overflow, accounts of pages, the order of locks.
 .PHONY: checked
 checked:
 	$(call say,LWK,checked)
-	@mkdir -p $(B)/lwk
-	$(Q)cd kernel && $(CARGO) build $(CARGO_FLAGS) --profile checked
-	@install -m 644 kernel/target/x86_64-unknown-none/checked/hanare-lwk $(B)/lwk/hanare-lwk-checked
+	$(call image,hanare-lwk-checked,checked)
 
 # Calls and functions that programs post (docs/posted.md). `make -C libhanare install` installs it, `make uninstall` removes it, too.
 .PHONY: library
