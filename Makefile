@@ -9,6 +9,7 @@
 #   make library    build libhanare, for programs that post calls
 #   make native     build everything for the running kernel, whose headers have to be there
 #   make install    what make native built, as root; PREFIX, DESTDIR; make uninstall
+#   make quick      host tests before a commit (a minute or two): formats, clippy, unit, generated files, tidy
 #   make check      host tests only (some minutes): also loom, the libraries, native tasks; TESTS_TIER=long for full depth
 #   make fuzz       fuzz the parsers of foreign data, FUZZ_SECONDS of CPU time each (default: 60); TARGET=elf for one
 #   make miri       the tests of ikc under miri, if a nightly toolchain has it
@@ -121,7 +122,11 @@ figures: build
 		>docs/figures.json
 
 # One line of counts at the end. tests/run --list shows the groups.
-.PHONY: check test
+.PHONY: quick check test
+# What fails, and one line of counts.
+quick: setup proxy
+	@TESTS_TIER=quick tests/host.sh | awk '/^(FAIL|unstable) /; { count[$$1]++ } \
+		END { printf "quick: %d ok, %d failed, %d unstable\n", count["ok"], count["FAIL"], count["unstable"]; exit count["FAIL"] || !count["ok"] }'
 check: setup proxy
 	@tests/run $(TESTS) host
 GROUP ?= $(shell tests/run --list)
