@@ -9,6 +9,7 @@
 #   make library    build libhanare, for programs that post calls
 #   make native     build everything for the running kernel, whose headers have to be there
 #   make install    what make native built, as root; PREFIX, DESTDIR; make uninstall
+#   make quick      host tests before a commit (a minute or two): formats, clippy, unit, generated files, tidy
 #   make check      host tests only (some minutes): also loom, the libraries, native tasks; TESTS_TIER=long for full depth
 #   make fuzz       fuzz the parsers of foreign data, FUZZ_SECONDS of CPU time each (default: 60); TARGET=elf for one
 #   make miri       the tests of ikc under miri, if a nightly toolchain has it
@@ -51,20 +52,21 @@ async:
 	$(Q)$(CARGO) build $(CARGO_FLAGS) --profile preload -p hanare-async
 	@install -m 755 target/preload/libhanare_async.so $(B)/lib/libhanare-async.so
 
+# An image is taken from the cache (tools/cached) where it has been built of the same sources, in whatever folder: paths in
+# it begin at this one. What the images are made of: kernel/Cargo.toml and kernel/build.rs.
+image = $(Q)tools/cached $(B)/lwk/$(1) -t "$$(rustc -Vv; ld --version)" -t "$${CARGO_HOME:-$$HOME/.cargo}" \
+	kernel abi ikc Cargo.toml .cargo tools/build.mk -- tools/image $(2) $(B)/lwk/$(1)
+
 .PHONY: lwk
 lwk:
 	$(call say,LWK)
-	@mkdir -p $(B)/lwk
-	$(Q)cd kernel && $(CARGO) build $(CARGO_FLAGS) --release
-	@install -m 644 kernel/target/x86_64-unknown-none/release/hanare-lwk $(B)/lwk/hanare-lwk
+	$(call image,hanare-lwk,release)
 
 # The same with assertions: overflow, accounts of pages, the order of locks.
 .PHONY: checked
 checked:
 	$(call say,LWK,checked)
-	@mkdir -p $(B)/lwk
-	$(Q)cd kernel && $(CARGO) build $(CARGO_FLAGS) --profile checked
-	@install -m 644 kernel/target/x86_64-unknown-none/checked/hanare-lwk $(B)/lwk/hanare-lwk-checked
+	$(call image,hanare-lwk-checked,checked)
 
 # Calls and functions that programs post (docs/posted.md). `make -C libhanare install` installs it, `make uninstall` removes it, too.
 .PHONY: library
@@ -120,7 +122,11 @@ figures: build
 		>docs/figures.json
 
 # One line of counts at the end. tests/run --list shows the groups.
-.PHONY: check test
+.PHONY: quick check test
+# What fails, and one line of counts.
+quick: setup proxy
+	@TESTS_TIER=quick tests/host.sh | awk '/^(FAIL|unstable) /; { count[$$1]++ } \
+		END { printf "quick: %d ok, %d failed, %d unstable\n", count["ok"], count["FAIL"], count["unstable"]; exit count["FAIL"] || !count["ok"] }'
 check: setup proxy
 	@tests/run $(TESTS) host
 GROUP ?= $(shell tests/run --list)
