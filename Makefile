@@ -13,7 +13,8 @@
 #   make check      host tests only (some minutes): also loom, the libraries, native tasks; TESTS_TIER=long for full depth
 #   make fuzz       fuzz the parsers of foreign data, FUZZ_SECONDS of CPU time each (default: 60); TARGET=elf for one
 #   make miri       the tests of ikc under miri, if a nightly toolchain has it
-#   make test       everything; GROUP=faults for one group of tests/run, TESTS=-v for more words
+#   make test       each promise once, 25 minutes; GROUP=faults for one group of tests/run, TESTS=-v for more words
+#   make test-long  everything, 150 minutes; goes on where it was interrupted
 #   V=1             each command that a target executes
 
 include tools/build.mk
@@ -129,11 +130,26 @@ quick: setup proxy
 		END { printf "quick: %d ok, %d failed, %d unstable\n", count["ok"], count["FAIL"], count["unstable"]; exit count["FAIL"] || !count["ok"] }'
 check: setup proxy
 	@tests/run $(TESTS) host
-GROUP ?= $(shell tests/run --list)
-# Several at once: images of the LWK are optimised as a whole, by one CPU each, and kernels come over the network.
-test: setup
-	@$(MAKE) --no-print-directory -j3 all-kernels lwk $(if $(filter file,$(origin GROUP)),checked) bin demonstrators
+# What comes over the network, where it is not there yet: packages, crates, kernels, an emulator.
+.PHONY: fetch
+fetch: setup
+	@begin=$$(date +%s) && for kernel in 6.1 6.12 7.2; do tools/kernels fetch $$kernel >/dev/null || exit 1; done && \
+		tools/kernels trixie >/dev/null && tools/kernels qemu >/dev/null && \
+		for workspace in . kernel tools/proxy native tests/fuzz; do \
+			$(CARGO) fetch --quiet --locked --manifest-path $$workspace/Cargo.toml || exit 1; done && \
+		echo "fetched what was missing in $$(($$(date +%s) - begin)) s"
+# All that tests run, several at once: images of the LWK are optimised by one CPU each.
+.PHONY: built
+built: fetch
+	@begin=$$(date +%s) && $(MAKE) --no-print-directory -j2 all-kernels lwk checked bin async library demonstrators && \
+		echo "built in $$(($$(date +%s) - begin)) s"
+# Each promise once, in at most 25 minutes of two cores; GROUP= names groups of tests/run. docs/testing.md has the tiers.
+test: built
 	@tests/run $(TESTS) $(GROUP)
+# Everything, in at most 150 minutes. It can be interrupted, and goes on with groups whose last result does not count any more.
+.PHONY: test-long
+test-long: built
+	@tests/run --long $(TESTS) $(GROUP)
 
 # Two targets at once; what breaks a property is shown in hexadecimal, kept, and can be run again.
 .PHONY: fuzz

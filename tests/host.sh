@@ -73,6 +73,10 @@ step tidy target/debug/xtask tidy
 step cache tests/cached
 step verdicts python3 -B tests/test_verdicts.py
 step trend-of-memory python3 -B tests/lib/test_trend.py
+step runner python3 -B tests/lib/test_runner.py
+step groups-of-a-change python3 -B tests/lib/test_changed.py
+step no-check-is-lost tests/run --audit tests/before-tiers.list
+step testing-page tests/run --document --check
 [ $tier = quick ] && exit $failed
 
 # Not its demonstrators, which have a start of their own.
