@@ -82,6 +82,7 @@ def on_a_disk():
     subprocess.run(['umount', folder], check=True)
     os.rmdir(folder)
     os.remove('/run/hanare-disk.img')
+    shutil.rmtree('/run/mount', ignore_errors=True)  # mount(8) makes it
 
 
 class Segment:
