@@ -18,7 +18,7 @@ SERVERS = 2
 ONCE = GUEST + '/static/calls-made-once'
 FORGED = GUEST + '/module-forged'
 # In `make test` less: forged_boxes goes on until all that it wants has been tried.
-FORGED_SECONDS = 40 if TIER == 'long' else 12
+FORGED_SECONDS = 40 if TIER == 'long' else 6
 LIBC = ctypes.CDLL(None, use_errno=True)
 SERVER_CPUS = '1'
 # Has a server, says so, and waits for a line.
@@ -283,10 +283,13 @@ def main():
     instance = ['--cpus', '2-3', '--mem', '256M', '--servers', str(SERVERS), '--server-cpus', SERVER_CPUS]
     start(*instance)
     for name in ('calls-beside-blocked-servers', 'signals-into-boxed-calls', 'control-beside-blocked-read', 'interrupted-calls',
-                 'execve-with-threads', 'process-directed-signals', 'calls-made-once'):
+                 'execve-with-threads', 'calls-made-once'):
         boxed(f'{name}-static', f'{GUEST}/static/{name}')
         with only_long(f'{name}-static makes the same calls'):
             boxed(f'{name}-dynamic', f'{GUEST}/dynamic/{name}')
+    with only_long('signals-into-boxed-calls-static and interrupted-calls-static show that signals come into calls of the box'):
+        for form in 'static', 'dynamic':
+            boxed(f'process-directed-signals-{form}', f'{GUEST}/{form}/process-directed-signals')
     boxed('calls-made-once-auto', ONCE, 'auto')
     with only_long('calls-made-once-auto shows that the automatic way loses and repeats no call'):
         for name in 'calls-beside-blocked-servers', 'signals-into-boxed-calls', 'execve-with-threads':
@@ -297,7 +300,8 @@ def main():
          both=lambda launch: by_box(path, 'signalled') if launch else [path, 'signalled'])
 
     def counted():
-        expect(command(by_box(ONCE)).status == 0, 'a program goes by the box')
+        if told()['boxed_calls'] <= 100:  # none of the checks above has run
+            command(by_box(ONCE))
         seen = told()
         expect(seen['way'] == 'direct' and seen['servers'] == SERVERS, seen)
         expect(seen['boxed_calls'] > 100 and seen['servers_made'] > 2 and seen['unboxed_calls'] > 0, seen)
@@ -401,7 +405,8 @@ for i in range(40):
             boxed(f'{name}-boxes', f'{GUEST}/static/{name}')
     hanare('shutdown', '--all')
     boot(*instance, '--dispatch', 'auto')
-    check('an-instance-goes-by-the-box-while-a-program-has-many-threads', lambda: grows(['hanare', 'run', '--']))
+    with only_long('a-program-goes-by-the-box-while-it-has-many-threads shows it of the same way'):
+        check('an-instance-goes-by-the-box-while-a-program-has-many-threads', lambda: grows(['hanare', 'run', '--']))
 
     def said():
         expect(told()['way'] == 'auto', told())

@@ -433,6 +433,7 @@ def clean_up():
         with contextlib.suppress(FileNotFoundError):
             os.remove(image)
     shutil.rmtree('/dev/shm/memory')
+    shutil.rmtree('/run/mount', ignore_errors=True)  # mount(8) makes it
     command(['sh', '-c', 'PATH=$PATH:/usr/sbin:/sbin; modprobe -r xfs'])  # it has values in /proc/sys
 
 
