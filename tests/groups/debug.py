@@ -208,8 +208,10 @@ def trace_many():
 DEBUGGED = GUEST + '/dynamic/gdb-target'
 
 
-def gdb(target, *commands, timeout=TIMEOUT):
-    arguments = [f'-ex={text}' for text in ('set debuginfod enabled off', 'set remotetimeout 240', f'target remote | hanare gdb {target}', *commands)]
+def gdb(target, *commands, timeout=TIMEOUT, is_local=TIER != 'long'):
+    """What gdb says. Libraries and symbols come by the remote protocol, slowly, or, if it `is_local`, from files."""
+    root = ['set sysroot /'] if is_local else []
+    arguments = [f'-ex={text}' for text in ('set debuginfod enabled off', 'set remotetimeout 240', *root, f'target remote | hanare gdb {target}', *commands)]
     result = command(['gdb', '-nx', '-batch', *arguments], timeout=timeout)
     expect(not result.late, result)
     return result.out.decode(errors='replace') + result.err.decode(errors='replace')
@@ -271,7 +273,7 @@ def gdb_attach():
         expect(program.stdout.readline() == b'waiting\n', 'it does not start')
         result = command([*NOBODY, 'hanare', 'gdb', str(program.pid)])
         expect(result.status == 125 and b'permission denied' in result.err, result)
-        text = gdb(program.pid, 'bt', 'print words[1]', 'print counter', 'detach')
+        text = gdb(program.pid, 'bt', 'print words[1]', 'print counter', 'detach', is_local=False)
         in_order(text, r'^#\d+ .* main ', r'^\$1 = 0x[0-9a-f]+ .*"two"', r'^\$2 = 0$')
         debugger = subprocess.Popen(['gdb', '-nx', '-ex', 'set remotetimeout 240', '-ex', f'target remote | hanare gdb {program.pid}', '-ex', 'break work',
                                      '-ex', 'continue'], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)

@@ -123,7 +123,7 @@ GROUPS = {
     'soak': Group('programs of many kinds at once, struck at random, leave nothing behind', 'soak.py', test_s=50, long_s=1200,
                   limit_s=3600),
     'command': Group('the command: what users meet besides running programs', 'command.py', test_s=70, long_s=150),
-    'debug': Group('hanare trace and hanare gdb show what happens', 'debug.py', test_s=60, long_s=75, checked=True),
+    'debug': Group('hanare trace and hanare gdb show what happens', 'debug.py', test_s=90, long_s=180, checked=True),
     'module': Group('no ioctl, well-formed or not, harms Linux or another user', 'module.py', test_s=60, long_s=75),
     'accounts': Group('each frame is charged to who keeps it; a lack of memory is no end of the LWK', 'accounts.py', test_s=60,
                       long_s=300, limit_s=3600),
