@@ -93,7 +93,7 @@ GROUPS = {
     'pseudo': Group('/proc and /sys tell the truth about programs of the LWK', 'pseudo.py', test_s=60, long_s=60),
     'faults': Group('bad input and faults have their message and status, and harm nobody', 'faults.py', test_s=90, long_s=140),
     'cycles': Group('instances boot and end again and again, side by side, and give everything back', 'cycles.py',
-                    machine=('--mem', '3G', '--cpus', '6'), test_s=65, long_s=320, limit_s=3000),
+                    machine=('--mem', '3G', '--cpus', '6'), test_s=70, long_s=320, limit_s=3000),
     'noise': Group('a CPU with one thread takes no interrupt, whatever both kernels do', 'noise.py',
                    machine=('--mem', '3G', '--cpus', '7'), test_s=100, long_s=260),
     'numa': Group('memory and CPUs of two nodes are used as asked for', 'numa.py',
