@@ -79,7 +79,7 @@ GROUPS = {
     'ends': Group('who is killed, and by what, is said', 'ends.py', test_s=30, long_s=30, checked=True),
     'rights': Group('a program has the rights that it has left itself on Linux, and no more', 'rights.py', test_s=30, long_s=30),
     'hostile-users': Group('users of one instance cannot make each other wait, nor read or starve each other', 'hostile-users.py',
-                           test_s=65, long_s=75),
+                           test_s=65, long_s=65),
     'security-hooks': Group("Linux' guards see each program, and what they forbid is forbidden", 'security-hooks.py',
                             test_s=30, long_s=30, own_machine=True),  # a policy of IMA is for good
     'signature': Group('where modules have to be signed an image has to be', 'signature.py', test_s=20, long_s=20,
@@ -91,7 +91,7 @@ GROUPS = {
     'posted': Group('calls and functions that programs post, and programs that know nothing of it', 'posted.py', test_s=100,
                     long_s=300),
     'pseudo': Group('/proc and /sys tell the truth about programs of the LWK', 'pseudo.py', test_s=60, long_s=60),
-    'faults': Group('bad input and faults have their message and status, and harm nobody', 'faults.py', test_s=90, long_s=140),
+    'faults': Group('bad input and faults have their message and status, and harm nobody', 'faults.py', test_s=90, long_s=110),
     'cycles': Group('instances boot and end again and again, side by side, and give everything back', 'cycles.py',
                     machine=('--mem', '3G', '--cpus', '6'), test_s=70, long_s=320, limit_s=3000),
     'noise': Group('a CPU with one thread takes no interrupt, whatever both kernels do', 'noise.py',
