@@ -61,8 +61,8 @@ def cycles():
                         '/bin/ls']).status == 1, 'boot of /bin/ls')
         expect(command(['hanare', 'boot', '--cpus', '2', '--mem', '50G']).status == 1, '50G')
 
-    def panic():
-        hanare('boot', '--cpus', '2-3', '--mem', '64M')
+    def panic(mem='64M', cpus='2-3'):
+        hanare('boot', '--cpus', cpus, '--mem', mem)
         process = subprocess.Popen(['hanare', 'run', '--', GUEST + '/static/die', 'pause'],
                                    stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
         process.stdout.readline()
@@ -71,9 +71,9 @@ def cycles():
         hanare('shutdown')
 
     def each():
-        cycle('64M', '1-3')
+        cycle()
         refused()
-        panic()
+        panic('32M', '2')
     loses_nothing('cycles-of-each-kind', each)
     with only_long('one kind at a time: cycles-of-each-kind has all of them in make test'):
         loses_nothing('cycles', cycle)
