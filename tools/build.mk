@@ -7,6 +7,7 @@ endif
 Q := $(if $(V),,@)
 say = @$(if $(V)$(findstring s,$(firstword -$(MAKEFLAGS))),:,echo '  $(1)$(if $(2), $(2))')
 # Of crates, what the lock files say, and nothing newer.
-CARGO := cargo
+# Without make's job server, which a command that is no $(MAKE) does not get.
+CARGO := env -u MAKEFLAGS -u MFLAGS cargo
 CARGO_FLAGS := --locked
 export CARGO_TERM_QUIET := $(if $(V),false,true)

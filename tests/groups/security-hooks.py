@@ -1,6 +1,5 @@
 """Programs on an LWK as Linux's guards see them: tracepoints, audit, IMA, fanotify. What they forbid is forbidden."""
 
-import contextlib
 import ctypes
 import os
 import re
