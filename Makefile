@@ -9,14 +9,18 @@
 #   make library    build libhanare, for programs that post calls
 #   make native     build everything for the running kernel, whose headers have to be there
 #   make install    what make native built, as root; PREFIX, DESTDIR; make uninstall
-#   make check      host tests only (some minutes): unit, property, loom, generated files, tidy
+#   make quick      host tests before a commit (a minute or two): formats, clippy, unit, generated files, tidy
+#   make check      host tests only (some minutes): also loom, the libraries, native tasks; TESTS_TIER=long for full depth
 #   make fuzz       fuzz the parsers of foreign data, FUZZ_SECONDS of CPU time each (default: 60); TARGET=elf for one
 #   make miri       the tests of ikc under miri, if a nightly toolchain has it
-#   make test       everything; GROUP=faults for one group of tests/run, TESTS=-v for more words
+#   make test       each promise once, 25 minutes; GROUP=faults for one group of tests/run, TESTS=-v for more words
+#   make test-long  everything, 150 minutes; goes on where it was interrupted
+#   V=1             each command that a target executes
+
+include tools/build.mk
 
 KERNEL ?= 6.1
 B := build
-LWK := kernel/target/x86_64-unknown-none/release/hanare-lwk
 # The command, of which `hanare run` is nearly all that there is to wait for: nothing to load, nothing to relocate.
 STATIC := -C target-feature=+crt-static -C relocation-model=static
 PROXY := tools/proxy/target/x86_64-unknown-none/release/hanare-proxy
@@ -28,34 +32,42 @@ build: setup bin async lwk module demonstrators
 setup:
 	@tools/setup
 
-.PHONY: bin
-bin:
-	@mkdir -p $(B)/bin
-	cargo rustc --quiet --release -p hanare --bin hanare -- $(STATIC)
-	cd tools/proxy && cargo build --quiet --release
+.PHONY: bin proxy
+bin: proxy
+	$(call say,COMMAND)
+	$(Q)$(CARGO) rustc $(CARGO_FLAGS) --release -p hanare --bin hanare -- $(STATIC)
 	@$(MAKE) --no-print-directory -C bench/guest
 	@$(MAKE) --no-print-directory -C bench/posted
-	@install -m 755 target/release/hanare $(PROXY) $(B)/bin/
+	@install -m 755 target/release/hanare $(B)/bin/
+proxy:
+	$(call say,PROXY)
+	@mkdir -p $(B)/bin
+	$(Q)cd tools/proxy && $(CARGO) build $(CARGO_FLAGS) --release
+	@install -m 755 $(PROXY) $(B)/bin/
 
 # Preloaded by `hanare run --async` (docs/async.md).
 .PHONY: async
 async:
+	$(call say,ASYNC)
 	@mkdir -p $(B)/lib
-	cd libhanare/async && cargo build --quiet --release
-	@install -m 755 libhanare/async/target/release/libhanare_async.so $(B)/lib/libhanare-async.so
+	$(Q)$(CARGO) build $(CARGO_FLAGS) --profile preload -p hanare-async
+	@install -m 755 target/preload/libhanare_async.so $(B)/lib/libhanare-async.so
+
+# An image is taken from the cache (tools/cached) where it has been built of the same sources, in whatever folder: paths in
+# it begin at this one. What the images are made of: kernel/Cargo.toml and kernel/build.rs.
+image = $(Q)tools/cached $(B)/lwk/$(1) -t "$$(rustc -Vv; ld --version)" -t "$${CARGO_HOME:-$$HOME/.cargo}" \
+	kernel abi ikc Cargo.toml .cargo tools/build.mk -- tools/image $(2) $(B)/lwk/$(1)
 
 .PHONY: lwk
 lwk:
-	@mkdir -p $(B)/lwk
-	cd kernel && cargo build --quiet --release
-	@install -m 644 $(LWK) $(B)/lwk/hanare-lwk
+	$(call say,LWK)
+	$(call image,hanare-lwk,release)
 
 # The same with assertions: overflow, accounts of pages, the order of locks.
 .PHONY: checked
 checked:
-	@mkdir -p $(B)/lwk
-	cd kernel && cargo build --quiet --profile checked
-	@install -m 644 kernel/target/x86_64-unknown-none/checked/hanare-lwk $(B)/lwk/hanare-lwk-checked
+	$(call say,LWK,checked)
+	$(call image,hanare-lwk-checked,checked)
 
 # Calls and functions that programs post (docs/posted.md). `make -C libhanare install` installs it, `make uninstall` removes it, too.
 .PHONY: library
@@ -111,14 +123,33 @@ figures: build
 		>docs/figures.json
 
 # One line of counts at the end. tests/run --list shows the groups.
-.PHONY: check test
-check: setup bin
+.PHONY: quick check test
+# What fails, and one line of counts.
+quick: setup proxy
+	@TESTS_TIER=quick tests/host.sh | awk '/^(FAIL|unstable) /; { count[$$1]++ } \
+		END { printf "quick: %d ok, %d failed, %d unstable\n", count["ok"], count["FAIL"], count["unstable"]; exit count["FAIL"] || !count["ok"] }'
+check: setup proxy
 	@tests/run $(TESTS) host
-GROUP ?= $(shell tests/run --list)
-# Several at once: images of the LWK are optimised as a whole, by one CPU each, and kernels come over the network.
-test: setup
-	@$(MAKE) --no-print-directory -j3 all-kernels lwk $(if $(filter file,$(origin GROUP)),checked) bin demonstrators
+# What comes over the network, where it is not there yet: packages, crates, kernels, an emulator.
+.PHONY: fetch
+fetch: setup
+	@begin=$$(date +%s) && for kernel in 6.1 6.12 7.2; do tools/kernels fetch $$kernel >/dev/null || exit 1; done && \
+		tools/kernels trixie >/dev/null && tools/kernels qemu >/dev/null && \
+		for workspace in . kernel tools/proxy native tests/fuzz; do \
+			$(CARGO) fetch --quiet --locked --manifest-path $$workspace/Cargo.toml || exit 1; done && \
+		echo "fetched what was missing in $$(($$(date +%s) - begin)) s"
+# All that tests run, several at once: images of the LWK are optimised by one CPU each.
+.PHONY: built
+built: fetch
+	@begin=$$(date +%s) && $(MAKE) --no-print-directory -j2 all-kernels lwk checked bin async library demonstrators && \
+		echo "built in $$(($$(date +%s) - begin)) s"
+# Each promise once, in at most 25 minutes of two cores; GROUP= names groups of tests/run. docs/testing.md has the tiers.
+test: built
 	@tests/run $(TESTS) $(GROUP)
+# Everything, in at most 150 minutes. It can be interrupted, and goes on with groups whose last result does not count any more.
+.PHONY: test-long
+test-long: built
+	@tests/run --long $(TESTS) $(GROUP)
 
 # Two targets at once; what breaks a property is shown in hexadecimal, kept, and can be run again.
 .PHONY: fuzz

@@ -28,7 +28,7 @@
  * is never taken for the same. The module refuses an image of another version and names both; so do
  * the proxy and the command.
  */
-#define HANARE_VERSION 0x6e524728U
+#define HANARE_VERSION 0x5d45b400U
 /* Bytes of a base page. */
 #define HANARE_PAGE_SIZE 4096ULL
 /* Bytes of a large page, and the granule in which memory is reserved. */
@@ -1678,6 +1678,14 @@ struct hanare_dispatch_status {
 	__u64 members_made;
 };
 
+/* ---- text ---- */
+
+/* Texts in structures, each ended by a zero. */
+/* Bytes of an instance name with its zero: letters, digits, `-`, `_`, `.`. */
+#define HANARE_NAME_SIZE 32
+/* Bytes of a message with its zero. */
+#define HANARE_MESSAGE_SIZE 200
+
 /* ---- ioctl ---- */
 
 /*
@@ -1690,12 +1698,8 @@ struct hanare_dispatch_status {
  */
 /* Type byte of the ioctl numbers. */
 #define HANARE_IOCTL_TYPE 72U
-/* Bytes of an instance name with its zero: letters, digits, `-`, `_`, `.`. */
-#define HANARE_NAME_SIZE 32
 /* Memory that stays with Linux when some is reserved. */
 #define HANARE_MEMORY_KEPT_BYTES 0x4000000ULL
-/* Bytes of a message with its zero. */
-#define HANARE_MESSAGE_SIZE 200
 /* Words of a CPU bitmap (bit n = Linux CPU n). */
 #define HANARE_CPU_WORDS 64
 /* Registers in `DumpThread`: r15, r14, r13, r12, rbp, rbx, r11, r10, r9, r8, rax, rcx, rdx, rsi, rdi, rip, rflags, rsp. */

@@ -54,6 +54,7 @@ fn main() {
         "start",
         "info",
         "requestbox",
+        "text",
         "ioctl",
         "observe",
         "offer",

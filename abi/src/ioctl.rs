@@ -11,6 +11,7 @@ use crate::observe::{Observation, Observe, TraceRead};
 use crate::pooled::PoolMake;
 use crate::request::KEPT_WORDS;
 use crate::requestbox::DispatchStatus;
+pub use crate::text::{MESSAGE_SIZE, NAME_SIZE};
 
 /// Type byte of the ioctl numbers.
 pub const IOCTL_TYPE: u32 = b'H' as u32;
@@ -23,12 +24,8 @@ const fn iowr<T>(nr: u32) -> u32 {
     number(3, nr, size_of::<T>())
 }
 
-/// Bytes of an instance name with its zero: letters, digits, `-`, `_`, `.`.
-pub const NAME_SIZE: usize = 32;
 /// Memory that stays with Linux when some is reserved.
 pub const MEMORY_KEPT_BYTES: u64 = 64 << 20;
-/// Bytes of a message with its zero.
-pub const MESSAGE_SIZE: usize = 200;
 /// Words of a CPU bitmap (bit n = Linux CPU n).
 pub const CPU_WORDS: usize = 64;
 

@@ -31,6 +31,7 @@ pub mod service;
 pub mod signal;
 pub mod slot;
 pub mod start;
+pub mod text;
 pub mod utility;
 pub mod wake;
 

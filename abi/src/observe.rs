@@ -4,7 +4,7 @@
 //! that it began with. Its requests are `OBSERVE_*`, each answered at once; news are
 //! told by `EVENT_OBSERVE`.
 
-use crate::ioctl::MESSAGE_SIZE;
+use crate::text::MESSAGE_SIZE;
 
 /// Trace: args: [0] = `TRACE_*` flags, [1] = most bytes kept of a string.
 /// Answer: args: [0] = physical address of a [`TraceRing`], [1] = bytes of its text.

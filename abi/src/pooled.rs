@@ -5,8 +5,8 @@
 //! which no program runs. Its control window has one slot; where others have messages it has a [`Member`] page, and
 //! behind that the pages of packed calls ([`crate::message`]).
 
-use crate::ioctl::{MESSAGE_SIZE, NAME_SIZE};
 use crate::layout::{MESSAGES_BASE, message};
+use crate::text::{MESSAGE_SIZE, NAME_SIZE};
 use crate::{PAGE_SIZE, message::MESSAGE_PAGE_SIZE};
 
 /// Where a pooled proxy finds its [`Member`] page.

@@ -1,11 +1,9 @@
 /* hanare-bench-posted WHAT: the program that measures posted calls, on Linux and, unchanged, on an LWK. */
 #include "ways.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 static const struct part {
 	const char *name;
@@ -16,26 +14,6 @@ static const struct part {
 	{ "count-phases", count_phases },	{ "count-tasks", count_tasks },
 	{ "count-checkpoints", count_checkpoints },
 };
-
-uint64_t now_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
-}
-
-void report(const char *id, double value)
-{
-	printf("%s %.3f\n", id, value);
-	fflush(stdout);
-}
-
-void fail(const char *what)
-{
-	fprintf(stderr, "hanare-bench-posted: %s: %s\n", what, strerror(errno));
-	exit(1);
-}
 
 int main(int argc, char **argv)
 {

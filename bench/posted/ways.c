@@ -56,12 +56,12 @@ int64_t result_of(hanare_ticket ticket)
 
 /* ---- by trap ---- */
 
-static int begin_nothing(void)
+int begin_nothing(void)
 {
 	return 1;
 }
 
-static void trap(int calls)
+void by_trap(int calls)
 {
 	for (int i = 0; i < calls; i++)
 		check_result(bytes == NULL_CALL ? syscall(SYS_getppid) :
@@ -70,12 +70,12 @@ static void trap(int calls)
 
 /* ---- posted: each waited for (FlexSC), and all of a task at once ---- */
 
-static int begin_queue(void)
+int begin_queue(void)
 {
 	return queue_of_ways() != NULL;
 }
 
-static void posted(int calls)
+void by_post(int calls)
 {
 	hanare_queue *queue = queue_of_ways();
 
@@ -88,7 +88,7 @@ static void posted(int calls)
 	}
 }
 
-static void batch(int calls)
+void by_batch(int calls)
 {
 	struct hanare_request requests[CALLS_MAX];
 	hanare_ticket tickets[CALLS_MAX];
@@ -108,11 +108,11 @@ static void batch(int calls)
 
 static long make_calls(long calls)
 {
-	trap((int)calls);
+	by_trap((int)calls);
 	return calls;
 }
 
-static void function(int calls)
+void by_function(int calls)
 {
 	if (result_of(hanare_call(queue_of_ways(), 0, make_calls, calls)) != calls)
 		fail("a function");
@@ -129,14 +129,14 @@ static void end_one(void)
 		fail("a function");
 }
 
-static void function_ahead(int calls)
+void by_function_ahead(int calls)
 {
 	if (begun - ended == AHEAD)
 		end_one();
 	ahead[begun++ % AHEAD] = hanare_call(queue_of_ways(), 0, make_calls, calls);
 }
 
-static void end_all(void)
+void end_functions_ahead(void)
 {
 	while (begun != ended)
 		end_one();
@@ -151,23 +151,4 @@ void fill_entry(struct io_uring_sqe *entry)
 	entry->fd = bytes == NULL_CALL ? -1 : file;
 	entry->addr = bytes == NULL_CALL ? 0 : (uintptr_t)buffer;
 	entry->len = bytes == NULL_CALL ? 0 : (uint32_t)bytes;
-}
-
-const struct way ways[] = {
-	{ "trap", begin_nothing, trap, NULL },
-	{ "posted", begin_queue, posted, NULL },
-	{ "batch", begin_queue, batch, NULL },
-	{ "function", begin_queue, function, NULL },
-	{ "ahead", begin_queue, function_ahead, end_all },
-	{ "uring", uring_begin, uring_one_by_one, NULL },
-	{ "uring-batch", uring_begin, uring_batch, NULL },
-};
-const int ways_count = sizeof(ways) / sizeof(*ways);
-
-const struct way *way_of(const char *name)
-{
-	for (int i = 0; i < ways_count; i++)
-		if (!strcmp(ways[i].name, name))
-			return &ways[i];
-	return NULL;
 }

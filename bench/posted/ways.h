@@ -22,6 +22,7 @@ struct way {
 	void (*finish)(void);
 };
 
+/* table.c has it. */
 extern const struct way ways[];
 extern const int ways_count;
 
@@ -36,6 +37,16 @@ hanare_queue *queue_of_ways(void);
 
 /* Result of a ticket, which is waited for. */
 int64_t result_of(hanare_ticket ticket);
+
+/* By trap; posted, each waited for, and all of a task at once; in a function, and in one whose result is picked up later. */
+int begin_nothing(void);
+void by_trap(int calls);
+int begin_queue(void);
+void by_post(int calls);
+void by_batch(int calls);
+void by_function(int calls);
+void by_function_ahead(int calls);
+void end_functions_ahead(void);
 
 /* io_uring with SQPOLL (uring.c): a task with each call waited for, and with all calls posted first. */
 int uring_begin(void);

@@ -6,7 +6,7 @@
 //! so every word is read once and what was read is validated by the caller.
 //! Under `--cfg loom` the same algorithms run on loom's atomics, which try every
 //! interleaving and every stale value the memory model allows:
-//! `RUSTFLAGS="--cfg loom" cargo test -p hanare-ikc --release`.
+//! `RUSTFLAGS="--cfg loom" cargo test -p hanare-ikc --profile models --target-dir target/loom`.
 //!
 //! The one pattern behind all wake-ups between kernels (Dekker's): a side that goes
 //! to sleep stores "asleep", full fence, looks again for work; a side that has work
@@ -35,6 +35,7 @@ mod requestbox;
 mod ring;
 mod service;
 mod set;
+mod sleeper;
 mod slot;
 mod sync;
 mod trial;

@@ -11,8 +11,8 @@ use hanare_abi::copied::{MAPPED_CALLS, MAPPED_REASONS};
 use crate::ring::{EntryPair, Full, Ring, ToLinux, ToLwk};
 use crate::same_layout;
 use crate::set::bits;
+use crate::sleeper::Sleeper;
 use crate::sync::{AtomicU32, AtomicU64, Ordering, REAL, publish};
-use crate::wake::Sleeper;
 
 /// [`CpuShared`] as atomics.
 #[repr(C)]

@@ -5,8 +5,8 @@ use hanare_abi::request::Request;
 use hanare_abi::request::{PAGES_MAX, REQUEST_DONE, REQUEST_POSTED};
 
 use crate::same_layout;
+use crate::sleeper::Sleeper;
 use crate::sync::{AtomicU32, AtomicU64, Ordering, REAL, publish};
-use crate::wake::Sleeper;
 
 /// [`Request`] as atomics.
 #[repr(C)]

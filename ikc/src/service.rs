@@ -5,8 +5,8 @@ use hanare_abi::service::Service;
 use hanare_abi::service::{EXTENTS_MAX, SERVICE_DONE, SERVICE_FREE, SERVICE_RUNNING};
 
 use crate::same_layout;
+use crate::sleeper::Sleeper;
 use crate::sync::{AtomicU32, AtomicU64, Ordering, REAL, publish, takes};
-use crate::wake::Sleeper;
 
 /// [`Service`] as atomics.
 #[repr(C)]

@@ -11,8 +11,8 @@ use hanare_abi::wake::WAIT_AWAKE;
 
 use crate::bell::BellRef;
 use crate::same_layout;
+use crate::sleeper::Sleeper;
 use crate::sync::{AtomicU32, AtomicU64, NO_LATE_RING, Ordering, REAL, exchanges};
-use crate::wake::Sleeper;
 
 /// [`Slot`] as atomics.
 #[repr(C)]

@@ -5,6 +5,8 @@
 //! asks of us arrives at [`requests::serve`].
 #![no_std]
 #![no_main]
+#![deny(unsafe_code)]
+#![allow(non_upper_case_globals)] // of linux-raw-sys: `__NR_read`
 
 extern crate alloc;
 

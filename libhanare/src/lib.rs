@@ -22,7 +22,9 @@ mod call;
 pub mod calls;
 mod completion;
 mod engine;
+mod inner;
 mod operation;
+mod pending;
 mod queue;
 mod scope;
 

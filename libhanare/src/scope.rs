@@ -10,8 +10,8 @@ use std::task::{Context, Poll};
 
 use crate::call::{Call, task};
 use crate::completion::Completion;
-use crate::operation::{Pending, result_of};
-use crate::queue::Inner;
+use crate::inner::Inner;
+use crate::pending::{Pending, result_of};
 
 /// See [`crate::Queue::scope`].
 #[derive(Debug)]

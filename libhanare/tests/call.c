@@ -198,6 +198,7 @@ static void calls_of_one_key_are_made_in_order(void)
 {
 	struct hanare_attributes attributes = attributes_of(256, 4);
 	static char bytes[4][5001];
+	const int each = ROUNDS(5000);
 	hanare_queue *queue;
 	int fds[4];
 
@@ -205,15 +206,15 @@ static void calls_of_one_key_are_made_in_order(void)
 	queue = queue_of(&attributes);
 	for (int i = 0; i < 4; i++)
 		fds[i] = fresh_file();
-	for (int i = 0; i < 20000; i++) {
+	for (int i = 0; i < 4 * each; i++) {
 		const char *byte = &"0123456789"[i / 4 % 10];
 
 		HOLDS(hanare_submit(queue, SYS_write | HANARE_DETACH | HANARE_KEY(fds[i % 4]), fds[i % 4], byte, 1) == 0);
 	}
 	HOLDS(hanare_drain(queue, 3 * LATE) == 0);
 	for (int i = 0; i < 4; i++) {
-		HOLDS(pread(fds[i], bytes[i], 5001, 0) == 5000);
-		for (int j = 0; j < 5000; j++)
+		HOLDS(pread(fds[i], bytes[i], 5001, 0) == each);
+		for (int j = 0; j < each; j++)
 			HOLDS(bytes[i][j] == '0' + j % 10);
 	}
 	hanare_queue_destroy(queue);
@@ -258,7 +259,7 @@ static void a_call_that_waits_is_interrupted(void)
 	char byte;
 
 	HOLDS(pipe(pipes) == 0);
-	for (int i = 0; i < 300; i++) {
+	for (int i = 0; i < ROUNDS(300); i++) {
 		hanare_ticket ticket = hanare_submit(queue, SYS_read, pipes[0], &byte, 1), next;
 		int64_t result;
 		int cancelled;

@@ -75,7 +75,7 @@ static void no_core(void)
 	struct rlimit none = { 0, 0 };
 
 	setrlimit(RLIMIT_CORE, &none);
-	freopen("/dev/null", "w", stderr);
+	HOLDS(freopen("/dev/null", "w", stderr));
 }
 
 /* 2,048, and 10,240 with HANARE_TEST_FACTOR=5. */
@@ -151,7 +151,7 @@ static void an_endless_function_ends_with_the_program(void)
 {
 	static const int signals[] = { SIGTERM, SIGKILL, SIGINT };
 
-	for (int i = 0; i < 30; i++) {
+	for (int i = 0; i < ROUNDS(30); i++) {
 		int signal = signals[i % 3], status = status_of(ends_while_it_runs, &signal);
 
 		HOLDS(WIFSIGNALED(status) && WTERMSIG(status) == signal);
@@ -227,7 +227,7 @@ static void use_and_corrupt(void *seed)
 
 static void words_written_at_random_harm_that_queue_only(void)
 {
-	for (uint64_t seed = 1; seed <= 20 * (uint64_t)factor; seed++) {
+	for (uint64_t seed = 1; seed <= ROUNDS(20 * (uint64_t)factor); seed++) {
 		int status = status_of(use_and_corrupt, &seed);
 
 		if (status)

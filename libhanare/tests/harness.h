@@ -50,6 +50,8 @@ extern int factor;
 /* Tasks where there are to be many: HANARE_TEST_TASKS, a multiple of 32. */
 #define TASKS_MAX 65536
 extern int tasks;
+/* Of what is made many times: a tenth with few tasks (below 4,096), where a run has to be short. */
+#define ROUNDS(many) (tasks < 4096 ? (many) / 10 : (many))
 
 /* A queue of one worker and 256 credits, changed by what follows. */
 hanare_queue *queue_of(struct hanare_attributes *attributes);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
-/* Runs the tests whose names contain one of the arguments, or all: prints "ok NAME" or "FAIL NAME" of each. */
+/* Runs the tests whose names contain one of the arguments, or all: prints "ok NAME" or "FAIL NAME" of each. --list: names only. */
 #include "harness.h"
 
 int factor = 1;
@@ -115,20 +115,24 @@ static int run(const struct test *test)
 int main(int argc, char **argv)
 {
 	const char *given = getenv("HANARE_TEST_FACTOR");
-	int failed = 0, count = 0;
+	int failed = 0, count = 0, is_list = argc == 2 && !strcmp(argv[1], "--list");
 
-	(void)argc;
 	if (given && atoi(given) > 0)
 		factor = atoi(given);
 	given = getenv("HANARE_TEST_TASKS");
 	if (given && atoi(given) > 0 && atoi(given) <= TASKS_MAX && atoi(given) % 32 == 0)
 		tasks = atoi(given);
+	setvbuf(stdout, NULL, _IOLBF, 0);
 	for (size_t i = 0; i < sizeof(lists) / sizeof(*lists); i++)
 		for (const struct test *test = lists[i]; test->name; test++)
-			if (is_wanted(test->name, argv)) {
+			if (is_list) {
+				puts(test->name);
+			} else if (is_wanted(test->name, argv)) {
 				count++;
 				failed += !run(test);
 			}
+	if (is_list)
+		return 0;
 	printf("%d tests, %d failed\n", count, failed);
 	return failed || !count;
 }

@@ -229,7 +229,7 @@ static void workers_that_sleep_are_woken(void)
 		attributes.spin_ns = 1000;
 		attributes.wait_spin_ns = 1000;
 		queue = queue_of(&attributes);
-		for (int i = 0; i < 200; i++) {
+		for (int i = 0; i < ROUNDS(200); i++) {
 			if (i % 10 == 0)
 				nap(2000000);
 			HOLDS(result_of(queue, hanare_submit(queue, SYS_getppid)) == getppid());
@@ -276,7 +276,7 @@ static void who_posts_into_a_full_queue_waits_if_he_wants(void)
 
 	HOLDS(pipe(pipes) == 0);
 	/* Those that have no ticket make room. */
-	for (int i = 0; i < 10000; i++)
+	for (int i = 0; i < ROUNDS(10000); i++)
 		HOLDS(hanare_submit(queue, SYS_getppid | HANARE_DETACH | HANARE_BLOCK) == 0);
 	for (int i = 0; i < 5; i++) {
 		char byte;
@@ -306,7 +306,7 @@ static void any_that_is_finished_is_next(void)
 		queue = queue_of(&attributes);
 		HOLDS(hanare_next(queue, &next, 0) == -EAGAIN);
 		HOLDS(hanare_next(queue, &next, SECOND / 100) == -ETIMEDOUT);
-		for (int round = 0; round < 100; round++) {
+		for (int round = 0; round < ROUNDS(100); round++) {
 			uint64_t sum = 0, wanted = 0;
 
 			for (int i = 0; i < 64; i++) {
@@ -339,7 +339,7 @@ static void the_descriptor_is_readable_while_something_is_finished(void)
 	struct hanare_completion next;
 
 	HOLDS(fd >= 0 && hanare_eventfd(queue) == fd);
-	for (int round = 0; round < 200; round++) {
+	for (int round = 0; round < ROUNDS(200); round++) {
 		HOLDS(is_readable(fd, 0) == 0);
 		for (int i = 0; i < 3; i++)
 			HOLDS(hanare_submit(queue, SYS_getppid | HANARE_NEXT) > 0);
@@ -375,7 +375,7 @@ static void workers_are_started_where_all_are_busy_and_end_when_idle(void)
 	for (int i = 0; i < 3; i++)
 		HOLDS(result_of(queue, reads[i]) == 1);
 	nap(SECOND / 2);
-	for (after = 0; after < 1000; after++)
+	for (after = 0; after < ROUNDS(1000); after++)
 		HOLDS(result_of(queue, hanare_submit(queue, SYS_getppid)) == getppid());
 	hanare_queue_destroy(queue);
 }
@@ -396,7 +396,7 @@ static void destruction_ends_what_runs(void)
 
 static void queues_come_and_go(void)
 {
-	for (int i = 0; i < 300; i++) {
+	for (int i = 0; i < ROUNDS(300); i++) {
 		struct hanare_attributes attributes = attributes_of(1u << i % 10, 1 + (uint32_t)i % 3);
 		hanare_queue *queue = queue_of(&attributes);
 		hanare_ticket ticket = hanare_submit(queue, SYS_getppid);

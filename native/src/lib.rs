@@ -54,6 +54,7 @@
 //! # }
 //! ```
 #![cfg_attr(not(test), no_std)]
+#![deny(unsafe_code)]
 
 extern crate alloc;
 

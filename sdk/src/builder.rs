@@ -2,7 +2,7 @@
 
 use hanare_abi::ioctl::{self, MESSAGE_SIZE};
 
-use crate::{Device, Error, Result, raw, text};
+use crate::{Device, Error, Result, name, raw, text};
 
 /// Bytes of the boot options, without the zero.
 const OPTIONS_MAX: usize = 255;
@@ -25,11 +25,18 @@ pub struct BootTimes {
     pub other_cpus_ns: u64,
 }
 
-impl Builder {
-    pub(crate) fn new(device: Device) -> Self {
-        Self { device }
+impl Device {
+    /// Begins an instance. It is given up again when the builder is dropped before
+    /// it was booted.
+    pub fn create(self, name: &str) -> Result<Builder> {
+        let mut create = ioctl::Create { name: name::field(name)?, message: [0; MESSAGE_SIZE] };
+        raw::create(self.fd(), &mut create)
+            .map_err(|errno| Error::refused("create the instance", errno, &create.message))?;
+        Ok(Builder { device: self })
     }
+}
 
+impl Builder {
     /// Reserves `bytes` (a multiple of 2 MiB) on `node` (`None`: near its CPUs).
     pub fn add_memory(&mut self, bytes: u64, node: Option<u32>) -> Result<()> {
         let node = node.map_or(-1, |node| i32::try_from(node).unwrap_or(i32::MAX));

@@ -8,8 +8,7 @@ use hanare_abi::{MAGIC, VERSION, request};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
-use crate::builder::Builder;
-use crate::{Error, Result, raw, text};
+use crate::{Error, Result, name, raw};
 
 /// Where the device is.
 pub const DEVICE_PATH: &str = "/dev/hanare";
@@ -39,20 +38,11 @@ impl Device {
         self.fd.as_fd()
     }
 
-    /// Begins an instance. It is given up again when the builder is dropped before
-    /// it was booted.
-    pub fn create(self, name: &str) -> Result<Builder> {
-        let mut create = ioctl::Create { name: text::name(name)?, message: [0; MESSAGE_SIZE] };
-        raw::create(self.fd(), &mut create)
-            .map_err(|errno| Error::refused("create the instance", errno, &create.message))?;
-        Ok(Builder::new(self))
-    }
-
     /// Stops an instance and gives its CPUs and memory back to Linux. With `force`
     /// the programs running there are killed.
     pub fn shutdown(&self, name: &str, force: bool, timeout_ms: u32) -> Result<()> {
         let mut shutdown = ioctl::Shutdown {
-            name: text::name(name)?,
+            name: name::field(name)?,
             force: force.into(),
             timeout_ms,
             message: [0; MESSAGE_SIZE],
@@ -80,7 +70,7 @@ impl Device {
             Debug::Panic | Debug::Memory | Debug::Overflow => [0; 4],
         };
         let mut debug = ioctl::Debug {
-            name: text::name(name)?,
+            name: name::field(name)?,
             cpu,
             op: op as u32,
             args,
@@ -125,7 +115,7 @@ impl Device {
     /// may run on `cpus` (Linux numbers; empty: all of the instance).
     pub fn attach(self, name: Option<&str>, cpus: &[u32]) -> Result<Space> {
         let mut attach = ioctl::Attach {
-            name: name.map_or(Ok([0; ioctl::NAME_SIZE]), text::name)?,
+            name: name.map_or(Ok([0; ioctl::NAME_SIZE]), name::field)?,
             cpus: [0; CPU_WORDS],
             space: 0,
             cpu_count: 0,

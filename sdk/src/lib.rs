@@ -15,6 +15,7 @@ mod builder;
 mod device;
 mod error;
 mod log;
+mod name;
 mod observer;
 mod pool;
 mod processes;
@@ -26,10 +27,10 @@ pub use builder::{BootTimes, Builder};
 pub use device::{DEVICE_PATH, Debug, Device, MemoryReport, Space, Usage};
 pub use error::{Error, Result};
 pub use log::LogReader;
+pub use name::{NAME_LENGTH_MAX, check_name};
 pub use observer::{Observed, Observer};
 pub use pool::Pool;
 pub use processes::{Asked, Process, Stage, Thread};
 pub use status::{
     Arguments, Cause, Cpu, CpuState, Dispatch, Instance, Mapped, MappedCall, State, Way,
 };
-pub use text::{NAME_LENGTH_MAX, check_name};

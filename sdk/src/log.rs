@@ -2,7 +2,7 @@
 
 use hanare_abi::ioctl;
 
-use crate::{Device, Error, Result, raw, text};
+use crate::{Device, Error, Result, name, raw};
 
 /// Bytes asked for at once.
 const CHUNK: usize = 64 << 10;
@@ -18,7 +18,7 @@ pub struct LogReader<'a> {
 impl Device {
     /// The log of an instance.
     pub fn log(&self, name: &str) -> Result<LogReader<'_>> {
-        text::name(name)?;
+        name::field(name)?;
         Ok(LogReader { device: self, name: name.into(), position: 0 })
     }
 }
@@ -28,7 +28,7 @@ impl LogReader<'_> {
     pub fn read(&mut self) -> Result<Vec<u8>> {
         let mut bytes = vec![0; CHUNK];
         let mut log = ioctl::Log {
-            name: text::name(&self.name)?,
+            name: name::field(&self.name)?,
             position: self.position,
             buffer: 0,
             size: 0,

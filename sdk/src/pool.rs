@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use hanare_abi::ioctl::MESSAGE_SIZE;
 use hanare_abi::pooled::PoolMake;
 
-use crate::{Device, Error, Result, raw, text};
+use crate::{Device, Error, Result, name, raw, text};
 
 /// The descriptor of a pool: programs that inherit it may join. When nobody has it any more its proxies end.
 #[derive(Debug)]
@@ -21,7 +21,7 @@ impl Pool {
     /// There is no such instance, or it cannot have as many.
     pub fn new(name: Option<&str>, limit: u32, idle_ms: u32) -> Result<Self> {
         let device = Device::open()?;
-        let name = name.map_or(Ok(text::field(b"")), text::name)?;
+        let name = name.map_or(Ok(text::field(b"")), name::field)?;
         let mut make = PoolMake { name, limit, idle_ms, message: [0; MESSAGE_SIZE] };
         raw::pool(device.fd(), &mut make)
             .map_err(|errno| Error::refused("make a pool of proxies", errno, &make.message))?;

@@ -6,7 +6,7 @@ use hanare_abi::info::{self, ThreadInfo};
 use hanare_abi::{ioctl, slot};
 use rustix::io::Errno;
 
-use crate::{Device, Error, Result, raw, text};
+use crate::{Device, Error, Result, name, raw};
 
 /// The bits of [`ThreadInfo::link`] that are the state of a slot.
 const SLOT_STATES: u32 = 0xff;
@@ -113,7 +113,7 @@ impl Device {
         let mut after = 0;
         loop {
             let mut status = ioctl::ProcessStatus {
-                name: text::name(name)?,
+                name: name::field(name)?,
                 after,
                 pid: 0,
                 info: info::ProcessInfo::default(),
@@ -139,7 +139,7 @@ impl Device {
         let mut from = 0;
         loop {
             let mut some = ioctl::Threads {
-                name: text::name(name)?,
+                name: name::field(name)?,
                 space: process.after,
                 from,
                 count: 0,

@@ -7,7 +7,7 @@ use hanare_abi::requestbox::DispatchStatus;
 use hanare_abi::{boot, info, ioctl};
 use rustix::io::Errno;
 
-use crate::{Device, Error, Result, raw, text};
+use crate::{Device, Error, Result, name, raw, text};
 
 /// State of an instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -398,7 +398,7 @@ impl Device {
 
     /// One instance; with `ping` every CPU has to answer first (up to 1 s each).
     pub fn instance(&self, name: &str, ping: bool) -> Result<Instance> {
-        text::name(name)?;
+        name::field(name)?;
         self.status(Which::Name(name), ping)
             .map_err(|errno| Error::of_instance("ask for the status", errno, name))
     }

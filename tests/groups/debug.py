@@ -208,8 +208,10 @@ def trace_many():
 DEBUGGED = GUEST + '/dynamic/gdb-target'
 
 
-def gdb(target, *commands, timeout=TIMEOUT):
-    arguments = [f'-ex={text}' for text in ('set debuginfod enabled off', 'set remotetimeout 240', f'target remote | hanare gdb {target}', *commands)]
+def gdb(target, *commands, timeout=TIMEOUT, is_local=TIER != 'long'):
+    """What gdb says. Libraries and symbols come by the remote protocol, slowly, or, if it `is_local`, from files."""
+    root = ['set sysroot /'] if is_local else []
+    arguments = [f'-ex={text}' for text in ('set debuginfod enabled off', 'set remotetimeout 240', *root, f'target remote | hanare gdb {target}', *commands)]
     result = command(['gdb', '-nx', '-batch', *arguments], timeout=timeout)
     expect(not result.late, result)
     return result.out.decode(errors='replace') + result.err.decode(errors='replace')
@@ -271,7 +273,7 @@ def gdb_attach():
         expect(program.stdout.readline() == b'waiting\n', 'it does not start')
         result = command([*NOBODY, 'hanare', 'gdb', str(program.pid)])
         expect(result.status == 125 and b'permission denied' in result.err, result)
-        text = gdb(program.pid, 'bt', 'print words[1]', 'print counter', 'detach')
+        text = gdb(program.pid, 'bt', 'print words[1]', 'print counter', 'detach', is_local=False)
         in_order(text, r'^#\d+ .* main ', r'^\$1 = 0x[0-9a-f]+ .*"two"', r'^\$2 = 0$')
         debugger = subprocess.Popen(['gdb', '-nx', '-ex', 'set remotetimeout 240', '-ex', f'target remote | hanare gdb {program.pid}', '-ex', 'break work',
                                      '-ex', 'continue'], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
@@ -315,16 +317,23 @@ def gdb_killed():
         process, = [p for p in json.loads(hanare('ps', '--json').out) if p['pid'] == program.pid]
         return process['user_ns']
     program = subprocess.Popen(['hanare', 'run', GUEST + '/static/die', 'spin'], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
-    expect(program.stdout.readline().endswith(b'ready\n'), 'it does not start')
-    debugger = subprocess.Popen(['gdb', '-nx', '-batch', '-ex', 'set remotetimeout 240', '-ex', f'target remote | hanare gdb {program.pid}', '-ex', r'echo it goes on\n',
-                                 '-ex', 'continue'], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-    seen = read_until(debugger, b'it goes on')
-    before = had()
-    until(lambda: had() > before, 'it goes on')
-    program.kill()
-    program.wait(TIMEOUT)
-    text = seen.decode() + debugger.communicate(timeout=TIMEOUT)[0].decode()
-    expect('terminated with signal SIGKILL' in text, text)
+    debugger = None
+    try:
+        expect(program.stdout.readline().endswith(b'ready\n'), 'it does not start')
+        debugger = subprocess.Popen(['gdb', '-nx', '-batch', '-ex', 'set remotetimeout 240', '-ex', f'target remote | hanare gdb {program.pid}', '-ex', r'echo it goes on\n',
+                                     '-ex', 'continue'], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        seen = read_until(debugger, b'it goes on')
+        before = had()
+        until(lambda: had() > before, 'it goes on')
+        program.kill()
+        program.wait(TIMEOUT)
+        text = seen.decode() + debugger.communicate(timeout=TIMEOUT)[0].decode()
+        expect('terminated with signal SIGKILL' in text, text)
+    finally:
+        for process in debugger, program:
+            if process:
+                process.kill()
+                process.wait()
 
 
 def gdb_listen():
@@ -389,7 +398,8 @@ check('trace-of-a-running-process', trace_pid)
 check('trace-ends-as-the-program', trace_status)
 check('trace-loses-no-call-silently', trace_many)
 check('gdb-from-first-instruction-to-end', gdb_threads)
-check('gdb-watches-by-single-steps', gdb_watch)
+with only_long('gdb-from-first-instruction-to-end steps, and gdb-watches-by-debug-registers watches'):
+    check('gdb-watches-by-single-steps', gdb_watch)
 check('gdb-watches-by-debug-registers', gdb_watch_hardware)
 check('gdb-attaches-to-a-running-process', gdb_attach)
 check('trace-and-gdb-of-utility-threads', trace_and_gdb_of_utility_threads)
@@ -397,5 +407,6 @@ check('program-ends-if-gdb-cannot-come', gdb_does_not_come)
 check('gdb-is-told-of-a-killed-program', gdb_killed)
 check('gdb-listen-ends-by-ctrl-c', gdb_listen)
 check('memory-free-again', nothing_left)
-check('gdb-waits-until-the-program-is-loaded', gdb_loading)
+with only_long('gdb-from-first-instruction-to-end shows it of a program that is loaded fast'):
+    check('gdb-waits-until-the-program-is-loaded', gdb_loading)
 finish()

@@ -130,13 +130,22 @@ class SlowFile:
 
     def __init__(self, how='slow', program=HOSTILE):
         self.how, self.runs = how, program
+        self.program = self.server = None
 
-    def late(self, *_):
-        raise Failure('no end')
+    def late(self, _, frame):
+        raise Failure(f'no end, at line {frame.f_lineno} of {os.path.basename(frame.f_code.co_filename)}; {waits()}')
 
     def __enter__(self):
         signal.signal(signal.SIGALRM, self.late)
-        signal.alarm(3 * TIMEOUT)  # 80 pythons start at once, on machines without hardware virtualisation
+        signal.alarm(TIMEOUT)
+        try:
+            self.begin()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def begin(self):
         subprocess.run(['modprobe', 'fuse'], check=True)
         self.folder = tempfile.mkdtemp(dir=WORK)
         self.server = subprocess.Popen([sys.executable, ROOT + '/tests/lib/slowfile.py', self.folder],
@@ -149,15 +158,16 @@ class SlowFile:
         os.close(file)
         self.address = int(self.said(b'ready').split()[1], 16)
         self.held()
-        return self
 
     def __exit__(self, *_):
         signal.alarm(0)
-        self.program.kill()
-        self.server.kill()
-        self.program.wait(TIMEOUT)
-        self.server.wait(TIMEOUT)
-        subprocess.run(['umount', '-l', self.folder])
+        begun = [process for process in (self.program, self.server) if process]
+        for process in begun:
+            process.kill()
+        for process in begun:
+            process.wait(TIMEOUT)
+        if self.server:
+            subprocess.run(['umount', '-n', '-l', self.folder])
 
     def said(self, wanted):
         line = self.program.stdout.readline()
@@ -191,22 +201,48 @@ def forged_answer():
         slow.said(b'0 pages written to, the file begins with F')
 
 
+READERS, PREAD = 80, '17'  # the number of the system call
+# Its children read a page each; then it waits for them.
+READS = '''
+import os, sys
+path, address, count = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+for number in range(1, count + 1):
+    if not os.fork():
+        os.pread(os.open(path, os.O_RDONLY), 1, address + number * (512 << 10))
+        os._exit(0)
+while True:
+    os.wait()
+'''
+
+
 def killed_readers():
     """Others read pages of a program's file that do not come, and are killed: nothing stays taken."""
+    def readers():
+        with open(f'/proc/{parent.pid}/task/{parent.pid}/children') as children:
+            return children.read().split()
+
+    def call_of(pid):
+        with contextlib.suppress(OSError), open(f'/proc/{pid}/syscall') as file:
+            return file.read().split()[0]
+
     with SlowFile() as slow:
-        readers = []
-        for number in range(1, 81):
-            code = (f'import os; file = os.open("/proc/{slow.program.pid}/mem", os.O_RDONLY); os.write(1, b"x"); '
-                    f'os.pread(file, 1, {slow.address + number * (512 << 10)})')
-            readers.append(subprocess.Popen([sys.executable, '-S', '-c', code], stdout=subprocess.PIPE))
-        for reader in readers:
-            expect(reader.stdout.read(1) == b'x', 'it does not begin to read')
-        time.sleep(2)  # from there to the page it is not far
-        expect(all(reader.poll() is None for reader in readers), 'the file is not slow')
-        for reader in readers:
-            reader.kill()
-        for reader in readers:
-            reader.wait(TIMEOUT)
+        parent = subprocess.Popen([sys.executable, '-S', '-c', READS, f'/proc/{slow.program.pid}/mem', str(slow.address),
+                                   str(READERS)], stderr=subprocess.DEVNULL, start_new_session=True)
+        try:
+            began = set()
+
+            def all_read():
+                began.update(pid for pid in readers() if call_of(pid) == PREAD)
+                return len(began) == READERS
+            until(all_read, lambda: f'{len(began)} of {READERS} read, {len(readers())} are there')
+            expect(len(readers()) == READERS, 'the file is not slow')
+            for pid in readers():
+                os.kill(int(pid), signal.SIGKILL)
+            parent.wait(TIMEOUT)  # it has no children any more
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(parent.pid, signal.SIGKILL)
+            parent.wait(TIMEOUT)
         result = command(['hanare', 'run', '--cpus', '2', '--', GUEST + '/static/hello'])
         expect(result.out == b'hello\n', f'no program runs there: {result}')
 
@@ -219,25 +255,33 @@ def two_readers():
                 f'{slow.address + (8 << 20)})')
         readers = [subprocess.Popen([sys.executable, '-S', '-c', code], stderr=subprocess.PIPE)
                    for _ in range(2)]
-        while all(reader.poll() is None for reader in readers):
-            time.sleep(0.1)
-        first, second = sorted(readers, key=lambda reader: reader.poll() is not None)
-        error = second.stderr.read()
-        expect(b'OSError: [Errno 5]' in error, error)
-        expect(first.poll() is None, 'the file is not slow')
-        slow.tell(slow.server)
-        expect(first.wait(TIMEOUT) == 0, first.stderr.read())
+        try:
+            until(lambda: not all(reader.poll() is None for reader in readers), 'one of two does not wait any more')
+            first, second = sorted(readers, key=lambda reader: reader.poll() is not None)
+            error = second.stderr.read()
+            expect(b'OSError: [Errno 5]' in error, error)
+            expect(first.poll() is None, 'the file is not slow')
+            slow.tell(slow.server)
+            expect(first.wait(TIMEOUT) == 0, first.stderr.read())
+        finally:
+            for reader in readers:
+                reader.kill()
+                reader.wait(TIMEOUT)
 
 
-def beside_slow_file(how):
+def beside_slow_file(how, threads):
     """Threads wait for pages of a file that does not come, in the crowd with all service entries that their
     program may have; another thread takes memory away that Linux has seen, maps page-cache frames, and forks."""
     def body():
         with SlowFile(how, GUEST + '/module-beside-slow-file') as slow:
-            time.sleep(3)
+            until(lambda: threads_of(slow.program) == threads, lambda: f'{threads_of(slow.program)} of {threads} threads')
             slow.tell(slow.program)
             slow.said(b'went on')
     return body
+
+
+def threads_of(program):
+    return sum(len(process['threads']) for process in json.loads(hanare('ps', '--json').out) if process['pid'] == program.pid)
 
 
 def unmapped():
@@ -295,7 +339,7 @@ check('options-refused-by-the-lwk', options_refused_by_the_lwk, lwk=False)
 check('cpus-given-back-on-close', given_back_on_close, lwk=False)
 wanted = '0-3'
 check('random-ioctls', nonsense(1), lwk=False)
-boot('--cpus', '2-3', '--mem', '64M')
+check('boot', lambda: boot('--cpus', '2-3', '--mem', '64M'), lwk=False, prepares=True)
 wanted = '0-1'
 check('random-ioctls-beside-an-lwk', nonsense(2))
 check('inherited-descriptor', forks)
@@ -313,8 +357,8 @@ check('forged-start-blocks-fill-memory', filled)
 check('hostile-waits-in-status', hostile_at_shutdown('stuck'))
 check('hostile-forges-an-answer', forged_answer)
 check('hostile-readers-are-killed', killed_readers)
-check('memory-calls-beside-a-slow-file', beside_slow_file('beside'))
-check('memory-calls-beside-a-crowd-at-a-slow-file', beside_slow_file('crowd'))
+check('memory-calls-beside-a-slow-file', beside_slow_file('beside', 9))
+check('memory-calls-beside-a-crowd-at-a-slow-file', beside_slow_file('crowd', 25))
 check('hostile-reader-beside-a-reader', two_readers)
 check('hostile-unmaps-during-a-fault', unmapped)
 check('hostile-memory-shared-at-shutdown', hostile_at_shutdown('shared'))

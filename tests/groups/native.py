@@ -23,6 +23,8 @@ FULL = WORK + '/full'
 # Of the programs: permissions are copied all the same.
 UMASK = 0o077
 COPIES, LISTS = ('copy', 'copy-c'), ('list', 'list-c')
+# The library for C is one for Rust's with other names: what is looked at in `make test` of what is written in C.
+IN_C = {'copy-c-long-file', 'copy-c-sparse-file', 'copy-c-no-such-file', 'copy-c-to-a-full-disk', 'list-c-all-kinds', 'list-c-full-stdout'}
 
 
 def program(name):
@@ -37,7 +39,11 @@ def error(name, number):
 
 
 def kept(name, body):
-    check(name, body, lwk=ON_LWK)
+    if re.match('(copy|list)-c-', name) and name not in IN_C:
+        with only_long(f'{name.replace("-c-", "-", 1)} shows it in Rust, and {" ".join(sorted(IN_C))} show calls from C'):
+            check(name, body, lwk=ON_LWK)
+    else:
+        check(name, body, lwk=ON_LWK)
 
 
 def sides(name, argv, prepare=None, status=0, out=None, err=None, left=None, prefix=(), env=None, folder=BASE, output=None):
@@ -213,8 +219,10 @@ def all_kinds(folder):
 
 
 def many(folder):
-    for number in range(3000):
-        open(f'{folder}/{number * 7919 % 3000}-{"n" * (number % 50)}', 'w').close()
+    # 500 longer names are more than the 32 KiB that one call returns, too.
+    count, longest = (3000, 50) if TIER == 'long' else (500, 100)
+    for number in range(count):
+        open(f'{folder}/{number * 7919 % count}-{"n" * (number % longest)}', 'w').close()
 
 
 def lists():
@@ -350,7 +358,7 @@ def prepare_programs():
     """Own copies: others may be building."""
     shutil.copytree(ROOT + '/build/native', PROGRAMS, dirs_exist_ok=True)
     os.makedirs(FULL, exist_ok=True)
-    subprocess.run(['mount', '-t', 'tmpfs', '-o', 'size=1m', 'tmpfs', FULL], check=True)
+    subprocess.run(['mount', '-n', '-t', 'tmpfs', '-o', 'size=1m', 'tmpfs', FULL], check=True)
 
 
 def main():
@@ -360,12 +368,14 @@ def main():
     sides('panic-prints-its-place', ['selftest', 'panic'], status=101, err=f'panicked at {place_of("panic!(")}: as it was told\n')
     copies()
     lists()
-    for server in SIDES:
-        for client in SIDES:
-            talks(server, client)
+    talks('linux', 'native')
+    talks('native', 'linux')
+    talks('native', 'native')
+    with only_long('Linux is what the others are compared with'):
+        talks('linux', 'linux')
     client_errors()
     server_errors()
-    subprocess.run(['umount', FULL], check=True)
+    subprocess.run(['umount', '-n', FULL], check=True)
     if ON_LWK:
         kept('memory-free-again', nothing_left)
     finish()

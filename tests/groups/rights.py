@@ -40,7 +40,7 @@ def by_group():
         expect(b'is for root and group hanare' in command([*outside, 'hanare', 'doctor']).out, 'doctor')
 
     def loaded_anew():
-        hanare('shutdown')
+        hanare('shutdown', '--all')
         expect(command(['rmmod', 'hanare']).status == 0, 'rmmod')
         boot()
         body()
@@ -49,7 +49,7 @@ def by_group():
         os.chown('/dev/hanare', 0, 12)
         try:
             expect(b'usermod -aG man' in command([*outside, 'hanare', 'doctor']).out, 'doctor')
-            hanare('shutdown')
+            hanare('shutdown', '--all')
             boot()
             expect(os.stat('/dev/hanare').st_gid == 12, 'boot took the group away')
         finally:
@@ -77,23 +77,30 @@ def unreadable():
     check('unreadable-is-not-traced', looked_into)
 
     def shut():
-        with open('/sys/module/hanare/parameters/run_unreadable', 'w') as parameter:
-            parameter.write('0')
-        result = command([*NOBODY, 'hanare', 'run', '--', path])
-        with open('/sys/module/hanare/parameters/run_unreadable', 'w') as parameter:
-            parameter.write('1')
+        def may_run(word):
+            with open('/sys/module/hanare/parameters/run_unreadable', 'w') as parameter:
+                parameter.write(word)
+        may_run('0')
+        try:
+            result = command([*NOBODY, 'hanare', 'run', '--', path])
+        finally:
+            may_run('1')
         expect(result.status == 126 and b'Permission denied' in result.err, result)
     check('unreadable-can-be-forbidden', shut)
 
 
 def identities():
     """A raw call changes the calling thread's identity alone."""
-    for label, path in guests('thread-credentials'):
-        same(label, [path], files=False)
+    same('thread-credentials-static', [f'{GUEST}/static/thread-credentials'], files=False)
+    with only_long('thread-credentials-static makes the same calls'):
+        same('thread-credentials-dynamic', [f'{GUEST}/dynamic/thread-credentials'], files=False)
 
 
 DROPPED_BY = ['setuid', 'setgid', 'setreuid', 'setregid', 'setresuid', 'setresgid', 'setfsuid', 'setfsgid', 'setgroups',
               'capset', 'bounding-set', 'no-new-privs', 'securebits', 'landlock', 'own-directory']
+# One of each kind: an identity, groups, capabilities, what confines and cannot be taken back, what a thread has of its own.
+KINDS = {'setresuid': ('first', 'last', 'then-exec'), 'setgroups': ('first',), 'capset': ('first', 'then-exec'), 'no-new-privs': ('first',),
+         'landlock': ('first',), 'own-directory': ('first', 'last')}
 RIGHTS = re.compile(r'^(Uid|Gid|Groups|CapInh|CapPrm|CapEff|CapBnd|CapAmb|NoNewPrivs|Seccomp):[ \t]*(.*?)[ \t]*$', re.M)
 
 
@@ -133,7 +140,8 @@ def idle_workers():
                 expect(len(served_by) <= (1 if when == 'first' else 2), f'{len(served_by)} tasks')
                 expect(same_end == ended, f'{same_end}, on Linux {ended}')
             if when == 'first' or how in ('setresuid', 'capset', 'own-directory'):
-                check(f'privileges-dropped-{how}-{when}', body)
+                with contextlib.nullcontext() if when in KINDS.get(how, ()) else only_long('another call of the same kind shows it'):
+                    check(f'privileges-dropped-{how}-{when}', body)
 
 
 def listings():
@@ -148,18 +156,21 @@ def listings():
         try:
             until(lambda: seen([], process.pid), 'root sees it')
             for hidepid, shown in (0, True), (1, False), (2, False):
-                subprocess.run(['mount', '-o', f'remount,hidepid={hidepid}', '/proc'], check=True)
+                subprocess.run(['mount', '-n', '-o', f'remount,hidepid={hidepid}', '/proc'], check=True)
                 expect(seen(NOBODY, process.pid) == shown, f'hidepid={hidepid}: nobody sees {not shown}')
                 expect(seen([], process.pid), f'hidepid={hidepid}: root does not see it')
                 # Who has namespaces of his own has what he likes at /proc.
                 folder = f'/proc/{process.pid}'
                 forged = f'mount -t tmpfs none /proc && mkdir {folder} /proc/self && touch {folder}/stat /proc/self/stat'
+                if TIER != 'long' and hidepid != 2:
+                    continue  # with another /proc it is the same, whatever the machine's hides
                 for at_proc in 'mount -t tmpfs none /proc', forged, f'mount --bind /proc/self/stat /mnt/stat && {forged} && mount --move /mnt/stat {folder}/stat':
                     private = [*NOBODY, 'unshare', '--user', '--map-root-user', '--mount', 'sh', '-c', f'{{ {at_proc}; }} >&2; exec "$@"', 'sh']
                     expect(not seen(private, process.pid), f'hidepid={hidepid}, {at_proc}: nobody sees it')
             expect(not seen(['unshare', '--pid', '--fork', '--mount-proc'], process.pid), 'seen from another pid namespace')
         finally:
-            subprocess.run(['mount', '-o', 'remount,hidepid=0', '/proc'], check=True)
+            subprocess.run(['mount', '-n', '-o', 'remount,hidepid=0', '/proc'], check=True)
+            os.remove('/mnt/stat')
             process.kill()
             process.wait()
     check('ps-shows-what-proc-shows', body)
@@ -188,4 +199,5 @@ idle_workers()
 listings()
 by_group()
 log()
+shutil.rmtree(PLACE)
 finish()

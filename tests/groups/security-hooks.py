@@ -1,6 +1,5 @@
 """Programs on an LWK as Linux's guards see them: tracepoints, audit, IMA, fanotify. What they forbid is forbidden."""
 
-import contextlib
 import ctypes
 import os
 import re
@@ -72,8 +71,9 @@ def audit_request(kind, payload):
 
 def audit():
     """Records of execve name each program."""
-    with contextlib.suppress(OSError):
-        write('/proc/sys/kernel/printk_ratelimit', '0')
+    with open('/proc/sys/kernel/printk_ratelimit') as file:
+        limit = file.read()
+    write('/proc/sys/kernel/printk_ratelimit', '0')
     syscalls = [0] * 64
     for number in 59, 322:
         syscalls[number // 32] |= 1 << number % 32
@@ -93,6 +93,7 @@ def audit():
     finally:
         audit_request(1012, rule)
         audit_request(1001, struct.pack('=11I', 1, 0, *[0] * 9))
+        write('/proc/sys/kernel/printk_ratelimit', limit)
 
 
 def refused_as_on_linux():
@@ -107,8 +108,15 @@ def refused_as_on_linux():
         expect((result.status, result.out) == (on_linux.status, on_linux.out), f'{argv}: {result}, on Linux {on_linux}')
 
 
+has_policy = False
+
+
 def ima():
-    """What IMA is to measure is measured; what it appraises, and cannot, is not executed."""
+    """What IMA is to measure is measured; what it appraises, and cannot, is not executed. It takes a policy once, for good."""
+    global has_policy
+    if not has_policy:
+        write(IMA + '/policy', 'measure func=BPRM_CHECK mask=MAY_EXEC uid=0\nappraise func=BPRM_CHECK fowner=12345\n')
+        has_policy = True
     runs()
     with open(IMA + '/ascii_runtime_measurements') as measured:
         names = set(measured.read().split())
@@ -152,8 +160,9 @@ programs()
 check('seen-by-tracepoint', tracepoint)
 check('seen-by-audit', audit)
 check('forbidden-by-fanotify', fanotify)
-subprocess.run(['mount', '-t', 'securityfs', 'securityfs', '/sys/kernel/security'], check=False)
-if os.path.exists(IMA + '/policy'):
-    write(IMA + '/policy', 'measure func=BPRM_CHECK mask=MAY_EXEC uid=0\nappraise func=BPRM_CHECK fowner=12345\n')
+mounted = not subprocess.run(['mount', '-n', '-t', 'securityfs', 'securityfs', '/sys/kernel/security'], check=False).returncode
 check('seen-and-forbidden-by-ima', ima, skip=None if os.path.exists(IMA) else 'no IMA')
+if mounted:
+    subprocess.run(['umount', '-n', '/sys/kernel/security'], check=True)
+shutil.rmtree(PLACE)
 finish()

@@ -6,6 +6,7 @@ passes that check, and is refused as what it is. Lockdown cannot be lifted again
 import glob
 import lzma
 import os
+import shutil
 import subprocess
 import sys
 
@@ -48,6 +49,7 @@ def boots(data):
     """What booting an image says; nothing: it runs."""
     with open(IMAGE, 'wb') as file:
         file.write(data)
+    command(['hanare', 'shutdown', '--all', '--force'])
     result = command(['hanare', 'boot', '--image', IMAGE, *BOOT])
     if result.status == 0:
         hanare('shutdown')
@@ -110,6 +112,9 @@ def main():
 start()
 fresh(PLACE)
 os.makedirs('/sys/kernel/security', exist_ok=True)
-subprocess.run(['mount', '-t', 'securityfs', 'securityfs', '/sys/kernel/security'], check=False)
+is_mounted_here = subprocess.run(['mount', '-n', '-t', 'securityfs', 'securityfs', '/sys/kernel/security'], check=False).returncode == 0
 main()
+if is_mounted_here:
+    subprocess.run(['umount', '-n', '/sys/kernel/security'], check=True)
+shutil.rmtree(PLACE)
 finish()

@@ -22,17 +22,20 @@ same('dynamic-program', ['ls', '-l', '/'], normalise=lambda data: re.sub(rb'^(\S
     rb'\d+ \w+ +\d+ +[\d:]+ ', b'', data), flags=re.M))
 same('shared-files', ['sqlite3', 'db'], stdin=b'pragma journal_mode=wal; create table t (a);'
      b'insert into t values (5); select * from t;')
-same('python', ['/usr/bin/python3', '-c', 'import json, mmap; print(json.dumps([1, 2]))'])
 same('guest-mmap', [GUEST + '/static/mmap'])
-same('guest-signal-masks-and-handlers', [GUEST + '/static/signal-masks-and-handlers'])
 same('guest-interrupted-calls', [GUEST + '/static/interrupted-calls'])
-same('guest-fault-signals', [GUEST + '/static/fault-signals'])
-same('guest-fpu-state-is-kept', [GUEST + '/static/fpu-state-is-kept'])
-for name in 'aio', 'io-uring', 'sysv-shm', 'memfd', 'process-vm-access':
+for name in 'io-uring', 'process-vm-access':
     same('guest-' + name, [f'{GUEST}/static/{name}'], files=False)
 same('death-by-signal', [GUEST + '/static/die', 'null'], status=-11)
-same('pipe-between-programs', None, both=lambda launch: ['bash', '-c', f'{" ".join(launch)} seq 1 1000 | '
-                                        f'{" ".join(launch)} tail -n 3'])
+with only_long('shared-files, guest-mmap, guest-interrupted-calls, guest-io-uring and guest-process-vm-access show what depends on this kernel'):
+    same('python', ['/usr/bin/python3', '-c', 'import json, mmap; print(json.dumps([1, 2]))'])
+    same('guest-signal-masks-and-handlers', [GUEST + '/static/signal-masks-and-handlers'])
+    same('guest-fault-signals', [GUEST + '/static/fault-signals'])
+    same('guest-fpu-state-is-kept', [GUEST + '/static/fpu-state-is-kept'])
+    for name in 'aio', 'sysv-shm', 'memfd':
+        same('guest-' + name, [f'{GUEST}/static/{name}'], files=False)
+    same('pipe-between-programs', None, both=lambda launch: ['bash', '-c', f'{" ".join(launch)} seq 1 1000 | '
+                                            f'{" ".join(launch)} tail -n 3'])
 
 
 def again():
@@ -70,7 +73,8 @@ def panic():
     boot()
 
 
-same('guest-text-file-busy', [GUEST + '/static/text-file-busy'])
+with only_long('program-file-is-written-between-runs'):
+    same('guest-text-file-busy', [GUEST + '/static/text-file-busy'])
 check('program-file-is-written-between-runs', again)
 check('cpu-max-binds', cpu_limit)
 check('shared-mapping-of-a-truncated-file', truncation)

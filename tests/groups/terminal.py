@@ -4,6 +4,7 @@ import fcntl
 import os
 import pty
 import re
+import select
 import signal
 import struct
 import sys
@@ -39,7 +40,6 @@ class Terminal:
         while not (match := pattern.search(self.seen)):
             left = end - time.monotonic()
             expect(left > 0, f'no {pattern.pattern!r}; seen {short(self.seen[-200:])!r}')
-            import select
             if select.select([self.fd], [], [], left)[0]:
                 try:
                     data = os.read(self.fd, 4096)
@@ -80,6 +80,8 @@ class Terminal:
         os.waitpid(self.pid, 0)
 
 
+# Until a program that has said so much is in its next call. What it says is the same if it comes there later.
+PAUSE_S = 0.1
 CAT = '/usr/bin/cat'
 PERL = '/usr/bin/perl -e'
 
@@ -88,18 +90,18 @@ def keys(t, key):
     """A key that ends a program which reads the terminal, and one which computes."""
     t.begin(f'{PERL} \'$|=1; print "up\\n"; <STDIN>; print "not here\\n"\'')
     t.expect('up\r\n')
-    time.sleep(0.3)
+    time.sleep(PAUSE_S)
     t.send(key)
     yield t.status()
     t.begin(f'{PERL} \'$|=1; print "up\\n"; 1 while 1\'')
     t.expect('up\r\n')
-    time.sleep(0.3)
+    time.sleep(PAUSE_S)
     t.send(key)
     yield t.status()
     t.begin(f'{PERL} \'$|=1; $SIG{{INT}} = $SIG{{QUIT}} = sub {{ print "caught $_[0]\\n"; exit 5 }}; '
             'print "up\\n"; sleep 100\'')
     t.expect('up\r\n')
-    time.sleep(0.3)
+    time.sleep(PAUSE_S)
     t.send(key)
     yield t.expect(r'(caught \w+)\r\n')
     yield t.status()
@@ -127,7 +129,7 @@ def ctrl_z(t):
     t.expect(r'ready\$ ')
     t.send('fg\n')
     t.expect(r'cat')
-    time.sleep(0.3)
+    time.sleep(PAUSE_S)
     t.send('two\n')
     yield t.expect('two\r\ntwo\r\n')
     t.send('\4')
@@ -153,7 +155,7 @@ def background_reader(t):
     until(stopped, 'it is stopped')
     t.send('fg\n')
     t.expect(r'cat')
-    time.sleep(0.3)
+    time.sleep(PAUSE_S)
     t.send('back\n\4')
     yield t.expect('back\r\nback\r\n')
     yield t.status()
@@ -189,7 +191,7 @@ def window_size_is_told(t):
     t.begin(f'{PERL} \'$|=1; $SIG{{WINCH}} = sub {{ print "resized\\n"; exec "/usr/bin/stty", "size" }};'
             ' print "up\\n"; sleep 100\'')
     t.expect('up\r\n')
-    time.sleep(0.3)
+    time.sleep(PAUSE_S)
     t.resize(50, 80)
     yield t.expect('resized\r\n')
     yield t.expect(r'(\d+ \d+)\r\n')

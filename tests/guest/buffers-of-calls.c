@@ -34,7 +34,7 @@ static void fresh_again_and_again(void)
 	unsigned char *at = page_at(0);
 	unsigned wrong = 0;
 
-	for (int i = 0; i < 200; i++) {
+	for (int i = 0; i < by_tier(70, 200); i++) {
 		int number = 1 + i % 7;
 
 		wrong += load(at, number) != PAGE || others(at, number);
@@ -51,7 +51,7 @@ static void after_a_fork(void)
 	unsigned char *at = page_at(0);
 	int status;
 
-	for (int i = 0; i < 20; i++) {
+	for (int i = 0; i < by_tier(8, 20); i++) {
 		load(at, 1);
 		if (!fork()) {
 			long loaded = load(at, 2);
@@ -117,7 +117,7 @@ static void taken_away_beside(void)
 	shared_page = page_at(0);
 	for (int i = 0; i < 2; i++)
 		pthread_create(&threads[i], 0, loading, 0);
-	for (int i = 0; i < 300; i++) {
+	for (int i = 0; i < by_tier(100, 300); i++) {
 		if (i % 4 == 1)
 			mprotect(shared_page, PAGE, PROT_READ);
 		else if (i % 4 == 2)

@@ -11,9 +11,8 @@
 #include <pthread.h>
 
 #define WRITERS 6
-#define RECORDS 150
+#define MOST_RECORDS 150
 #define BLOCKED 4
-#define ENDING 40
 #define FORKS 8
 #define MARK 0x5ec0de00
 
@@ -23,7 +22,9 @@ struct record {
 
 static int pipe_fds[2], never[2], file, is_endless;
 static volatile int stop, tids[WRITERS];
-static char seen[WRITERS + FORKS][RECORDS];
+static char seen[WRITERS + FORKS][MOST_RECORDS];
+/* Of each writer; and threads that end in calls. */
+static uint32_t records = MOST_RECORDS, ending = 40;
 
 static void on_signal(int number)
 {
@@ -64,7 +65,7 @@ static void *writes(void *arg)
 	uint32_t i;
 
 	tids[writer] = syscall(SYS_gettid);
-	for (i = 0; is_endless || i < RECORDS; i++) {
+	for (i = 0; is_endless || i < records; i++) {
 		ok += put(file, writer, i);
 		if (!is_endless)
 			ok += put(pipe_fds[1], writer, i);
@@ -100,9 +101,9 @@ static void *ends_readers(void *arg)
 {
 	pthread_t thread;
 	long ended = 0;
-	int i;
+	uint32_t i;
 
-	for (i = 0; i < ENDING; i++) {
+	for (i = 0; i < ending; i++) {
 		if (pthread_create(&thread, NULL, blocks, NULL))
 			break;
 		usleep(200 * (i % 30));
@@ -133,16 +134,16 @@ static int forks(void)
 
 static void *reads(void *arg)
 {
-	static struct record records[64];
+	static struct record got_records[64];
 	long right = 0;
 	ssize_t got;
 	int i;
 
-	while ((got = read(pipe_fds[0], records, sizeof(records))) > 0 || (got < 0 && errno == EINTR)) {
-		for (i = 0; i < got / (ssize_t)sizeof(*records); i++) {
-			uint32_t writer = records[i].writer & 0xff, number = records[i].number;
+	while ((got = read(pipe_fds[0], got_records, sizeof(got_records))) > 0 || (got < 0 && errno == EINTR)) {
+		for (i = 0; i < got / (ssize_t)sizeof(*got_records); i++) {
+			uint32_t writer = got_records[i].writer & 0xff, number = got_records[i].number;
 
-			if ((records[i].writer & ~0xff) == MARK && writer < WRITERS + FORKS && number < RECORDS)
+			if ((got_records[i].writer & ~0xff) == MARK && writer < WRITERS + FORKS && number < records)
 				right += !seen[writer][number]++;
 		}
 		usleep(200); /* so that writers wait */
@@ -236,6 +237,8 @@ int main(int argc, char **argv)
 		return count <= 0;
 	}
 	alarm(600);
+	records = by_tier(60, MOST_RECORDS);
+	ending = by_tier(16, 40);
 	if (pipe(pipe_fds) || pipe(never))
 		return 2;
 	is_endless = argc == 3;

@@ -382,13 +382,14 @@ static void full(void)
 }
 
 #define REST 512
+#define WATCHED by_tier(20, 100)
 
 static pthread_barrier_t barrier;
 static char *whole;
 
 static void *unmaps_rest(void *unused)
 {
-	for (int i = 0; i < 100; i++) {
+	for (int i = 0; i < WATCHED; i++) {
 		pthread_barrier_wait(&barrier);
 		munmap(whole + PAGE, REST * PAGE);
 		pthread_barrier_wait(&barrier);
@@ -407,7 +408,7 @@ static void watched(void)
 	ftruncate(file, (1 + REST) * PAGE);
 	pthread_barrier_init(&barrier, NULL, 2);
 	pthread_create(&thread, NULL, unmaps_rest, NULL);
-	for (int i = 0; i < 100; i++) {
+	for (int i = 0; i < WATCHED; i++) {
 		whole = mmap(NULL, (1 + REST) * PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, file, 0);
 		ftruncate(other, PAGE);
 		pthread_barrier_wait(&barrier);

@@ -13,7 +13,7 @@
 
 #define BLOCKED 24
 #define STEP_SECONDS 180
-#define ROUNDS 20
+#define ROUNDS by_tier(4, 20)
 #define PAGES 16
 
 extern char **environ;
@@ -198,9 +198,9 @@ static void *works(void *argument)
 		step = right[0] & 1 ? "working" : "working on";
 	}
 	close(zero);
-	for (round = 0; round < 6; round++)
-		if (right[round] != ROUNDS)
-			printf("kind %d: %ld of %d\n", round, right[round], ROUNDS);
+	for (int kind = 0; kind < 6; kind++)
+		if (right[kind] != round)
+			printf("kind %d: %ld of %d\n", kind, right[kind], round);
 	return argument;
 }
 

@@ -12,11 +12,26 @@
 
 static unsigned long sum(const unsigned char *bytes, size_t count)
 {
-	unsigned long all = 5381;
+	unsigned long all = 5381, word;
+	size_t i = 0;
 
-	for (size_t i = 0; i < count; i++)
+	for (; i + sizeof(word) <= count; i += sizeof(word)) {
+		memcpy(&word, bytes + i, sizeof(word));
+		all = (all ^ word) * 0x9e3779b97f4a7c15;
+	}
+	for (; i < count; i++)
 		all = all * 33 + bytes[i];
 	return all;
+}
+
+/* Bytes that do not repeat. */
+static void fill(unsigned char *bytes, size_t count, unsigned long from)
+{
+	for (size_t i = 0; i < count; i += sizeof(from)) {
+		unsigned long word = (from + i) * 0x9e3779b97f4a7c15;
+
+		memcpy(bytes + i, &word, count - i < sizeof(word) ? count - i : sizeof(word));
+	}
 }
 
 static void *fresh(size_t size)
@@ -33,8 +48,7 @@ static void sizes(void)
 	for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++) {
 		unsigned char *memory = fresh(all[i] + PAGE);
 
-		for (size_t at = 0; at < all[i]; at++)
-			memory[i + at] = (i + at) * 2654435761u >> 13;
+		fill(memory + i, all[i], i);
 		TELL(pwrite(fd, memory + i, all[i] - i % 2, i));
 		memset(memory, 'x', all[i]);
 		TELL(pread(fd, memory + 3 * i, all[i], i));

@@ -20,8 +20,10 @@ int main(void)
 	long long last[4] = { 0 };
 	int back[4] = { 0 };
 
-	/* From before 2^32 ns on until well after that. */
-	while (now(0) < 4000000000)
+	/* From before 2^32 ns on until well after that; in `make test`, and on Linux, at the beginning. */
+	long long begin = is_on_linux() ? 0 : by_tier(0, 4000000000), end = begin + (begin ? 2000000000 : 400000000);
+
+	while (now(0) < begin)
 		;
 	do {
 		for (int i = 0; i < 400; i++) {
@@ -31,7 +33,7 @@ int main(void)
 			back[which] += value < last[which];
 			last[which] = value;
 		}
-	} while (now(0) < 6000000000);
+	} while (now(0) < end);
 	for (int which = 0; which < 4; which++)
 		printf("%s: went back %d times\n", names[which], back[which]);
 	return 0;

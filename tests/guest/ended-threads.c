@@ -11,7 +11,7 @@
 #include <sched.h>
 #include <sys/prctl.h>
 
-static int times = 40;
+static int times;
 static volatile pid_t last;
 
 static void *tell(void *argument)
@@ -149,8 +149,7 @@ static void often(const char *what, int (*body)(void))
 
 int main(int argc, char **argv)
 {
-	if (argc > 1 && !strcmp(argv[1], "held"))
-		times = 2;
+	times = argc > 1 && !strcmp(argv[1], "held") ? 2 : by_tier(8, 40);
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	often("a user namespace", alone);
 	often("a filter for all threads", filtered);

@@ -11,7 +11,7 @@
 #include <sys/resource.h>
 
 #define CHILDREN 6
-#define ROUNDS 200
+#define ROUNDS by_tier(50, 200)
 
 static char self[PATH_MAX];
 

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -22,6 +23,21 @@
 #include <unistd.h>
 
 #define PAGE 4096L
+#define PR_HANARE_RUN_ON 0x484e524f
+
+/* A count: that of `make test`, or the full one of `make test-long`, which is also that of a program run by hand. */
+static inline long by_tier(long test, long full)
+{
+	const char *tier = getenv("TESTS_TIER");
+
+	return tier && !strcmp(tier, "test") ? test : full;
+}
+
+/* Whether Linux executes this program, which then shows what is right and need not do it for as long. */
+static inline int is_on_linux(void)
+{
+	return prctl(PR_HANARE_RUN_ON, 2, 0, 0, 0) < 0;
+}
 
 /* Prints an expression, its result, and errno by name if that is -1. */
 #define TELL(expression)                                                                    \

@@ -149,17 +149,28 @@ static void transfer(void)
 	TELL(times(&spent) > 0 && spent.tms_utime + spent.tms_stime < 1000);
 }
 
-/* Loses its proxy between two calls. */
+static volatile sig_atomic_t goes_on;
+
+static void go_on(int number)
+{
+	(void)number;
+	goes_on = 1;
+}
+
+/* Loses its proxy between two calls: sleeps until SIGUSR1. */
 static void loses(void)
 {
-	struct timespec time = { 6 }; /* served by the LWK: the proxy is in no call */
+	struct sigaction action = { .sa_handler = go_on };
+	struct timespec time = { 0, 20000000 }; /* served by the LWK: the proxy is in no call */
 
+	sigaction(SIGUSR1, &action, NULL);
 	proxy(1);
 	int fd = open("native-lost", O_RDWR | O_CREAT | O_APPEND, 0600);
 	write(fd, "1", 1);
 	puts("ready");
 	fflush(stdout);
-	nanosleep(&time, NULL);
+	while (!goes_on)
+		nanosleep(&time, NULL);
 	TELL(write(fd, "2", 1));
 	TELL(write(fd, "3", 1));
 	fd = open("native-lost", O_RDWR | O_APPEND);

@@ -4,7 +4,7 @@
  */
 #include "guest.h"
 
-#define LOOKS 500
+static int looks;
 
 static char state_of(pid_t pid)
 {
@@ -67,25 +67,26 @@ static void look(const char *what, void (*does)(void))
 	/* A CPU that stands still between two of the kernel's own steps is found there each time: once more, then. */
 	for (int tries = 0; tries < 20; tries++) {
 		asleep = 0;
-		for (int i = 0; i < LOOKS; i++)
+		for (int i = 0; i < looks; i++)
 			asleep += state_of(pid) == 'S';
-		if (does == sleeps ? asleep == LOOKS : asleep < LOOKS / 50)
+		if (does == sleeps ? asleep == looks : asleep < looks / 50)
 			break;
 		usleep(50000);
 	}
 	kill(pid, SIGKILL);
 	waitpid(pid, NULL, 0);
-	if (asleep < LOOKS / 50)
+	if (asleep < looks / 50)
 		printf("%s: does not sleep\n", what);
-	else if (asleep == LOOKS)
+	else if (asleep == looks)
 		printf("%s: sleeps\n", what);
 	else
-		printf("%s: asleep %d times of %d\n", what, asleep, LOOKS);
+		printf("%s: asleep %d times of %d\n", what, asleep, looks);
 	fflush(stdout);
 }
 
 int main(void)
 {
+	looks = by_tier(200, 500);
 	look("calls", calls);
 	look("touches", touches);
 	look("sleeps", sleeps);

@@ -225,14 +225,14 @@ static void among(const char *name, void *(*first)(void *), void *(*second)(void
 static void prefers_the_first(void)
 {
 	pthread_t thread;
-	int interrupted = 0;
+	int interrupted = 0, times = by_tier(6, 20);
 
 	is_target = 1;
 	right = wrong = stop = 0;
 	pthread_barrier_init(&begun, NULL, 2);
 	pthread_create(&thread, NULL, calls, NULL);
 	pthread_barrier_wait(&begun);
-	for (int i = 0; i < 20; i++) {
+	for (int i = 0; i < times; i++) {
 		/*
 		 * Once more, later: on a busy machine the first one may come before the sleep. So much
 		 * later that the handler of the first is over: while it runs, the signal is blocked, and
@@ -247,7 +247,7 @@ static void prefers_the_first(void)
 	}
 	stop = 1;
 	pthread_join(thread, NULL);
-	printf("interrupted %d, right %d, wrong %d\n", interrupted, right >= 20, wrong);
+	printf("interrupted %d, right %d, wrong %d\n", interrupted, right >= times, wrong);
 }
 
 /*

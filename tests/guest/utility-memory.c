@@ -199,7 +199,7 @@ static void copies(void)
 
 	words = mmap(NULL, 64 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	thread = outside(writes, NULL);
-	for (int round = 0; round < 30; round++) {
+	for (int round = 0; round < by_tier(9, 30); round++) {
 		int status = -1;
 		pid_t pid = fork();
 
@@ -282,7 +282,8 @@ static void ends(void)
 {
 	int ended = 0;
 
-	for (int round = 0; round < 60; round++) {
+	/* The moments of the execve are as far apart in `make test`, and fewer of them in between. */
+	for (int round = 0; round < 60; round += by_tier(6, 1)) {
 		int status = -1;
 		pid_t pid = fork();
 

@@ -35,12 +35,12 @@ static void *there(void *(*body)(void))
 
 static void *touches(void)
 {
-	return (void *)touch(place, 0);
+	return (void *)touch((volatile char *)place, 0);
 }
 
 static void *touches_to_write(void)
 {
-	return (void *)touch(place, 1);
+	return (void *)touch((volatile char *)place, 1);
 }
 
 static void *adds_one(void)
@@ -277,6 +277,7 @@ static void *cleans(void *how)
 		printf("read %zd\n", read(*(int *)how, &byte, 1));
 	for (;;)
 		;
+	return NULL;
 }
 
 static void cancellation(void)

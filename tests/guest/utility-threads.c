@@ -30,6 +30,7 @@ static void *ids(void *main_tid)
 static void *calls(void *unused)
 {
 	char text[64], path[] = "/tmp/utility-XXXXXX";
+	void *volatile unmapped = (void *)8;
 	struct stat st;
 	int fd, ends[2];
 
@@ -53,7 +54,7 @@ static void *calls(void *unused)
 	TELL(unlink(path));
 	TELL(open(path, O_RDONLY));
 	TELL(read(12345, text, 1));
-	TELL(write(1, (void *)8, 1));
+	TELL(write(1, unmapped, 1));
 	fd = open("/proc/self/comm", O_RDONLY);
 	TELL(fd >= 0);
 	TELL(close(fd));

@@ -1,9 +1,7 @@
 /* Threads whose code executes on a Linux CPU (prctl PR_HANARE_RUN_ON), as programs that test them make them. */
 #include "guest.h"
 #include <pthread.h>
-#include <sys/prctl.h>
 
-#define PR_HANARE_RUN_ON 0x484e524f
 #define AREA (64 << 10)
 
 static __thread char *own_area;

@@ -9,7 +9,7 @@
 #include <sys/prctl.h>
 
 #define THREADS 4
-#define ROUNDS 40
+#define ROUNDS by_tier(12, 40)
 
 static char self[PATH_MAX];
 

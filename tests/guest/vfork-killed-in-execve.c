@@ -7,7 +7,9 @@
 #include <sched.h>
 
 #define THREADS 4
-#define ROUNDS 100
+#define LATEST_US 3000
+
+static int rounds;
 
 static volatile pid_t children[THREADS];
 static volatile int over;
@@ -26,7 +28,7 @@ static void *makes(void *told)
 	char *stack = malloc(64 << 10);
 	int status;
 
-	for (int round = 0; round < ROUNDS; round++) {
+	for (int round = 0; round < rounds; round++) {
 		pid_t pid = clone(child, stack + (64 << 10), CLONE_VM | CLONE_VFORK | SIGCHLD, told);
 
 		if (pid < 0 || waitpid(pid, &status, 0) != pid || (status && status != SIGKILL)) {
@@ -38,12 +40,12 @@ static void *makes(void *told)
 	return (void *)wrong;
 }
 
-/* Later and later after the child has begun, and from the beginning again. */
+/* Later and later after the child has begun, and from the beginning again; a little more than once in all rounds. */
 static void *kills(void *told)
 {
 	long i = (long)told;
 
-	for (int wait = 0; !over; wait = (wait + 37) % 3000) {
+	for (int wait = 0; !over; wait = (wait + LATEST_US * 5 / 4 / rounds) % LATEST_US) {
 		struct timespec begun, now;
 		pid_t pid;
 
@@ -71,6 +73,7 @@ int main(int argc, char **argv)
 
 	if (argc > 1)
 		return 0;
+	rounds = is_on_linux() ? 10 : by_tier(25, 100);
 	snprintf(program, sizeof(program), "/tmp/vfork-killed-%d", getpid());
 	int in = open("/proc/self/exe", O_RDONLY), out = open(program, O_WRONLY | O_CREAT | O_TRUNC, 0755);
 	while ((n = read(in, bytes, sizeof(bytes))) > 0)

@@ -57,6 +57,8 @@ def build():
         jobs.append(['env', 'CGO_ENABLED=0', f'GOCACHE={OUT}/go-cache', 'GOFLAGS=-trimpath',
                      go, 'build', '-o', target, f'{source}/program.go'])
     jobs += [['make', '-s', '-C', f'{ROOT}/libhanare'], ['make', '-s', 'async']]
+    # Inside of a machine a compiler takes long.
+    jobs.append([f'{ROOT}/libhanare/async/tests/run', '--compile', '--programs', f'{GUEST}/async'])
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         for job, done in zip(jobs, pool.map(lambda job: subprocess.run(job, cwd=ROOT), jobs)):
             if done.returncode:

@@ -31,9 +31,9 @@ ONLY = re.compile(os.environ.get('TESTS_ONLY') or '')
 NAMES, DONE = (set(filter(None, (os.environ.get(key) or '').split('\n'))) for key in ('TESTS_NAMES', 'TESTS_DONE'))
 TIER = os.environ.get('TESTS_TIER') or 'long'
 # How often a check is tried; one in a machine that is there for those that failed elsewhere.
-TRIES = 1 if NAMES else 2
+TRIES = int(os.environ.get('TESTS_TRIES') or (1 if NAMES else 2))
 # For whatever ends by itself on a machine that is not very busy, in seconds; it only ends what hangs.
-TIMEOUT = 240
+TIMEOUT = int(os.environ.get('TESTS_TIMEOUT') or 240)
 BOOT = ['--cpus', '2-3', '--mem', '256M']
 # Who has no rights but to run programs on an LWK.
 NOBODY = ['/usr/bin/setpriv', '--reuid=65534', '--regid=65534', '--groups=hanare']
@@ -552,10 +552,10 @@ def start(*arguments):
     os.environ['HANARE_IMAGE'] = f'{WORK}/hanare-lwk'
     os.chmod(WORK, 0o755)
     if arguments:
-        check('boot', lambda: boot(*arguments), lwk=False)
+        check('boot', lambda: boot(*arguments), lwk=False, prepares=True)
         if not healthy():
             command(['hanare', 'shutdown', '--all', '--force'])
-            boot()
+            boot(*arguments)
 
 
 def finish():
@@ -582,6 +582,6 @@ def finish():
             print(f'# {len(lost)} interrupts were late, or lost: {lost[0]}', flush=True)
     if ways['--arguments'] == 'copied':
         check('arguments-were-copied', arguments_were_copied, lwk=False)
-    check('shutdown', shutdown, lwk=False)
+    check('shutdown', shutdown, lwk=False, prepares=True)
     check('linux-log', kernel_log, lwk=False)
     sys.exit(1 if counts['FAIL'] else 0)

@@ -60,7 +60,8 @@ def state():
         'process': processes(),
         'setting': settings(),
         'control group': set(glob.glob('/sys/fs/cgroup/**/', recursive=True)),
-        'file': {f'{folder}/{name}' for folder in ('/dev/shm', '/run') for name in os.listdir(folder)},
+        # mount(8) keeps a folder of its own there.
+        'file': {f'{folder}/{name}' for folder in ('/dev/shm', '/run') for name in os.listdir(folder)} - {'/run/mount'},
         'loop device': set(glob.glob('/sys/block/*/loop/backing_file')),
         'module': {'hanare is not loaded'} if not read('/sys/module/hanare/initstate') else set(),
         'instance': instances(),

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Does tools/vm keep its promises? Seven boots, about 20 s under TCG, and a deadline that passes.
+# Does tools/vm keep its promises? Seven boots, about 20 s under TCG, and a deadline that passes beside them.
 #   tests/vm/smoke.sh [KERNEL]
 # Prints a line per check and a count; exit status 1 if any failed.
 set -u
@@ -9,6 +9,11 @@ work=$(mktemp -d /tmp/hanare-smoke.XXXXXX)
 trap 'rm -rf "$work"' EXIT
 vm=(tools/vm --kernel "$kernel" --no-module)
 checks=0 failed=0
+
+# What tools/vm says of a busy host, on whose machines a boot is late and tried again; and where KVM was tried.
+without_boots() {
+    sed -E '/^vm: (KVM does not boot|the VM hung before user space)/d' "$1"
+}
 
 # check WHAT GOT EXPECTED
 check() {
@@ -21,8 +26,19 @@ check() {
     fi
 }
 
-# A VM that passes its deadline, before which it does nothing: beside all that follows. It has to boot until then.
-"${vm[@]}" --timeout 150 -- sh -c 'echo started; sleep 1000' > "$work/late.out" 2> "$work/late.err" &
+# A VM that passes its deadline, before which it does nothing: beside all that follows. It has to boot until then; where that took
+# longer, as on a busy machine it may, it has more time.
+passes_its_deadline() {
+    local seconds status
+    for seconds in 20 60 150; do
+        "${vm[@]}" --timeout $seconds -- sh -c 'echo started; sleep 1000' > "$work/late.out" 2> "$work/late.err"
+        status=$?
+        echo $seconds > "$work/late.seconds"
+        grep -q started "$work/late.out" && break
+    done
+    return $status
+}
+passes_its_deadline &
 late=$!
 
 # A kernel for which there is no module, while there is one for another: said at once.
@@ -67,7 +83,7 @@ printf 'two\nlines' |
     sh "$work/inside.sh" > "$work/out" 2> "$work/err"
 check 'exit status' $? 42
 # The first VM since the machine booted says here that it tried KVM.
-check stderr "$(sed '/^vm: KVM does not boot/d' "$work/err")" problem
+check stderr "$(without_boots "$work/err")" problem
 check output "$(cat "$work/out")" "stdin two
 lines
 uid 0
@@ -92,8 +108,9 @@ check 'host unchanged' "$(ls /usr/written-in-guest 2>&1 | grep -c 'No such')" 1
 "${vm[@]}" -- sh -c 'cat; for i in 1 2 3; do echo out $i; echo err $i >&2; done
     head -c 10000000 /dev/zero | tr "\0" x; kill -TERM $$' > "$work/both" 2>&1 <&-
 check 'death by signal' $? 143
-check 'order' "$(head -n 6 "$work/both" | tr '\n' ,)" 'out 1,err 1,out 2,err 2,out 3,err 3,'
-check 'large output' "$(wc -c < "$work/both")" 10000036
+without_boots "$work/both" > "$work/plain"
+check 'order' "$(head -n 6 "$work/plain" | tr '\n' ,)" 'out 1,err 1,out 2,err 2,out 3,err 3,'
+check 'large output' "$(wc -c < "$work/plain")" 10000036
 
 # A signal for tools/vm reaches the command.
 "${vm[@]}" -- sh -c 'trap "echo interrupted; exit 7" INT; echo up; while :; do sleep 0.1; done' \
@@ -105,7 +122,7 @@ done
 kill -INT $!
 wait $!
 check 'status after SIGINT' $? 7
-check 'SIGINT' "$(tr '\n' , < "$work/out")" up,interrupted,
+check 'SIGINT' "$(without_boots "$work/out" | tr '\n' ,)" up,interrupted,
 
 "${vm[@]}" -- sh -c 'echo c > /proc/sysrq-trigger' > "$work/out" 2> "$work/err"
 check 'status of a panic' $? 125
@@ -183,7 +200,7 @@ exit 9'
 wait $late
 check 'deadline' $? 124
 check 'output before the deadline' "$(cat "$work/late.out")" started
-check 'message of the deadline' "$(grep -c 'deadline of 150 s' "$work/late.err")" 1
+check 'message of the deadline' "$(grep -c "deadline of $(cat "$work/late.seconds") s" "$work/late.err")" 1
 
 echo "tests/vm/smoke.sh $kernel: $((checks - failed)) of $checks checks passed"
 [ $failed = 0 ]

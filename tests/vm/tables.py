@@ -185,12 +185,21 @@ MACHINES = {
         'vulnerabilities-are-told': tells(meltdown='Not affected'),
     }),
 }
+# Machines that `make test` leaves out, and why.
+LATER = {
+    'leaky-off-': 'no-second-page-table is the same table, and leaky-vulnerabilities-are-told shows that they are told',
+    'forced-': 'the table is that of leaky-user-mode-sees-no-kernel',
+}
 
 
 def main():
     good = True
     for label, (cpu, options, checks) in MACHINES.items():
         if sys.argv[1:] and label not in sys.argv[1:]:
+            continue
+        if label in LATER and os.environ.get('TESTS_TIER') == 'test':
+            for name in (*checks, 'program-has-its-pages-again'):
+                print(f'later {label}{name}: {LATER[label]}', flush=True)
             continue
         machine = Machine(*options, cpu=cpu)
         try:

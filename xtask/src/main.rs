@@ -3,6 +3,7 @@
 mod abi;
 mod allocations;
 mod layers;
+mod lints;
 mod locks;
 mod names;
 mod posted;

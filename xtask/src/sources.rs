@@ -30,8 +30,8 @@ impl Source {
     }
 }
 
-/// Everything that git knows of, or would add. Binary files are left out.
-pub fn all() -> Result<Vec<Source>, String> {
+/// Paths of everything that git knows of, or would add. A file may be deleted but not yet committed: it is left out.
+pub fn paths() -> Result<Vec<String>, String> {
     let output = Command::new("git")
         .args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"])
         .current_dir(root())
@@ -40,16 +40,21 @@ pub fn all() -> Result<Vec<Source>, String> {
     if !output.status.success() {
         return Err(format!("git ls-files: {}", String::from_utf8_lossy(&output.stderr).trim()));
     }
-    let names = String::from_utf8_lossy(&output.stdout).into_owned();
-    let mut names: Vec<&str> = names.split('\0').filter(|name| !name.is_empty()).collect();
+    let names = String::from_utf8_lossy(&output.stdout);
+    let names = names.split('\0').filter(|name| !name.is_empty() && root().join(name).exists());
+    let mut names: Vec<String> = names.map(String::from).collect();
     names.sort_unstable();
     names.dedup();
-    // A file may be deleted but not yet committed.
-    let read = |path: &str| {
-        let text = fs::read_to_string(root().join(path)).ok()?;
-        Some(Source { path: path.into(), text })
+    Ok(names)
+}
+
+/// Every text file of these. Binary files are left out.
+pub fn all() -> Result<Vec<Source>, String> {
+    let read = |path: String| {
+        let text = fs::read_to_string(root().join(&path)).ok()?;
+        Some(Source { path, text })
     };
-    Ok(names.into_iter().filter_map(read).collect())
+    Ok(paths()?.into_iter().filter_map(read).collect())
 }
 
 /// The text of a file of the repository, or why it cannot be read.

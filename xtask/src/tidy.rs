@@ -9,6 +9,7 @@ use std::process::ExitCode;
 
 use crate::allocations;
 use crate::layers;
+use crate::lints;
 use crate::locks;
 use crate::names;
 use crate::sources::{self, Source, read, write};
@@ -55,6 +56,7 @@ fn check(update: bool) -> Result<Vec<String>, String> {
         complaints.extend(links(source));
     }
     complaints.extend(licences(&ours));
+    complaints.extend(lints::check(&sources));
     complaints.extend(names::check(&sources));
     complaints.extend(layers::check(&sources, update)?);
     complaints.extend(locks::check(update)?);

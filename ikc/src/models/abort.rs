@@ -7,7 +7,7 @@
 use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
 
-use super::{Doorbell, explore};
+use super::{Doorbell, explore_whole};
 use crate::abort::{GoOn, Interrupted, Place, redirect};
 use crate::slot::{Answer, SlotRef, SlotWords};
 use crate::sync::{CLEARS_LATE, NEVER_CLEARS, NO_REDIRECT, REAL, REDIRECTS_DONE};
@@ -192,7 +192,7 @@ impl<const MUTANT: u8> Shared<MUTANT> {
 }
 
 fn abort_model<const MUTANT: u8>(name: &str, signals: u32, needed: u32, restart: bool) {
-    explore(name, Some(2), move || {
+    explore_whole(name, Some(2), move || {
         let shared = Arc::new(Shared::<MUTANT> {
             slot: SlotWords::new(),
             interrupted: Interrupted::new(),

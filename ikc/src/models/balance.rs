@@ -3,7 +3,7 @@
 use loom::sync::{Arc, Mutex};
 use loom::thread;
 
-use super::{Doorbell, explore};
+use super::{Doorbell, explore_whole};
 use crate::balance::{Balance, Takers};
 use crate::sync::{NO_FENCE, REAL, REMOVES_LATE};
 use crate::wake::{Attention, QUEUE};
@@ -70,7 +70,7 @@ impl<const MUTANT: u8> Shared<MUTANT> {
 /// `IDLE` goes idle, perhaps twice, while a thread comes to the queue of `BUSY`, which offers it, and, if there is a `third` CPU,
 /// that wakes `IDLE` for something else.
 fn model<const MUTANT: u8>(name: &str, looks: Looks, third: bool) {
-    explore(name, Some(2), move || {
+    explore_whole(name, Some(2), move || {
         let shared = Arc::new(Shared::<MUTANT> {
             balance: Balance::new(),
             takers: Takers::new(),

@@ -239,7 +239,9 @@ fn signalled<const MUTANT: u8>(name: &str) {
         };
         let lwk = {
             let shared = shared.clone();
-            thread::spawn(move || drop(shared.put(0)))
+            thread::spawn(move || {
+                let _ = shared.put(0);
+            })
         };
         let handler = {
             let shared = shared.clone();

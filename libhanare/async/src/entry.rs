@@ -5,27 +5,11 @@
 
 use std::arch::{asm, global_asm, x86_64};
 use std::mem::offset_of;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-/// From a stub's watched call to its plain one.
-pub const WATCHED_BYTES: u64 = 15;
-/// From a stub's plain call to what comes after.
-pub const DONE_BYTES: u64 = 2;
-
-/// Numbers of calls that have a row in [`CLASSES`].
-pub const CALLS: usize = 512;
-/// The call is made as it is.
-pub const FREE: u8 = 0;
-/// It waits for everything that is outstanding.
-pub const AWAIT: u8 = 1;
-/// [`crate::hook::ask`] looks at its arguments.
-pub const LOOK: u8 = 2;
-
-/// What is done with each call.
-pub static CLASSES: [AtomicU8; CALLS] = [const { AtomicU8::new(AWAIT) }; CALLS];
-
-/// How many posted calls are outstanding, but for readahead.
-pub static OUTSTANDING: AtomicU64 = AtomicU64::new(0);
+use crate::calls::{AWAIT, CALLS, CLASSES, OUTSTANDING, Verdict};
+use crate::hook;
+use crate::rewrite::{DONE_BYTES, WATCHED_BYTES};
 
 static STATE_MASK: AtomicU32 = AtomicU32::new(0);
 
@@ -43,24 +27,6 @@ pub struct Frame {
     resume: u64,
 }
 
-/// What is kept for each thread. All zeroes at first.
-#[repr(C)]
-pub struct Local {
-    /// A thread of the library: its calls are its own.
-    pub is_ours: bool,
-    /// The thread is in the library.
-    pub is_inside: bool,
-    /// Its mask holds back signals of faults.
-    pub is_mask_counted: bool,
-    /// What [`crate::hook::tell`] is to do after the call: one of its numbers.
-    pub watched: u8,
-    /// The thread's alternate stack, where that is the library's.
-    pub stack: u64,
-}
-
-/// Bytes of [`Local`].
-const LOCAL_BYTES: usize = 16;
-const _: () = assert!(size_of::<Local>() <= LOCAL_BYTES);
 /// Of the register state: more than the parts in the mask need.
 const STATE_BYTES: usize = 4096;
 
@@ -68,11 +34,6 @@ const STATE_BYTES: usize = 4096;
 const STATE_PARTS: u64 = !(1 << 9 | 1 << 17 | 1 << 18);
 
 global_asm!(
-    ".section .tbss.hanare_async,\"awT\",@nobits",
-    ".p2align 4",
-    ".type hanare_async_local, @object",
-    "hanare_async_local: .zero {local_bytes}",
-    ".size hanare_async_local, {local_bytes}",
     ".text",
     ".macro hanare_async_keep function",
     "mov r11, rsp",
@@ -144,7 +105,6 @@ global_asm!(
     ".type hanare_async_tell, @function",
     "hanare_async_tell:",
     "hanare_async_keep {tell}",
-    local_bytes = const LOCAL_BYTES,
     state_bytes = const STATE_BYTES,
     calls = const CALLS,
     await_ = const AWAIT,
@@ -163,18 +123,8 @@ unsafe extern "C" {
     pub safe fn tell();
 }
 
-/// What becomes of a call.
-pub enum Verdict {
-    /// It is made.
-    Make,
-    /// It is made, and [`crate::hook::tell`] is told its result.
-    Watch,
-    /// It is not made; this is its result.
-    Done(i64),
-}
-
 extern "C" fn ask_rust(frame: &mut Frame) {
-    match crate::hook::ask(frame.rax as i64, &mut frame.args) {
+    match hook::ask(frame.rax as i64, &mut frame.args) {
         Verdict::Make => {}
         Verdict::Watch => frame.resume -= WATCHED_BYTES,
         Verdict::Done(result) => {
@@ -185,33 +135,7 @@ extern "C" fn ask_rust(frame: &mut Frame) {
 }
 
 extern "C" fn tell_rust(frame: &mut Frame) {
-    frame.rax = crate::hook::tell(frame.rax as i64) as u64;
-}
-
-/// Distance of [`Local`] from the thread's pointer: below it, negative.
-fn local_offset() -> i64 {
-    let offset: i64;
-    // SAFETY: It reads a word of the library, which the loader has filled.
-    unsafe {
-        asm!("mov {}, qword ptr [rip + hanare_async_local@GOTTPOFF]", out(reg) offset,
-            options(nostack, pure, readonly, preserves_flags));
-    }
-    offset
-}
-
-/// That of the thread whose pointer that is.
-pub fn local_at(thread_pointer: u64) -> *mut Local {
-    thread_pointer.wrapping_add_signed(local_offset()) as *mut Local
-}
-
-/// That of this thread.
-pub fn local() -> *mut Local {
-    let pointer: u64;
-    // SAFETY: The first word at fs is the thread's pointer.
-    unsafe {
-        asm!("mov {}, qword ptr fs:[0]", out(reg) pointer, options(nostack, pure, readonly, preserves_flags));
-    }
-    local_at(pointer)
+    frame.rax = hook::tell(frame.rax as i64) as u64;
 }
 
 /// Whether the CPU can keep its registers for us; it is asked once, before the first stub.

@@ -3,12 +3,11 @@
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicI32, AtomicU8, AtomicU64, Ordering};
 
-use crate::poster::{self, Locked};
-use crate::state::{self, Line, Reason};
+use crate::calls::Arguments;
+use crate::poster::{self, DESCRIPTORS, Locked};
+use crate::state::{self, Inside, Line, Reason};
 use crate::{sockets, sys};
 
-/// Descriptors from here on are left alone.
-pub const DESCRIPTORS: usize = 4096;
 const INODES_MAX: usize = 512;
 
 /// What the library may do with a descriptor.
@@ -143,6 +142,18 @@ pub fn forget(_: &Locked, fd: u64) {
 pub fn forget_all(_: &Locked) {
     sockets::forget_all();
     TABLE.iter().for_each(|descriptor| descriptor.set(Role::Unknown));
+}
+
+/// Descriptors may be sent away.
+pub fn note_message(nr: i64, args: &Arguments) {
+    const CONTROL_LENGTH: u64 = 40;
+    let is_plain = nr == libc::SYS_sendmsg
+        && sys::is_readable(args[1] + CONTROL_LENGTH)
+        // SAFETY: The kernel could read it.
+        && unsafe { ((args[1] + CONTROL_LENGTH) as *const u64).read_unaligned() } == 0;
+    if !is_plain {
+        forget_all(&poster::lock(&Inside::enter()));
+    }
 }
 
 /// Filesystems of which a regular file takes what is written to it, as much as there is room for. Not those that compute

@@ -9,23 +9,11 @@ use std::cell::UnsafeCell;
 use std::mem;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::entry::{self, Local};
+use crate::faults::{FAULTS, SIGNALS};
+use crate::local::{self, Local};
 use crate::poster::{self, Locked};
 use crate::state::{self, Reason};
 use crate::sys::{self, Errno, Mask};
-
-const SIGNALS: [i32; 5] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP];
-
-/// Signals that a thread's own instructions raise.
-pub const FAULTS: Mask = {
-    let mut mask = 0;
-    let mut at = 0;
-    while at < SIGNALS.len() {
-        mask |= 1 << (SIGNALS[at] - 1);
-        at += 1;
-    }
-    mask
-};
 
 const RESTORER: u64 = 0x0400_0000;
 const STACK_BYTES: u64 = 64 << 10;
@@ -159,7 +147,7 @@ pub fn note_mask(local: *mut Local, mask: Mask) {
 
 /// Gives the thread a stack for handlers of faults: where its own has run out, too, they are called.
 pub fn give_stack() {
-    let local = entry::local();
+    let local = local::current();
     let Ok(stack) = sys::map(STACK_BYTES) else { return };
     let new = libc::stack_t { ss_sp: stack as *mut _, ss_flags: 0, ss_size: STACK_BYTES as usize };
     // SAFETY: The stack is the thread's until take_stack.
@@ -171,7 +159,7 @@ pub fn give_stack() {
 
 /// Takes it back: the thread ends.
 pub fn take_stack() {
-    let local = entry::local();
+    let local = local::current();
     // SAFETY: The thread's own.
     let stack = unsafe { mem::take(&mut (*local).stack) };
     if stack == 0 {
@@ -189,7 +177,7 @@ pub fn take_stack() {
 
 /// `sigaltstack` of the program.
 pub fn set_stack(args: &[u64; 6]) -> i64 {
-    let local = entry::local();
+    let local = local::current();
     // SAFETY: The thread's own; the call is the program's.
     let (had_ours, result) =
         unsafe { ((*local).stack != 0, sys::call(libc::SYS_sigaltstack, *args)) };

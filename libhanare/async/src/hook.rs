@@ -2,17 +2,17 @@
 
 use std::sync::atomic::Ordering;
 
-use libc::{c_int, c_long};
+use libc::c_int;
 
-use crate::entry::{self, Local, Verdict};
+use crate::calls::{Arguments, OUTSTANDING, Verdict, make};
+use crate::faults::FAULTS;
 use crate::files::{self, Role};
-use crate::guard::{self, Action, FAULTS};
-use crate::poster::{self, What};
+use crate::guard::{self, Action};
+use crate::local::{self, Local};
+use crate::poster;
 use crate::state::{self, Inside, Reason};
 use crate::sys::PAGE_BYTES;
-use crate::{memory, replies, rewrite, sockets, sys, writes};
-
-type Arguments = [u64; 6];
+use crate::{memory, replies, rewrite, sockets, sys, worker, writes};
 
 /// What pthread_cancel(3) sends, and what setuid(2) does.
 const OF_LIBRARY: sys::Mask = 3 << 31;
@@ -26,7 +26,7 @@ const LENDS: u8 = 3;
 
 /// A call is about to be made.
 pub fn ask(nr: i64, args: &mut Arguments) -> Verdict {
-    let local = entry::local();
+    let local = local::current();
     // SAFETY: The thread's own.
     let (is_ours, is_inside, watched) =
         unsafe { ((*local).is_ours, (*local).is_inside, (*local).watched) };
@@ -82,7 +82,7 @@ fn ask_awaited(nr: i64, args: &Arguments, local: *mut Local) -> Verdict {
         | libc::SYS_flock
         | libc::SYS_close_range => describe(nr, args),
         libc::SYS_sendmsg | libc::SYS_sendmmsg => {
-            note_message(nr, args);
+            files::note_message(nr, args);
             Verdict::Make
         }
         libc::SYS_clone | libc::SYS_clone3 | libc::SYS_fork | libc::SYS_vfork => {
@@ -112,23 +112,11 @@ fn ask_awaited(nr: i64, args: &Arguments, local: *mut Local) -> Verdict {
                 state::turn_off(reason);
                 poster::await_all();
                 if reason == Reason::SharedDescriptors {
-                    poster::stop(&Inside::enter());
+                    worker::stop(&Inside::enter());
                 }
             }
             Verdict::Make
         }
-    }
-}
-
-/// Descriptors may be sent away.
-pub fn note_message(nr: i64, args: &Arguments) {
-    const CONTROL_LENGTH: u64 = 40;
-    let is_plain = nr == libc::SYS_sendmsg
-        && sys::is_readable(args[1] + CONTROL_LENGTH)
-        // SAFETY: The kernel could read it.
-        && unsafe { ((args[1] + CONTROL_LENGTH) as *const u64).read_unaligned() } == 0;
-    if !is_plain {
-        files::forget_all(&poster::lock(&Inside::enter()));
     }
 }
 
@@ -164,7 +152,7 @@ fn reason_to_stop(nr: i64, args: &Arguments) -> Option<Reason> {
         | libc::SYS_setfsuid
         | libc::SYS_setfsgid
         | libc::SYS_setgroups
-            if poster::has_worker() || state::THREADS.load(Ordering::SeqCst) != 1 =>
+            if worker::is_there() || state::THREADS.load(Ordering::SeqCst) != 1 =>
         {
             Reason::Rights
         }
@@ -174,7 +162,7 @@ fn reason_to_stop(nr: i64, args: &Arguments) -> Option<Reason> {
 
 /// A call that [`ask`] watches has returned. The result that the program sees.
 pub fn tell(result: i64) -> i64 {
-    let local = entry::local();
+    let local = local::current();
     // SAFETY: The thread's own, or its parent's in the child of a vfork(2), which waits meanwhile.
     let watched = unsafe { &mut (*local).watched };
     match *watched {
@@ -192,13 +180,6 @@ pub fn tell(result: i64) -> i64 {
     result
 }
 
-/// Makes the call of the program, from here.
-pub fn make(nr: c_long, args: &Arguments) -> i64 {
-    // SAFETY: The program makes it with these arguments; what it does to memory that is not the program's, it would do
-    // anyway.
-    unsafe { sys::call(nr, *args) }
-}
-
 /// Flags of a clone, and the pointer of the thread that it makes.
 fn clone_of(nr: i64, args: &Arguments) -> (u64, u64) {
     if nr == libc::SYS_clone3 {
@@ -214,7 +195,7 @@ fn mark_ours(nr: i64, args: &Arguments) {
     let (flags, pointer) = clone_of(nr, args);
     if flags & libc::CLONE_SETTLS as u64 != 0 {
         // SAFETY: The thread has not begun: its variables are its creator's to set.
-        unsafe { (*entry::local_at(pointer)).is_ours = true };
+        unsafe { (*local::of(pointer)).is_ours = true };
     }
 }
 
@@ -231,7 +212,7 @@ fn create(nr: i64, args: &Arguments, local: *mut Local) -> Verdict {
     if flags & WITHIN == WITHIN && has_pointer {
         // SAFETY: The thread has not begun; and this thread's own.
         unsafe {
-            let child = entry::local_at(pointer);
+            let child = local::of(pointer);
             let is_deaf = (*local).is_mask_counted;
             child.write(Local {
                 is_ours: false,
@@ -273,7 +254,7 @@ fn create(nr: i64, args: &Arguments, local: *mut Local) -> Verdict {
 }
 
 fn begin_child(local: *mut Local) {
-    poster::reset();
+    worker::reset();
     files::reset();
     state::THREADS.store(1, Ordering::Relaxed);
     state::BORROWED.store(0, Ordering::Relaxed);
@@ -287,7 +268,7 @@ fn begin_child(local: *mut Local) {
 fn end_thread(local: *mut Local) {
     guard::take_stack();
     let is_last = state::THREADS.fetch_sub(1, Ordering::SeqCst) == 1;
-    if is_last && poster::has_worker() {
+    if is_last && worker::is_there() {
         // The C library ends the process with its last thread, and counts the worker as one.
         // SAFETY: Another thread than the worker's, which does not return.
         unsafe { libc::exit(0) };
@@ -324,7 +305,7 @@ fn open(nr: i64, args: &Arguments) -> Verdict {
     // Not at the first write: that may come from any place, with any lock of the C library held. A program that reads
     // files only gets its worker at the first sequential read.
     if kind == state::WRITES && state::KINDS[kind].load(Ordering::Relaxed) {
-        poster::start(&inside);
+        worker::start(&inside);
     }
     Verdict::Done(result)
 }
@@ -374,7 +355,7 @@ fn read(nr: i64, args: &Arguments) -> Verdict {
             files::first_read(&poster::lock(&Inside::enter()), fd);
         }
         Role::Reader => {
-            if entry::OUTSTANDING.load(Ordering::SeqCst) != 0
+            if OUTSTANDING.load(Ordering::SeqCst) != 0
                 && files::is_being_written(&poster::lock(&Inside::enter()), fd)
             {
                 poster::await_all();
@@ -573,15 +554,4 @@ fn wait_masked(nr: i64, args: &Arguments) -> Verdict {
     state::DEAF.fetch_sub(1, Ordering::SeqCst);
     sockets::look_again_at_all();
     Verdict::Done(result)
-}
-
-/// What the library's own records are called in the counts.
-pub fn counter_of(what: &What) -> usize {
-    match what {
-        What::Write | What::WriteAt(_) => 0,
-        What::Close | What::End => 1,
-        What::Sync(_) => 2,
-        What::ReadAhead(..) => 3,
-        What::Send => 4,
-    }
 }

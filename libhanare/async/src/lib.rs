@@ -2,13 +2,17 @@
 //! (docs/async.md).
 //!
 //! [`rewrite`] leads every system call of the program and of its libraries to [`entry`], which asks [`hook`]. That has
-//! [`writes`] or [`replies`] post a call, or awaits what is outstanding ([`poster`]), by [`rules`]. [`files`], [`sockets`]
-//! and [`memory`] keep what is known of descriptors and addresses, [`guard`] stands between faults and the program's end.
+//! [`writes`] or [`replies`] post a call, or awaits what is outstanding ([`poster`]), by [`rules`]; [`worker`] makes what was
+//! posted. [`files`], [`sockets`] and [`memory`] keep what is known of descriptors and addresses, [`guard`] stands between
+//! faults and the program's end.
 
+mod calls;
 mod entry;
+mod faults;
 mod files;
 mod guard;
 mod hook;
+mod local;
 mod memory;
 mod poster;
 mod replies;
@@ -17,6 +21,7 @@ mod rules;
 mod sockets;
 mod state;
 mod sys;
+mod worker;
 mod writes;
 
 use std::sync::atomic::Ordering;
@@ -74,7 +79,7 @@ fn prepare() -> Result<(), String> {
         return Err("the CPU cannot keep its registers".into());
     }
     let mask = sys::set_mask(libc::SIG_BLOCK, 0);
-    if mask & guard::FAULTS != 0 || !guard::begin() {
+    if mask & faults::FAULTS != 0 || !guard::begin() {
         return Err("signals of faults are blocked, ignored or handled".into());
     }
     guard::give_stack();
@@ -84,6 +89,7 @@ fn prepare() -> Result<(), String> {
         state::IGNORES_SIGPIPE.store(guard::is_ignored(libc::SIGPIPE), Ordering::Relaxed);
     }
     rules::install(has_sockets);
+    rewrite::lead_to(entry::ask, entry::tell);
     match rewrite::cover_all() {
         Ok(_) => {
             state::begin();

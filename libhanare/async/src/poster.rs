@@ -1,15 +1,16 @@
-//! What is outstanding: a ring of records, a buffer for their data, and the worker that makes the calls, in order.
+//! What is outstanding: a ring of records, and a buffer for their data. The worker makes these calls, in order.
 
 use std::cell::UnsafeCell;
+use std::hint;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
-use std::{hint, ptr};
 
-use hanare_ikc::preload::{Nap, Progress, Way, Worker};
+use hanare_ikc::preload::{Nap, Progress, Way};
 
-use crate::entry::{self, OUTSTANDING};
-use crate::state::{self, Reason};
-use crate::{files, sockets, sys};
+use crate::calls::OUTSTANDING;
+use crate::{local, state, sys};
 
+/// Descriptors from here on are left alone.
+pub const DESCRIPTORS: usize = 4096;
 const RECORDS: u64 = 1024;
 /// Data of outstanding writes.
 const DATA_BYTES: u64 = 8 << 20;
@@ -36,12 +37,35 @@ pub enum What {
     End,
 }
 
+impl What {
+    /// Where it is counted.
+    pub fn counter(self) -> usize {
+        match self {
+            Self::Write | Self::WriteAt(_) => 0,
+            Self::Close | Self::End => 1,
+            Self::Sync(_) => 2,
+            Self::ReadAhead(..) => 3,
+            Self::Send => 4,
+        }
+    }
+}
+
+/// One of those that were posted.
 #[derive(Clone, Copy)]
-struct Record {
-    what: What,
-    fd: i32,
+pub struct Record {
+    /// The call.
+    pub what: What,
+    /// Its descriptor.
+    pub fd: i32,
     /// Where its data begins and ends, counted from the beginning of all data.
     data: (u64, u64),
+}
+
+impl Record {
+    /// Where its data is, and how much. It stays until the call was made.
+    pub fn data(&self) -> (u64, u64) {
+        (DATA.load(Ordering::Acquire) + self.data.0 % DATA_BYTES, self.data.1 - self.data.0)
+    }
 }
 
 struct Ring(UnsafeCell<[Record; RECORDS as usize]>);
@@ -63,9 +87,6 @@ static DATA_HEAD: AtomicU64 = AtomicU64::new(0);
 static DATA_TAIL: AtomicU64 = AtomicU64::new(0);
 
 static LOCK: AtomicBool = AtomicBool::new(false);
-static WORKER: Worker = Worker::new();
-/// The worker, for who waits for its end.
-static THREAD: AtomicU64 = AtomicU64::new(0);
 static NAP: Nap = Nap::new();
 /// The worker's thread id where it sleeps on Linux, beside an LWK; 0: it sleeps on a futex.
 static RUNG: AtomicI32 = AtomicI32::new(0);
@@ -88,72 +109,6 @@ impl Drop for Locked {
     fn drop(&mut self) {
         LOCK.store(false, Ordering::Release);
     }
-}
-
-/// Starts the worker, if there is none. Not from a thread that may hold a lock of the C library's. Others make their calls
-/// themselves meanwhile.
-pub fn start(_: &state::Inside) {
-    if !WORKER.begin_start(state::is_off) {
-        return;
-    }
-    let thread = map_data().and_then(|()| make_thread());
-    match thread {
-        Some(thread) => THREAD.store(thread, Ordering::Relaxed),
-        None => state::turn_off(Reason::Worker),
-    }
-    WORKER.started(thread.is_some());
-}
-
-fn map_data() -> Option<()> {
-    if DATA.load(Ordering::Relaxed) == 0 {
-        DATA.store(sys::map(DATA_BYTES).ok()?, Ordering::Relaxed);
-    }
-    Some(())
-}
-
-fn make_thread() -> Option<libc::pthread_t> {
-    extern "C" fn run(_: *mut libc::c_void) -> *mut libc::c_void {
-        work();
-        ptr::null_mut()
-    }
-    let mask = sys::set_mask(libc::SIG_BLOCK, !0);
-    let mut thread: libc::pthread_t = 0;
-    // SAFETY: An ordinary thread. Its calls, and those that make it, are known for the library's: see
-    // hook::clone.
-    let result = unsafe {
-        let mut attributes: libc::pthread_attr_t = std::mem::zeroed();
-        libc::pthread_attr_init(&mut attributes);
-        libc::pthread_attr_setstacksize(&mut attributes, 256 << 10);
-        let result = libc::pthread_create(&mut thread, &attributes, run, ptr::null_mut());
-        libc::pthread_attr_destroy(&mut attributes);
-        result
-    };
-    sys::set_mask(libc::SIG_SETMASK, mask);
-    (result == 0).then_some(thread)
-}
-
-/// Ends the worker: for calls that are refused where a process has threads. Posting has been turned off.
-pub fn stop(inside: &state::Inside) {
-    if !WORKER.begin_end(sys::give_way) {
-        return;
-    }
-    post(&lock(inside), What::End, -1, None);
-    // SAFETY: The thread was started, ends now, and nobody else joins it.
-    unsafe { libc::pthread_join(THREAD.load(Ordering::Relaxed), ptr::null_mut()) };
-    WORKER.ended();
-    // It has been joined before the kernel has counted it off.
-    let others = state::THREADS.load(Ordering::Relaxed) as u64;
-    for _ in 0..1000 {
-        if sys::threads().is_none_or(|threads| threads <= others) {
-            break;
-        }
-        sys::sleep(10_000);
-    }
-}
-
-/// Whether there is one.
-pub fn has_worker() -> bool {
-    WORKER.is_there()
 }
 
 /// Waits for room for data, then for a record; where the data goes.
@@ -259,7 +214,16 @@ pub fn done() -> u64 {
     TAIL.load(Ordering::Acquire)
 }
 
-fn work() {
+/// Memory for data, before the first worker.
+pub fn map_data() -> Option<()> {
+    if DATA.load(Ordering::Relaxed) == 0 {
+        DATA.store(sys::map(DATA_BYTES).ok()?, Ordering::Relaxed);
+    }
+    Some(())
+}
+
+/// The worker: has each call made, as soon as it is posted, until the last one.
+pub fn work(make: impl Fn(&Record)) {
     run_beside();
     loop {
         let tail = TAIL.load(Ordering::Relaxed);
@@ -320,89 +284,7 @@ fn run_beside() {
     }
 }
 
-fn make(record: &Record) {
-    let fd = record.fd as u64;
-    let simple = |nr| {
-        // SAFETY: Neither has pointers.
-        match unsafe { sys::call(nr, [fd, 0, 0, 0, 0, 0]) } {
-            0.. => Ok(()),
-            error => Err(-error as i32),
-        }
-    };
-    match record.what {
-        What::ReadAhead(from, size) => {
-            // SAFETY: It has no pointers. An error means that nothing is read ahead.
-            let _ = unsafe { sys::call(libc::SYS_readahead, [fd, from, size, 0, 0, 0]) };
-        }
-        // What follows a failure is not written: the file ends where it failed.
-        What::Write | What::WriteAt(_) if files::has_failed(record.fd) => {}
-        What::Write | What::WriteAt(_) => {
-            if let Err(error) = write_all(record) {
-                files::fail(record.fd, error);
-            }
-        }
-        What::Send if sockets::has_failed(record.fd) => {}
-        What::Send => {
-            if let Err(error) = send_all(record) {
-                sockets::fail(record.fd, error);
-            }
-        }
-        What::Sync(nr) => {
-            if let Err(error) = simple(nr) {
-                files::fail(record.fd, error);
-            }
-        }
-        What::End => {}
-        What::Close => {
-            let name = files::name_of(record.fd);
-            let result = simple(libc::SYS_close);
-            files::closed(record.fd, result.err(), &name);
-        }
-    }
-}
-
-fn write_all(record: &Record) -> Result<(), i32> {
-    let data = DATA.load(Ordering::Acquire) + record.data.0 % DATA_BYTES;
-    let size = record.data.1 - record.data.0;
-    let mut written = 0;
-    while written < size {
-        let (nr, offset) = match record.what {
-            What::WriteAt(offset) => (libc::SYS_pwrite64, offset as u64 + written),
-            _ => (libc::SYS_write, 0),
-        };
-        let args = [record.fd as u64, data + written, size - written, offset, 0, 0];
-        // SAFETY: The data stays until TAIL passes the record.
-        match unsafe { sys::call(nr, args) } {
-            0 => return Err(libc::EIO),
-            count @ 1.. => written += count as u64,
-            error if error == i64::from(-libc::EINTR) => {}
-            error => return Err(-error as i32),
-        }
-    }
-    Ok(())
-}
-
-/// The program was told that all of it was taken.
-fn send_all(record: &Record) -> Result<(), i32> {
-    let data = DATA.load(Ordering::Acquire) + record.data.0 % DATA_BYTES;
-    let size = record.data.1 - record.data.0;
-    let mut sent = 0;
-    while sent < size {
-        let flags = libc::MSG_NOSIGNAL as u64;
-        let args = [record.fd as u64, data + sent, size - sent, flags, 0, 0];
-        // SAFETY: The data stays until TAIL passes the record.
-        match unsafe { sys::call(libc::SYS_sendto, args) } {
-            count @ 0.. => sent += count as u64,
-            error if error == i64::from(-libc::EINTR) => {}
-            // The machine is short of memory: the bound says that there is room.
-            error if error == i64::from(-libc::EAGAIN) => sys::await_room(record.fd),
-            error => return Err(-error as i32),
-        }
-    }
-    Ok(())
-}
-
-/// In the child of a fork: nothing is outstanding, and there is no worker.
+/// In the child of a fork: nothing is outstanding.
 pub fn reset() {
     let head = HEAD.load(Ordering::Relaxed);
     TAIL.store(head, Ordering::Relaxed);
@@ -412,8 +294,7 @@ pub fn reset() {
     LAST_OF_FILES.store(head, Ordering::Relaxed);
     NAP.reset();
     PROGRESS.reset();
-    WORKER.reset();
     LOCK.store(false, Ordering::Release);
     // SAFETY: The thread's own.
-    unsafe { (*entry::local()).is_inside = false };
+    unsafe { (*local::current()).is_inside = false };
 }

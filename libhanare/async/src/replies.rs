@@ -12,13 +12,10 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use hanare_ikc::Trial;
 use libc::c_int;
 
-use crate::entry::Verdict;
-use crate::hook::{self, make};
+use crate::calls::{Arguments, Verdict, make};
 use crate::poster::{self, Locked, What};
 use crate::state::{self, Inside};
-use crate::{memory, sockets, sys, writes};
-
-type Arguments = [u64; 6];
+use crate::{files, memory, sockets, sys, worker, writes};
 
 /// Larger ones are made as ever: copying them costs as much as sending them.
 const REPLY_BYTES_MAX: u64 = 64 << 10;
@@ -113,7 +110,7 @@ fn send(nr: i64, args: &Arguments) -> Verdict {
         None => {
             poster::await_all();
             if nr == libc::SYS_sendmsg {
-                hook::note_message(nr, args);
+                files::note_message(nr, args);
             }
             make_past(nr, args, fd)
         }
@@ -238,7 +235,7 @@ fn accept(nr: i64, args: &Arguments) -> Verdict {
         sockets::accepted(&locked, args[0], result as u64);
         drop(locked);
         if sockets::is_connection(result as u64) {
-            poster::start(&inside);
+            worker::start(&inside);
         }
     }
     Verdict::Done(result)

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 
 use libc::*;
 
-use crate::entry::{CLASSES, FREE, LOOK};
+use crate::calls::{CLASSES, FREE, LOOK};
 
 /// Why they may be made while something is outstanding stands beside each group.
 const FREE_CALLS: &[c_long] = &[

@@ -7,8 +7,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU64, Ordering};
 
-use crate::files::DESCRIPTORS;
-use crate::poster::{self, Locked};
+use crate::poster::{self, DESCRIPTORS, Locked};
 use crate::sys;
 
 /// Connections below this segment size are left alone. IPv4 has at least 536, less options of each segment.

@@ -2,7 +2,8 @@
 
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
-use crate::{entry, sys};
+use crate::faults::FAULTS;
+use crate::{local, sys};
 
 /// Why nothing is posted any more.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -200,24 +201,23 @@ pub struct Inside {
 impl Inside {
     /// Enters.
     pub fn enter() -> Self {
-        let mask = HAS_HANDLERS
-            .load(Ordering::SeqCst)
-            .then(|| sys::set_mask(libc::SIG_BLOCK, !crate::guard::FAULTS));
+        let mask =
+            HAS_HANDLERS.load(Ordering::SeqCst).then(|| sys::set_mask(libc::SIG_BLOCK, !FAULTS));
         // SAFETY: The thread's own.
-        unsafe { (*entry::local()).is_inside = true };
+        unsafe { (*local::current()).is_inside = true };
         Self { mask }
     }
 
     /// Whether the thread holds back signals of faults, as far as is known.
     pub fn is_deaf(&self) -> bool {
-        self.mask.is_some_and(|mask| mask & crate::guard::FAULTS != 0)
+        self.mask.is_some_and(|mask| mask & FAULTS != 0)
     }
 }
 
 impl Drop for Inside {
     fn drop(&mut self) {
         // SAFETY: The thread's own.
-        unsafe { (*entry::local()).is_inside = false };
+        unsafe { (*local::current()).is_inside = false };
         if let Some(mask) = self.mask {
             sys::set_mask(libc::SIG_SETMASK, mask);
         }

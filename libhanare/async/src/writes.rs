@@ -2,11 +2,11 @@
 
 use std::sync::atomic::Ordering;
 
-use crate::entry::Verdict;
+use crate::calls::Verdict;
 use crate::files::{self, Role};
 use crate::poster::{self, Locked, What};
 use crate::state::{self, Inside};
-use crate::{hook, memory, rewrite, sys};
+use crate::{memory, rewrite, sys, worker};
 
 /// Vectors of one write, at most.
 const VECTORS_MAX: usize = 16;
@@ -24,7 +24,7 @@ fn late(error: i32) -> Verdict {
 
 /// Takes the right to post, where posting is allowed.
 pub fn begin(kind: usize) -> Option<(Locked, Inside)> {
-    if !state::may_post(kind) || !poster::has_worker() {
+    if !state::may_post(kind) || !worker::is_there() {
         return None;
     }
     let inside = Inside::enter();
@@ -139,7 +139,7 @@ impl Data {
 }
 
 fn post(locked: &Locked, what: What, fd: u64, data: Option<(u64, u64)>) -> u64 {
-    state::count(hook::counter_of(&what));
+    state::count(what.counter());
     poster::post(locked, what, fd as i32, data)
 }
 
@@ -190,8 +190,8 @@ pub fn sync(nr: i64, args: &[u64; 6]) -> Verdict {
 
 /// A file is read in order: what comes next is read from the disk meanwhile.
 pub fn read_ahead(fd: u64, from: u64, size: u64) {
-    if !poster::has_worker() {
-        poster::start(&Inside::enter());
+    if !worker::is_there() {
+        worker::start(&Inside::enter());
     }
     if let Some((locked, inside)) = begin(state::READS) {
         let record = post(&locked, What::ReadAhead(from, size), fd, None);

@@ -5,11 +5,12 @@
 
 use std::cell::Cell;
 use std::ptr::null_mut;
-use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
 use super::lock::Lock;
 use super::queue::Queue;
-use super::{Error, bells, error, sys, time, worker};
+use super::queue::worker::Worker;
+use super::{Error, bells, error, signal, sys, time, worker};
 use crate::calls::NONE;
 
 static QUEUES: AtomicPtr<Queue> = AtomicPtr::new(null_mut());
@@ -17,31 +18,19 @@ static QUEUES: AtomicPtr<Queue> = AtomicPtr::new(null_mut());
 static LOCK: Lock = Lock::new();
 /// Whether the handlers are there.
 static IS_PREPARED: AtomicU32 = AtomicU32::new(0);
-/// By which workers are interrupted; 0: the usual one.
-static SIGNAL: AtomicI32 = AtomicI32::new(0);
-
-/// The signal by which workers are interrupted.
-#[must_use]
-pub fn signal() -> i32 {
-    match SIGNAL.load(Ordering::Relaxed) {
-        0 => libc::SIGRTMAX() - 2,
-        signal => signal,
-    }
-}
-
-/// Takes another.
+/// Takes another signal by which workers are interrupted.
 ///
 /// # Errors
 /// EBUSY: there is a queue, or was. EINVAL: it is no real-time signal.
-pub fn set_signal(signal: i32) -> Result<(), Error> {
+pub fn set_signal(number: i32) -> Result<(), Error> {
     let _held = LOCK.hold();
     if IS_PREPARED.load(Ordering::Relaxed) != 0 {
         return error(libc::EBUSY);
     }
-    if !(libc::SIGRTMIN()..=libc::SIGRTMAX()).contains(&signal) {
+    if !(libc::SIGRTMIN()..=libc::SIGRTMAX()).contains(&number) {
         return error(libc::EINVAL);
     }
-    SIGNAL.store(signal, Ordering::Relaxed);
+    signal::set(number);
     Ok(())
 }
 
@@ -55,7 +44,7 @@ pub fn prepare() -> Result<(), Error> {
         return Ok(());
     }
     time::measure();
-    if !sys::install_handler(signal()) {
+    if !sys::install_handler(signal::number()) {
         return error(libc::EINVAL);
     }
     // SAFETY: the functions last as long as the program: a library that has threads is not unloaded.
@@ -124,7 +113,7 @@ extern "C" fn in_child() {
         queue.is_short_shared.store(0, Ordering::Release);
         queue.epoch.fetch_add(1, Ordering::AcqRel);
         queue.lock.free();
-        queue.workers.iter().for_each(worker::Worker::forget);
+        queue.workers.iter().for_each(Worker::forget);
         queue.keeper.forget();
         sys::close(queue.told.swap(-1, Ordering::Relaxed));
     });
@@ -136,7 +125,7 @@ extern "C" fn in_child() {
 /// What was posted with HANARE_AT_EXIT is done before the program ends. A worker that ends the program does not wait for its own queue.
 extern "C" fn at_exit() {
     let is_waited_for = |queue: &Queue| {
-        queue.keeper.look(queue);
+        queue.look_for_worker();
         queue.at_exit.load(Ordering::Acquire) != 0
             && queue.is_stale.load(Ordering::Acquire) == 0
             && !worker::is_of(queue)

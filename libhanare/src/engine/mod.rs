@@ -11,6 +11,7 @@ pub mod keeper;
 pub mod lock;
 pub mod queue;
 pub mod results;
+pub mod signal;
 pub mod submit;
 pub mod sys;
 pub mod time;

@@ -1,11 +1,17 @@
-//! A queue: its words, how it is made, and how it ends.
+//! A queue: its words.
 
+pub mod keeper;
 mod lanes;
+mod make;
 mod own;
+mod pieces;
+mod producer;
+mod waking;
+pub mod worker;
 
 use std::cell::Cell;
 use std::mem::MaybeUninit;
-use std::ptr::{NonNull, null_mut};
+use std::ptr::NonNull;
 use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use hanare_ikc::posted::{
@@ -13,20 +19,17 @@ use hanare_ikc::posted::{
     Submissions, Ticket,
 };
 
+use keeper::Keeper;
 pub use lanes::Lane;
 use own::Own;
+use pieces::{Line, Pieces, slots};
+use worker::Worker;
 
 use super::attributes::{Attributes, BLOCKING, MULTI_PRODUCER, SIDE_HERE, WORKERS_MAX};
 use super::lock::Lock;
 use super::wakers::Wakers;
-use super::worker::Worker;
-use super::{Error, IS_NEXT, cpus, error, fork, keeper, sys, worker};
-use crate::calls::{CLASSES, Classes, NONE};
-
-/// A cache line of its own, and the one that processors fetch with it.
-#[repr(C, align(128))]
-#[derive(Debug, Default)]
-pub struct Line<T>(pub T);
+use super::{Error, error, sys};
+use crate::calls::Classes;
 
 /// Words of the one producer of a queue, at which nobody else looks.
 #[derive(Debug, Default)]
@@ -95,7 +98,7 @@ pub struct Queue {
     /// Its workers.
     pub workers: [Worker; WORKERS_MAX as usize],
     /// What starts further workers.
-    pub keeper: keeper::Keeper,
+    pub keeper: Keeper,
     /// Of futures.
     pub wakers: Wakers,
     /// The next one of the process.
@@ -108,34 +111,6 @@ unsafe impl Sync for Queue {}
 // SAFETY: likewise.
 unsafe impl Send for Queue {}
 
-/// Takes pieces of a mapping, one after the other.
-struct Pieces {
-    next: usize,
-    end: usize,
-}
-
-impl Pieces {
-    /// So many of these, each made by `make`. Zeroed memory was mapped for them.
-    fn take<T>(&mut self, count: usize, make: impl Fn(usize) -> T) -> NonNull<T> {
-        self.next = self.next.next_multiple_of(align_of::<T>().max(128));
-        let first = std::ptr::with_exposed_provenance_mut::<T>(self.next);
-        self.next += count * size_of::<T>();
-        assert!(self.next <= self.end, "a queue has all its pieces");
-        for index in 0..count {
-            // SAFETY: it lies in the mapping, and is nobody else's.
-            unsafe { first.add(index).write(make(index)) };
-        }
-        NonNull::new(first).expect("a mapping does not lie at zero")
-    }
-}
-
-/// # Safety
-/// There are so many, for as long as the queue lasts.
-const unsafe fn slots<T>(first: NonNull<T>, count: usize) -> Slots<'static, T> {
-    // SAFETY: the caller's.
-    Slots::new(unsafe { std::slice::from_raw_parts(first.as_ptr(), count) })
-}
-
 /// A queue begins with its words.
 #[repr(C, align(128))]
 struct Whole(Queue);
@@ -144,162 +119,7 @@ struct Whole(Queue);
 const OWN: usize = size_of::<Whole>();
 const _: () = assert!(size_of::<Own>() == size_of::<Record>());
 
-/// Bytes of all pieces for so many credits.
-const fn bytes_for(depth: usize) -> usize {
-    let each = size_of::<Entry>()
-        + size_of::<Record>()
-        + size_of::<Own>()
-        + size_of::<AtomicU64>()
-        + size_of::<AtomicU32>()
-        + size_of::<FinishedEntry>();
-    (OWN + depth * each + 16 * 128).next_multiple_of(4096)
-}
-
 impl Queue {
-    /// Makes a queue, and starts its workers.
-    ///
-    /// # Errors
-    /// EINVAL: a CPU is none of the workers' side. ENOMEM, EMFILE, EAGAIN as of threads.
-    pub fn create(
-        attributes: Attributes,
-        cpus: [i32; WORKERS_MAX as usize],
-    ) -> Result<NonNull<Self>, Error> {
-        fork::prepare()?;
-        if attributes.cpus_count > 0 {
-            let used = &cpus[..attributes.workers_max as usize];
-            cpus::check(used, attributes.side != SIDE_HERE)?;
-        }
-        let depth = attributes.depth.next_power_of_two() as usize;
-        let bytes = bytes_for(depth);
-        let Some(start) = sys::map(bytes) else { return error(libc::ENOMEM) };
-        let start_address = start.as_ptr().expose_provenance();
-        let mut pieces = Pieces { next: start_address, end: start_address + bytes };
-        let place = pieces.take::<MaybeUninit<Whole>>(1, |_| MaybeUninit::uninit());
-        let own = pieces.take(depth, |_| Own::default());
-        assert_eq!(own.addr().get() - place.addr().get(), OWN, "it follows the queue");
-        let entries = pieces.take(depth, |_| Entry::new());
-        let records = pieces.take(depth, |index| Record::new(index as u16));
-        let shared_live = pieces.take(depth, |_| AtomicU64::new(0));
-        let links = pieces.take(depth, |_| AtomicU32::new(0));
-        let finished = pieces.take(depth, |_| FinishedEntry::new());
-        // SAFETY: each has `depth` pieces, which last as long as the queue.
-        let (entries, shared_live, links, finished_entries) = unsafe {
-            let (a, b) = (slots(entries, depth), slots(shared_live, depth));
-            (a, b, slots(links, depth), slots(finished, depth))
-        };
-        let queue = Self {
-            short: AtomicPtr::new((&raw const NONE).cast_mut()),
-            offsets: (depth as u64 - 1) * size_of::<Own>() as u64,
-            entries,
-            records,
-            is_short_shared: AtomicU32::new(0),
-            shared_live,
-            links,
-            finished_entries,
-            attributes,
-            cpus,
-            producer: Line::default(),
-            shared_tail: Line::default(),
-            idle: Line::default(),
-            head: Line::default(),
-            credits_top: Line::default(),
-            finished_head: Line::default(),
-            finished_tail: Line::default(),
-            armed: Line::default(),
-            told: AtomicI32::new(-1),
-            room_bell: AtomicU32::new(0),
-            at_exit: AtomicU64::new(0),
-            errors_at_once: AtomicU64::new(0),
-            last_error: AtomicI32::new(0),
-            lock: Lock::new(),
-            stop: AtomicU32::new(0),
-            epoch: AtomicU32::new(0),
-            is_stale: AtomicU32::new(0),
-            lanes: AtomicPtr::new(null_mut()),
-            workers: [const { Worker::new() }; WORKERS_MAX as usize],
-            keeper: keeper::Keeper::new(),
-            wakers: Wakers::new(),
-            next: AtomicPtr::new(null_mut()),
-            bytes,
-        };
-        let place = place.cast::<Self>();
-        // SAFETY: the piece is as large, and nobody else's.
-        let queue = unsafe {
-            place.write(queue);
-            place.as_ref()
-        };
-        queue.fill();
-        if let Err(error) = queue.start_workers() {
-            // SAFETY: nobody else knows of it.
-            unsafe { Self::end(place) };
-            return Err(error);
-        }
-        fork::enter(queue);
-        Ok(place)
-    }
-
-    /// Makes all rings empty, and gives each credit its first or next ticket. Nobody else uses it.
-    fn fill(&self) {
-        let tail = self.ring().reset();
-        self.producer.0.tail.set(tail);
-        self.shared_tail.0.store(tail, Ordering::Relaxed);
-        self.finished().reset();
-        self.idle.0.reset();
-        self.armed.0.reset();
-        self.credits_top.0.store(0, Ordering::Relaxed);
-        self.producer.0.free_bytes.set(0);
-        self.producer.0.owed.set(0);
-        for index in (0..self.depth()).rev() {
-            let index = index as u16;
-            let zero = Ticket::zero(index);
-            let ticket = Ticket::from_word(self.live(index) & !IS_NEXT).unwrap_or(zero);
-            self.record(index).reset(ticket);
-            self.set_live(index, ticket.next().word());
-            if self.is_shared() {
-                self.credits().give(index);
-            } else {
-                self.push_free(ticket.next());
-            }
-        }
-    }
-
-    fn start_workers(&self) -> Result<(), Error> {
-        for index in 0..self.attributes.workers_min {
-            worker::start(self, index)?;
-        }
-        if self.attributes.workers_max > self.attributes.workers_min {
-            self.keeper.start(self)?;
-        } else if self.is_shared() {
-            self.is_short_shared.store(1, Ordering::Release);
-        } else {
-            self.short.store((&raw const CLASSES).cast_mut(), Ordering::Release);
-        }
-        Ok(())
-    }
-
-    /// In the child of a fork, where it has no workers: makes it as new, with workers.
-    ///
-    /// # Errors
-    /// As of [`Queue::create`].
-    #[cold]
-    pub fn revive(&self) -> Result<(), Error> {
-        let _held = self.lock.hold();
-        if self.is_stale.load(Ordering::Acquire) == 0 {
-            return Ok(());
-        }
-        self.fill();
-        let lanes = self.lanes.load(Ordering::Relaxed);
-        if !lanes.is_null() {
-            self.lanes().iter().for_each(Lane::reset);
-        }
-        self.told.store(-1, Ordering::Relaxed);
-        self.room_bell.store(0, Ordering::Relaxed);
-        self.at_exit.store(0, Ordering::Relaxed);
-        self.start_workers()?;
-        self.is_stale.store(0, Ordering::Release);
-        Ok(())
-    }
-
     /// Whether several threads use it.
     #[must_use]
     pub const fn is_shared(&self) -> bool {
@@ -422,46 +242,57 @@ impl Queue {
         each.fold(0, u64::wrapping_add)
     }
 
-    /// Ends it.
-    ///
-    /// # Errors
-    /// EDEADLK: from one of its workers.
-    ///
-    /// # Safety
-    /// Nobody uses it any more.
-    pub unsafe fn destroy(queue: NonNull<Self>) -> Result<(), Error> {
-        // SAFETY: it lasts until `end`.
-        let this = unsafe { queue.as_ref() };
-        if worker::is_of(this) {
-            return error(libc::EDEADLK);
+    /// The rings of keys, if something with a key was ever posted.
+    #[must_use]
+    pub fn lanes(&self) -> &[Lane] {
+        let first = self.lanes.load(Ordering::Acquire);
+        if first.is_null() {
+            return &[];
         }
-        fork::leave(this);
-        // SAFETY: the caller's.
-        unsafe { Self::end(queue) };
-        Ok(())
+        // SAFETY: `make_lanes` has made so many, which last as long as the queue.
+        unsafe { std::slice::from_raw_parts(first, self.attributes.workers_min as usize) }
     }
 
-    /// # Safety
-    /// As of [`Queue::destroy`]; it is not in the list of queues.
-    unsafe fn end(queue: NonNull<Self>) {
-        // SAFETY: it lasts until it is unmapped below.
-        let this = unsafe { queue.as_ref() };
-        this.stop.store(1, Ordering::SeqCst);
-        this.keeper.end();
-        if this.is_stale.load(Ordering::Acquire) == 0 {
-            worker::end_all(this);
+    pub(super) fn lanes_bytes(&self) -> usize {
+        let depth = self.depth() as usize;
+        self.attributes.workers_min as usize
+            * (size_of::<Lane>() + 128 + depth * size_of::<Entry>())
+    }
+
+    /// The ring of a key, made if it is the first one.
+    ///
+    /// # Errors
+    /// ENOMEM.
+    pub fn lane(&self, key: u32) -> Result<(u32, &Lane), Error> {
+        if self.lanes().is_empty() {
+            self.make_lanes()?;
         }
-        this.keeper.close();
-        sys::close(this.told.load(Ordering::Relaxed));
-        let (lanes, lanes_bytes) = (this.lanes.load(Ordering::Relaxed), this.lanes_bytes());
-        let bytes = this.bytes;
-        this.wakers.end();
-        // SAFETY: the workers have ended, and the caller says that nobody else uses it.
-        unsafe {
-            if let Some(lanes) = NonNull::new(lanes) {
-                sys::unmap(lanes.cast(), lanes_bytes);
-            }
-            sys::unmap(queue.cast(), bytes);
+        let number = key % self.attributes.workers_min;
+        Ok((number, &self.lanes()[number as usize]))
+    }
+
+    #[cold]
+    fn make_lanes(&self) -> Result<(), Error> {
+        let _held = self.lock.hold();
+        if !self.lanes().is_empty() {
+            return Ok(());
         }
+        let depth = self.depth() as usize;
+        let Some(start) = sys::map(self.lanes_bytes()) else { return error(libc::ENOMEM) };
+        let start = start.as_ptr().expose_provenance();
+        let mut pieces = Pieces { next: start, end: start + self.lanes_bytes() };
+        let count = self.attributes.workers_min as usize;
+        let first = pieces.take(count, |_| MaybeUninit::<Lane>::uninit()).cast::<Lane>();
+        for index in 0..count {
+            let entries = pieces.take(depth, |_| Entry::new());
+            // SAFETY: there are so many, as long as the queue lasts.
+            let entries = unsafe { slots(entries, depth) };
+            let lane = Lane { head: Line::default(), tail: Line::default(), entries };
+            lane.reset();
+            // SAFETY: its piece, which nobody else knows of yet.
+            unsafe { first.add(index).write(lane) };
+        }
+        self.lanes.store(first.as_ptr(), Ordering::Release);
+        Ok(())
     }
 }

@@ -178,7 +178,7 @@ impl Queue {
     fn sleep_for(&self, word: u64, deadline: Deadline) -> Result<(), Error> {
         let ticket = self.checked(word)?;
         let Some(left_ns) = deadline.left_ns() else { return error(libc::ETIMEDOUT) };
-        self.keeper.look(self);
+        self.look_for_worker();
         let record = self.record(ticket.index());
         let bell = Bell::take().filter(|bell| record.prepare_sleep(ticket, bell.number()));
         let Some(bell) = bell else {
@@ -247,7 +247,7 @@ impl Queue {
                 return error(libc::EDEADLK);
             }
             let Some(left_ns) = deadline.left_ns() else { return error(libc::ETIMEDOUT) };
-            self.keeper.look(self);
+            self.look_for_worker();
             if self.arm()? {
                 // Some other thread may take what is told of: then this one arms again.
                 let _ = sys::is_readable(
@@ -328,7 +328,7 @@ impl Queue {
             if deadline.left_ns().is_none() {
                 return error(libc::ETIMEDOUT);
             }
-            self.keeper.look(self);
+            self.look_for_worker();
             sys::sleep_ns(pause_ns);
             pause_ns = (pause_ns * 2).min(1_000_000);
         }

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use hanare_ikc::posted::{Submission, Ticket};
 
-use super::bells::{self, Bell};
+use super::bells::Bell;
 use super::execute::{LINKS_MAX, Link, What, flags};
 use super::queue::Queue;
 use super::time::ticks_of_ns;
@@ -169,20 +169,6 @@ impl Queue {
         Ok(ticket.word() as i64)
     }
 
-    /// Behind a full fence, when something without a key was posted: wakes a worker, if nobody looks. Where all are busy, and
-    /// there may be more, more are started.
-    #[cold]
-    #[inline(never)]
-    pub fn wake_sleeper(&self) {
-        match self.idle.0.take_sleeper() {
-            Some(worker) if worker < self.attributes.workers_max => {
-                self.workers[worker as usize].wake();
-            }
-            Some(_) => {}
-            None => self.keeper.look(self),
-        }
-    }
-
     /// A credit's next ticket.
     pub fn take_ticket(&self, blocks: bool) -> Result<Ticket, Error> {
         if let Some(ticket) = self.try_ticket() {
@@ -244,14 +230,6 @@ impl Queue {
                 self.pop_free()
             })
             .and_then(Ticket::from_word)
-    }
-
-    /// A credit comes back, whose next ticket is in place: by any thread, where there is one producer by workers only.
-    pub fn give(&self, index: u16) {
-        self.credits().give(index);
-        if self.room_bell.load(Ordering::SeqCst) != 0 {
-            bells::ring(self.room_bell.swap(0, Ordering::SeqCst) as u8);
-        }
     }
 }
 

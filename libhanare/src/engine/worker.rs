@@ -6,55 +6,15 @@
 use std::cell::Cell;
 use std::ffi::c_void;
 use std::ptr::{NonNull, null, null_mut};
-use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
-use hanare_ikc::Patience;
 use hanare_ikc::posted::{Begun, Submission, Ticket};
 
 use super::execute::{self, What};
-use super::lock::Lock;
 use super::queue::Queue;
+use super::queue::worker::{ENDED, HERE, LIVES, NONE, REMOTE, REMOTE_RUNG, Worker, become_worker};
 use super::time::ticks_of_ns;
-use super::{Error, bells, error, fork, sys};
-
-/// There is no thread.
-const NONE: u32 = 0;
-/// It starts or runs.
-const LIVES: u32 = 1;
-/// It has ended by itself, and is to be joined.
-const ENDED: u32 = 2;
-
-const UNKNOWN: u32 = 0;
-const HERE: u32 = 1;
-const REMOTE: u32 = 2;
-/// [`REMOTE`], and threads on the LWK ring the worker by an interrupt.
-const REMOTE_RUNG: u32 = 3;
-
-/// One worker of a queue.
-#[repr(C, align(128))]
-#[derive(Debug)]
-pub struct Worker {
-    state: AtomicU32,
-    /// Where it runs: not known yet, here, or on Linux beside an LWK.
-    side: AtomicU32,
-    thread: AtomicU64,
-    /// As Linux numbers threads.
-    pub number: AtomicI32,
-    /// The eventfd that wakes it; -1: none.
-    bell: AtomicI32,
-    area: AtomicPtr<u8>,
-    /// The ticket of what it executes; 0: nothing.
-    pub current: AtomicU64,
-    /// How many it has executed or thrown away.
-    pub completed: AtomicU64,
-    /// How many of HANARE_DETACH ended with an error.
-    pub errors: AtomicU64,
-    /// Not zero: what it executes is to end.
-    asked: AtomicU32,
-    /// Held by who interrupts it: not beyond the end of what it executes.
-    pub interrupting: Lock,
-    patience: Patience,
-}
+use super::{Error, bells, error, signal, sys};
 
 thread_local! {
     /// The queue and the worker that this thread is.
@@ -76,16 +36,10 @@ pub fn current() -> Option<(&'static Queue, &'static Worker)> {
     Some((queue, &queue.workers[index as usize]))
 }
 
-/// Whether the calling thread is a worker on Linux beside an LWK, where a `write` is a call of Linux' and what the LWK serves is dear.
-fn is_remote_self() -> bool {
-    current().is_some_and(|(_, worker)| {
-        matches!(worker.side.load(Ordering::Relaxed), REMOTE | REMOTE_RUNG)
-    })
-}
-
 /// In the child of a fork: the calling thread is no worker.
 pub fn forget_self() {
     SELF.set((null(), 0));
+    become_worker(None);
 }
 
 /// What a thread is given.
@@ -93,80 +47,6 @@ struct Start {
     queue: *const Queue,
     index: u32,
     epoch: u32,
-}
-
-impl Worker {
-    /// None yet.
-    #[must_use]
-    pub const fn new() -> Self {
-        Self {
-            state: AtomicU32::new(NONE),
-            side: AtomicU32::new(UNKNOWN),
-            thread: AtomicU64::new(0),
-            number: AtomicI32::new(0),
-            bell: AtomicI32::new(-1),
-            area: AtomicPtr::new(null_mut()),
-            current: AtomicU64::new(0),
-            completed: AtomicU64::new(0),
-            errors: AtomicU64::new(0),
-            asked: AtomicU32::new(0),
-            interrupting: Lock::new(),
-            patience: Patience::new(),
-        }
-    }
-
-    /// Whether it could be started.
-    #[must_use]
-    pub fn is_none(&self) -> bool {
-        self.state.load(Ordering::Acquire) != LIVES
-    }
-
-    /// Whether it runs on Linux beside an LWK: waits until that is known.
-    #[must_use]
-    pub fn is_remote(&self) -> bool {
-        while self.state.load(Ordering::Acquire) == LIVES
-            && self.side.load(Ordering::Acquire) == UNKNOWN
-        {
-            sys::sleep_ns(20_000);
-        }
-        matches!(self.side.load(Ordering::Acquire), REMOTE | REMOTE_RUNG)
-    }
-
-    /// Makes it go on, where it sleeps and was taken from those that do.
-    pub fn wake(&self) {
-        let side = self.side.load(Ordering::Acquire);
-        if side == REMOTE_RUNG
-            && !is_remote_self()
-            && sys::ring_thread(self.number.load(Ordering::Relaxed))
-        {
-            return;
-        }
-        sys::ring(self.bell.load(Ordering::Relaxed));
-    }
-
-    /// In the child of a fork: it is not there.
-    pub fn forget(&self) {
-        sys::close(self.bell.swap(-1, Ordering::Relaxed));
-        self.state.store(NONE, Ordering::Relaxed);
-        self.side.store(UNKNOWN, Ordering::Relaxed);
-        self.current.store(0, Ordering::Relaxed);
-        self.completed.store(0, Ordering::Relaxed);
-        self.asked.store(0, Ordering::Relaxed);
-        self.interrupting.free();
-    }
-
-    /// Waits for its end, and gives back what it had.
-    fn bury(&self) {
-        sys::join(self.thread.load(Ordering::Relaxed));
-        self.state.store(NONE, Ordering::Relaxed);
-        self.side.store(UNKNOWN, Ordering::Relaxed);
-    }
-}
-
-impl Default for Worker {
-    fn default() -> Self {
-        Self::new()
-    }
 }
 
 /// Starts a worker, of which there is no thread. One thread at a time does so for a queue.
@@ -238,7 +118,7 @@ pub fn interrupt(queue: &Queue, worker: &Worker, ticket: Ticket) {
     let is_current = worker.current.load(Ordering::Acquire) == ticket.word();
     if is_current && queue.record(ticket.index()).is_asked(ticket) {
         worker.asked.store(1, Ordering::SeqCst);
-        sys::interrupt(worker.number.load(Ordering::Relaxed), fork::signal());
+        sys::interrupt(worker.number.load(Ordering::Relaxed), signal::number());
     }
 }
 
@@ -250,8 +130,9 @@ extern "C" fn main(start: *mut c_void) -> *mut c_void {
         (start, queue)
     };
     let worker = &queue.workers[start.index as usize];
-    sys::block_signals(fork::signal());
+    sys::block_signals(signal::number());
     SELF.set((queue, start.index));
+    become_worker(Some(worker));
     worker.number.store(sys::thread_id(), Ordering::Relaxed);
     let cpu = queue.cpus[start.index as usize];
     let area = NonNull::new(worker.area.load(Ordering::Relaxed));
@@ -278,7 +159,9 @@ extern "C" fn main(start: *mut c_void) -> *mut c_void {
         // SAFETY: the program's handlers run as at any exit.
         unsafe { libc::exit(0) };
     }
-    queue.keeper.worker_ends(queue, || worker.state.store(ENDED, Ordering::Release));
+    queue
+        .keeper
+        .worker_ends(|| worker.state.store(ENDED, Ordering::Release), || queue.needs_worker());
     null_mut()
 }
 

@@ -15,6 +15,7 @@ mod input;
 mod memory;
 mod output;
 mod sys;
+mod target;
 mod targets;
 mod trace;
 
@@ -23,7 +24,8 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::OnceLock;
 
-use targets::{TARGETS, Target};
+use target::Target;
+use targets::TARGETS;
 
 // Its library has the driver, and `LLVMFuzzerTestOneInput`, which calls the function below.
 use libfuzzer_sys as _;

@@ -28,7 +28,7 @@ pub fn arrows(texts: &BTreeMap<&str, &str>) -> Arrows {
         }
         for token in &file.mentions {
             match definers.get(token.text) {
-                Some(&to) if to != file.path && !file.own.contains(token.text) => {
+                Some(&to) if to != file.path && !file.has(token.text) => {
                     add(to, token.line, token.text.into());
                 }
                 _ => {}
@@ -73,6 +73,11 @@ impl<'a> File<'a> {
             }
         }
         file
+    }
+
+    /// Whether the file defines this name itself; of several programs in a part each has a `main`.
+    fn has(&self, name: &str) -> bool {
+        self.own.contains(name) || self.defines.contains(name)
     }
 
     /// A definition or declaration outside of functions.
@@ -245,6 +250,13 @@ mod tests {
     fn a_function_with_a_static_variable_is_not_static() {
         let b = ("b.c", "int f(void)\n{\n\tstatic int count;\n\treturn count++;\n}\n");
         assert_eq!(of(&[("a.c", "int g(void) { return f(); }"), b]), ["a.c -> b.c: 1 f"]);
+    }
+
+    #[test]
+    fn a_name_that_the_file_defines_is_its_own() {
+        let files =
+            [("a.c", "int main(void) { return g(); }"), ("b.c", "int main(void) { return 0; }")];
+        assert_eq!(of(&files), [""; 0]);
     }
 
     #[test]

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Circle, Part};
+use super::part::{Circle, Part};
 
 /// Where it is.
 pub const FILE: &str = "xtask/layer-exceptions.txt";
@@ -143,7 +143,7 @@ fn drop_idle_reason(kept: &mut Vec<String>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::layers::tests::part;
+    use crate::layers::part::tests::part;
 
     const LOW_USES_HIGH: &[(&str, &str)] =
         &[("low.rs", "use crate::high::H;"), ("high.rs", "pub struct H;")];

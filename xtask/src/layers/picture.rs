@@ -6,7 +6,7 @@ use std::fmt::Write;
 use serde_json::json;
 
 use super::arrows::Place;
-use super::{Circle, Part};
+use super::part::{Circle, Part};
 
 const WIDTH: usize = 100;
 
@@ -74,7 +74,8 @@ pub fn of_file(parts: &[Part], file: &str) -> Result<String, String> {
     let mut text = format!("{file} (layer {})\n", part.layer_name(file));
     for (title, is_from) in [("uses", true), ("is used by", false)] {
         text += &format!("\n  {title}\n");
-        for (from, to) in part.all().filter(|(from, to)| file == if is_from { from } else { to }) {
+        for (from, to) in part.arrows().filter(|(from, to)| file == if is_from { from } else { to })
+        {
             let other = if is_from { to } else { from };
             let mark = if part.is_upward(from, to) { " ▲ upward" } else { "" };
             text += &format!("    {} ({}){mark}\n", part.short(other), part.layer_name(other));
@@ -93,7 +94,7 @@ pub fn json(parts: &[Part]) -> Result<String, String> {
             let files = part.layer_of.iter().filter(|(_, of)| **of == index).map(|(file, _)| file);
             json!({ "name": layer.name, "purpose": layer.purpose, "files": Vec::from_iter(files) })
         });
-        let arrows = part.all().map(|(from, to)| {
+        let arrows = part.arrows().map(|(from, to)| {
             let upward = part.is_upward(from, to);
             let place = |place: &Place| json!({ "line": place.line, "text": place.text });
             let lines = Vec::from_iter(part.places(from, to).iter().map(place));
@@ -120,7 +121,7 @@ pub fn json(parts: &[Part]) -> Result<String, String> {
 /// How many arrows lead from a layer to each other one, and which of them upward.
 fn used(part: &Part, index: usize) -> String {
     let mut counts: BTreeMap<usize, usize> = BTreeMap::new();
-    for (from, to) in part.all() {
+    for (from, to) in part.arrows() {
         if part.layer(from) == Some(index)
             && let Some(to) = part.layer(to)
         {
@@ -179,7 +180,7 @@ fn wrapped(words: &[&str], width: usize) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::layers::tests::part;
+    use crate::layers::part::tests::part;
 
     fn example() -> Part {
         part(&[

@@ -140,6 +140,9 @@ impl Crate<'_> {
             None => {
                 let named = item.attrs.iter().find_map(path_attribute);
                 let named = named.map(|path| join(parent(file), &path));
+                if named.as_ref().is_some_and(|path| self.is_outside(path)) {
+                    return Ok(()); // another part's file, as if it were another crate's
+                }
                 let beside = join(folder, &format!("{name}.rs"));
                 let below = join(folder, &format!("{name}/mod.rs"));
                 let candidates = named.map_or_else(|| vec![beside, below], |path| vec![path]);
@@ -156,6 +159,16 @@ impl Crate<'_> {
         };
         self.modules[module].children.insert(name, child);
         Ok(())
+    }
+
+    /// Whether `..` leads out of the folder of the root file.
+    fn is_outside(&self, path: &str) -> bool {
+        let folder = parent(&self.modules[0].file);
+        let mut depth = 0;
+        path[folder.len()..].split('/').filter(|name| !name.is_empty()).any(|name| {
+            depth += if name == ".." { -1 } else { 1 };
+            depth < 0
+        })
     }
 
     fn import(&mut self, module: usize, item: syn::ItemUse) {
@@ -531,6 +544,12 @@ mod tests {
             "k/a/mod.rs -> k/inner/e.rs",
         ];
         assert_eq!(of(&files), wanted);
+        // A file of another crate is not read.
+        let files = [
+            ("k/main.rs", "mod a;"),
+            ("k/a/mod.rs", "#[path = \"../../l/b.rs\"] mod b; use b::B;"),
+        ];
+        assert_eq!(of(&files), [""; 0]);
         let error = |text| read("m.rs", &[("m.rs", text)].into()).unwrap_err();
         assert!(error("mod lost;").contains("mod lost"));
         assert!(error("fn (").starts_with("m.rs:1:"));

@@ -2,9 +2,10 @@
 //!
 //! Symbol interposition sees only calls that a program makes by name: `fwrite`, `printf`, `opendir` and the loader make
 //! theirs inside the C library. So each `syscall` instruction is replaced by a jump to a stub, which asks
-//! [`crate::entry`] what to do. An object is either covered whole or not at all: one instruction that cannot be replaced
+//! `entry` what to do. An object is either covered whole or not at all: one instruction that cannot be replaced
 //! is an error, after which the library posts nothing.
 
+mod failure;
 mod objects;
 mod plan;
 mod stubs;
@@ -12,20 +13,8 @@ mod survey;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Why an object's calls cannot be seen.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Failure {
-    /// An instruction has no room for a jump.
-    NoRoom(u64),
-    /// There is no free memory within reach of a jump.
-    NoMemory,
-    /// The text cannot be made writable.
-    Protected,
-    /// The object's headers are not understood.
-    Malformed,
-    /// More objects than the library remembers.
-    TooMany,
-}
+pub use failure::Failure;
+pub use stubs::{DONE_BYTES, WATCHED_BYTES, lead_to};
 
 const OBJECTS_MAX: usize = 1024;
 

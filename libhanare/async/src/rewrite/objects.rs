@@ -2,7 +2,7 @@
 
 use std::ffi::{CStr, c_int, c_void};
 
-use super::Failure;
+use super::failure::Failure;
 
 /// An executable segment.
 pub struct Text {

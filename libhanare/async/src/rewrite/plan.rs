@@ -4,7 +4,7 @@
 //! replaced exactly. Where no gap is near, the long jump takes the place of an instruction beside it as well, which
 //! moves to the stub; no branch may go to what stood in the middle.
 
-use super::Failure;
+use super::failure::Failure;
 use super::survey::{BEFORE, SYSCALL, Site, Survey};
 
 /// Size of a jump with a displacement of 32 bits.

@@ -16,22 +16,35 @@
 //! stack: the call may be one after which there is another stack, or two users of it.
 
 use std::ptr;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::Failure;
+use super::failure::Failure;
 use super::objects::Text;
 use super::plan::{JUMP_BYTES, Patch};
 use super::survey::SYSCALL;
-use crate::entry;
 use crate::sys::{self, PAGE_BYTES};
 
-/// Bytes of the two addresses at the beginning of an object's stubs: [`entry::ask`] and [`entry::tell`].
+/// Bytes of the two addresses at the beginning of an object's stubs: see [`lead_to`].
 const ADDRESSES_BYTES: usize = 16;
 /// A stub without what was moved to it.
-const STUB_BYTES: usize =
-    (ASK_BYTES + entry::WATCHED_BYTES + entry::DONE_BYTES + JUMP_BYTES) as usize;
+const STUB_BYTES: usize = (ASK_BYTES + WATCHED_BYTES + DONE_BYTES + JUMP_BYTES) as usize;
 /// `lea rcx, [address]; jmp [cell]`.
 const ASK_BYTES: u64 = 13;
 const REACH_BYTES: u64 = 1 << 30;
+/// From a stub's watched call to its plain one.
+pub const WATCHED_BYTES: u64 = 15;
+/// From a stub's plain call to what comes after.
+pub const DONE_BYTES: u64 = 2;
+
+/// Where stubs go before a call, and after one that is watched.
+static ENTRIES: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
+
+/// Stubs go there from now on: `ask` before a call, `tell` after one that is watched.
+pub fn lead_to(ask: extern "C" fn(), tell: extern "C" fn()) {
+    for (entry, function) in ENTRIES.iter().zip([ask, tell]) {
+        entry.store(function as *const () as u64, Ordering::Relaxed);
+    }
+}
 
 /// Writes the stubs of an object and leads its calls to them.
 pub fn install(text: &Text, patches: &[Patch]) -> Result<(), Failure> {
@@ -42,8 +55,9 @@ pub fn install(text: &Text, patches: &[Patch]) -> Result<(), Failure> {
         + ADDRESSES_BYTES;
     let area = near(text, size as u64).ok_or(Failure::NoMemory)?;
     let mut writer = Writer { area, bytes: Vec::with_capacity(size) };
-    writer.bytes.extend((entry::ask as *const () as u64).to_le_bytes());
-    writer.bytes.extend((entry::tell as *const () as u64).to_le_bytes());
+    for entry in &ENTRIES {
+        writer.bytes.extend(entry.load(Ordering::Relaxed).to_le_bytes());
+    }
     let stubs: Vec<_> = patches.iter().map(|patch| writer.stub(patch)).collect();
     // SAFETY: The area is ours, writable, and large enough.
     unsafe { ptr::copy_nonoverlapping(writer.bytes.as_ptr(), area as *mut u8, writer.bytes.len()) };
@@ -115,10 +129,10 @@ impl Writer {
     fn stub(&mut self, patch: &Patch) -> u64 {
         let start = self.here();
         self.bytes.extend(&patch.before);
-        let plain = self.here() + ASK_BYTES + entry::WATCHED_BYTES;
+        let plain = self.here() + ASK_BYTES + WATCHED_BYTES;
         self.load_and_jump(plain, self.area);
         self.bytes.extend(SYSCALL);
-        self.load_and_jump(plain + entry::DONE_BYTES, self.area + 8);
+        self.load_and_jump(plain + DONE_BYTES, self.area + 8);
         self.bytes.extend(SYSCALL);
         self.bytes.extend(&patch.after);
         self.bytes.push(0xe9);

@@ -5,9 +5,9 @@ use hanare_core::syscalls::arguments::Direction;
 use hanare_core::syscalls::capture::{ADDRESS_BYTES, ENTRIES, PATH_BYTES, STRINGS, capture};
 use hanare_core::syscalls::{row, rows};
 
-use super::Target;
 use crate::input::Input;
 use crate::memory::Memory;
+use crate::target::Target;
 use crate::trace::{format, quote, record};
 
 pub const TARGET: Target = Target { name: "arguments", check, size_max: 700, seeds };

@@ -4,9 +4,9 @@ use hanare_abi::layout::USER_MAX;
 use hanare_core::clone::{Request, flag};
 use hanare_core::errno::{E2BIG, EFAULT, EINVAL};
 
-use super::Target;
 use crate::input::Input;
 use crate::memory::Memory;
+use crate::target::Target;
 
 pub const TARGET: Target = Target { name: "clone", check, size_max: 600, seeds };
 

@@ -12,8 +12,8 @@ use std::ffi::CString;
 use cpu_list::CpuList;
 use size::{Bytes, Memory};
 
-use super::Target;
 use crate::sys::shared::Initial;
+use crate::target::Target;
 
 pub const TARGET: Target = Target { name: "command", check, size_max: 200, seeds };
 

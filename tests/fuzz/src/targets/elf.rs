@@ -5,7 +5,7 @@ use hanare_core::elf::{ElfHeader, ElfPlan, HEADER_SIZE, PHDR_SIZE, Segment, inte
 use hanare_core::limits::{MAX_PHDR_BYTES, PATH_MAX, USER_MAX};
 use hanare_core::vma::Prot;
 
-use super::{Target, heads};
+use crate::target::{Target, heads};
 
 pub const TARGET: Target = Target { name: "elf", check, size_max: 2048, seeds };
 

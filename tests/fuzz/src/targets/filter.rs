@@ -3,8 +3,8 @@
 use hanare_core::seccomp::{ARCH, Data, Instruction, MAX_INSTRUCTIONS, Program};
 use zerocopy::IntoBytes;
 
-use super::Target;
 use crate::input::Input;
+use crate::target::Target;
 
 pub const TARGET: Target = Target { name: "filter", check, size_max: 1024, seeds };
 

@@ -8,9 +8,9 @@ use hanare_core::signal::{
 };
 use zerocopy::{FromBytes, IntoBytes};
 
-use super::Target;
 use crate::input::Input;
 use crate::memory::Memory;
+use crate::target::Target;
 
 pub const TARGET: Target = Target { name: "frame", check, size_max: 2048, seeds };
 

@@ -10,8 +10,8 @@ use gdbstub::arch::Registers;
 use gdbstub::common::Signal;
 use registers::{FPU_WORDS, State, WORDS};
 
-use super::Target;
 use crate::input::Input;
+use crate::target::Target;
 
 pub const TARGET: Target = Target { name: "gdb", check, size_max: 1400, seeds };
 

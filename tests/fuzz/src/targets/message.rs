@@ -8,9 +8,9 @@ use hanare_core::syscalls::arguments::Argument;
 use hanare_core::syscalls::{arguments, rows};
 use hanare_core::usermemory::{CallerMemory, Fault, UserMemory};
 
-use super::Target;
 use crate::input::Input;
 use crate::memory::Memory;
+use crate::target::Target;
 
 pub const TARGET: Target = Target { name: "message", check, size_max: 700, seeds };
 

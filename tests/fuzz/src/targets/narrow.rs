@@ -3,9 +3,9 @@
 use hanare_core::seccomp::worker::for_worker;
 use hanare_core::seccomp::{ARCH, Data, Instruction, MAX_INSTRUCTIONS, Program, action};
 
-use super::Target;
 use super::filter::{answer, as_input, call, programs, read};
 use crate::input::Input;
+use crate::target::Target;
 
 pub const TARGET: Target = Target { name: "narrow", check, size_max: 600, seeds };
 

@@ -3,7 +3,7 @@
 use hanare_core::options::Options;
 use hanare_core::userlimits::{Amount, UserLimits};
 
-use super::Target;
+use crate::target::Target;
 
 pub const TARGET: Target = Target { name: "options", check, size_max: 256, seeds };
 

@@ -4,9 +4,9 @@ use hanare_core::errno::{EFAULT, EINVAL};
 use hanare_core::mempolicy::{Policies, Policy, check_mode, plain};
 use hanare_core::nodes::Nodes;
 
-use super::Target;
 use crate::input::Input;
 use crate::memory::Memory;
+use crate::target::Target;
 
 pub const TARGET: Target = Target { name: "policy", check, size_max: 300, seeds };
 

@@ -8,8 +8,8 @@ use hanare_core::ptrace::{
 };
 use hanare_core::rseq::{Area, SIZE, Section, change};
 
-use super::Target;
 use crate::input::Input;
+use crate::target::Target;
 
 pub const TARGET: Target = Target { name: "registers", check, size_max: 900, seeds };
 

@@ -3,8 +3,8 @@
 use hanare_abi::requestbox::{BOX_SERVERS, BOX_SLOTS, BOX_WORDS, RequestBox};
 use hanare_ikc::BoxRef;
 
-use super::Target;
 use crate::input::Input;
+use crate::target::Target;
 
 pub const TARGET: Target = Target { name: "requestbox", check, size_max: 512, seeds };
 

@@ -3,7 +3,7 @@
 use hanare_core::limits::EXEC_HEAD;
 use hanare_core::script::Script;
 
-use super::{Target, heads};
+use crate::target::{Target, heads};
 
 pub const TARGET: Target = Target { name: "script", check, size_max: 300, seeds };
 

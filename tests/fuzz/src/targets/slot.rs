@@ -7,8 +7,8 @@ use hanare_core::link::{Outcome, Returns};
 use hanare_core::syscalls::Restart;
 use hanare_ikc::{Answer, Asked, SlotRef};
 
-use super::Target;
 use crate::input::Input;
+use crate::target::Target;
 
 pub const TARGET: Target = Target { name: "slot", check, size_max: 96, seeds };
 

@@ -4,8 +4,8 @@ use hanare_abi::layout::START_SIZE;
 use hanare_abi::start::StartBlock;
 use hanare_core::start::{Strings, strings_size};
 
-use super::Target;
 use crate::input::Input;
+use crate::target::Target;
 
 pub const TARGET: Target = Target { name: "start", check, size_max: 1024, seeds };
 

@@ -3,7 +3,7 @@
 use hanare_core::sysfs::may_be_hidden;
 use hanare_core::time::namespace_offsets;
 
-use super::{Target, heads};
+use crate::target::{Target, heads};
 
 pub const TARGET: Target = Target { name: "texts", check, size_max: 256, seeds };
 

@@ -6,7 +6,8 @@ use std::rc::Rc;
 
 use hanare_abi::observe::*;
 
-use super::{Target, arguments};
+use super::arguments;
+use crate::target::Target;
 use crate::trace::printer::{Printer, Style};
 
 pub const TARGET: Target = Target { name: "trace", check, size_max: 1024, seeds };

@@ -1,0 +1,18 @@
+//! Signals that a thread's own instructions raise.
+
+use crate::sys::Mask;
+
+/// Their numbers.
+pub const SIGNALS: [i32; 5] =
+    [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP];
+
+/// The set of them.
+pub const FAULTS: Mask = {
+    let mut mask = 0;
+    let mut at = 0;
+    while at < SIGNALS.len() {
+        mask |= 1 << (SIGNALS[at] - 1);
+        at += 1;
+    }
+    mask
+};

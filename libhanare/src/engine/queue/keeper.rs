@@ -1,0 +1,66 @@
+//! What a queue has of its keeper.
+
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+
+use hanare_ikc::posted::Watch;
+
+use crate::engine::sys;
+
+/// The keeper of a queue: a thread that starts workers.
+#[derive(Debug)]
+pub struct Keeper {
+    /// Whether it looks.
+    pub(in crate::engine) watch: Watch,
+    pub(in crate::engine) bell: AtomicI32,
+    pub(in crate::engine) thread: AtomicU64,
+}
+
+impl Keeper {
+    /// None yet.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { watch: Watch::new(), bell: AtomicI32::new(-1), thread: AtomicU64::new(0) }
+    }
+
+    /// Makes it look, if there is one and a worker is needed.
+    pub fn look(&self, needs_worker: impl Fn() -> bool) {
+        let bell = self.bell.load(Ordering::Relaxed);
+        if bell >= 0 && self.watch.rings(needs_worker) {
+            sys::ring(bell);
+        }
+    }
+
+    /// A worker ends: by `end` another may be started in its place, and the keeper looks if one is needed.
+    pub fn worker_ends(&self, end: impl FnOnce(), needs_worker: impl Fn() -> bool) {
+        let bell = self.bell.load(Ordering::Relaxed);
+        if self.watch.ends(end, || bell >= 0 && needs_worker()) {
+            sys::ring(bell);
+        }
+    }
+
+    /// Ends it, when the queue is to stop. Workers may ring it until they have ended.
+    pub fn end(&self) {
+        let thread = self.thread.swap(0, Ordering::AcqRel);
+        if thread != 0 {
+            sys::ring(self.bell.load(Ordering::Relaxed));
+            sys::join(thread);
+        }
+    }
+
+    /// It has ended, and all workers.
+    pub fn close(&self) {
+        sys::close(self.bell.swap(-1, Ordering::Relaxed));
+    }
+
+    /// In the child of a fork: it is not there.
+    pub fn forget(&self) {
+        self.thread.store(0, Ordering::Relaxed);
+        sys::close(self.bell.swap(-1, Ordering::Relaxed));
+    }
+}
+
+impl Default for Keeper {
+    fn default() -> Self {
+        Self::new()
+    }
+}

@@ -1,0 +1,143 @@
+//! What a queue has of each of its workers, and what others do with one: wake it, or wait for its end.
+
+use std::cell::Cell;
+use std::ptr::{null, null_mut};
+use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+
+use hanare_ikc::Patience;
+
+use crate::engine::lock::Lock;
+use crate::engine::sys;
+
+/// There is no thread.
+pub(in crate::engine) const NONE: u32 = 0;
+/// It starts or runs.
+pub(in crate::engine) const LIVES: u32 = 1;
+/// It has ended by itself, and is to be joined.
+pub(in crate::engine) const ENDED: u32 = 2;
+
+/// Where it runs is not known yet.
+pub(in crate::engine) const UNKNOWN: u32 = 0;
+/// Where the program runs.
+pub(in crate::engine) const HERE: u32 = 1;
+/// On Linux beside an LWK.
+pub(in crate::engine) const REMOTE: u32 = 2;
+/// [`REMOTE`], and threads on the LWK ring the worker by an interrupt.
+pub(in crate::engine) const REMOTE_RUNG: u32 = 3;
+
+/// One worker of a queue.
+#[repr(C, align(128))]
+#[derive(Debug)]
+pub struct Worker {
+    pub(in crate::engine) state: AtomicU32,
+    /// Where it runs: not known yet, here, or on Linux beside an LWK.
+    pub(in crate::engine) side: AtomicU32,
+    pub(in crate::engine) thread: AtomicU64,
+    /// As Linux numbers threads.
+    pub number: AtomicI32,
+    /// The eventfd that wakes it; -1: none.
+    pub(in crate::engine) bell: AtomicI32,
+    pub(in crate::engine) area: AtomicPtr<u8>,
+    /// The ticket of what it executes; 0: nothing.
+    pub current: AtomicU64,
+    /// How many it has executed or thrown away.
+    pub completed: AtomicU64,
+    /// How many of HANARE_DETACH ended with an error.
+    pub errors: AtomicU64,
+    /// Not zero: what it executes is to end.
+    pub(in crate::engine) asked: AtomicU32,
+    /// Held by who interrupts it: not beyond the end of what it executes.
+    pub interrupting: Lock,
+    pub(in crate::engine) patience: Patience,
+}
+
+thread_local! {
+    /// The worker that this thread is.
+    static SELF: Cell<*const Worker> = const { Cell::new(null()) };
+}
+
+/// The calling thread is this worker, from now on. `None`: it is none any more.
+pub fn become_worker(worker: Option<&'static Worker>) {
+    SELF.set(worker.map_or(null(), |worker| &raw const *worker));
+}
+
+/// Whether the calling thread is a worker on Linux beside an LWK, where a `write` is a call of Linux' and what the LWK serves is dear.
+fn is_remote_self() -> bool {
+    // SAFETY: a queue ends after its workers.
+    let worker = unsafe { SELF.get().as_ref() };
+    worker.is_some_and(|worker| matches!(worker.side.load(Ordering::Relaxed), REMOTE | REMOTE_RUNG))
+}
+
+impl Worker {
+    /// None yet.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self {
+            state: AtomicU32::new(NONE),
+            side: AtomicU32::new(UNKNOWN),
+            thread: AtomicU64::new(0),
+            number: AtomicI32::new(0),
+            bell: AtomicI32::new(-1),
+            area: AtomicPtr::new(null_mut()),
+            current: AtomicU64::new(0),
+            completed: AtomicU64::new(0),
+            errors: AtomicU64::new(0),
+            asked: AtomicU32::new(0),
+            interrupting: Lock::new(),
+            patience: Patience::new(),
+        }
+    }
+
+    /// Whether it could be started.
+    #[must_use]
+    pub fn is_none(&self) -> bool {
+        self.state.load(Ordering::Acquire) != LIVES
+    }
+
+    /// Whether it runs on Linux beside an LWK: waits until that is known.
+    #[must_use]
+    pub fn is_remote(&self) -> bool {
+        while self.state.load(Ordering::Acquire) == LIVES
+            && self.side.load(Ordering::Acquire) == UNKNOWN
+        {
+            sys::sleep_ns(20_000);
+        }
+        matches!(self.side.load(Ordering::Acquire), REMOTE | REMOTE_RUNG)
+    }
+
+    /// Makes it go on, where it sleeps and was taken from those that do.
+    pub fn wake(&self) {
+        let side = self.side.load(Ordering::Acquire);
+        if side == REMOTE_RUNG
+            && !is_remote_self()
+            && sys::ring_thread(self.number.load(Ordering::Relaxed))
+        {
+            return;
+        }
+        sys::ring(self.bell.load(Ordering::Relaxed));
+    }
+
+    /// In the child of a fork: it is not there.
+    pub fn forget(&self) {
+        sys::close(self.bell.swap(-1, Ordering::Relaxed));
+        self.state.store(NONE, Ordering::Relaxed);
+        self.side.store(UNKNOWN, Ordering::Relaxed);
+        self.current.store(0, Ordering::Relaxed);
+        self.completed.store(0, Ordering::Relaxed);
+        self.asked.store(0, Ordering::Relaxed);
+        self.interrupting.free();
+    }
+
+    /// Waits for its end, and gives back what it had.
+    pub(in crate::engine) fn bury(&self) {
+        sys::join(self.thread.load(Ordering::Relaxed));
+        self.state.store(NONE, Ordering::Relaxed);
+        self.side.store(UNKNOWN, Ordering::Relaxed);
+    }
+}
+
+impl Default for Worker {
+    fn default() -> Self {
+        Self::new()
+    }
+}
