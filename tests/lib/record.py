@@ -86,8 +86,7 @@ def note(record, names, tier, group, result, checks, on):
         if name.startswith(group + '/'):
             tiers.discard(tier)
     for check in checks.by_name.values():
-        if check.verdict() != 'later':
-            names.setdefault(f'{group}/{check.name}', set()).add(tier)
+        names.setdefault(f'{group}/{check.name}', set()).add('long' if check.verdict() == 'later' else tier)
 
 
 def note_unstable(record, group, checks, on):
