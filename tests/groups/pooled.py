@@ -384,7 +384,7 @@ def confined_alike(how):
 def no_program():
     """In the space of a pooled proxy no program is started, and none asks."""
     result = command([f'{GUEST}/module-pool', 'member'])
-    expect(result.out == b'EINVAL EINVAL EINVAL\n', result)
+    expect(result.out == b'EINVAL EINVAL EINVAL EPERM EPERM\n', result)
     gone()
 
 

@@ -66,6 +66,8 @@ static void member(void)
 	struct hanare_attach attach = { .kind = HANARE_ATTACH_MEMBER, .pool_fd = POOL };
 	struct hanare_usage usage;
 	struct hanare_child child = { 0 };
+	struct hanare_debug debug = { 0 };
+	struct hanare_process_status process = { 0 };
 
 	make(1);
 	attach.fd = open("/dev/hanare", O_RDWR | O_CLOEXEC);
@@ -73,7 +75,10 @@ static void member(void)
 	child.parent = attach.space;
 	printf("%s", ioctl(attach.fd, HANARE_IOCTL_START, NULL) ? strerrorname_np(errno) : "started");
 	printf(" %s", ioctl(attach.fd, HANARE_IOCTL_USAGE, &usage) ? strerrorname_np(errno) : "used");
-	printf(" %s\n", ioctl(attach.fd, HANARE_IOCTL_CHILD, &child) ? strerrorname_np(errno) : "a child");
+	printf(" %s", ioctl(attach.fd, HANARE_IOCTL_CHILD, &child) ? strerrorname_np(errno) : "a child");
+	/* Nor does it manage anything, or look at others, whoever its user is. */
+	printf(" %s", ioctl(attach.fd, HANARE_IOCTL_DEBUG, &debug) ? strerrorname_np(errno) : "debugged");
+	printf(" %s\n", ioctl(attach.fd, HANARE_IOCTL_PROCESS, &process) ? strerrorname_np(errno) : "looked");
 }
 
 /* The calling process may do less from now on. */
