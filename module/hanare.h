@@ -18,7 +18,10 @@
 #include <linux/mm.h>
 #include <linux/mutex.h>
 #include <linux/notifier.h>
+#include <linux/nsproxy.h>
+#include <linux/path.h>
 #include <linux/rwsem.h>
+#include <linux/seccomp.h>
 #include <linux/spinlock.h>
 #include <linux/wait.h>
 #include <linux/workqueue.h>
