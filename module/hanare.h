@@ -18,7 +18,10 @@
 #include <linux/mm.h>
 #include <linux/mutex.h>
 #include <linux/notifier.h>
+#include <linux/nsproxy.h>
+#include <linux/path.h>
 #include <linux/rwsem.h>
+#include <linux/seccomp.h>
 #include <linux/spinlock.h>
 #include <linux/wait.h>
 #include <linux/workqueue.h>
@@ -173,14 +176,23 @@ struct hanare_answer {
 /* Slots of most processes. */
 #define HANARE_FIRST_SLOTS 1024
 
+/* What a task could do on Linux, and what confined it, at some time: confined.c. */
+struct hanare_confinement {
+	const struct cred *cred;		/* with a reference */
+	struct path root;			/* likewise */
+	struct seccomp seccomp;			/* compared only */
+	struct nsproxy namespaces;		/* likewise */
+	int umask;
+	bool no_new_privs;
+};
+
 /* A pool of proxies: space/pool.c. */
 struct hanare_pool {
 	struct kref ref;
 	struct hanare_instance *inst;
 	u32 id, limit;
 	unsigned long idle;			/* jiffies that a proxy may have nothing to do */
-	const struct cred *cred;		/* of who made it */
-	bool no_new_privs;			/* likewise */
+	struct hanare_confinement made;		/* of who made it */
 };
 
 /* Requests of a kind about a space, of which none may overtake another; under its answer_lock. */

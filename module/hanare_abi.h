@@ -28,7 +28,7 @@
  * is never taken for the same. The module refuses an image of another version and names both; so do
  * the proxy and the command.
  */
-#define HANARE_VERSION 0xd3fc5f42U
+#define HANARE_VERSION 0x5d45b400U
 /* Bytes of a base page. */
 #define HANARE_PAGE_SIZE 4096ULL
 /* Bytes of a large page, and the granule in which memory is reserved. */
@@ -1788,6 +1788,12 @@ struct hanare_dispatch_status {
 #define HANARE_IOCTL_FORWARD 0xc020483fU
 /* No argument: the caller may execute what its program may (`crate::utility`). EPERM: the space is another process'. */
 #define HANARE_IOCTL_EXECUTE 0x482aU
+/*
+ * Whether the caller, a pooled proxy, may make calls of the native task whose space is the argument: either may have
+ * confined itself since it joined the pool. EPERM: the one may what the other may not; ESRCH: the task has ended; EINVAL: the
+ * caller is no pooled proxy.
+ */
+#define HANARE_IOCTL_SERVES 0x482cU
 /* See `Eventfd`(crate::utility::Eventfd). */
 #define HANARE_IOCTL_EVENTFD 0xc008482bU
 /* See `ProcessStatus`. */

@@ -589,6 +589,10 @@ pub const IOCTL_COPY: u32 = iowr::<Copy>(62);
 pub const IOCTL_FORWARD: u32 = iowr::<Forward>(63);
 /// No argument: the caller may execute what its program may ([`crate::utility`]). EPERM: the space is another process'.
 pub const IOCTL_EXECUTE: u32 = number(0, 42, 0);
+/// Whether the caller, a pooled proxy, may make calls of the native task whose space is the argument: either may have
+/// confined itself since it joined the pool. EPERM: the one may what the other may not; ESRCH: the task has ended; EINVAL: the
+/// caller is no pooled proxy.
+pub const IOCTL_SERVES: u32 = number(0, 44, 0);
 /// See [`Eventfd`](crate::utility::Eventfd).
 pub const IOCTL_EVENTFD: u32 = iowr::<crate::utility::Eventfd>(43);
 /// See [`ProcessStatus`].

@@ -53,7 +53,7 @@ static const struct space_command space_commands[] = {
 };
 
 /*
- * The two of a worker that sleeps between calls: no table, and no argument in memory. The
+ * Those that a worker makes between calls: no table, and no argument in memory. The
  * descriptor keeps its own space; that of another descriptor's owner needs a reference.
  */
 long hanare_space_wake(struct file *file, unsigned int cmd, unsigned long arg)
@@ -69,7 +69,12 @@ long hanare_space_wake(struct file *file, unsigned int cmd, unsigned long arg)
 		if (!own)
 			return -EPERM;
 	}
-	err = cmd == HANARE_IOCTL_WAIT ? hanare_wait(space, arg) : hanare_ring(space, arg);
+	if (cmd == HANARE_IOCTL_WAIT)
+		err = hanare_wait(space, arg);
+	else if (cmd == HANARE_IOCTL_RING)
+		err = hanare_ring(space, arg);
+	else
+		err = hanare_pool_serves(space, arg);
 	if (own)
 		hanare_space_put(own);
 	return err;

@@ -209,12 +209,19 @@ void hanare_observers_exit(void)
 /* The answer to OBSERVE_TRACE: checked, since we are going to read there. */
 static long take_ring(struct hanare_observer *observer, struct hanare_call *call)
 {
+	struct hanare_instance *inst = observer->space->inst;
 	u64 phys = call->args[0], bytes = call->args[1];
 	u64 pages = bytes / PAGE_SIZE + 1;
+	bool is_there;
 
 	if (!IS_ALIGNED(phys, PAGE_SIZE) || !bytes || bytes > RING_MAX ||
-	    !IS_ALIGNED(bytes, PAGE_SIZE) ||
-	    !hanare_owns_frames(observer->space->inst, phys, pages))
+	    !IS_ALIGNED(bytes, PAGE_SIZE))
+		return -EIO;
+	/* A shutdown gives the memory back meanwhile, and forgets which it was. */
+	down_read(&inst->live);
+	is_there = inst->shared && hanare_owns_frames(inst, phys, pages);
+	up_read(&inst->live);
+	if (!is_there)
 		return -EIO;
 	observer->ring = phys_to_virt(phys);
 	observer->text_size = bytes;

@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Pools of proxies, which execute the calls of native tasks (abi/src/pooled.rs). Who has the descriptor of a
- * pool may join it, with the rights of who made it and no others: a task's calls are never
- * executed with rights that its user does not have.
+ * pool may join it, as confined as who made it and no less: a task's calls are never executed by a process
+ * that may do what the task's own may not.
  */
 #include "space/space.h"
 
-#include <linux/cred.h>
 #include <linux/file.h>
-#include <linux/sched.h>
 #include <linux/slab.h>
 
 /* ---- coming and going ---- */
@@ -17,7 +15,7 @@ static void pool_release(struct kref *ref)
 {
 	struct hanare_pool *pool = container_of(ref, struct hanare_pool, ref);
 
-	put_cred(pool->cred);
+	hanare_confinement_put(&pool->made);
 	hanare_instance_put(pool->inst);
 	kfree(pool);
 }
@@ -48,8 +46,7 @@ static struct hanare_pool *pool_new(const struct hanare_pool_make *arg, struct h
 	} while (!pool->id);
 	pool->limit = arg->limit;
 	pool->idle = arg->idle_ms ? msecs_to_jiffies(arg->idle_ms) : MAX_SCHEDULE_TIMEOUT;
-	pool->cred = get_current_cred();
-	pool->no_new_privs = task_no_new_privs(current);
+	hanare_confinement_take(&pool->made);
 	return pool;
 }
 
@@ -80,36 +77,6 @@ long hanare_do_pool(struct hanare_file *hf, void *data)
 
 /* ---- joining ---- */
 
-static bool same_groups(const struct group_info *a, const struct group_info *b)
-{
-	int i;
-
-	if (a->ngroups != b->ngroups)
-		return false;
-	for (i = 0; i < a->ngroups; i++)
-		if (!gid_eq(a->gid[i], b->gid[i]))
-			return false;
-	return true;
-}
-
-static bool same_capabilities(const struct cred *a, const struct cred *b)
-{
-	return !memcmp(&a->cap_inheritable, &b->cap_inheritable, sizeof(a->cap_inheritable)) &&
-	       !memcmp(&a->cap_permitted, &b->cap_permitted, sizeof(a->cap_permitted)) &&
-	       !memcmp(&a->cap_effective, &b->cap_effective, sizeof(a->cap_effective)) &&
-	       !memcmp(&a->cap_bset, &b->cap_bset, sizeof(a->cap_bset)) &&
-	       !memcmp(&a->cap_ambient, &b->cap_ambient, sizeof(a->cap_ambient));
-}
-
-static bool same_rights(const struct cred *a, const struct cred *b)
-{
-	return uid_eq(a->uid, b->uid) && uid_eq(a->euid, b->euid) && uid_eq(a->suid, b->suid) &&
-	       uid_eq(a->fsuid, b->fsuid) && gid_eq(a->gid, b->gid) && gid_eq(a->egid, b->egid) &&
-	       gid_eq(a->sgid, b->sgid) && gid_eq(a->fsgid, b->fsgid) && a->user_ns == b->user_ns &&
-	       a->securebits == b->securebits && same_capabilities(a, b) &&
-	       same_groups(a->group_info, b->group_info);
-}
-
 /* The pool behind a descriptor of the caller, with a reference, if he may join it; or an error. */
 struct hanare_pool *hanare_pool_join(u32 fd, u8 *message)
 {
@@ -123,12 +90,7 @@ struct hanare_pool *hanare_pool_join(u32 fd, u8 *message)
 	}
 	if (!pool)
 		pool = ERR_PTR(refuse(message, -EBADF, "descriptor %u is no pool of proxies", fd));
-	/*
-	 * Who has confined himself by seccomp or Landlock, without being allowed to confine others, has this
-	 * flag: his calls are not executed by proxies that are not confined.
-	 */
-	else if (!same_rights(pool->cred, current_cred()) ||
-		 pool->no_new_privs != task_no_new_privs(current))
+	else if (!hanare_confinement_is_own(&pool->made))
 		pool = ERR_PTR(refuse(message, -EPERM,
 				      "the pool of proxies was made with other rights than yours"));
 	else
@@ -136,6 +98,26 @@ struct hanare_pool *hanare_pool_join(u32 fd, u8 *message)
 	if (file)
 		fput(file);
 	return pool;
+}
+
+/*
+ * Whether the pooled proxy that calls, whose space is `member`, may make calls of the native task with
+ * space `id` now. Either may have confined itself since it joined.
+ */
+long hanare_pool_serves(struct hanare_space *member, unsigned long id)
+{
+	struct hanare_space *space;
+	long err = -EPERM;
+
+	if (!member->is_member || !id || id >= HANARE_SPACES_MAX)
+		return -EINVAL;
+	space = hanare_space_find(id);
+	if (!space)
+		return -ESRCH;
+	if (!space->is_member && space->pool == member->pool)
+		err = hanare_confined_alike(space->pid);
+	hanare_space_put(space);
+	return err;
 }
 
 struct hanare_instance *hanare_pool_instance(struct hanare_pool *pool)

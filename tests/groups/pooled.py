@@ -364,10 +364,27 @@ def confined():
     expect(result.out == b'joined\n', result)
 
 
+CONFINED_BY = 'landlock', 'filter', 'groups', 'root', 'umask', 'network'
+
+
+def confined_alike(how):
+    """Under no_new_privs a child like its maker joins a pool, and one that may do less does not. One that is confined later has
+    no call made any more: but for its umask, of which a proxy has its own."""
+    def body():
+        program = f'{GUEST}/module-pool'
+        result = command([program, 'confined', how])
+        expect(result.out.decode() == f'nothing: joined\n{how}: EPERM\n', result)
+        result = command([program, 'later', how])
+        after = 'serves' if how == 'umask' else 'EPERM'
+        expect(result.out.decode().split() == ['serves', 'EPERM', 'EINVAL', 'EINVAL', after, 'ended:', 'no'], result)
+        gone()
+    return body
+
+
 def no_program():
     """In the space of a pooled proxy no program is started, and none asks."""
     result = command([f'{GUEST}/module-pool', 'member'])
-    expect(result.out == b'EINVAL EINVAL EINVAL\n', result)
+    expect(result.out == b'EINVAL EINVAL EINVAL EPERM EPERM\n', result)
     gone()
 
 
@@ -569,6 +586,8 @@ def main():
     tested('status-counts-packed-calls', counted)
     tested('nobody-joins-a-pool-with-other-rights', of_another_user)
     tested('nobody-who-is-confined-joins-a-pool-that-is-not', confined)
+    for how in CONFINED_BY:
+        tested(f'a-pool-makes-no-calls-of-who-is-confined-by-{how}', confined_alike(how))
     tested('no-program-runs-in-the-space-of-a-pooled-proxy', no_program)
     tested('a-task-that-closes-every-descriptor-keeps-its-proxy', closes_all)
     tested('a-proxy-without-descriptors-for-copies-says-so', few_descriptors)

@@ -10,14 +10,18 @@ pub struct Context {
 }
 
 impl Context {
-    /// A context that begins in `start` on the stack ending at `top`.
+    /// A context that begins in `start` on the stack ending at `top`, where the thread's user registers lie once it has some.
     /// `start` must not return.
     pub fn new(top: u64, start: extern "C" fn() -> !) -> Context {
         // Popped by `switch`: r15 r14 r13 r12 rbx rbp, then the return address.
         let frame = [0u64, 0, 0, 0, start as usize as u64, 0, first_step as *const () as u64, 0];
-        let rsp = top - 64;
+        let regs = top - size_of::<Regs>() as u64;
+        let rsp = regs - 64;
         // SAFETY: `top` is the end of a stack that belongs to this context alone.
-        unsafe { (rsp as *mut [u64; 8]).write(frame) };
+        unsafe {
+            (regs as *mut Regs).write(Regs::default());
+            (rsp as *mut [u64; 8]).write(frame);
+        }
         Context { rsp }
     }
 }
@@ -61,12 +65,13 @@ pub unsafe fn switch(from: *mut Context, to: *const Context) {
     unsafe { switch_stacks(&raw mut (*from).rsp, (*to).rsp) };
 }
 
-/// Leaves to user mode with these registers. The kernel stack is abandoned; the
-/// next trap starts at its top again.
+/// Leaves to user mode with these registers, whose selectors are user mode's whatever they were. The kernel stack is abandoned;
+/// the next trap starts at its top again.
 pub fn enter_user(regs: &mut Regs) -> ! {
     crate::traps::sanitize(regs);
-    assert!(regs.cs == u64::from(crate::gdt::USER_CS) && regs.ss == u64::from(crate::gdt::USER_DS));
-    // SAFETY: `regs` describes a user-mode context (checked); the code pops it
+    regs.cs = crate::gdt::USER_CS.into();
+    regs.ss = crate::gdt::USER_DS.into();
+    // SAFETY: `regs` describes a user-mode context (just made sure of); the code pops it
     // and does an iretq.
     unsafe {
         core::arch::asm!("mov rsp, {}", "jmp {}", in(reg) core::ptr::from_ref(regs), sym crate::traps::return_to_user, options(noreturn))

@@ -54,6 +54,19 @@ impl Regs {
         [self.rdi, self.rsi, self.rdx, self.r10, self.r8, self.r9]
     }
 
+    /// Registers of a thread in user mode at `rip`, in no system call, with interrupts on.
+    pub fn of_user(rip: u64, rsp: u64) -> Regs {
+        Regs {
+            rip,
+            rsp,
+            rflags: 0x202,
+            cs: gdt::USER_CS.into(),
+            ss: gdt::USER_DS.into(),
+            orig_rax: NO_CALL,
+            ..Regs::default()
+        }
+    }
+
     /// Whether these are registers of user mode.
     pub fn is_user(&self) -> bool {
         self.cs & 3 == 3
@@ -73,6 +86,14 @@ pub fn saved_registers() -> Option<Regs> {
     let regs = unsafe { place.read_volatile() };
     let of_user = regs.cs == u64::from(gdt::USER_CS) && regs.ss == u64::from(gdt::USER_DS);
     of_user.then_some(regs)
+}
+
+/// Has [`saved_registers`] tell `regs`, with which the running thread enters user mode for the first time: who looks at the
+/// thread before that sees what it will start with.
+pub fn save_registers(regs: &Regs) {
+    let place = (crate::percpu::kernel_rsp() as usize - size_of::<Regs>()) as *mut Regs;
+    // SAFETY: the end of the running thread's stack, which `Context::new` keeps free for this and entries write from user mode.
+    unsafe { place.write_volatile(*regs) };
 }
 
 /// Exception vectors (SDM volume 3, table 6-1).

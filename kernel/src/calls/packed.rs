@@ -230,7 +230,7 @@ fn send_with(
     pages.places.seal(id, encoded.size);
     taken.prepare();
     observe::asks(me, true);
-    let answer = ask(me, taken, &Call::new(NR_PACKED, [0, id, 0, 0, 0, 0]));
+    let answer = ask(me, taken, &Call::new(NR_PACKED, [0, id, 0, me.space.into(), 0, 0]));
     Ok(match answer {
         Some(Answer::Done(0)) => {
             let value = marshal::complete(&pages, &pieces[..encoded.pieces], &mut program);

@@ -17,7 +17,7 @@ pub use hanare_core::clone::{Request, flag};
 use hanare_core::ptrace::event;
 use hanare_core::signal::{Actions, Mirrored};
 use hanare_hal::fpu;
-use hanare_hal::traps::Regs;
+use hanare_hal::traps::{self, Regs};
 use hanare_hal::usercopy::{self, UserAddr};
 use linux_raw_sys::general::__NR_prctl;
 
@@ -44,9 +44,13 @@ pub fn birth(r: &Request, regs: &Regs) -> Birth {
 pub extern "C" fn first_step() -> ! {
     cpus::reap();
     let thread = thread::current();
-    hold::at("thread-begins");
     let b = thread.birth.lock().take().expect("a cloned thread");
+    // Before the first wait, where a tracer may look at the thread.
     b.load();
+    let mut regs = b.regs;
+    regs.orig_rax = traps::NO_CALL;
+    traps::save_registers(&regs);
+    hold::at("thread-begins");
     for at in [b.set_tid, b.parent_tid].into_iter().filter(|&at| at != 0) {
         let _ = usercopy::write(UserAddr::of(at), &thread.slot.tid().to_le_bytes());
     }
@@ -64,8 +68,6 @@ pub extern "C" fn first_step() -> ! {
     if keeps_back {
         let _ = delegate::ask(Control::TakeMask);
     }
-    let mut regs = b.regs;
-    regs.orig_rax = hanare_hal::traps::NO_CALL;
     if b.is_program {
         ptrace::on_exec(thread, &mut regs);
         ptrace::leave(thread, &mut regs);

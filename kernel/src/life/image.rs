@@ -18,8 +18,8 @@ use hanare_core::limits::{COMM_SIZE, STACK_EXPAND};
 use hanare_core::stack::{StackImage, at};
 use hanare_core::vma::{Backing, Prot, Search, Vma, VmaFlags};
 use hanare_hal::traps::Regs;
+use hanare_hal::usercopy;
 use hanare_hal::usercopy::UserAddr;
-use hanare_hal::{gdt, usercopy};
 use zerocopy::IntoBytes;
 
 /// Where position-independent programs go (Linux' ELF_ET_DYN_BASE).
@@ -107,15 +107,7 @@ pub fn build(
     let auxv_at = (stack.auxv_start - stack.sp) as usize..(stack.auxv_end - stack.sp) as usize;
     *p.observed.auxv.lock() = heap::copied(&stack.bytes[auxv_at]).map_err(memory)?;
     *p.exe.lock() = heap::copied(program.file.name.as_bytes()).map_err(memory)?;
-    *regs = Regs {
-        rip: entry,
-        rsp: stack.sp,
-        rflags: 0x202,
-        cs: u64::from(gdt::USER_CS),
-        ss: u64::from(gdt::USER_DS),
-        orig_rax: hanare_hal::traps::NO_CALL,
-        ..Regs::default()
-    };
+    *regs = Regs::of_user(entry, stack.sp);
     // As Linux, which calls a program without a path of its own by its file's name.
     let path = if path.strip_prefix(b"/dev/fd/").is_some_and(|n| n.iter().all(u8::is_ascii_digit)) {
         program.file.name.as_bytes()

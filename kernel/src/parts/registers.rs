@@ -50,9 +50,10 @@ pub struct Snapshot {
     pub fpu: FpuState,
 }
 
-/// The user registers of the running thread, which is in the kernel. Zeroes: it never was in user mode.
+/// The user registers of the running thread, which is in the kernel: those that it will start with if it never was in user
+/// mode, and nothing but user mode's selectors while its program is not there yet.
 pub fn of_running() -> Regs {
-    traps::saved_registers().unwrap_or_default()
+    traps::saved_registers().unwrap_or_else(|| Regs::of_user(0, 0))
 }
 
 impl Snapshot {

@@ -12,6 +12,7 @@ use alloc::vec::Vec;
 use super::{ARCH, Instruction, MAX_INSTRUCTIONS, action, code};
 use crate::errno::Result;
 use crate::lists;
+use hanare_abi::ioctl::*;
 use linux_raw_sys::general::*;
 use linux_raw_sys::prctl::*;
 
@@ -67,8 +68,40 @@ const O_PATH_CLOEXEC: u32 = 0o12_000_000;
 const PERSONALITY_ASKED: u32 = u32::MAX;
 const SET_MODE_FILTER: u32 = 1;
 const NEW_LISTENER: u32 = 8;
-const TYPE_MASK: u32 = 0xff00;
-const MODULE: u32 = hanare_abi::ioctl::IOCTL_TYPE << 8;
+/// What a worker asks of the module, of its own process. The module does nothing else for a proxy's descriptor.
+const COMMANDS: [u32; 21] = [
+    IOCTL_WAIT,
+    IOCTL_RING,
+    IOCTL_SERVE,
+    IOCTL_SIGNAL,
+    IOCTL_USAGE,
+    IOCTL_START,
+    IOCTL_DUMP,
+    IOCTL_DUMP_THREAD,
+    IOCTL_CHILD,
+    IOCTL_OPENED,
+    IOCTL_LISTED,
+    IOCTL_EXECED,
+    IOCTL_RIGHTS,
+    IOCTL_SUCCEED,
+    IOCTL_SHARE,
+    IOCTL_LAST,
+    IOCTL_SEND,
+    IOCTL_COPY,
+    IOCTL_FORWARD,
+    IOCTL_EXECUTE,
+    IOCTL_EVENTFD,
+];
+/// What a worker asks and sets of its own thread and process.
+const PRCTLS: [u32; 7] = [
+    PR_GET_DUMPABLE,
+    PR_SET_DUMPABLE,
+    PR_SET_NAME,
+    PR_GET_SECCOMP,
+    PR_SET_MM,
+    PR_SET_NO_NEW_PRIVS,
+    PR_GET_NO_NEW_PRIVS,
+];
 
 /// What is asked of a call's arguments, which are counted from 0; of numbers and flags, which
 /// Linux takes from their lower halves.
@@ -83,12 +116,14 @@ enum Ask {
     Has(u32, u32, u32),
     /// No bit of the mask is set.
     HasNone(u32, u32),
+    /// The argument is one of those: an instruction for each.
+    OneOf(u32, &'static [u32]),
 }
-use Ask::{Has, HasNone, Is, IsControl, IsNull};
+use Ask::{Has, HasNone, Is, IsControl, IsNull, OneOf};
 
 /// Calls that may have such arguments as answer all questions of a line.
-const BOUND: [(u32, &[Ask]); 26] = [
-    (__NR_ioctl, &[IsControl(0), Has(1, TYPE_MASK, MODULE)]),
+const BOUND: [(u32, &[Ask]); 20] = [
+    (__NR_ioctl, &[IsControl(0), OneOf(1, &COMMANDS)]),
     // Memory of nobody, and the module's.
     (__NR_mmap, &[HasNone(2, PROT_EXEC), Has(3, MAP_ANONYMOUS, MAP_ANONYMOUS)]),
     (__NR_mmap, &[HasNone(2, PROT_EXEC), IsControl(4)]),
@@ -103,13 +138,7 @@ const BOUND: [(u32, &[Ask]); 26] = [
     // Whether a child is still there, which somebody else waits for.
     (__NR_waitid, &[Has(3, WNOHANG | WNOWAIT, WNOHANG | WNOWAIT)]),
     (__NR_openat, &[Is(2, O_PATH_CLOEXEC)]),
-    (__NR_prctl, &[Is(0, PR_GET_DUMPABLE)]),
-    (__NR_prctl, &[Is(0, PR_SET_DUMPABLE)]),
-    (__NR_prctl, &[Is(0, PR_SET_NAME)]),
-    (__NR_prctl, &[Is(0, PR_GET_SECCOMP)]),
-    (__NR_prctl, &[Is(0, PR_SET_MM)]),
-    (__NR_prctl, &[Is(0, PR_SET_NO_NEW_PRIVS)]),
-    (__NR_prctl, &[Is(0, PR_GET_NO_NEW_PRIVS)]),
+    (__NR_prctl, &[OneOf(0, &PRCTLS)]),
     (__NR_personality, &[Is(0, PERSONALITY_ASKED)]),
     // Limits are asked; three of one's own are set.
     (__NR_prlimit64, &[IsNull(2)]),
@@ -162,41 +191,48 @@ pub const STRICT: [Instruction; 10] = [
     end(action::KILL_THREAD),
 ];
 
-/// A question: what jumps over `rest` more instructions of its line, and `rest` of them.
-fn ask(question: Ask, control_fd: u32) -> ([Instruction; 4], usize) {
-    const NOTHING: Instruction = op(code::JMP | code::JA, 0);
-    let is = |argument, value| {
-        [load(argument_at(argument)), jump(code::JEQ, value, 0, 1), NOTHING, NOTHING]
-    };
+/// Where a wrong answer jumps to, until the end of its line is known.
+const WRONG: u8 = u8::MAX;
+
+/// Asks one question: a wrong answer jumps to [`WRONG`], a right one behind the question.
+fn push_question(all: &mut Vec<Instruction>, question: Ask, control_fd: u32) {
+    let is = |argument, value| [load(argument_at(argument)), jump(code::JEQ, value, 0, WRONG)];
     match question {
-        Is(argument, value) => (is(argument, value), 2),
-        IsControl(argument) => (is(argument, control_fd), 2),
+        Is(argument, value) => lists::extend_within(all, &is(argument, value)),
+        IsControl(argument) => lists::extend_within(all, &is(argument, control_fd)),
         IsNull(argument) => {
-            let [low, test, ..] = is(argument, 0);
-            ([low, test, load(argument_at(argument) + 4), test], 4)
+            let [low, test] = is(argument, 0);
+            lists::extend_within(all, &[low, test, load(argument_at(argument) + 4), test]);
         }
-        Has(argument, mask, value) => (
-            [
+        Has(argument, mask, value) => lists::extend_within(
+            all,
+            &[
                 load(argument_at(argument)),
                 op(code::ALU | code::AND, mask),
-                jump(code::JEQ, value, 0, 1),
-                NOTHING,
+                jump(code::JEQ, value, 0, WRONG),
             ],
-            3,
         ),
-        HasNone(argument, mask) => {
-            ([load(argument_at(argument)), jump(code::JSET, mask, 1, 0), NOTHING, NOTHING], 2)
+        HasNone(argument, mask) => lists::extend_within(
+            all,
+            &[load(argument_at(argument)), jump(code::JSET, mask, WRONG, 0)],
+        ),
+        OneOf(argument, values) => {
+            lists::push_within(all, load(argument_at(argument)));
+            for (at, value) in values.iter().enumerate() {
+                let behind = (values.len() - 1 - at) as u8;
+                let otherwise = if behind == 0 { WRONG } else { 0 };
+                lists::push_within(all, jump(code::JEQ, *value, behind, otherwise));
+            }
         }
     }
 }
 
-/// One line of [`BOUND`].
+/// One line of [`BOUND`], which is shorter than a jump can be long.
 fn push_line(all: &mut Vec<Instruction>, number: u32, questions: &[Ask], control_fd: u32) {
     let start = all.len();
-    lists::extend_within(all, &[load(NUMBER_AT), jump(code::JEQ, number, 0, 1)]);
+    lists::extend_within(all, &[load(NUMBER_AT), jump(code::JEQ, number, 0, WRONG)]);
     for question in questions {
-        let (instructions, count) = ask(*question, control_fd);
-        lists::extend_within(all, &instructions[..count]);
+        push_question(all, *question, control_fd);
     }
     lists::push_within(all, end(action::ALLOW));
     // A wrong answer leads behind the line.
@@ -204,7 +240,11 @@ fn push_line(all: &mut Vec<Instruction>, number: u32, questions: &[Ask], control
     for (at, i) in all[start..].iter_mut().enumerate() {
         let over = (length - 1 - at) as u8;
         if i.code & code::CLASS == code::JMP {
-            (i.jump_true, i.jump_false) = (over * i.jump_true, over * i.jump_false);
+            for to in [&mut i.jump_true, &mut i.jump_false] {
+                if *to == WRONG {
+                    *to = over;
+                }
+            }
         }
     }
 }

@@ -3,6 +3,7 @@
 
 use core::sync::atomic::Ordering;
 
+use hanare_abi::ioctl::IOCTL_SERVES;
 use hanare_abi::message::MESSAGE_PAGE_NONE;
 use hanare_abi::pooled::{PACKED_CLEAN, PACKED_PAGES};
 use hanare_core::marshal::{
@@ -10,20 +11,24 @@ use hanare_core::marshal::{
     gather, page_head,
 };
 use hanare_ikc::Answer;
-use linux_raw_sys::errno::{EBADMSG, ENOMEM};
+use linux_raw_sys::errno::{EBADMSG, ENOMEM, EPERM};
 
 use crate::process::{Process, pooled};
+use crate::sys;
 use crate::sys::pooled::with_buffer;
 use crate::sys::worker::Worker;
 
-/// Makes the call whose pages begin with number `args[0]`. Its result goes there; the answer is 0, or an error where nothing was
-/// executed.
+/// Makes the call whose pages begin with number `args[0]`, for the task with space `args[3]`, if that may do what this process
+/// may. Its result goes there; the answer is 0, or an error where nothing was executed.
 pub fn call(process: &Process, worker: &Worker, args: &[u64; 6]) -> Answer {
     let refused = |errno: u32| Answer::Done(-i64::from(errno));
     let (first, id, flags) = (args[0] as u32, args[1], args[2]);
     if first == MESSAGE_PAGE_NONE && flags == PACKED_CLEAN {
         pooled::clean(&process.space);
         return Answer::Done(0);
+    }
+    if sys::ioctl_number(process.space.fd, IOCTL_SERVES, args[3]).is_err() {
+        return refused(EPERM);
     }
     let mut chain = [0; PACKED_PAGES as usize];
     let taken = match take(process, worker, (first, id), &mut chain) {

@@ -91,6 +91,34 @@ fn what_a_worker_does_not_need_is_left_to_the_filter() {
     assert_eq!(with(&[end(action::KILL_PROCESS)]).run(&other), action::KILL_PROCESS);
 }
 
+/// Of all numbers that the device may know: those of a worker, on the device's descriptor.
+#[test]
+fn only_a_workers_commands_reach_the_module() {
+    let worker = with(&[end(action::KILL_PROCESS)]);
+    let mut passed = Vec::new();
+    for low in 0..1u64 << 16 {
+        for (direction, size) in [(0, 0)].into_iter().chain((0..1 << 10).map(|size| (3, size))) {
+            // Whatever its type the number of a command is never another's.
+            if low >> 8 != u64::from(IOCTL_TYPE) && size % 64 != 0 {
+                continue;
+            }
+            let command = direction << 30 | size << 16 | low;
+            if ask(&worker, __NR_ioctl, &[CONTROL.into(), command, 7]) == action::ALLOW {
+                passed.push(command as u32);
+            }
+        }
+    }
+    passed.sort_unstable();
+    let mut expected = COMMANDS;
+    expected.sort_unstable();
+    assert_eq!(passed, expected);
+    for manages in
+        [IOCTL_DEBUG, IOCTL_SHUTDOWN, IOCTL_PROCESS, IOCTL_THREADS, IOCTL_LOG, IOCTL_OBSERVE]
+    {
+        assert!(!expected.contains(&manages));
+    }
+}
+
 #[test]
 fn a_programs_call_gets_its_filters_answer() {
     let by_argument = [

@@ -1,0 +1,171 @@
+/*
+ * Threads and processes that are traced from the moment on at which they are born: their registers are those that they start
+ * with, may be set, and no moment harms anybody. Prints what is the same on both kernels.
+ *   ptrace-newborns [ROUNDS [SEED]]
+ */
+#include "guest.h"
+#include <dirent.h>
+#include <elf.h>
+#include <pthread.h>
+#include <sched.h>
+#include <sys/ptrace.h>
+#include <sys/uio.h>
+#include <sys/user.h>
+#include <sys/wait.h>
+
+#define USER_CS 0x33
+#define USER_SS 0x2b
+
+static unsigned int chance = 1;
+
+static unsigned int below(unsigned int limit)
+{
+	chance = chance * 1103515245 + 12345;
+	return (chance >> 16) % limit;
+}
+
+static void *nothing(void *arg)
+{
+	return arg;
+}
+
+/* Makes children of each kind until it is killed. */
+static void breed(char *program)
+{
+	for (;;) {
+		switch (below(4)) {
+		case 0:
+			if (!fork())
+				_exit(7);
+			break;
+		case 1:
+			if (!vfork()) {
+				execl(program, program, "born", NULL);
+				_exit(1);
+			}
+			break;
+		case 2: {
+			pthread_t thread;
+
+			if (!pthread_create(&thread, NULL, nothing, NULL))
+				pthread_join(thread, NULL);
+			break;
+		}
+		default:
+			if (!fork()) {
+				execl(program, program, "born", NULL);
+				_exit(1);
+			}
+		}
+		while (waitpid(-1, NULL, WNOHANG) > 0)
+			;
+	}
+}
+
+/* A child of `pid`, or a thread of it or of a child, that is there just now; 0: none. */
+static pid_t newborn(pid_t pid)
+{
+	char path[64], text[512];
+	FILE *file;
+	pid_t found = 0;
+	int wanted = below(4);
+
+	snprintf(path, sizeof(path), "/proc/%d/task/%d/children", pid, pid);
+	file = fopen(path, "r");
+	if (file) {
+		if (fgets(text, sizeof(text), file)) {
+			char *last = strrchr(text, ' ');
+
+			if (last && !last[1])
+				*last = 0;
+			last = strrchr(text, ' ');
+			found = atoi(last ? last + 1 : text);
+		}
+		fclose(file);
+	}
+	if (found && wanted)
+		return found;
+	snprintf(path, sizeof(path), "/proc/%d/task", pid);
+	DIR *folder = opendir(path);
+	struct dirent *entry;
+
+	while (folder && (entry = readdir(folder)))
+		if (atoi(entry->d_name) > found && atoi(entry->d_name) != pid)
+			found = atoi(entry->d_name);
+	if (folder)
+		closedir(folder);
+	return found;
+}
+
+static int looked, wrong, set, killed;
+
+/* Looks at a stopped tracee, and sets what it has. */
+static void look(pid_t tid)
+{
+	struct user_regs_struct regs;
+	struct iovec all = { &regs, sizeof(regs) };
+
+	if (ptrace(PTRACE_GETREGSET, tid, NT_PRSTATUS, &all))
+		return; /* it has been killed meanwhile */
+	looked++;
+	if (regs.cs != USER_CS || regs.ss != USER_SS || !regs.rip || !regs.rsp)
+		wrong++;
+	if (below(2))
+		set += !ptrace(PTRACE_SETREGS, tid, 0, &regs);
+	else
+		set += !ptrace(PTRACE_SETREGSET, tid, NT_PRSTATUS, &all);
+}
+
+static void meet(pid_t tid)
+{
+	int status, seized = below(2);
+
+	if (ptrace(seized ? PTRACE_SEIZE : PTRACE_ATTACH, tid, 0, 0))
+		return; /* it has ended */
+	if (seized)
+		ptrace(PTRACE_INTERRUPT, tid, 0, 0);
+	if (waitpid(tid, &status, __WALL) != tid || !WIFSTOPPED(status))
+		return;
+	look(tid);
+	if (below(8)) {
+		ptrace(PTRACE_DETACH, tid, 0, 0);
+	} else {
+		killed++;
+		kill(tid, SIGKILL);
+		while (waitpid(tid, &status, __WALL) == tid && WIFSTOPPED(status))
+			;
+	}
+}
+
+int main(int argc, char **argv)
+{
+	int rounds = argc > 1 ? atoi(argv[1]) : 200;
+	pid_t parent;
+
+	if (argc > 1 && !strcmp(argv[1], "born"))
+		return 0;
+	if (argc > 2)
+		chance = atoi(argv[2]);
+	parent = fork();
+	if (!parent)
+		breed(argv[0]);
+	for (int n = 0, born = 0; born < rounds && n < 1000 * rounds; n++) {
+		pid_t tid = newborn(parent);
+
+		if (!tid)
+			continue;
+		int before = looked;
+
+		meet(tid);
+		born += looked > before;
+		if (waitpid(parent, NULL, WNOHANG) == parent) { /* its thread was killed, and so it itself */
+			parent = fork();
+			if (!parent)
+				breed(argv[0]);
+		}
+	}
+	kill(parent, SIGKILL);
+	waitpid(parent, NULL, 0);
+	printf("looked at %s, wrong registers %d, not set %d\n", looked >= rounds ? "all" : "too few", wrong, looked - set);
+	return 0;
+}
