@@ -1,6 +1,29 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Pooled proxies end with their pool, or with the native task for which they are in a call. */
+/*
+ * Pooled proxies and the native tasks that they serve: whose calls they make, and how they end, with their pool or with
+ * the task for which they are in a call.
+ */
 #include "space/space.h"
+
+/*
+ * Whether the pooled proxy that calls, whose space is `member`, may make calls of the native task with
+ * space `id` now. Either may have confined itself since it joined.
+ */
+long hanare_pool_serves(struct hanare_space *member, unsigned long id)
+{
+	struct hanare_space *space;
+	long err = -EPERM;
+
+	if (!member->is_member || !id || id >= HANARE_SPACES_MAX)
+		return -EINVAL;
+	space = hanare_space_find(id);
+	if (!space)
+		return -ESRCH;
+	if (!space->is_member && space->pool == member->pool)
+		err = hanare_confined_alike(space->pid);
+	hanare_space_put(space);
+	return err;
+}
 
 /* Its descriptor is closed, so nobody joins any more. Native tasks have it, too, and none of them is left. */
 void hanare_pool_end(struct hanare_pool *pool)

@@ -100,26 +100,6 @@ struct hanare_pool *hanare_pool_join(u32 fd, u8 *message)
 	return pool;
 }
 
-/*
- * Whether the pooled proxy that calls, whose space is `member`, may make calls of the native task with
- * space `id` now. Either may have confined itself since it joined.
- */
-long hanare_pool_serves(struct hanare_space *member, unsigned long id)
-{
-	struct hanare_space *space;
-	long err = -EPERM;
-
-	if (!member->is_member || !id || id >= HANARE_SPACES_MAX)
-		return -EINVAL;
-	space = hanare_space_find(id);
-	if (!space)
-		return -ESRCH;
-	if (!space->is_member && space->pool == member->pool)
-		err = hanare_confined_alike(space->pid);
-	hanare_space_put(space);
-	return err;
-}
-
 struct hanare_instance *hanare_pool_instance(struct hanare_pool *pool)
 {
 	kref_get(&pool->inst->ref);

@@ -88,7 +88,6 @@ struct hanare_instance *hanare_pool_instance(struct hanare_pool *pool);
 u64 hanare_pool_words(const struct hanare_space *space);
 unsigned long hanare_pool_patience(const struct hanare_space *space);
 
-long hanare_pool_serves(struct hanare_space *member, unsigned long id);
 
 /* confined.c */
 int hanare_confined_alike(struct pid *pid);
@@ -97,6 +96,7 @@ void hanare_confinement_put(struct hanare_confinement *c);
 bool hanare_confinement_is_own(const struct hanare_confinement *c);
 
 /* members.c */
+long hanare_pool_serves(struct hanare_space *member, unsigned long id);
 void hanare_pool_end(struct hanare_pool *pool);
 void hanare_pool_kill(const struct hanare_space *space, u64 id);
 
