@@ -55,7 +55,7 @@ async:
 
 # An image is taken from the cache (tools/cached) where it has been built of the same sources, in whatever folder: paths in
 # it begin at this one. What the images are made of: kernel/Cargo.toml and kernel/build.rs.
-image = $(Q)tools/cached $(B)/lwk/$(1) -t "$$(rustc -Vv; ld --version)" -t "$${CARGO_HOME:-$$HOME/.cargo}" \
+image = $(Q)tools/cached $(B)/lwk/$(1) -t "$$(env -u MAKEFLAGS rustc -Vv; ld --version)" -t "$${CARGO_HOME:-$$HOME/.cargo}" \
 	kernel abi ikc Cargo.toml .cargo tools/build.mk -- tools/image $(2) $(B)/lwk/$(1)
 
 .PHONY: lwk
