@@ -68,7 +68,7 @@ const O_PATH_CLOEXEC: u32 = 0o12_000_000;
 const PERSONALITY_ASKED: u32 = u32::MAX;
 const SET_MODE_FILTER: u32 = 1;
 const NEW_LISTENER: u32 = 8;
-/// What a worker asks of the module, of its own process. The module does nothing else for a proxy's descriptor.
+/// The module's commands that a worker needs, all about its own process.
 const COMMANDS: [u32; 21] = [
     IOCTL_WAIT,
     IOCTL_RING,
@@ -92,7 +92,7 @@ const COMMANDS: [u32; 21] = [
     IOCTL_EXECUTE,
     IOCTL_EVENTFD,
 ];
-/// What a worker asks and sets of its own thread and process.
+/// The options of prctl(2) that a worker needs, all about its own thread and process.
 const PRCTLS: [u32; 7] = [
     PR_GET_DUMPABLE,
     PR_SET_DUMPABLE,

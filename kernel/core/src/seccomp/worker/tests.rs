@@ -91,7 +91,7 @@ fn what_a_worker_does_not_need_is_left_to_the_filter() {
     assert_eq!(with(&[end(action::KILL_PROCESS)]).run(&other), action::KILL_PROCESS);
 }
 
-/// Of all numbers that the device may know: those of a worker, on the device's descriptor.
+/// The filter lets the commands of a worker pass, on the device's descriptor, and no other number.
 #[test]
 fn only_a_workers_commands_reach_the_module() {
     let worker = with(&[end(action::KILL_PROCESS)]);
