@@ -299,12 +299,13 @@ static void *keeper(void *unused)
 	return unused;
 }
 
-static void ask(int count, void *(*what)(void *))
+/* A descriptor with a space asks for what its programs may; one without it commands the instance. */
+static void ask(int count, void *(*what)(void *), int fd)
 {
 	pthread_attr_t small;
 	pthread_t thread;
 
-	asked_fd = attach();
+	asked_fd = fd;
 	pthread_attr_init(&small);
 	pthread_attr_setstacksize(&small, 64 << 10);
 	while (count--)
@@ -435,11 +436,11 @@ int main(int argc, char **argv)
 	if (!strcmp(what, "crowd"))
 		return crowd(how), 0;
 	if (!strcmp(what, "ask"))
-		return ask(atoi(how), asker), 0;
+		return ask(atoi(how), asker, attach()), 0;
 	if (!strcmp(what, "spaces"))
 		return spaces(atoi(how)), 0;
 	if (!strcmp(what, "keep"))
-		return ask(atoi(how), keeper), 0;
+		return ask(atoi(how), keeper, open("/dev/hanare", O_RDWR | O_CLOEXEC)), 0;
 	fprintf(stderr, "usage: see the head of stranger.c\n");
 	return 2;
 }
