@@ -74,8 +74,11 @@ static bool may(struct task_struct *task, u64 what)
 	return may;
 }
 
-/* The thread that the caller knows by this id, if it uses that memory map. */
-static struct task_struct *task_of(u64 tid, const struct mm_struct *mm)
+/*
+ * The thread that the caller knows by this id, if it uses the space's memory map. To be traced, also a process that
+ * executes a program and so has left that map, and has no space of its own yet: it is the LWK's thread all the while.
+ */
+static struct task_struct *task_of(u64 tid, struct hanare_space *space, u64 what)
 {
 	struct task_struct *task = NULL;
 
@@ -83,7 +86,8 @@ static struct task_struct *task_of(u64 tid, const struct mm_struct *mm)
 	if (tid && tid <= PID_MAX_LIMIT)
 		task = pid_task(find_vpid(tid), PIDTYPE_PID);
 	/* Compared only. */
-	if (task && READ_ONCE(task->mm) == mm)
+	if (task && (READ_ONCE(task->mm) == space->mm ||
+		     (what == HANARE_MAY_TRACE && hanare_space_is_left_by(space, task_tgid(task)))))
 		get_task_struct(task);
 	else
 		task = NULL;
@@ -125,7 +129,7 @@ long hanare_may(struct hanare_job *job)
 	target = job->args[1] <= U32_MAX ? hanare_space_find(job->args[1]) : NULL;
 	if (!target)
 		return err;
-	task = target->inst == job->inst ? task_of(id, target->mm) : NULL;
+	task = target->inst == job->inst ? task_of(id, target, what) : NULL;
 	if (task) {
 		err = may(task, what) ? 0 : -EPERM;
 		put_task_struct(task);

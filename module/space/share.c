@@ -264,6 +264,20 @@ void hanare_space_prepare_leave(struct hanare_space *space)
 	spin_unlock_irq(&space->share_lock);
 }
 
+/* Whether the process has left the space's memory, or is about to, and has no space of its own yet. Any context. */
+bool hanare_space_is_left_by(struct hanare_space *space, struct pid *pid)
+{
+	struct hanare_sharer *s;
+	unsigned long flags;
+	bool leaves;
+
+	spin_lock_irqsave(&space->share_lock, flags);
+	s = find(space, pid);
+	leaves = s ? s->leaves : space->pid == pid && space->leaves && !space->left;
+	spin_unlock_irqrestore(&space->share_lock, flags);
+	return leaves;
+}
+
 bool hanare_space_is_left(struct hanare_space *space)
 {
 	struct hanare_sharer *s;

@@ -61,6 +61,7 @@ void hanare_space_unshare(struct hanare_space *space);
 bool hanare_space_is_left(struct hanare_space *space);
 /* The calling process may leave its space by an execve from now on. */
 void hanare_space_prepare_leave(struct hanare_space *space);
+bool hanare_space_is_left_by(struct hanare_space *space, struct pid *pid);
 /* The calling process has left the space for one of its own. */
 void hanare_space_leave(struct hanare_space *space);
 /* Each process that has the space is told that the LWK died. Any context. */

@@ -13,7 +13,7 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use hanare_core::gate::{Parking, TRAP_FLAG, Trap, Who};
 use hanare_core::syscalls::{self, Restart};
-use hanare_hal::traps::{NO_CALL, Regs};
+use hanare_hal::traps::{self, NO_CALL, Regs};
 
 /// A system call that was interrupted, as a tracer sees it.
 const ERESTARTSYS: u64 = -512i64 as u64;
@@ -126,6 +126,17 @@ pub fn in_kernel(thread: &Thread) {
         }
     });
     tell_holders(thread);
+}
+
+/// The running thread will begin a program with `regs`: nothing that was set of it before counts.
+pub fn begin(thread: &Thread, regs: &Regs) {
+    traps::save_registers(regs);
+    thread.parking.change(|parking, left| {
+        if parking.begin() {
+            let drops = parking.settle(thread.process.observed.holds());
+            *left = (!drops).then(|| Snapshot::take(*regs));
+        }
+    });
 }
 
 /// The running thread leaves its registers on its way to user mode, or, `raw`, in the middle of a call.

@@ -36,7 +36,7 @@ use hanare_abi::control::{Control, START_FAILED_FILE, START_FAILED_MEMORY};
 use hanare_core::errno::{self, Errno, Result};
 use hanare_core::link::ENDING;
 use hanare_core::signal;
-use hanare_hal::traps::Regs;
+use hanare_hal::traps::{self, Regs};
 
 /// A program that is about to begin in a space of its own.
 pub struct Plan {
@@ -48,6 +48,8 @@ pub struct Plan {
     path: Vec<u8>,
     argv: Strings,
     envp: Strings,
+    /// The registers of the call, which a tracer sees until the program is there.
+    regs: Regs,
     _counted: Counted,
 }
 
@@ -90,8 +92,8 @@ pub fn is_needed(thread: &Thread) -> bool {
     p.shares_with_living() || is_apart || left_by_linux
 }
 
-/// execve of the running thread; `told`: where its arguments are for Linux and who watches, or 0. Comes back with an
-/// error only.
+/// execve of the running thread, called with `regs`; `told`: where its arguments are for Linux and who watches, or 0.
+/// Comes back with an error only.
 pub fn exec(
     target: &Target,
     program: Program,
@@ -99,6 +101,7 @@ pub fn exec(
     argv: Strings,
     envp: Strings,
     told: u64,
+    regs: &Regs,
 ) -> Failed {
     let me = thread::current_arc();
     let p = &me.process;
@@ -117,6 +120,7 @@ pub fn exec(
         path,
         argv,
         envp,
+        regs: *regs,
         _counted: Counted::new(Kind::Program),
     };
     let scratch = match target::write_path(&me, &target.open) {
@@ -201,6 +205,8 @@ fn begin(thread: &Thread, regs: &mut Regs) -> core::result::Result<(), Failed> {
     let p = &thread.process;
     let ended = Failed(ENDING, START_FAILED_MEMORY);
     let plan = TAKEN.lock().remove(&p.space).ok_or(ended)?;
+    // Before the first wait, where a tracer may look at the thread.
+    traps::save_registers(&plan.regs);
     p.arrive(thread);
     // The threads of the old program leave its memory.
     cpus::until(|| plan.old.process.is_deserted() || thread.must_end(), cpus::NEVER);

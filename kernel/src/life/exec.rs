@@ -178,7 +178,7 @@ fn run(
     if is_hidden(&program, interpreter.as_ref()) && thread::current().process.observed.is_on() {
         return Err(Failed(errno::EACCES, START_FAILED_FILE)); // see `rights::hide`
     }
-    Err(depart::exec(target, program, interpreter, argv, envp, arguments_of(regs)))
+    Err(depart::exec(target, program, interpreter, argv, envp, arguments_of(regs), regs))
 }
 
 /// Where the arguments of the execve or execveat lie that is under way; 0: it is neither.

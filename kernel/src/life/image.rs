@@ -1,7 +1,7 @@
 //! A program's image in memory: its segments, its interpreter, its stack.
 
 use crate::base::{heap, lists};
-use crate::gate::debugregs;
+use crate::gate::{debugregs, park};
 use crate::life::program::{BROKEN, Failed, Program, is_hidden};
 use crate::link::delegate;
 use crate::mm::{self, AddressSpace, parts, vdso};
@@ -108,6 +108,7 @@ pub fn build(
     *p.observed.auxv.lock() = heap::copied(&stack.bytes[auxv_at]).map_err(memory)?;
     *p.exe.lock() = heap::copied(program.file.name.as_bytes()).map_err(memory)?;
     *regs = Regs::of_user(entry, stack.sp);
+    park::begin(thread, regs);
     // As Linux, which calls a program without a path of its own by its file's name.
     let path = if path.strip_prefix(b"/dev/fd/").is_some_and(|n| n.iter().all(u8::is_ascii_digit)) {
         program.file.name.as_bytes()

@@ -53,10 +53,22 @@ pub fn all() -> impl Iterator<Item = Arc<ProcessSpace>> {
 /// process id namespace.
 pub fn find_thread(asker: &Process, tid: u32) -> Option<Arc<Thread>> {
     let namespace = asker.pid_namespace();
-    all().find_map(|space| {
+    let found = all().find_map(|space| {
         let mut known = space.processes().filter(|p| p.pid_namespace() == namespace);
         known.find_map(|p| p.threads().find(|t| t.slot.tid() == tid))
-    })
+    })?;
+    Some(successor(&found).unwrap_or(found))
+}
+
+/// The thread that has the id of `thread` from now on: a program goes on as that one in memory of its own (execve).
+pub fn successor(thread: &Thread) -> Option<Arc<Thread>> {
+    let mut last = None;
+    let mut process = thread.process.clone();
+    while let Some(next) = process.successor().filter(|t| t.slot.tid() == thread.slot.tid()) {
+        process = next.process.clone();
+        last = Some(next);
+    }
+    last
 }
 
 /// Does something with every thread there is.

@@ -144,6 +144,17 @@ impl Parking {
         self.insert(Parking::REGISTERS);
     }
 
+    /// The thread has a program from now on, and new registers with it: what was set of the old ones is void, since on
+    /// Linux no tracer sees a thread in between. True: new ones go in the place of those that it has left.
+    pub fn begin(&mut self) -> bool {
+        #[cfg(test)]
+        if has(Mutant::BeginsWithOldRegisters) {
+            return false;
+        }
+        self.remove(Parking::SET);
+        self.contains(Parking::REGISTERS)
+    }
+
     /// Whether one of them may set its registers. A debugger sets those of a thread that is on its way
     /// to user mode.
     pub const fn may_set(self, who: Who) -> bool {

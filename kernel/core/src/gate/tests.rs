@@ -23,6 +23,8 @@ pub enum Mutant {
     ResumesEarly,
     /// A thread that comes out of the kernel does not take back what it has left there.
     KeepsOldRegisters,
+    /// A program begins with what was set of the registers of the one before.
+    BeginsWithOldRegisters,
 }
 
 std::thread_local! {
@@ -132,6 +134,8 @@ enum Step {
     Interrupted,
     Faults,
     Returns,
+    /// execve: the call ends with the registers of another program.
+    Begins,
     LeavesInKernel,
     Gate,
     GoesOn,
@@ -149,12 +153,13 @@ enum Step {
     Proceeds,
 }
 
-const STEPS: [Step; 22] = [
+const STEPS: [Step; 23] = [
     Step::Executes,
     Step::Calls,
     Step::Interrupted,
     Step::Faults,
     Step::Returns,
+    Step::Begins,
     Step::LeavesInKernel,
     Step::Gate,
     Step::GoesOn,
@@ -173,6 +178,9 @@ const STEPS: [Step; 22] = [
     Step::Closes,
     Step::Proceeds,
 ];
+
+/// The register of a program that begins: no tracer sets it so.
+const PROGRAM: u8 = 3;
 
 /// What does not hold.
 type Broken = &'static str;
@@ -321,6 +329,14 @@ impl World {
                     w.parking.stepped();
                 }
                 w.at = At::Gate;
+            }
+            Step::Begins if w.at == At::Kernel && w.calls => {
+                // Registers that nobody has set, so that old ones are known by their value.
+                (w.value, w.wanted) = (PROGRAM, PROGRAM);
+                if w.parking.begin() {
+                    w.left = Some(w.value);
+                    w.settle();
+                }
             }
             Step::Gate if w.at == At::Gate && w.tells_tracer => {
                 // A stop of the tracer's: it holds the thread when it hears of it.
@@ -508,6 +524,7 @@ fn each_wrong_transition_breaks_a_property() {
         Mutant::TellsDebuggerAlone,
         Mutant::ResumesEarly,
         Mutant::KeepsOldRegisters,
+        Mutant::BeginsWithOldRegisters,
     ] {
         MUTANT.set(Some(mutant));
         let found = explore();

@@ -5,7 +5,7 @@ use crate::gate::park;
 use crate::link::delegate;
 use crate::parts::registers::Snapshot;
 use crate::parts::tracee::GONE;
-use crate::process::rights;
+use crate::process::{rights, spaces};
 use crate::process::thread;
 use crate::process::thread::Thread;
 use crate::sched::cpus;
@@ -41,14 +41,14 @@ pub fn ask(thread: &Thread) -> Result<()> {
     linux([request::PEEKUSER, u64::from(thread.slot.tid()), 0, scratch, 0, 0]).map(drop)
 }
 
-/// Has the thread, whose worker is stopped, stop too. `ESRCH`: it is not stopped, or is not
-/// the caller's tracee.
-pub fn hold(thread: &Arc<Thread>) -> Result<()> {
+/// Has the thread, whose worker is stopped, stop too; the thread that has its id then ([`stand`]). `ESRCH`: it is not
+/// stopped, or is not the caller's tracee.
+pub fn hold(thread: &Arc<Thread>) -> Result<Arc<Thread>> {
     if !(is_mine(thread) && thread.parking.now().contains(Parking::HELD)) {
         ask(thread)?;
         keep(thread)?;
     }
-    wait_for(thread)
+    stand(thread.clone())
 }
 
 /// The thread goes on no more from now on.
@@ -64,31 +64,38 @@ pub fn keep(thread: &Arc<Thread>) -> Result<()> {
     Ok(())
 }
 
-/// Waits until the thread has left its registers. `ESRCH`: it has ended.
-pub fn wait_for(thread: &Arc<Thread>) -> Result<()> {
-    let tid = thread.slot.tid(); // not later: with its process the slot goes
-    let has_ended = || thread.ptrace.has(GONE) || thread.must_end();
+/// Waits until the thread, which is kept, has left its registers, or the one that goes on for it meanwhile, in a space of its
+/// own (execve): that one. `ESRCH`: it has ended.
+pub fn stand(mut thread: Arc<Thread>) -> Result<Arc<Thread>> {
     let me = thread::current();
-    let is_there = || thread.parking.now().contains(Parking::REGISTERS);
-    cpus::until(|| is_there() || has_ended() || me.must_end(), cpus::NEVER);
-    if !has_ended() {
-        return Ok(());
+    loop {
+        let tid = thread.slot.tid(); // not later: with its process the slot goes
+        let has_ended = || thread.ptrace.has(GONE) || thread.must_end();
+        let is_there = || thread.parking.now().contains(Parking::REGISTERS);
+        cpus::until(|| is_there() || has_ended() || me.must_end(), cpus::NEVER);
+        if !has_ended() {
+            return Ok(thread);
+        }
+        let Some(next) = spaces::successor(&thread) else {
+            // On Linux it would be killed where it stands. What is left of its worker is needed: it
+            // goes on without the tracer's doing.
+            let _ = linux([request::CONT, tid.into(), 0, 0, 0, 0]);
+            return Err(errno::ESRCH);
+        };
+        keep(&next)?;
+        thread = next;
     }
-    // On Linux it would be killed where it stands. What is left of its worker is needed: it
-    // goes on without the tracer's doing.
-    let _ = linux([request::CONT, tid.into(), 0, 0, 0, 0]);
-    Err(errno::ESRCH)
 }
 
 /// Looks at the registers of a thread that is stopped.
 pub fn look<R>(thread: &Arc<Thread>, f: impl FnOnce(&Snapshot) -> R) -> Result<R> {
-    hold(thread)?;
+    let thread = hold(thread)?;
     thread.parking.change(|_, left| left.as_deref().map(f)).ok_or(errno::ESRCH)
 }
 
 /// Sets registers of a thread that is stopped.
 pub fn set(thread: &Arc<Thread>, f: impl FnOnce(&mut Snapshot) -> Result<()>) -> Result<u64> {
-    hold(thread)?;
+    let thread = hold(thread)?;
     thread.parking.change(|parking, left| {
         f(left.as_mut().ok_or(errno::ESRCH)?)?;
         parking.insert(Parking::SET);

@@ -46,7 +46,9 @@ fn write(p: &Process, at: u64, bytes: &[u8]) -> Result<()> {
 /// PTRACE_PEEKDATA.
 pub fn peek(thread: &Arc<Thread>, a: &[u64; 6]) -> Result<u64> {
     let result = linux(*a);
-    if result == Err(errno::EIO) && hold(thread).is_ok() {
+    if result == Err(errno::EIO)
+        && let Ok(thread) = hold(thread)
+    {
         // Memory that the program itself may not read.
         let mut word = [0; 8];
         if patch::read(&thread.process, a[2], &mut word) == 8 {
@@ -58,7 +60,7 @@ pub fn peek(thread: &Arc<Thread>, a: &[u64; 6]) -> Result<u64> {
 
 /// PTRACE_POKEDATA.
 pub fn poke(thread: &Arc<Thread>, addr: u64, data: u64) -> Result<u64> {
-    hold(thread)?;
+    let thread = hold(thread)?;
     let me = thread::current();
     let scratch = me.process.write_scratch(me.slot_index, &[0; 8])?;
     let tid = u64::from(thread.slot.tid());

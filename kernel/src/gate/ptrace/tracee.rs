@@ -3,8 +3,8 @@
 use crate::gate::park;
 use crate::link::{delegate, services};
 use crate::parts::tracee::{CALLS, EXECED, SEIZED, TOLD, TRACED, TRACER};
-use crate::process::thread;
 use crate::process::thread::Thread;
+use crate::process::{spaces, thread};
 use crate::sched::cpus;
 use alloc::sync::{Arc, Weak};
 use core::sync::atomic::Ordering;
@@ -37,8 +37,16 @@ pub fn set_tracer(thread: &Thread, tracer: &Arc<Thread>) {
     thread.ptrace.state.lock().tracer = Arc::downgrade(tracer);
 }
 
-/// The thread is traced no more.
+/// The thread is traced no more, nor is the one that goes on for it ([`continue_as`]).
 pub fn end(thread: &Arc<Thread>) {
+    end_of(thread);
+    // Looked for when `thread` is seen not to be traced any more: who goes on for it and has not seen that is there.
+    if let Some(next) = spaces::successor(thread) {
+        end_of(&next);
+    }
+}
+
+fn end_of(thread: &Arc<Thread>) {
     let own = &thread.ptrace;
     let p = &thread.process;
     // Under one lock with `begin` and with what enters a thread: one that is traced must not find the flag off, or its
@@ -177,12 +185,16 @@ pub fn succeed(old: &Thread, new: &Arc<Thread>) {
     }
 }
 
-/// The thread `old` has replaced the program, and `new` goes on for it in another space, with
+/// The thread `old` has replaced the program, and `new`, by which it is known already, goes on for it in another space, with
 /// its worker.
 pub fn continue_as(old: &Thread, new: &Arc<Thread>) {
-    if old.ptrace.has(TRACED) {
-        take_over(old, new);
-        old.ptrace.clear(TRACED); // its end is not that of a tracee
+    if !old.ptrace.has(TRACED) {
+        return;
+    }
+    take_over(old, new);
+    // Its end is not that of a tracee.
+    if !old.ptrace.clear(TRACED) {
+        end_of(new); // the tracer has let go of it meanwhile
     }
 }
 

@@ -2,7 +2,7 @@
 //! request, or a harmless one, is made by the worker of the tracer, and is about the worker
 //! of the tracee. Before a thread is its tracer's here the module says that it is on Linux.
 
-use super::held::{ask, hold, is_mine, keep, linux, look, trace, wait_for};
+use super::held::{ask, hold, is_mine, keep, linux, look, stand, trace};
 use super::tracee::{begin, end};
 use super::{memory, registers};
 use crate::base::user::{self, put};
@@ -63,12 +63,12 @@ pub fn call(a: &[u64; 6]) -> Result<u64> {
         request::PEEKTEXT | request::PEEKDATA => memory::peek(&thread, a),
         request::POKETEXT | request::POKEDATA => memory::poke(&thread, addr, data),
         request::GETEVENTMSG => {
-            hold(&thread)?;
+            let thread = hold(&thread)?;
             let message = thread.ptrace.state.lock().stop.message();
             put(UserAddr::of(data), &message.to_le_bytes())
         }
         request::GETSIGMASK | request::SETSIGMASK => {
-            hold(&thread)?;
+            let thread = hold(&thread)?;
             if addr != 8 {
                 return Err(errno::EINVAL);
             }
@@ -81,7 +81,7 @@ pub fn call(a: &[u64; 6]) -> Result<u64> {
             Ok(0)
         }
         request::GET_RSEQ_CONFIGURATION => {
-            hold(&thread)?;
+            let thread = hold(&thread)?;
             let area = thread.rseq.area();
             let words = [
                 area.map_or(0, |a| a.addr),
@@ -157,7 +157,7 @@ fn set_options(thread: &Arc<Thread>, options: u64) -> Result<u64> {
     if options & !option::SERVED != 0 {
         return Err(errno::EINVAL);
     }
-    hold(thread)?;
+    let thread = hold(thread)?;
     linux([request::SETOPTIONS, u64::from(thread.slot.tid()), 0, options & option::LINUX, 0, 0])?;
     thread.ptrace.options.store(options, Ordering::Relaxed);
     Ok(0)
@@ -165,9 +165,7 @@ fn set_options(thread: &Arc<Thread>, options: u64) -> Result<u64> {
 
 /// PTRACE_CONT and its like: for Linux they are all the same.
 fn resume(thread: &Arc<Thread>, what: u64, a: &[u64; 6]) -> Result<u64> {
-    if !is_mine(thread) {
-        hold(thread)?;
-    }
+    let thread = &if is_mine(thread) { thread.clone() } else { hold(thread)? };
     let own = &thread.ptrace;
     let mode = |calls: bool, steps: bool| {
         own.clear(CALLS);
@@ -295,16 +293,18 @@ impl Seen {
             return linux([request::CONT, self.pid.into(), 0, SIGBUS.into(), 0, 0]).is_ok();
         }
         let Some(thread) = thread else { return false };
-        let own = &thread.ptrace;
         if !is_mine(&thread) && ask(&thread).is_err() || keep(&thread).is_err() {
             return false; // a child that is not traced
         }
-        if wait_for(&thread).is_err() && !thread.process.is_killed() {
-            return true; // it ends, and its worker goes on
-        }
+        let thread = match stand(thread.clone()) {
+            Ok(thread) => thread,
+            Err(_) if thread.process.is_killed() => thread,
+            Err(_) => return true, // it ends, and its worker goes on
+        };
         if self.status != SIGTRAP {
             return false;
         }
+        let own = &thread.ptrace;
         let good = own.options.load(Ordering::Relaxed) & option::TRACESYSGOOD != 0;
         let stop = {
             let mut state = own.state.lock();
