@@ -5,6 +5,7 @@ import importlib.machinery
 import importlib.util
 import io
 import os
+import signal
 import tempfile
 import unittest
 
@@ -82,6 +83,14 @@ class Verdicts(unittest.TestCase):
 
     def test_a_step_that_passes_runs_once(self):
         self.assertEqual(self.said(verdicts.step, 'a', *self.script('[ ! -e $mark ] || exit 1')), ['ok a'])
+
+    def test_no_signal_is_ignored_that_the_shell_in_the_background_ignores(self):
+        before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+        try:
+            said = self.said(verdicts.step, 'x', *self.script('kill -INT $$'))
+        finally:
+            signal.signal(signal.SIGINT, before)
+        self.assertEqual(said, ['again x', 'FAIL x'])
 
     def test_a_step_fails_if_it_fails_twice(self):
         self.assertEqual(self.said(verdicts.step, 'a', 'false'), ['again a', 'FAIL a'])

@@ -37,7 +37,7 @@ COMPARED = {
         'execve', 'inherited-attributes', 'clone-flags', 'clone-vm', 'execve-with-threads', 'waiting-for-children',
         'vfork-shares-memory', 'vfork-beside-threads', 'vfork-killed-in-execve', 'vfork-then-execve', 'file-table',
         'children-rusage', 'first-calls', 'seccomp', 'confinement', 'seccomp-forged-request', 'seccomp-allowlist',
-        'execve-credentials', 'execve-process-attributes', 'namespaces', 'ptrace', 'tracee-killed-in-fork',
+        'execve-credentials', 'execve-process-attributes', 'namespaces', 'ptrace', 'selectors', 'tracee-killed-in-fork',
     ],
 }
 # Static only: they wait for clocks and states for most of their time, or take much, and use of libc what `clocks-agree`,
@@ -422,16 +422,22 @@ def little_memory():
     check('utility-thread-without-memory', utility_thread)
 
 
+def newborns():
+    program = GUEST + '/static/ptrace-newborns'
+    same('ptrace-newborns', [program, '40'], timeout=200)
+    with only_long('10,000 rounds'):
+        for seed in range(4):
+            same(f'ptrace-newborns-{seed}', [program, '2500', str(seed)], timeout=1500)
+
+
 part, = sys.argv[1:]
 start(*BOOT)
 compared(COMPARED[part])
 if part == 'threads':
-    with only_long('it is known to fail; guests-processes/ptrace-static traces children in make test'):
-        same('ptrace-newborns', [GUEST + '/static/ptrace-newborns'], timeout=60,
-             xfail='registers that are set before the program is there become its own, and a child may stay stopped')
     little_memory()
     held()
 elif part == 'processes':
+    newborns()
     many_vforks()
     arguments()
     deaths()

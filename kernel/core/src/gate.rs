@@ -56,6 +56,8 @@ reasons! {
     Hold,
     /// It has left its registers where it waited in the kernel, and they may have been set.
     Registers,
+    /// Its tracer has given it selectors with which no CPU enters user mode.
+    Selectors,
     /// It has a new program, of which its tracer is to hear.
     Exec,
     /// A step of its tracer's is over.

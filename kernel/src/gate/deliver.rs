@@ -2,7 +2,7 @@
 
 use crate::gate::{coredump, debugregs, expiry, fatal, observe, park, ptrace, raise};
 use crate::link::delegate;
-use crate::parts::tracee::{EXECED, TRACED};
+use crate::parts::tracee::{EXECED, TRACED, WRONG_SELECTORS};
 use crate::process::thread::Thread;
 use crate::process::{self, thread};
 use crate::signal::restart::finish_interrupted;
@@ -25,6 +25,7 @@ fn stands(thread: &Thread, reason: Reason) -> bool {
         Reason::Time => p.cpu_timers.armed.load(Ordering::Acquire),
         // Who is to park for a core dump stops for nobody else.
         Reason::Exec => thread.ptrace.has(EXECED) && !p.is_dumping(),
+        Reason::Selectors => thread.ptrace.has(WRONG_SELECTORS) && !p.is_dumping(),
         Reason::DebuggerStep | Reason::Hold | Reason::Registers | Reason::TracerStep => {
             thread.parking.now().stands(reason, p.observed.holds()) && !p.is_dumping()
         }
@@ -49,6 +50,10 @@ pub fn deliver(regs: &mut Regs) -> bool {
             Reason::DebuggerStep => observe::debug::step_stop(thread, regs),
             Reason::Hold => park::at_gate(thread, regs),
             Reason::Registers => park::take_back(thread, regs),
+            Reason::Selectors => {
+                thread.ptrace.clear(WRONG_SELECTORS);
+                raise::force_segv(regs);
+            }
             Reason::Exec => ptrace::exec_stop(thread, regs),
             Reason::TracerStep => ptrace::step_stop(thread, regs),
             Reason::Signal => {

@@ -6,6 +6,7 @@
 
 use crate::parts::observed::{DEBUGGED, Debugger, tell};
 use crate::parts::registers::{self, Snapshot};
+use crate::parts::tracee::WRONG_SELECTORS;
 use crate::process::Process;
 use crate::process::thread::Thread;
 use crate::sched::cpus;
@@ -96,10 +97,17 @@ pub fn restart_code(regs: &Regs) -> u64 {
     }
 }
 
+/// Takes on registers that were set, in the middle of a call.
+fn load_raw(thread: &Thread, s: &Snapshot, regs: &mut Regs) {
+    if !s.load(regs) {
+        thread.ptrace.set(WRONG_SELECTORS);
+    }
+}
+
 /// Takes on registers that were set.
 fn load(thread: &Thread, s: &Snapshot, regs: &mut Regs) {
     let (result, from_call) = (regs.rax, is_call(regs));
-    s.load(regs);
+    load_raw(thread, s, regs);
     let restarts = regs.orig_rax as i64 >= 0 && RESTARTS.contains(&regs.rax);
     match (restarts, from_call) {
         // Nothing was changed that has to do with the call: its result stays, or it
@@ -170,7 +178,7 @@ fn wait(thread: &Thread) -> Option<Box<Snapshot>> {
 /// The running thread, whose registers are left, goes on when it may; `raw` as of [`leave`].
 pub fn go_on(thread: &Thread, regs: &mut Regs, raw: bool) {
     match wait(thread) {
-        Some(s) if raw => s.load(regs),
+        Some(s) if raw => load_raw(thread, &s, regs),
         Some(s) => load(thread, &s, regs),
         None => {}
     }

@@ -108,11 +108,15 @@ impl Snapshot {
         Ok(())
     }
 
-    /// Makes them the running thread's.
-    pub fn load(&self, regs: &mut Regs) {
-        *regs = self.regs;
+    /// Makes them the running thread's, but for selectors with which no CPU enters user mode: false, there are such.
+    #[must_use]
+    pub fn load(&self, regs: &mut Regs) -> bool {
+        let user = Regs::of_user(0, 0);
+        let enters = ptrace::enters_user_mode(self.regs.cs, self.regs.ss);
+        *regs = Regs { cs: user.cs, ss: user.ss, ..self.regs };
         self.fpu.restore();
         cpu::set_fs_base(self.fs_base);
         cpu::set_user_gs_base(self.gs_base);
+        enters
     }
 }

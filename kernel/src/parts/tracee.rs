@@ -20,6 +20,8 @@ pub const TOLD: u32 = 0x10;
 pub const GONE: u32 = 0x20;
 /// It has, or had, tracees.
 pub const TRACER: u32 = 0x40;
+/// Its tracer has given it selectors with which no CPU enters user mode.
+pub const WRONG_SELECTORS: u32 = 0x80;
 
 /// One thread's part.
 pub struct OfThread<T> {

@@ -7,6 +7,7 @@ use crate::parts::signals::Trap;
 use crate::process::thread;
 use crate::signal::signals;
 use hanare_core::errno::{self, Result};
+use hanare_core::ptrace;
 use hanare_core::signal::{
     self, AltStack, FpSwBytes, QueuedSignal, RtSigFrame, SigAction, SigContext, SigSet, UContext,
 };
@@ -144,7 +145,15 @@ pub fn restore(regs: &mut Regs) -> Result<()> {
     signals::set_mask(thread::current(), context.sigmask.blockable());
     load(regs, &context.mcontext)?;
     let _ = set_alternate(context.stack, regs.rsp); // as Linux, wrong or not
-    Ok(())
+    if may_return_to(&context) { Ok(()) } else { Err(errno::EFAULT) }
+}
+
+/// Whether the CPU enters user mode with the frame's selectors. As Linux, which gives them user mode's privilege, heeds the
+/// stack's only where the frame says so, and then faults on its way there.
+fn may_return_to(context: &UContext) -> bool {
+    let (cs, ss) = (context.mcontext.cs | 3, context.mcontext.ss | 3);
+    let heeds = context.flags & signal::UC_STRICT_RESTORE_SS != 0;
+    ptrace::enters_user_mode(cs.into(), if heeds { ss } else { gdt::USER_DS }.into())
 }
 
 /// Loads the registers, with the FPU's. If that cannot be had, the others are loaded all the same.

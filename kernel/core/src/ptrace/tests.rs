@@ -23,6 +23,15 @@ fn privileges_are_not_to_be_had() {
     set_word(&mut regs, index::EFLAGS, 0).unwrap();
     assert_eq!(regs[index::EFLAGS], 0x202);
     assert_eq!(set_word(&mut regs, index::CS, 0x10), Err(EIO));
+    assert_eq!(set_word(&mut regs, index::SS, 0), Err(EIO));
+    assert_eq!(set_word(&mut regs, index::DS, 0x1_002b), Ok(()));
+    // A selector has 16 bits. What no CPU takes is seen when it is about to.
+    for (cs, enters) in [(0x1_0033, true), (0x23, false), (0x2b, false), (0xffff, false)] {
+        assert_eq!(set_word(&mut regs, index::CS, cs), Ok(()));
+        assert_eq!(regs[index::CS], cs & 0xffff);
+        assert_eq!(enters_user_mode(regs[index::CS], 0x2b), enters);
+        assert!(!enters_user_mode(0x33, 0x33));
+    }
     assert_eq!(set_word(&mut regs, index::FS_BASE, 1 << 47), Err(EIO));
     assert_eq!(set_word(&mut regs, index::GS_BASE, 0x1000), Ok(()));
     assert_eq!(set_word(&mut regs, USER_REGS, 0), Err(EIO));
