@@ -31,7 +31,7 @@ COMPARED = {
         'hardware-watchpoints', 'process-directed-signals', 'utility-signals', 'utility-rung',
         'signal-dispositions', 'clocks-agree', 'clock-settime', 'waits-while-clock-is-set', 'cpu-clock-monotonic',
         'cpu-timers-and-limits', 'cpu-clock-timers', 'timer-overrun', 'time-namespace', 'numa-policy',
-        'calls-beside-blocked-servers', 'process-states', 'futex-operations', 'futex-waitv', 'robust-mutexes', 'robust-futex-clone-vm',
+        'calls-beside-blocked-servers', 'process-states', 'futex-operations', 'futex-waitv', 'futex-table', 'robust-mutexes', 'robust-futex-clone-vm',
     ],
     'processes': [
         'execve', 'inherited-attributes', 'clone-flags', 'clone-vm', 'execve-with-threads', 'waiting-for-children',
@@ -42,7 +42,7 @@ COMPARED = {
 }
 # Static only: they wait for clocks and states for most of their time, or take much, and use of libc what `clocks-agree`,
 # `futex-operations` and `sigwait-takes-blocked-signals`, which wait for the same, use dynamic, too.
-WAITING = {'cpu-clock-monotonic', 'cpu-clock-timers', 'cpu-timers-and-limits', 'futex-waitv', 'process-states',
+WAITING = {'cpu-clock-monotonic', 'cpu-clock-timers', 'cpu-timers-and-limits', 'futex-table', 'futex-waitv', 'process-states',
            'time-namespace', 'timer-overrun', 'waits-while-clock-is-set', 'utility-again', 'utility-area', 'utility-memory',
            'utility-shared', 'utility-rung'}
 # Programs of `held` that do all there that they do elsewhere.
@@ -402,6 +402,14 @@ def clocks():
     check('clock-set-by-linux', settimeofday)
 
 
+def futexes_beside_linux():
+    """Threads of the program wait for, and wake, those of a program that runs on Linux on either side."""
+    path, file = GUEST + '/static/futex-table', '/dev/shm/futex-table'
+    same('futex-table-beside-linux', None, both=lambda launch: [
+        'sh', '-c', f'rm -f {file}; {path} {file} outside & {" ".join(launch)} {path} {file}; status=$?; '
+        f'kill $! 2>/dev/null; wait; rm -f {file}; exit $status'])
+
+
 def little_memory():
     """There is no place for so many filters on this LWK; Linux has it."""
     def filters():
@@ -447,5 +455,6 @@ elif part == 'processes':
     identity()
 else:
     process_directed()
+    futexes_beside_linux()
     clocks()
 finish()

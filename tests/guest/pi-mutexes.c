@@ -44,6 +44,25 @@ static void *holds(void *arg)
 	return arg;
 }
 
+/* A mutex that processes may share, though in memory that they do not: its calls have no FUTEX_PRIVATE_FLAG. */
+static void shared_by_name(void)
+{
+	pthread_t t[4];
+	pthread_mutexattr_t a;
+
+	pthread_mutexattr_init(&a);
+	CHECK(!pthread_mutexattr_setprotocol(&a, PTHREAD_PRIO_INHERIT));
+	CHECK(!pthread_mutexattr_setpshared(&a, PTHREAD_PROCESS_SHARED));
+	CHECK(!pthread_mutex_init(&inherit, &a));
+	count = 0;
+	for (int i = 0; i < 4; i++)
+		CHECK(!pthread_create(&t[i], NULL, adder, NULL));
+	for (int i = 0; i < 4; i++)
+		CHECK(!pthread_join(t[i], NULL));
+	CHECK(count == 1200);
+	puts("shared by name");
+}
+
 int main(void)
 {
 	pthread_t t[4];
@@ -89,5 +108,6 @@ int main(void)
 	CHECK(!pthread_mutex_consistent(&robust));
 	CHECK(!pthread_mutex_unlock(&robust));
 	puts("robust");
+	shared_by_name();
 	return 0;
 }

@@ -17,7 +17,7 @@ use crate::process::spaces;
 use crate::process::thread;
 use crate::process::thread::Thread;
 use crate::process::usage;
-use crate::process::{Ids, NOT_MAPPED, Process, cputime, futex, rights, timens};
+use crate::process::{Ids, NOT_MAPPED, Process, cputime, rights, robust, timens};
 use crate::sched::cpu_mask::CpuMask;
 use crate::sched::cpus;
 use crate::sched::tlb::{self, CpuSet};
@@ -106,8 +106,7 @@ pub fn serve(call: LocalCall, row: &Row, regs: &mut Regs) -> Option<Result<u64>>
             Ok(u64::from(thread.slot.tid()))
         }
         LocalCall::SetRobustList => set_robust_list(a[0], a[1]),
-        LocalCall::Futex if futex::is_delegated(&a) => super::delegated::forward(row, a),
-        LocalCall::Futex => futex::futex(&a),
+        LocalCall::Futex => crate::calls::futex::futex(row, a),
         LocalCall::FutexWaitv => crate::calls::waitv::futex_waitv(row, &a),
         LocalCall::Membarrier => membarrier(a[0], a[1], p),
         LocalCall::Seccomp => seccomp::seccomp(a[0], a[1], at(2)),
@@ -126,7 +125,7 @@ pub fn serve(call: LocalCall, row: &Row, regs: &mut Regs) -> Option<Result<u64>>
         LocalCall::ExitGroup => {
             ptrace::on_exit(thread, (a[0] as u32 & 0xff) << 8);
             share::leave(thread);
-            futex::forget_empty_robust(thread);
+            robust::forget_empty(thread);
             exit::by_last_call(exit_group(a[0]));
             return None;
         }

@@ -6,6 +6,7 @@ pub mod clocktimers;
 pub mod copied;
 pub mod delegated;
 pub mod dispatch;
+pub mod futex;
 pub mod itimer;
 pub mod local;
 pub mod machine;

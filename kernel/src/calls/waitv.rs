@@ -9,13 +9,13 @@ use crate::base::{heap, lists};
 use crate::calls::delegated;
 use crate::parts::futexes::Futexes;
 use crate::process::Process;
-use crate::process::futex::{self, Sleeper, Word};
+use crate::process::futex::{self, Sleeper};
 use crate::process::thread::{self, Thread};
 use crate::process::until::Until;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
 use hanare_core::errno::{self, Result};
-use hanare_core::futex::MATCH_ANY;
+use hanare_core::futex::{Key, MATCH_ANY, Operation, Place};
 use hanare_core::syscalls::{Restart, Row};
 use hanare_core::time::Clock;
 use hanare_hal::usercopy::{self, UserAddr};
@@ -23,7 +23,6 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 const MOST: u64 = 128;
 const SIZE_32: u32 = 2;
-const PRIVATE: u32 = 128;
 
 /// `struct futex_waitv`.
 #[derive(Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -35,12 +34,6 @@ struct Waiter {
     reserved: u32,
 }
 
-impl Waiter {
-    fn key(&self) -> u64 {
-        Word::new(self.addr, self.flags & PRIVATE == 0).key()
-    }
-}
-
 /// futex_waitv(2): the index of a word that was woken.
 pub fn futex_waitv(row: &Row, a: &[u64; 6]) -> Result<u64> {
     let (count, flags) = (a[1] as u32, a[2] as u32);
@@ -50,30 +43,39 @@ pub fn futex_waitv(row: &Row, a: &[u64; 6]) -> Result<u64> {
     let until = timeout(a[3], a[4] as i32)?;
     let words = words(a[0], count as usize)?;
     let p = &thread::current().process;
-    let is_linux = |w: &Waiter| w.flags & PRIVATE == 0 && futex::is_linux(p, w.addr);
-    let on_linux = lists::collected(words.iter().map(is_linux))?;
-    if on_linux.iter().all(|&l| l) {
+    let mut places = lists::filled(words.len(), Place::Linux)?;
+    for (place, w) in places.iter_mut().zip(&words) {
+        *place = futex::place_of(p, w.addr, w.flags & Operation::PRIVATE != 0)?;
+    }
+    if places.iter().all(|&place| place == Place::Linux) {
         return delegated::forward(row, *a);
     }
     heap::room(words.len() * Futexes::<Thread>::ENTRY_BYTES)?;
-    let mixed = on_linux.contains(&true);
+    let mixed = places.contains(&Place::Linux);
     let thread = thread::current();
     thread.futex_woken.store(false, Ordering::Relaxed);
-    let local = || words.iter().enumerate().filter(|&(i, _)| !on_linux[i]);
-    for (i, w) in local() {
-        if let Err(e) = queue(p, i, w, mixed) {
+    for (i, key) in local(&places) {
+        if let Err(e) = queue(p, i, key, words[i].value, mixed) {
             // Something may have been woken meanwhile, which counts.
-            return give_up(p, local().filter(|&(j, _)| j < i)).ok_or(e);
+            return give_up(p, local(&places[..i])).ok_or(e);
         }
     }
     if mixed {
-        return wait_on_linux(row, a, &words, &on_linux);
+        return wait_on_linux(row, a, &words, &places);
     }
     futex::wait_until(thread, until);
-    match give_up(p, local()) {
+    match give_up(p, local(&places)) {
         Some(index) => Ok(index),
         None => futex::interrupted(thread, until, Restart::Sys),
     }
+}
+
+/// The words that the queues have, with their indices.
+fn local(places: &[Place]) -> impl Iterator<Item = (usize, Key)> + '_ {
+    places.iter().enumerate().filter_map(|(i, &place)| match place {
+        Place::Queues(key) => Some((i, key)),
+        Place::Linux => None,
+    })
 }
 
 /// The timeout, a time of one of two clocks.
@@ -91,7 +93,7 @@ fn timeout(pointer: u64, clock: i32) -> Result<Until> {
 fn words(addr: u64, count: usize) -> Result<Vec<Waiter>> {
     let mut words = lists::filled(count, Waiter::default())?;
     user::read(UserAddr::of(addr), words.as_mut_bytes())?;
-    if words.iter().any(|w| w.flags & !PRIVATE != SIZE_32 || w.reserved != 0) {
+    if words.iter().any(|w| w.flags & !Operation::PRIVATE != SIZE_32 || w.reserved != 0) {
         return Err(errno::EINVAL);
     }
     if words.iter().any(|w| w.addr % 4 != 0) {
@@ -101,23 +103,23 @@ fn words(addr: u64, count: usize) -> Result<Vec<Waiter>> {
 }
 
 /// Waits on one word if it has the value wanted.
-fn queue(p: &Process, index: usize, w: &Waiter, mixed: bool) -> Result<()> {
-    futex::with_queues(p, w.addr, |queues| {
-        let same = usercopy::read_u32(UserAddr::of(w.addr))? == w.value as u32;
+fn queue(p: &Process, index: usize, key: Key, value: u64, mixed: bool) -> Result<()> {
+    futex::with_queues(p, key.addr(), |queues| {
+        let same = usercopy::read_u32(UserAddr::of(key.addr()))? == value as u32;
         if same {
-            let sleeper = Sleeper::one_of(index, mixed.then_some(w.addr));
-            return Ok(queues.push(w.key(), sleeper, MATCH_ANY));
+            let sleeper = Sleeper::one_of(index, mixed.then_some(key.addr()));
+            return Ok(queues.push(key, sleeper, MATCH_ANY));
         }
         Ok(Err(errno::EAGAIN))
     })?
 }
 
 /// Waits no more on `words`, which were queued; the last of those that were woken.
-fn give_up<'a>(p: &Process, words: impl Iterator<Item = (usize, &'a Waiter)>) -> Option<u64> {
+fn give_up(p: &Process, words: impl Iterator<Item = (usize, Key)>) -> Option<u64> {
     let mut queues = p.futexes.lock();
     let mut woken = None;
-    for (i, w) in words {
-        if !queues.remove(w.key(), &Sleeper::one_of(i, None)) {
+    for (i, key) in words {
+        if queues.remove(key, &Sleeper::one_of(i, None)).is_none() {
             woken = Some(i as u64);
         }
     }
@@ -125,20 +127,18 @@ fn give_up<'a>(p: &Process, words: impl Iterator<Item = (usize, &'a Waiter)>) ->
 }
 
 /// The rest of a wait on words of both kinds.
-fn wait_on_linux(row: &Row, a: &[u64; 6], words: &[Waiter], on_linux: &[bool]) -> Result<u64> {
+fn wait_on_linux(row: &Row, a: &[u64; 6], words: &[Waiter], places: &[Place]) -> Result<u64> {
     let thread = thread::current();
     let p = &thread.process;
-    let kinds = || on_linux.iter().copied();
-    let told = words
-        .iter()
-        .zip(kinds())
-        .map(|(w, linux)| Waiter { flags: if linux { w.flags } else { w.flags | PRIVATE }, ..*w });
+    let told = words.iter().zip(places).map(|(w, &place)| {
+        let private = if place == Place::Linux { 0 } else { Operation::PRIVATE };
+        Waiter { flags: w.flags | private, ..*w }
+    });
     let scratch =
         lists::collected(told).and_then(|told| p.write_scratch(thread.slot_index, told.as_bytes()));
     let result =
         scratch.and_then(|scratch| delegated::forward(row, [scratch, a[1], a[2], a[3], a[4], 0]));
-    let local = words.iter().enumerate().zip(kinds()).filter(|(_, linux)| !linux).map(|(w, _)| w);
-    match give_up(p, local) {
+    match give_up(p, local(places)) {
         Some(index) if result.is_err() => {
             thread.signals.lock().clear_interrupted();
             Ok(index)

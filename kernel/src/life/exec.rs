@@ -22,7 +22,7 @@ use crate::mm::unmap;
 use crate::process::thread;
 use crate::process::thread::{Birth, Thread};
 use crate::process::workers;
-use crate::process::{Process, cputimers, futex, servers};
+use crate::process::{Process, cputimers, robust, servers};
 use crate::sched::user_mode;
 use crate::sched::{cpus, hold};
 use crate::signal::dispositions;
@@ -224,7 +224,7 @@ fn load(
     }
     rights.map(|rights| rights.take(thread));
     share::leave(thread);
-    futex::release_robust(thread);
+    robust::release(thread);
     if !unmap::unmap_all(&thread.caller()) {
         p.mm.lock().brk_start = 0; // nothing is left of the old program
         return Err(memory(errno::ENOMEM));

@@ -5,7 +5,7 @@ use crate::life::{child, share};
 use crate::link::delegate;
 use crate::mm::messages;
 use crate::process::thread::Thread;
-use crate::process::{Process, futex, servers, thread as threads, usage, workers};
+use crate::process::{Process, robust, servers, thread as threads, usage, workers};
 use crate::sched::cpus;
 use crate::signal::signals;
 use alloc::sync::Arc;
@@ -24,7 +24,7 @@ pub fn thread(p: &Arc<Process>, thread: &Thread) -> ! {
     if p.is_killed() {
         share::leave(thread);
     } else {
-        futex::release_robust(thread);
+        robust::release(thread);
         signals::leave(p, thread);
     }
     // Before the others can know that we are gone: the last one frees the table.
@@ -66,7 +66,7 @@ pub fn by_call(last: Last) -> ! {
     let me = threads::current();
     if me.process.exit(me) {
         share::leave(me);
-        futex::forget_empty_robust(me);
+        robust::forget_empty(me);
         if me.robust_list.load(Ordering::Relaxed) == 0 {
             me.process.quiet(me);
         }
@@ -75,7 +75,7 @@ pub fn by_call(last: Last) -> ! {
     }
     workers::rights_end(me);
     messages::shrink(&me.caller(), 0);
-    futex::release_robust(me);
+    robust::release(me);
     child::clear_tid(me);
     thread(&me.process, me)
 }

@@ -14,7 +14,7 @@ use crate::process::states;
 use crate::process::thread;
 use crate::process::thread::{ParentWaits, Thread};
 use crate::process::workers;
-use crate::process::{INIT, Process, futex};
+use crate::process::{INIT, Process, robust};
 use crate::sched::{balance, cpus, hold};
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
@@ -146,7 +146,7 @@ pub fn begin(p: &Arc<Process>, pid_namespace: u64) -> Result<()> {
 /// that shares it ends, or replaces its program.
 pub fn leave(thread: &Thread) {
     if thread.process.is_shared() && !thread.process.is_closed() {
-        futex::release_robust(thread);
+        robust::release(thread);
         child::clear_tid(thread);
     }
 }

@@ -67,6 +67,8 @@ pub struct Thread {
     pub utility: utility::OfThread,
     /// Head of the robust futex list; see [`Thread::set_robust_list`].
     pub robust_list: AtomicU64,
+    /// It leaves its program, and has given on what it has of locks with priority inheritance, or is about to.
+    pub has_left_locks: AtomicBool,
     /// The thread ended with a robust mutex that has priority inheritance, for which others wait on Linux: until its worker ends.
     pub has_waiters_on_linux: AtomicBool,
     /// Which calls it may make.
@@ -196,6 +198,7 @@ impl Thread {
             rseq: rseq::OfThread::default(),
             utility: utility::OfThread::default(),
             robust_list: AtomicU64::new(0),
+            has_left_locks: AtomicBool::new(false),
             has_waiters_on_linux: AtomicBool::new(false),
             seccomp: seccomp::Seccomp::default(),
             signals: signals::OfThread::new(sigmask),
@@ -320,6 +323,7 @@ impl Thread {
     pub fn reset_user_state(&self) {
         self.clear_tid.store(0, Ordering::Relaxed);
         self.set_robust_list(0);
+        self.has_left_locks.store(false, Ordering::Relaxed);
         self.rseq.set(None);
         self.utility.clear();
         self.utility.set_bell(utility::Bell::None);

@@ -1,0 +1,366 @@
+//! Locks with priority inheritance (FUTEX_LOCK_PI and its like): who has them is in their words, as thread ids.
+//!
+//! A lock goes to the oldest of its waiters when its owner gives it back, or ends: the word names the new owner before any
+//! other thread can look. Words and queues are changed under the lock of the queues, by accesses that end where a page is
+//! not there ([`Stop::Fault`]); each function does all accesses that may end so before it changes a queue.
+
+use super::{Aim, Key, MATCH_ANY, OWNER, OWNER_DIED, Queues, WAITERS, Waiter, Woken, take};
+use crate::errno::{EAGAIN, EDEADLK, EINVAL, EPERM, ESRCH, Errno, Result};
+use alloc::collections::LinkedList;
+
+/// Waiters that are looked at, at most, to find that threads wait for each other in a circle; beyond that it is one.
+const LOOKS_MAX: usize = 1 << 18;
+
+/// A page is not there, or may not be written to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fault;
+
+/// Words of the program.
+pub trait Memory {
+    /// A word's value.
+    ///
+    /// # Errors
+    /// [`Fault`]
+    fn read(&self, key: Key) -> core::result::Result<u32, Fault>;
+
+    /// Replaces a word that is `old`. What it was.
+    ///
+    /// # Errors
+    /// [`Fault`]
+    fn exchange(&self, key: Key, old: u32, new: u32) -> core::result::Result<u32, Fault>;
+}
+
+/// Why an operation has ended without a result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// A word was not there. To be begun anew when it is.
+    Fault {
+        /// The word.
+        key: Key,
+        /// It was to be written.
+        writes: bool,
+    },
+    /// A word has changed meanwhile: to be begun anew.
+    Changed,
+    /// A lock without waiters has this owner. To be begun anew with what is known of it.
+    Unknown(u32),
+    /// The error of the call.
+    Error(Errno),
+}
+
+impl From<Errno> for Stop {
+    fn from(error: Errno) -> Self {
+        Self::Error(error)
+    }
+}
+
+/// What is known of a lock's owner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Owner {
+    /// Its thread id, as the word has it.
+    pub tid: u32,
+    /// There is such a thread.
+    pub lives: bool,
+}
+
+/// What became of an attempt to get a lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Acquired {
+    /// The thread has it.
+    Taken,
+    /// It waits, or would have to, for this owner.
+    By(u32),
+}
+
+/// What became of a lock that was given back, or whose owner ended.
+#[derive(Debug)]
+pub enum Given<W> {
+    /// Nobody has it.
+    Free,
+    /// One that waited has it.
+    To(Woken<W>),
+}
+
+/// What FUTEX_CMP_REQUEUE_PI has done, up to an error that it may have met.
+#[derive(Debug)]
+pub struct Requeued<W> {
+    /// The waiter that has the lock now.
+    pub woken: Woken<W>,
+    /// How many waiters were woken or moved.
+    pub result: Result<usize>,
+}
+
+fn read(memory: &impl Memory, key: Key) -> core::result::Result<u32, Stop> {
+    memory.read(key).map_err(|Fault| Stop::Fault { key, writes: false })
+}
+
+/// Replaces a word that still is `old`.
+fn replace(memory: &impl Memory, key: Key, old: u32, new: u32) -> core::result::Result<(), Stop> {
+    match memory.exchange(key, old, new) {
+        Ok(found) if found == old => Ok(()),
+        Ok(_) => Err(Stop::Changed),
+        Err(Fault) => Err(Stop::Fault { key, writes: true }),
+    }
+}
+
+impl<W> Woken<W> {
+    fn of(all: LinkedList<Waiter<W>>) -> Self {
+        Self { all, has_met_lock: false }
+    }
+}
+
+impl<W: PartialEq> Queues<W> {
+    /// The oldest waiter of a word.
+    fn top(&self, key: Key) -> Option<&Waiter<W>> {
+        self.0[Self::index(key)].iter().find(|w| w.key == key)
+    }
+
+    /// Gets a lock for the thread `tid`, or says who has it. `known`: what its owner was found to be.
+    /// `has_followers`: others are about to wait for it.
+    fn acquire(
+        &self,
+        key: Key,
+        tid: u32,
+        known: Option<Owner>,
+        has_followers: bool,
+        memory: &impl Memory,
+    ) -> core::result::Result<Acquired, Stop> {
+        let value = read(memory, key)?;
+        let owner = value & OWNER;
+        if owner == tid {
+            return Err(EDEADLK.into());
+        }
+        if let Some(top) = self.top(key) {
+            // What the program has made of the word has to be what the waiters wait for.
+            return match top.aim {
+                Aim::Lock { owner: has, .. }
+                    if owner == has || owner == 0 && value & OWNER_DIED != 0 =>
+                {
+                    Ok(Acquired::By(has))
+                }
+                _ => Err(EINVAL.into()),
+            };
+        }
+        if owner == 0 {
+            let waiters = if has_followers { WAITERS } else { 0 };
+            replace(memory, key, value, value & OWNER_DIED | waiters | tid)?;
+            return Ok(Acquired::Taken);
+        }
+        let Some(known) = known.filter(|known| known.tid == owner) else {
+            return Err(Stop::Unknown(owner));
+        };
+        // From here on its owner cannot give it back without a call, which waits for the lock of the queues.
+        if value & WAITERS == 0 {
+            replace(memory, key, value, value | WAITERS)?;
+        }
+        if known.lives { Ok(Acquired::By(owner)) } else { Err(ESRCH.into()) }
+    }
+
+    /// Whether `owner` waits, directly or through others, for a lock of the thread `tid`.
+    fn closes_circle(&self, tid: u32, owner: u32) -> bool {
+        let mut looks = 0;
+        let locks = || {
+            self.0.iter().flatten().filter_map(|w| match w.aim {
+                Aim::Lock { tid, owner } => Some((tid, owner)),
+                _ => None,
+            })
+        };
+        if !locks().any(|(_, has)| has == tid) {
+            return false;
+        }
+        let mut at = owner;
+        loop {
+            looks += self.0.iter().map(LinkedList::len).sum::<usize>();
+            match locks().find(|&(waits, _)| waits == at) {
+                Some((_, has)) if has == tid || looks > LOOKS_MAX => return true,
+                Some((_, has)) => at = has,
+                None => return false,
+            }
+        }
+    }
+
+    /// FUTEX_TRYLOCK_PI by the thread `tid`.
+    ///
+    /// # Errors
+    /// [`Stop`]; `EAGAIN`: another one has it. `EDEADLK`: it has it already. `EINVAL`: the word is not what its waiters wait
+    /// for.
+    pub fn try_lock(
+        &self,
+        key: Key,
+        tid: u32,
+        known: Option<Owner>,
+        memory: &impl Memory,
+    ) -> core::result::Result<(), Stop> {
+        match self.acquire(key, tid, known, false, memory)? {
+            Acquired::Taken => Ok(()),
+            Acquired::By(_) => Err(EAGAIN.into()),
+        }
+    }
+
+    /// FUTEX_LOCK_PI by the thread `tid`: it has the lock, or waits for it as `who`.
+    ///
+    /// # Errors
+    /// As of [`try_lock`](Self::try_lock); `EDEADLK` also where threads would wait for each other; `ENOMEM`.
+    pub fn lock(
+        &mut self,
+        key: Key,
+        who: W,
+        tid: u32,
+        known: Option<Owner>,
+        memory: &impl Memory,
+    ) -> core::result::Result<Acquired, Stop> {
+        let acquired = self.acquire(key, tid, known, false, memory)?;
+        if let Acquired::By(owner) = acquired {
+            if self.closes_circle(tid, owner) {
+                return Err(EDEADLK.into());
+            }
+            self.append(key, who, MATCH_ANY, Aim::Lock { tid, owner })?;
+        }
+        Ok(acquired)
+    }
+
+    /// The oldest that waits for a lock.
+    fn next(&self, key: Key) -> Option<u32> {
+        self.0[Self::index(key)].iter().find_map(|w| match w.aim {
+            Aim::Lock { tid, .. } if w.key == key => Some(tid),
+            _ => None,
+        })
+    }
+
+    /// Has the oldest that waits for a lock, `next`, own it, as its word says already.
+    fn hand_over(&mut self, key: Key, next: u32) -> Woken<W> {
+        let queue = self.queue(key);
+        let is_next =
+            |w: &Waiter<W>| w.key == key && matches!(w.aim, Aim::Lock { tid, .. } if tid == next);
+        let woken = take(queue, is_next);
+        for waiter in queue.iter_mut().filter(|w| w.key == key) {
+            if let Aim::Lock { owner, .. } = &mut waiter.aim {
+                *owner = next;
+            }
+        }
+        Woken::of(woken)
+    }
+
+    /// FUTEX_UNLOCK_PI by the thread `tid`.
+    ///
+    /// # Errors
+    /// [`Stop`]; `EPERM`: it has not the lock. `EINVAL`: its waiters wait for something else. `EAGAIN`: the word has
+    /// changed.
+    pub fn unlock(
+        &mut self,
+        key: Key,
+        tid: u32,
+        memory: &impl Memory,
+    ) -> core::result::Result<Given<W>, Stop> {
+        let value = read(memory, key)?;
+        if value & OWNER != tid {
+            return Err(EPERM.into());
+        }
+        match self.top(key).map(|top| top.aim) {
+            Some(Aim::Lock { owner, .. }) if owner == tid => {}
+            Some(_) => return Err(EINVAL.into()),
+            None => {
+                return match replace(memory, key, value, 0) {
+                    Err(Stop::Changed) => Err(EAGAIN.into()),
+                    result => result.map(|()| Given::Free),
+                };
+            }
+        }
+        let next = self.next(key).ok_or(EINVAL)?;
+        replace(memory, key, value, WAITERS | next)?;
+        Ok(Given::To(self.hand_over(key, next)))
+    }
+
+    /// The thread `tid` ends: a lock of its that others wait for goes to the oldest of them. To be called until nobody
+    /// does.
+    ///
+    /// # Errors
+    /// [`Stop`]
+    pub fn owner_died(
+        &mut self,
+        tid: u32,
+        memory: &impl Memory,
+    ) -> core::result::Result<Given<W>, Stop> {
+        let its = |w: &Waiter<W>| matches!(w.aim, Aim::Lock { owner, .. } if owner == tid);
+        let Some(key) = self.0.iter().flatten().find(|w| its(w)).map(|w| w.key) else {
+            return Ok(Given::Free);
+        };
+        let next = self.next(key).ok_or(EINVAL)?;
+        let value = read(memory, key)?;
+        replace(memory, key, value, OWNER_DIED | WAITERS | next)?;
+        Ok(Given::To(self.hand_over(key, next)))
+    }
+
+    /// The word of a lock is not there any more: its oldest waiter has nothing to wait for.
+    pub fn give_up_lock(&mut self, key: Key) -> Woken<W> {
+        let is_waiter = |w: &Waiter<W>| w.key == key && matches!(w.aim, Aim::Lock { .. });
+        Woken::of(take(self.queue(key), is_waiter))
+    }
+
+    /// FUTEX_WAIT_REQUEUE_PI by the thread `tid`: it waits on `key` to be moved to `lock`.
+    ///
+    /// # Errors
+    /// `ENOMEM`
+    pub fn push_for_lock(&mut self, key: Key, who: W, tid: u32, lock: Key) -> Result<()> {
+        self.append(key, who, MATCH_ANY, Aim::Requeue { tid, lock })
+    }
+
+    /// FUTEX_CMP_REQUEUE_PI: the oldest waiter of `from` gets the lock if nobody has it; up to `most` others, one more if
+    /// somebody has it, wait for it from now on.
+    ///
+    /// # Errors
+    /// [`Stop`] before anything was changed; `EAGAIN`: `from` is not `expected`. `EINVAL`: the first waiter is none of
+    /// FUTEX_WAIT_REQUEUE_PI with this lock.
+    pub fn requeue_for_lock(
+        &mut self,
+        (from, lock): (Key, Key),
+        most: usize,
+        expected: u32,
+        known: Option<Owner>,
+        memory: &impl Memory,
+    ) -> core::result::Result<Requeued<W>, Stop> {
+        if read(memory, from)? != expected {
+            return Err(EAGAIN.into());
+        }
+        read(memory, lock)?;
+        let Some(top) = self.top(from) else {
+            return Ok(Requeued { woken: Woken::of(LinkedList::new()), result: Ok(0) });
+        };
+        let Aim::Requeue { tid: first, lock: aimed } = top.aim else { return Err(EINVAL.into()) };
+        if aimed != lock {
+            return Err(EINVAL.into());
+        }
+        let acquired = self.acquire(lock, first, known, most > 0, memory)?;
+        let (owner, mut left, woken) = match acquired {
+            Acquired::Taken => (first, most, take(self.queue(from), |w| w.key == from)),
+            Acquired::By(owner) => (owner, most.saturating_add(1), LinkedList::new()),
+        };
+        let (mut count, mut error) = (woken.len(), None);
+        while left > 0
+            && error.is_none()
+            && let Some(top) = self.top(from)
+        {
+            match top.aim {
+                Aim::Requeue { tid, lock: aimed } if aimed == lock => {
+                    if self.closes_circle(tid, owner) {
+                        error = Some(EDEADLK);
+                        continue;
+                    }
+                    let mut moved = take(self.queue(from), |w| w.key == from);
+                    for waiter in &mut moved {
+                        waiter.key = lock;
+                        waiter.aim = Aim::Lock { tid, owner };
+                    }
+                    self.queue(lock).append(&mut moved);
+                    count += 1;
+                    left -= 1;
+                }
+                _ => error = Some(EINVAL),
+            }
+        }
+        Ok(Requeued { woken: Woken::of(woken), result: error.map_or(Ok(count), Err) })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,254 @@
+//! Locks with priority inheritance whose words the queues of a space have (`hanare_core::futex`).
+//!
+//! The LWK's threads have no priorities, so there is none to inherit; what is left is that a lock has an owner, which it is
+//! taken from when that one ends.
+
+use crate::link::delegate;
+use crate::parts::futexes::Futexes;
+use crate::parts::signals::Interrupted;
+use crate::process::Process;
+use crate::process::futex::{Sleeper, count, in_place, mark, rouse, wait_until, with_queues};
+use crate::process::thread::{self, Thread};
+use crate::process::until::Until;
+use crate::sched::cpus;
+use alloc::sync::Arc;
+use core::sync::atomic::Ordering;
+use hanare_core::errno::{self, Result};
+use hanare_core::futex::{
+    Acquired, Fault, Given, Key, MATCH_ANY, Memory, OWNER, Owner, Requeued, Stop, Waited,
+};
+use hanare_hal::usercopy::{self, UserAddr};
+use linux_raw_sys::general::__NR_tkill;
+
+/// How often a thread that waits for one of another program looks whether that one is there, ns.
+const LOOK_NS: u64 = 100_000_000;
+
+/// The words of the running thread's program.
+struct Words;
+
+impl Memory for Words {
+    fn read(&self, key: Key) -> core::result::Result<u32, Fault> {
+        usercopy::read_u32(UserAddr::of(key.addr())).map_err(|usercopy::Fault| Fault)
+    }
+    fn exchange(&self, key: Key, old: u32, new: u32) -> core::result::Result<u32, Fault> {
+        usercopy::compare_exchange_u32(UserAddr::of(key.addr()), old, new)
+            .map_err(|usercopy::Fault| Fault)
+    }
+}
+
+/// Brings the page of a word in, to be read or written.
+fn bring_in(key: Key, writes: bool) -> Result<()> {
+    let value = Words.read(key).map_err(|Fault| errno::EFAULT)?;
+    if writes {
+        Words.exchange(key, value, value).map_err(|Fault| errno::EFAULT)?;
+    }
+    Ok(())
+}
+
+/// Runs `f` under the lock of the queues until it has a result. It is told what an owner was found to be.
+fn until_done<T>(
+    p: &Process,
+    mut f: impl FnMut(&mut Futexes<Thread>, Option<Owner>) -> core::result::Result<T, Stop>,
+) -> Result<T> {
+    let mut known = None;
+    loop {
+        match in_place(p, |queues| f(queues, known)) {
+            Ok(value) => return Ok(value),
+            Err(Stop::Error(error)) => return Err(error),
+            Err(Stop::Fault { key, writes }) => bring_in(key, writes)?,
+            Err(Stop::Changed) if thread::current().must_end() => return Err(errno::EINTR),
+            Err(Stop::Changed) => cpus::yield_now(),
+            Err(Stop::Unknown(tid)) => {
+                known = Some(Owner { tid, lives: where_is(p, tid) != Whereabouts::Nowhere });
+            }
+        }
+    }
+}
+
+/// Where a lock's owner runs.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Whereabouts {
+    /// It has this memory: its end is told here ([`release`]).
+    Here,
+    /// In another program, of which nothing is told.
+    Elsewhere,
+    /// There is no such thread any more.
+    Nowhere,
+}
+
+fn where_is(p: &Process, tid: u32) -> Whereabouts {
+    let (mut is_here, mut was_here) = (false, false);
+    for process in p.memory().processes() {
+        was_here |= process.pid() == tid;
+        let is_it =
+            |t: &Arc<Thread>| t.slot.tid() == tid && !t.has_left_locks.load(Ordering::SeqCst);
+        is_here |= process.with_threads(|all| all.iter().any(is_it));
+    }
+    if is_here {
+        Whereabouts::Here
+    } else if was_here {
+        Whereabouts::Nowhere // the worker of a process' first thread outlives it
+    } else {
+        match delegate::linux(__NR_tkill, [tid.into(), 0, 0, 0, 0, 0]) {
+            Ok(_) | Err(errno::EPERM) => Whereabouts::Elsewhere,
+            Err(_) => Whereabouts::Nowhere,
+        }
+    }
+}
+
+/// FUTEX_TRYLOCK_PI.
+pub fn try_lock(key: Key) -> Result<u64> {
+    let me = thread::current();
+    until_done(&me.process, |queues, known| queues.try_lock(key, me.slot.tid(), known, &Words))?;
+    Ok(0)
+}
+
+/// FUTEX_LOCK_PI, FUTEX_LOCK_PI2.
+pub fn lock(key: Key, until: Until) -> Result<u64> {
+    let me = thread::current();
+    let p = &me.process;
+    me.futex_woken.store(false, Ordering::Relaxed);
+    let acquired = until_done(p, |queues, known| {
+        queues.lock(key, Sleeper::one_of(0, None), me.slot.tid(), known, &Words)
+    })?;
+    let Acquired::By(owner) = acquired else { return Ok(0) };
+    wait(me, until, owner);
+    match stop_waiting(me, key) {
+        None => owned(me, key),
+        Some(_) => given_up(me, until),
+    }
+}
+
+/// Waits for a lock that a thread has, which may end, or have ended meanwhile.
+fn wait(me: &Thread, until: Until, owner: u32) {
+    loop {
+        let is = where_is(&me.process, owner);
+        if is == Whereabouts::Nowhere {
+            give_on(&me.process, owner);
+        }
+        if is != Whereabouts::Elsewhere {
+            return wait_until(me, until);
+        }
+        let look = Until::after(LOOK_NS);
+        wait_until(me, if until.deadline() < look.deadline() { until } else { look });
+        let is_told = me.futex_woken.load(Ordering::Acquire) || me.must_end() || me.has_signal();
+        if is_told || until.has_come() {
+            return;
+        }
+    }
+}
+
+/// Takes the thread out of the queues; for what it waited still.
+fn stop_waiting(me: &Thread, key: Key) -> Option<Waited> {
+    let mut queues = me.process.futexes.lock();
+    if me.futex_woken.load(Ordering::Relaxed) {
+        return None;
+    }
+    queues.remove(key, &Sleeper::one_of(0, None))
+}
+
+/// The thread was woken: it has the lock, unless the word has gone ([`give_on`]).
+fn owned(me: &Thread, key: Key) -> Result<u64> {
+    match Words.read(key) {
+        Ok(value) if value & OWNER == me.slot.tid() => Ok(0),
+        _ => Err(errno::EFAULT),
+    }
+}
+
+/// The time has come, or a signal: after that the call is made again, as Linux does.
+fn given_up(me: &Thread, until: Until) -> Result<u64> {
+    if until.has_come() {
+        return Err(errno::ETIMEDOUT);
+    }
+    me.signals.lock().set_interrupted(Interrupted::NotStarted);
+    Err(errno::EINTR)
+}
+
+/// FUTEX_UNLOCK_PI.
+pub fn unlock(key: Key) -> Result<u64> {
+    let me = thread::current();
+    let given =
+        until_done(&me.process, |queues, _| queues.unlock(key, me.slot.tid(), &Words).map(marked))?;
+    told(&given);
+    Ok(0)
+}
+
+/// What FUTEX_UNLOCK_PI finds first: that the word at `addr`, whatever it is, is not there or not the caller's.
+pub fn check_owner(addr: u64) -> Result<()> {
+    let value = usercopy::read_u32(UserAddr::of(addr)).map_err(|usercopy::Fault| errno::EFAULT)?;
+    if value & OWNER == thread::current().slot.tid() { Ok(()) } else { Err(errno::EPERM) }
+}
+
+fn marked(given: Given<Sleeper>) -> Given<Sleeper> {
+    match given {
+        Given::Free => Given::Free,
+        Given::To(woken) => Given::To(mark(woken)),
+    }
+}
+
+fn told(given: &Given<Sleeper>) {
+    if let Given::To(woken) = given {
+        rouse(woken);
+    }
+}
+
+/// FUTEX_WAIT_REQUEUE_PI: waits on a word that is `value` to be moved to a lock, which the thread has then. Of a lock that
+/// the queues have not (`None`), a wake-up ends the wait.
+pub fn wait_for_lock(word: Key, value: u32, until: Until, lock: Option<Key>) -> Result<u64> {
+    let me = thread::current();
+    me.futex_woken.store(false, Ordering::Relaxed);
+    with_queues(&me.process, word.addr(), |queues| {
+        if usercopy::read_u32(UserAddr::of(word.addr()))? != value {
+            return Ok(Err(errno::EAGAIN));
+        }
+        let who = Sleeper::one_of(0, None);
+        let queued = match lock {
+            Some(lock) => queues.push_for_lock(word, who, me.slot.tid(), lock),
+            None => queues.push(word, who, MATCH_ANY),
+        };
+        // Without memory it cannot wait: the program looks at the word again.
+        Ok(queued.map_err(|_| errno::EAGAIN))
+    })??;
+    wait_until(me, until);
+    match stop_waiting(me, word) {
+        None => lock.map_or(Ok(0), |lock| owned(me, lock)),
+        Some(Waited::ForLock) if !until.has_come() => Err(errno::EAGAIN), // not again: the word has changed
+        Some(_) => given_up(me, until),
+    }
+}
+
+/// FUTEX_CMP_REQUEUE_PI from a word that is `expected` to a lock.
+pub fn requeue(from: Key, lock: Key, most: u64, expected: u32) -> Result<u64> {
+    let p = &thread::current().process;
+    let Requeued { woken, result } = until_done(p, |queues, known| {
+        let requeued =
+            queues.requeue_for_lock((from, lock), count(most), expected, known, &Words)?;
+        Ok(Requeued { woken: mark(requeued.woken), ..requeued })
+    })?;
+    rouse(&woken);
+    Ok(result? as u64)
+}
+
+/// The running thread leaves its program: its locks go to those that wait for them.
+pub fn release(thread: &Thread) {
+    // Before the queues are looked at. Who waits from then on finds it gone (`wait`).
+    thread.has_left_locks.store(true, Ordering::SeqCst);
+    give_on(&thread.process, thread.slot.tid());
+}
+
+/// The locks of an owner that is gone go to those that wait for them.
+fn give_on(p: &Process, owner: u32) {
+    loop {
+        match in_place(p, |queues| queues.owner_died(owner, &Words).map(marked)) {
+            Ok(Given::Free) | Err(Stop::Error(_) | Stop::Unknown(_)) => return,
+            Ok(given) => told(&given),
+            Err(Stop::Changed) => {}
+            Err(Stop::Fault { key, writes }) => {
+                if bring_in(key, writes).is_err() {
+                    let woken = in_place(p, |queues| mark(queues.give_up_lock(key)));
+                    rouse(&woken);
+                }
+            }
+        }
+    }
+}
