@@ -198,7 +198,8 @@ fn circles_are_refused() {
 #[test]
 fn an_owner_that_ends_gives_on_what_it_had() {
     let (mut q, m) = (Q::default(), Words::default());
-    (m.set(8, 1), m.set(16, 1));
+    m.set(8, 1);
+    m.set(16, 1);
     for (addr, tid) in [(8, 2), (8, 3), (16, 4)] {
         assert_eq!(lock(&mut q, &m, addr, tid), Ok(Acquired::By(1)));
     }
@@ -242,7 +243,8 @@ fn waiters_are_moved_to_a_lock() {
 #[test]
 fn what_would_wait_for_itself_is_not_moved() {
     let (mut q, m) = (Q::default(), Words::default());
-    (m.set(16, 1), m.set(24, 2));
+    m.set(16, 1);
+    m.set(24, 2);
     assert_eq!(lock(&mut q, &m, 24, 1), Ok(Acquired::By(2)));
     q.push_for_lock(key(8), 2, 2, key(16)).unwrap();
     let result = q.requeue_for_lock((key(8), key(16)), 9, 0, lives(1), &m).unwrap();
