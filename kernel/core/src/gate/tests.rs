@@ -143,12 +143,17 @@ enum Step {
     Holds,
     Looks,
     Sets,
-    LetsGo { steps: bool },
+    LetsGo {
+        steps: bool,
+    },
     // The debugger.
     Stops,
     Completes,
     DebuggerSets,
-    Resumes { stays: bool, steps: bool },
+    Resumes {
+        stays: bool,
+        steps: bool,
+    },
     Closes,
     Proceeds,
 }
