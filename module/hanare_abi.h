@@ -28,7 +28,7 @@
  * is never taken for the same. The module refuses an image of another version and names both; so do
  * the proxy and the command.
  */
-#define HANARE_VERSION 0x5d45b400U
+#define HANARE_VERSION 0x3d66c34U
 /* Bytes of a base page. */
 #define HANARE_PAGE_SIZE 4096ULL
 /* Bytes of a large page, and the granule in which memory is reserved. */
@@ -1686,120 +1686,13 @@ struct hanare_dispatch_status {
 /* Bytes of a message with its zero. */
 #define HANARE_MESSAGE_SIZE 200
 
-/* ---- ioctl ---- */
+/* ---- manage ---- */
 
-/*
- * The ioctls of `/dev/hanare`.
- *
- * An open descriptor has one role, given by its first call: *manager* (boot, status; no role needed), *builder*
- * (`IOCTL_CREATE`: an instance under construction, released again if the descriptor is closed before `IOCTL_BOOT` succeeds),
- * or *space* (`IOCTL_ATTACH`: a proxy process). Calls that change the partition need CAP_SYS_ADMIN. Every structure with
- * a `message` gets a sentence there when the call fails: what was wrong and what to do.
- */
-/* Type byte of the ioctl numbers. */
-#define HANARE_IOCTL_TYPE 72U
+/* What manages instances and looks at them: arguments of the ioctls of a descriptor without a space (`crate::ioctl`). */
 /* Memory that stays with Linux when some is reserved. */
 #define HANARE_MEMORY_KEPT_BYTES 0x4000000ULL
 /* Words of a CPU bitmap (bit n = Linux CPU n). */
 #define HANARE_CPU_WORDS 64
-/* Registers in `DumpThread`: r15, r14, r13, r12, rbp, rbx, r11, r10, r9, r8, rax, rcx, rdx, rsi, rdi, rip, rflags, rsp. */
-#define HANARE_DUMP_THREAD_REGS 18
-/* `Opened::shows`: it is such a file. */
-#define HANARE_OPENED_OURS 1U
-/* `Opened::shows`: a device that is none to an LWK program. */
-#define HANARE_OPENED_NOTHING 2U
-/* Most threads one `IOCTL_THREADS` tells of. */
-#define HANARE_THREADS_AT_ONCE 8
-/* See `Info`. */
-#define HANARE_IOCTL_INFO 0xc0104800U
-/* See `Create`. */
-#define HANARE_IOCTL_CREATE 0xc0e84801U
-/* See `AddMemory`. */
-#define HANARE_IOCTL_ADD_MEMORY 0xc0d84802U
-/* See `AddCpu`. */
-#define HANARE_IOCTL_ADD_CPU 0xc0d04803U
-/* See `Boot`. */
-#define HANARE_IOCTL_BOOT 0xc1f84804U
-/* See `Shutdown`. */
-#define HANARE_IOCTL_SHUTDOWN 0xc0f04805U
-/* See `Status`. */
-#define HANARE_IOCTL_STATUS 0xc1404806U
-/* See `Log`. */
-#define HANARE_IOCTL_LOG 0xc0384807U
-/* See `Debug`. */
-#define HANARE_IOCTL_DEBUG 0xc0a04808U
-/* See `Attach`. */
-#define HANARE_IOCTL_ATTACH 0xc3004810U
-/* See `PoolMake`. */
-#define HANARE_IOCTL_POOL 0xc0f04809U
-/* No argument: start the program of the start block (`REQUEST_SPACE_START`). */
-#define HANARE_IOCTL_START 0x4811U
-/*
- * The worker of a slot sleeps until the LWK rings it. The argument is a number, so that nothing is copied:
- * the slot's index, and `WAIT_RING_SHIFT` bits up the bell that is rung first (`IOCTL_RING`), plus 1; 0: none.
- * Returns the doorbell of the CPU where the worker goes on, plus 1, or 0; see `crate::slot::Slot::doorbell`.
- * EINVAL: there is no such slot or bell; EINTR: a signal, after the bell; EIO: the LWK died or goes down.
- */
-#define HANARE_IOCTL_WAIT 0x4812U
-/*
- * Rings the bell that is the argument, by its index in the instance. Nothing happens if it is not one of the
- * space's, or has been rung as often as its thread went to sleep. EINVAL: there is no such bell; EIO: as above.
- */
-#define HANARE_IOCTL_RING 0x4813U
-/* See `IOCTL_WAIT`. */
-#define HANARE_WAIT_RING_SHIFT 32U
-/* See `Serve`. */
-#define HANARE_IOCTL_SERVE 0xc0084814U
-/* See `Signal`. */
-#define HANARE_IOCTL_SIGNAL 0xc0884815U
-/* See `Usage`. */
-#define HANARE_IOCTL_USAGE 0xc0204816U
-/* No argument: what the caller maps from now on goes into its core dump. */
-#define HANARE_IOCTL_DUMP 0x4833U
-/* See `DumpThread`. */
-#define HANARE_IOCTL_DUMP_THREAD 0xc1184834U
-/* See `Child`. */
-#define HANARE_IOCTL_CHILD 0xc0304817U
-/* See `Observe`. */
-#define HANARE_IOCTL_OBSERVE 0xc0d04818U
-/* See `Observation`. */
-#define HANARE_IOCTL_OBSERVATION 0xc2184819U
-/* See `TraceRead`. */
-#define HANARE_IOCTL_TRACE_READ 0xc018481aU
-/* See `Opened`. */
-#define HANARE_IOCTL_OPENED 0xc0104830U
-/* See `Listed`. */
-#define HANARE_IOCTL_LISTED 0xc0184831U
-/* See `Execed`. */
-#define HANARE_IOCTL_EXECED 0xc0284832U
-/* See `Rights`. */
-#define HANARE_IOCTL_RIGHTS 0xc0104836U
-/* See `Succeed`. */
-#define HANARE_IOCTL_SUCCEED 0xc0084837U
-/* See `Share`. */
-#define HANARE_IOCTL_SHARE 0xc0084835U
-/* See `Last`. */
-#define HANARE_IOCTL_LAST 0xc008483cU
-/* See `Send`. */
-#define HANARE_IOCTL_SEND 0xc088483dU
-/* See `Copy`. */
-#define HANARE_IOCTL_COPY 0xc018483eU
-/* See `Forward`. */
-#define HANARE_IOCTL_FORWARD 0xc020483fU
-/* No argument: the caller may execute what its program may (`crate::utility`). EPERM: the space is another process'. */
-#define HANARE_IOCTL_EXECUTE 0x482aU
-/*
- * Whether the caller, a pooled proxy, may make calls of the native task whose space is the argument: either may have
- * confined itself since it joined the pool. EPERM: the one may what the other may not; ESRCH: the task has ended; EINVAL: the
- * caller is no pooled proxy.
- */
-#define HANARE_IOCTL_SERVES 0x482cU
-/* See `Eventfd`(crate::utility::Eventfd). */
-#define HANARE_IOCTL_EVENTFD 0xc008482bU
-/* See `ProcessStatus`. */
-#define HANARE_IOCTL_PROCESS 0xc1404828U
-/* See `Threads`. */
-#define HANARE_IOCTL_THREADS 0xc2704829U
 
 /* `IOCTL_INFO`: who is there. Works for everyone. */
 struct hanare_info {
@@ -1991,6 +1884,117 @@ struct hanare_debug {
 	/* Out: what `DEBUG_MEMORY` answers in `pages`. */
 	__u64 kept[HANARE_KEPT_WORDS];
 };
+
+/* ---- ioctl ---- */
+
+/*
+ * The ioctls of `/dev/hanare`.
+ *
+ * An open descriptor has one role, given by its first call: *manager* (boot, status; no role needed), *builder*
+ * (`IOCTL_CREATE`: an instance under construction, released again if the descriptor is closed before `IOCTL_BOOT` succeeds),
+ * or *space* (`IOCTL_ATTACH`: a proxy process). Calls that change the partition need CAP_SYS_ADMIN. Every structure with
+ * a `message` gets a sentence there when the call fails: what was wrong and what to do.
+ */
+/* Type byte of the ioctl numbers. */
+#define HANARE_IOCTL_TYPE 72U
+/* Registers in `DumpThread`: r15, r14, r13, r12, rbp, rbx, r11, r10, r9, r8, rax, rcx, rdx, rsi, rdi, rip, rflags, rsp. */
+#define HANARE_DUMP_THREAD_REGS 18
+/* `Opened::shows`: it is such a file. */
+#define HANARE_OPENED_OURS 1U
+/* `Opened::shows`: a device that is none to an LWK program. */
+#define HANARE_OPENED_NOTHING 2U
+/* Most threads one `IOCTL_THREADS` tells of. */
+#define HANARE_THREADS_AT_ONCE 8
+/* See `Info`. */
+#define HANARE_IOCTL_INFO 0xc0104800U
+/* See `Create`. */
+#define HANARE_IOCTL_CREATE 0xc0e84801U
+/* See `AddMemory`. */
+#define HANARE_IOCTL_ADD_MEMORY 0xc0d84802U
+/* See `AddCpu`. */
+#define HANARE_IOCTL_ADD_CPU 0xc0d04803U
+/* See `Boot`. */
+#define HANARE_IOCTL_BOOT 0xc1f84804U
+/* See `Shutdown`. */
+#define HANARE_IOCTL_SHUTDOWN 0xc0f04805U
+/* See `Status`. */
+#define HANARE_IOCTL_STATUS 0xc1404806U
+/* See `Log`. */
+#define HANARE_IOCTL_LOG 0xc0384807U
+/* See `Debug`. */
+#define HANARE_IOCTL_DEBUG 0xc0a04808U
+/* See `Attach`. */
+#define HANARE_IOCTL_ATTACH 0xc3004810U
+/* See `PoolMake`. */
+#define HANARE_IOCTL_POOL 0xc0f04809U
+/* No argument: start the program of the start block (`REQUEST_SPACE_START`). */
+#define HANARE_IOCTL_START 0x4811U
+/*
+ * The worker of a slot sleeps until the LWK rings it. The argument is a number, so that nothing is copied:
+ * the slot's index, and `WAIT_RING_SHIFT` bits up the bell that is rung first (`IOCTL_RING`), plus 1; 0: none.
+ * Returns the doorbell of the CPU where the worker goes on, plus 1, or 0; see `crate::slot::Slot::doorbell`.
+ * EINVAL: there is no such slot or bell; EINTR: a signal, after the bell; EIO: the LWK died or goes down.
+ */
+#define HANARE_IOCTL_WAIT 0x4812U
+/*
+ * Rings the bell that is the argument, by its index in the instance. Nothing happens if it is not one of the
+ * space's, or has been rung as often as its thread went to sleep. EINVAL: there is no such bell; EIO: as above.
+ */
+#define HANARE_IOCTL_RING 0x4813U
+/* See `IOCTL_WAIT`. */
+#define HANARE_WAIT_RING_SHIFT 32U
+/* See `Serve`. */
+#define HANARE_IOCTL_SERVE 0xc0084814U
+/* See `Signal`. */
+#define HANARE_IOCTL_SIGNAL 0xc0884815U
+/* See `Usage`. */
+#define HANARE_IOCTL_USAGE 0xc0204816U
+/* No argument: what the caller maps from now on goes into its core dump. */
+#define HANARE_IOCTL_DUMP 0x4833U
+/* See `DumpThread`. */
+#define HANARE_IOCTL_DUMP_THREAD 0xc1184834U
+/* See `Child`. */
+#define HANARE_IOCTL_CHILD 0xc0304817U
+/* See `Observe`. */
+#define HANARE_IOCTL_OBSERVE 0xc0d04818U
+/* See `Observation`. */
+#define HANARE_IOCTL_OBSERVATION 0xc2184819U
+/* See `TraceRead`. */
+#define HANARE_IOCTL_TRACE_READ 0xc018481aU
+/* See `Opened`. */
+#define HANARE_IOCTL_OPENED 0xc0104830U
+/* See `Listed`. */
+#define HANARE_IOCTL_LISTED 0xc0184831U
+/* See `Execed`. */
+#define HANARE_IOCTL_EXECED 0xc0284832U
+/* See `Rights`. */
+#define HANARE_IOCTL_RIGHTS 0xc0104836U
+/* See `Succeed`. */
+#define HANARE_IOCTL_SUCCEED 0xc0084837U
+/* See `Share`. */
+#define HANARE_IOCTL_SHARE 0xc0084835U
+/* See `Last`. */
+#define HANARE_IOCTL_LAST 0xc008483cU
+/* See `Send`. */
+#define HANARE_IOCTL_SEND 0xc088483dU
+/* See `Copy`. */
+#define HANARE_IOCTL_COPY 0xc018483eU
+/* See `Forward`. */
+#define HANARE_IOCTL_FORWARD 0xc020483fU
+/* No argument: the caller may execute what its program may (`crate::utility`). EPERM: the space is another process'. */
+#define HANARE_IOCTL_EXECUTE 0x482aU
+/*
+ * Whether the caller, a pooled proxy, may make calls of the native task whose space is the argument: either may have
+ * confined itself since it joined the pool. EPERM: the one may what the other may not; ESRCH: the task has ended; EINVAL: the
+ * caller is no pooled proxy.
+ */
+#define HANARE_IOCTL_SERVES 0x482cU
+/* See `Eventfd`(crate::utility::Eventfd). */
+#define HANARE_IOCTL_EVENTFD 0xc008482bU
+/* See `ProcessStatus`. */
+#define HANARE_IOCTL_PROCESS 0xc1404828U
+/* See `Threads`. */
+#define HANARE_IOCTL_THREADS 0xc2704829U
 
 /*
  * `IOCTL_ATTACH`: the descriptor becomes a space of a running instance.
@@ -2207,7 +2211,10 @@ struct hanare_execed {
 	__u64 env_end;
 };
 
-/* `IOCTL_RIGHTS`: a new program begins on the caller: its rights become what execve(2) makes them. */
+/*
+ * `IOCTL_RIGHTS`: a new program begins on the caller: its rights become what execve(2) makes them, as far as none is more than
+ * before. EAGAIN: one would be, which only an execve(2) of Linux gives; nothing has changed.
+ */
 struct hanare_rights {
 	/* Out: 1: they are others than before. */
 	__u32 changed;
@@ -2218,8 +2225,8 @@ struct hanare_rights {
 	 * nobody may look into.
 	 */
 	__u32 gained;
-	/* 0. */
-	__u32 reserved;
+	/* In: 1: what would be more stays as it is, in the place of EAGAIN. */
+	__u32 keeps;
 };
 
 /*
@@ -3174,7 +3181,7 @@ _Static_assert(sizeof(struct hanare_execed) == 40, "Execed");
 _Static_assert(__builtin_offsetof(struct hanare_rights, changed) == 0, "Rights.changed");
 _Static_assert(__builtin_offsetof(struct hanare_rights, secure) == 4, "Rights.secure");
 _Static_assert(__builtin_offsetof(struct hanare_rights, gained) == 8, "Rights.gained");
-_Static_assert(__builtin_offsetof(struct hanare_rights, reserved) == 12, "Rights.reserved");
+_Static_assert(__builtin_offsetof(struct hanare_rights, keeps) == 12, "Rights.keeps");
 _Static_assert(sizeof(struct hanare_rights) == 16, "Rights");
 _Static_assert(__builtin_offsetof(struct hanare_succeed, tid) == 0, "Succeed.tid");
 _Static_assert(__builtin_offsetof(struct hanare_succeed, reserved) == 4, "Succeed.reserved");

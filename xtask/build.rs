@@ -55,6 +55,7 @@ fn main() {
         "info",
         "requestbox",
         "text",
+        "manage",
         "ioctl",
         "observe",
         "offer",

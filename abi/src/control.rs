@@ -314,10 +314,12 @@ requests! {
         other: u32,
     }
     /// A new program begins on this worker's thread: its rights become what execve(2) makes of
-    /// them. Result = `RIGHTS_*`, or -errno.
+    /// them. Result = `RIGHTS_*`, or -errno: as of [`IOCTL_RIGHTS`](crate::ioctl::IOCTL_RIGHTS).
     Rights = CONTROL_RIGHTS {
         /// Address (control window) for [`RANDOM_BYTES`] random bytes, or 0.
         random: u64,
+        /// 1: nothing is more than before.
+        keeps: u32,
     }
     /// The program goes on in the first worker, which gets this request: it becomes to Linux what
     /// another one is, which execve(2) was called in and which waits.

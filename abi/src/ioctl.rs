@@ -5,12 +5,10 @@
 //! or *space* (`IOCTL_ATTACH`: a proxy process). Calls that change the partition need CAP_SYS_ADMIN. Every structure with
 //! a `message` gets a sentence there when the call fails: what was wrong and what to do.
 
-use crate::copied::CopiedStatus;
 use crate::info::{ProcessInfo, ThreadInfo};
+pub use crate::manage::*;
 use crate::observe::{Observation, Observe, TraceRead};
 use crate::pooled::PoolMake;
-use crate::request::KEPT_WORDS;
-use crate::requestbox::DispatchStatus;
 pub use crate::text::{MESSAGE_SIZE, NAME_SIZE};
 
 /// Type byte of the ioctl numbers.
@@ -22,206 +20,6 @@ const fn number(direction: u32, nr: u32, size: usize) -> u32 {
 }
 const fn iowr<T>(nr: u32) -> u32 {
     number(3, nr, size_of::<T>())
-}
-
-/// Memory that stays with Linux when some is reserved.
-pub const MEMORY_KEPT_BYTES: u64 = 64 << 20;
-/// Words of a CPU bitmap (bit n = Linux CPU n).
-pub const CPU_WORDS: usize = 64;
-
-/// `IOCTL_INFO`: who is there. Works for everyone.
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-pub struct Info {
-    /// Out: [`crate::MAGIC`].
-    pub magic: u64,
-    /// Out: [`crate::VERSION`] of the module.
-    pub version: u32,
-    /// Out: number of instances.
-    pub instances: u32,
-}
-
-/// `IOCTL_CREATE`: begin an instance; the descriptor becomes its builder.
-/// EEXIST: name in use. EINVAL: bad name.
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-pub struct Create {
-    /// In: name.
-    pub name: [u8; NAME_SIZE],
-    /// Out: why not.
-    pub message: [u8; MESSAGE_SIZE],
-}
-
-/// `IOCTL_ADD_MEMORY`: reserve memory for the instance under construction. May be
-/// called many times (the command does so piece by piece, to show progress).
-/// ENOMEM: nothing of this call was kept. EINVAL: no such node.
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-pub struct AddMemory {
-    /// In: bytes, multiple of 2 MiB.
-    pub bytes: u64,
-    /// In: NUMA node, or -1: the nodes of its CPUs, any if none is given yet.
-    pub node: i32,
-    /// Zero.
-    pub reserved: u32,
-    /// Out: why not.
-    pub message: [u8; MESSAGE_SIZE],
-}
-
-/// `IOCTL_ADD_CPU`: take a CPU from Linux (offline it). EINVAL: unknown, boot
-/// CPU, or last of Linux; EBUSY: owned by another instance or offline.
-/// With `check` set it only checks, so that nothing is taken before all is known good.
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-pub struct AddCpu {
-    /// In: Linux' CPU number.
-    pub cpu: u32,
-    /// In: 1: only check.
-    pub check: u32,
-    /// Out: why not.
-    pub message: [u8; MESSAGE_SIZE],
-}
-
-/// `IOCTL_BOOT`: load the image and start every CPU. The instance then lives on
-/// without the descriptor. ENOEXEC: not an LWK image, or of another version.
-/// ETIMEDOUT: a CPU did not answer (named); the instance stays under construction.
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-pub struct Boot {
-    /// In: the ELF image in the caller's memory.
-    pub image: u64,
-    /// In: its bytes.
-    pub image_size: u64,
-    /// In: time each CPU may take to answer, ms (0: 20 000); six times that to come online.
-    pub timeout_ms: u32,
-    /// Zero.
-    pub reserved: u32,
-    /// Out: ns spent loading the image, in the first CPU's start until it is
-    /// online, in the others'.
-    pub load_ns: u64,
-    /// See `load_ns`.
-    pub first_cpu_ns: u64,
-    /// See `load_ns`.
-    pub other_cpus_ns: u64,
-    /// In: boot options.
-    pub cmdline: [u8; 256],
-    /// Out: why not.
-    pub message: [u8; MESSAGE_SIZE],
-}
-
-/// `IOCTL_SHUTDOWN`: stop an instance; CPUs and memory go back to Linux.
-/// EBUSY: programs are running on it (their number is named) and `force` is not set.
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-pub struct Shutdown {
-    /// In: name.
-    pub name: [u8; NAME_SIZE],
-    /// In: 1: kill the programs running there.
-    pub force: u32,
-    /// In: time each CPU may take to park before INIT alone stops it, ms (0: 5000).
-    pub timeout_ms: u32,
-    /// Out: why not.
-    pub message: [u8; MESSAGE_SIZE],
-}
-
-/// Per-CPU part of [`Status`].
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-pub struct CpuStatus {
-    /// Linux' number of the CPU.
-    pub linux_cpu: u32,
-    /// `CPU_*` of [`crate::boot`].
-    pub state: u32,
-    /// Space running, or 0.
-    pub space: u32,
-    /// NUMA node.
-    pub node: u32,
-    /// See [`crate::boot::CpuShared`].
-    pub heartbeat: u64,
-    /// Interrupts taken.
-    pub interrupts: u64,
-    /// Exceptions taken.
-    pub exceptions: u64,
-    /// Page faults.
-    pub page_faults: u64,
-    /// Calls served locally.
-    pub local_calls: u64,
-    /// Calls delegated.
-    pub delegated_calls: u64,
-    /// Time without a thread to run since boot, ns.
-    pub idle_ns: u64,
-    /// Interrupts by vector, see [`crate::boot::CpuShared::interrupts_by`].
-    pub interrupts_by: [u32; crate::boot::VECTORS],
-    /// Exceptions by vector.
-    pub exceptions_by: [u32; crate::boot::EXCEPTIONS],
-}
-
-/// `IOCTL_STATUS`: one instance, by index (0..) or by name.
-/// ENOENT: no such instance (end of the list).
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-pub struct Status {
-    /// In: name, or empty to use `index`. Out: name.
-    pub name: [u8; NAME_SIZE],
-    /// In: see `name`.
-    pub index: u32,
-    /// Out: `INSTANCE_*` of [`crate::info`].
-    pub state: u32,
-    /// Out: live spaces.
-    pub spaces: u32,
-    /// In: entries `cpus` has room for. Out: CPUs of the instance.
-    pub cpu_count: u32,
-    /// Out: bytes of memory reserved, and how many chunks.
-    pub memory_bytes: u64,
-    /// See `memory_bytes`.
-    pub chunks: u32,
-    /// In: 1: ping every CPU first (up to 1 s each).
-    pub ping: u32,
-    /// Out: ns since boot.
-    pub uptime_ns: u64,
-    /// Out: slowest ping answer in ns (0: not asked).
-    pub ping_ns: u64,
-    /// Out: bytes written to the log so far.
-    pub log_head: u64,
-    /// In: address of an array of [`CpuStatus`], or 0.
-    pub cpus: u64,
-    /// Out: bytes per NUMA node (first 8 nodes).
-    pub node_bytes: [u64; 8],
-    /// How arguments of calls reach Linux.
-    pub copied: CopiedStatus,
-    /// How delegated calls reach who executes them.
-    pub dispatch: DispatchStatus,
-}
-
-/// `IOCTL_LOG`: read the kernel log.
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-pub struct Log {
-    /// In: name.
-    pub name: [u8; NAME_SIZE],
-    /// In: position (bytes since boot). Out: position after what was read; text
-    /// that was overwritten is skipped.
-    pub position: u64,
-    /// In: buffer address.
-    pub buffer: u64,
-    /// In: bytes of the buffer. Out: bytes read.
-    pub size: u64,
-}
-
-/// `IOCTL_DEBUG`: a `DEBUG_*` request to instance CPU `cpu`. Needs CAP_SYS_ADMIN.
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-pub struct Debug {
-    /// In: name.
-    pub name: [u8; NAME_SIZE],
-    /// In: CPU index in the instance.
-    pub cpu: u32,
-    /// In: `DEBUG_*`.
-    pub op: u32,
-    /// In: args from [1] on of the request. Out: the answer's args.
-    pub args: [u64; 4],
-    /// Out: what `DEBUG_MEMORY` answers in `pages`.
-    pub kept: [u64; KEPT_WORDS],
 }
 
 /// `IOCTL_ATTACH`: the descriptor becomes a space of a running instance.
@@ -453,7 +251,8 @@ pub struct Execed {
     pub env_end: u64,
 }
 
-/// `IOCTL_RIGHTS`: a new program begins on the caller: its rights become what execve(2) makes them.
+/// `IOCTL_RIGHTS`: a new program begins on the caller: its rights become what execve(2) makes them, as far as none is more than
+/// before. EAGAIN: one would be, which only an execve(2) of Linux gives; nothing has changed.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Rights {
@@ -464,8 +263,8 @@ pub struct Rights {
     /// Out: 1: it has more than the program before it: Linux has made the process one that
     /// nobody may look into.
     pub gained: u32,
-    /// 0.
-    pub reserved: u32,
+    /// In: 1: what would be more stays as it is, in the place of EAGAIN.
+    pub keeps: u32,
 }
 
 /// `IOCTL_SUCCEED`: the calling first thread of a process takes over what Linux keeps for

@@ -21,6 +21,7 @@ pub mod info;
 pub mod ioctl;
 pub mod layout;
 pub mod log;
+pub mod manage;
 pub mod message;
 pub mod observe;
 pub mod offer;

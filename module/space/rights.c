@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * What execve(2) does to the rights of the thread that calls it. The LWK replaces the
- * program, so Linux does not do it by itself; and root may get capabilities back, which
- * no other call gives. The rules are those of cap_bprm_creds_from_file() for a file
- * without rights of its own, which the LWK gives to none: whoever may call this may have
- * as much from Linux' execve(2) of any program.
+ * program, so Linux does not do it by itself. The rules are those of cap_bprm_creds_from_file() for a file
+ * without rights of its own, which the LWK gives to none; but for what root gets back: that security
+ * modules may forbid, which are asked by an execve of Linux' only, and so nothing is ever more here than before.
  */
 #include "space/space.h"
 
@@ -109,6 +108,10 @@ long hanare_rights(struct hanare_space *space, void *data)
 
 	if (!new)
 		return -ENOMEM;
+	if (arg->keeps > 1) {
+		abort_creds(new);
+		return -EINVAL;
+	}
 	root = make_kuid(new->user_ns, 0);
 	effective = root_counts && uid_eq(new->euid, root);
 	if (effective || (root_counts && uid_eq(new->uid, root)))
@@ -124,18 +127,21 @@ long hanare_rights(struct hanare_space *space, void *data)
 		}
 		new->cap_permitted = cap_intersect(new->cap_permitted, old->cap_permitted);
 	}
-	/*
-	 * A filter of Linux' or of the program's own may forbid execve(2), and who has had the
-	 * proxy make this call in spite of it gains nothing here.
-	 */
-	if (seccomp_mode(&current->seccomp) != SECCOMP_MODE_DISABLED)
-		new->cap_permitted = cap_intersect(new->cap_permitted, old->cap_permitted);
 	new->suid = new->fsuid = new->euid;
 	new->sgid = new->fsgid = new->egid;
 	if (other_ids)
 		cap_clear(new->cap_ambient);
 	new->cap_permitted = cap_combine(new->cap_permitted, new->cap_ambient);
 	new->cap_effective = effective ? new->cap_permitted : new->cap_ambient;
+	if (!cap_issubset(new->cap_permitted, old->cap_permitted) ||
+	    !cap_issubset(new->cap_effective, old->cap_effective)) {
+		if (!arg->keeps) {
+			abort_creds(new);
+			return -EAGAIN;
+		}
+		new->cap_permitted = cap_intersect(new->cap_permitted, old->cap_permitted);
+		new->cap_effective = cap_intersect(new->cap_effective, old->cap_effective);
+	}
 	new->securebits &= ~issecure_mask(SECURE_KEEP_CAPS);
 	arg->secure = other_ids ||
 		      (!uid_eq(new->uid, root) &&

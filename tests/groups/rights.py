@@ -190,6 +190,15 @@ def log():
     check('log-needs-syslog', body)
 
 
+def in_place():
+    """Where the LWK makes an execve by itself, it leaves to Linux those that give rights."""
+    def body():
+        hanare('shutdown', '--all', '--force', status=None)
+        boot('--cpus', '2-3', '--mem', '256M', '--option', 'exec=local')
+    check('boot-exec-local', body, lwk=False, prepares=True)
+    same('execve-credentials-in-place', [GUEST + '/static/execve-credentials'])
+
+
 start('--cpus', '2-3', '--mem', '256M')
 os.makedirs(PLACE, exist_ok=True)
 os.chmod(PLACE, 0o755)
@@ -199,5 +208,6 @@ idle_workers()
 listings()
 by_group()
 log()
+in_place()
 shutil.rmtree(PLACE)
 finish()

@@ -20,8 +20,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/capability.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
 #include <linux/userfaultfd.h>
 #include <sched.h>
 #include <setjmp.h>
@@ -31,7 +29,6 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/ptrace.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -303,29 +300,31 @@ static void secret(void)
 
 /* ---- rights ---- */
 
-/* Drops all capabilities; whether this call gives any back. */
-static int regains(int fd)
+/* Keeps those of its capabilities only, of which the call that stands for execve gives root none back. */
+static void lowers(int fd, unsigned int effective, unsigned int permitted)
 {
 	struct __user_cap_header_struct header = { _LINUX_CAPABILITY_VERSION_3, 0 };
-	struct __user_cap_data_struct sets[2] = {};
+	struct __user_cap_data_struct sets[2] = { { effective, permitted, 0 } };
 	struct hanare_rights rights = {};
 
 	need(!syscall(SYS_capset, &header, sets), "capset");
+	need(ioctl(fd, HANARE_IOCTL_RIGHTS, &rights) && errno == EAGAIN, "root gets rights without an execve of Linux'");
+	rights.keeps = 1;
 	need(!ioctl(fd, HANARE_IOCTL_RIGHTS, &rights), "rights");
 	need(!syscall(SYS_capget, &header, sets), "capget");
-	return sets[0].permitted != 0;
+	need(sets[0].effective == effective && sets[0].permitted == permitted && !sets[1].permitted, "a capability is back");
+	rights.keeps = 2;
+	need(ioctl(fd, HANARE_IOCTL_RIGHTS, &rights) && errno == EINVAL, "what does not exist is asked for");
 }
 
 static void rights(void)
 {
-	struct sock_filter allow = BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
-	struct sock_fprog filter = { 1, &allow };
 	unsigned int space;
 	int fd = attach(&space);
 
-	need(regains(fd), "root has no rights from what stands for execve");
-	need(!prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter), "filter");
-	need(!regains(fd), "a filter cannot keep root from its capabilities");
+	lowers(fd, 1 << CAP_CHOWN, 1 << CAP_CHOWN | 1 << CAP_KILL);
+	lowers(fd, 0, 1 << CAP_KILL);
+	lowers(fd, 0, 0);
 	printf("ended\n");
 }
 

@@ -7,6 +7,7 @@ mod lints;
 mod locks;
 mod names;
 mod posted;
+mod reach;
 mod sizes;
 mod sources;
 mod syscalls;
@@ -32,7 +33,7 @@ fn main() -> ExitCode {
                 "usage: cargo xtask abi [--check]         write (or check) module/hanare_abi.h"
             );
             eprintln!(
-                "       cargo xtask syscalls [--check]    write (or check) docs/syscalls.md and libhanare's table"
+                "       cargo xtask syscalls [--check]    write (or check) docs/syscalls.md, docs/forged-slots.md, libhanare's table"
             );
             eprintln!("       cargo xtask layers [PART]         show the layers as a picture");
             eprintln!(

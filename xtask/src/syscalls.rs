@@ -1,15 +1,20 @@
-//! `docs/syscalls.md`: what becomes of each system call, out of the LWK's table; and libhanare's table, out of the same.
+//! `docs/syscalls.md`: what becomes of each system call, out of the LWK's table; libhanare's table, out of the same; and
+//! `docs/forged-slots.md` ([`reach`]).
 
 use std::fmt::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
-use crate::posted;
+use crate::{posted, reach};
 use hanare_core::syscalls::{Hook, LocalCall, Restart, Row, Service, rows};
 
 /// Writes the page and libhanare's table, or with `check` compares them.
 pub fn run(check: bool) -> ExitCode {
-    let files = [("docs/syscalls.md", page()), ("libhanare/src/calls.rs", posted::file())];
+    let files = [
+        ("docs/syscalls.md", page()),
+        ("docs/forged-slots.md", reach::page()),
+        ("libhanare/src/calls.rs", posted::file()),
+    ];
     let complaints: Vec<String> =
         files.into_iter().filter_map(|(path, text)| write(path, &text, check).err()).collect();
     complaints.iter().for_each(|complaint| eprintln!("{complaint}"));

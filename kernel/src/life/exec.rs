@@ -213,7 +213,11 @@ fn load(
     };
     // What `hanare run` starts has what its proxy was given.
     let rights = if replaces {
-        Some(rights::renew(thread).inspect_err(|_| rights::show_again(dumpable)).map_err(memory)?)
+        let renewed = rights::renew(thread).inspect_err(|_| rights::show_again(dumpable));
+        Some(renewed.map_err(|e| match e {
+            errno::EAGAIN => Failed(e, SHARED), // Linux has to make this execve, too
+            e => memory(e),
+        })?)
     } else {
         None
     };

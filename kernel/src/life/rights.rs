@@ -21,10 +21,15 @@ pub struct Rights {
 
 /// Those of the program that the running thread is about to begin. The other threads are
 /// there still: where Linux has no memory for it, nothing has happened.
+///
+/// # Errors
+/// `EAGAIN`: it would have more rights than the program before it, which Linux gives it, and nobody else
+/// (`depart`). Not where a debugger is, which stays with the memory that it has: there it gets no more.
 pub fn renew(thread: &Thread) -> Result<Rights> {
     let p = &thread.process;
     let scratch = p.write_scratch(thread.slot_index, &[0; RANDOM_BYTES])?;
-    let flags = delegate::result_of(Control::Rights { random: scratch })?;
+    let keeps = u32::from(p.observed.is_debugged());
+    let flags = delegate::result_of(Control::Rights { random: scratch, keeps })?;
     Ok(Rights { flags, random: p.control(scratch) })
 }
 

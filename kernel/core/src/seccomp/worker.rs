@@ -7,6 +7,8 @@
 //! memory that cannot be executed, makes threads and processes like itself, has signals
 //! blocked and handled, asks who it is, and ends.
 
+pub mod reach;
+
 use alloc::vec::Vec;
 
 use super::{ARCH, Instruction, MAX_INSTRUCTIONS, action, code};

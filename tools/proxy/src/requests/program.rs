@@ -60,8 +60,8 @@ pub fn show(worker: &Worker, hidden: bool) {
     );
 }
 
-/// `Control::Rights`: `random` is where random bytes go, or 0.
-pub fn rights(process: &Process, worker: &Worker, random: u64) -> i64 {
+/// `Control::Rights`: `random` is where random bytes go, or 0; `keeps` as of [`Rights`].
+pub fn rights(process: &Process, worker: &Worker, random: u64, keeps: u32) -> i64 {
     if random != 0 {
         // Not as a delegated call, which a signal keeps from being made.
         let mut bytes = [0; RANDOM_BYTES];
@@ -73,7 +73,7 @@ pub fn rights(process: &Process, worker: &Worker, random: u64) -> i64 {
     // With less rights it must not be open to more who look into the old program: see `show`.
     let before = sys::is_dumpable();
     sys::set_dumpable(false);
-    let mut rights = Rights { changed: 0, secure: 0, gained: 0, reserved: 0 };
+    let mut rights = Rights { changed: 0, secure: 0, gained: 0, keeps };
     match sys::ioctl(process.space.fd, IOCTL_RIGHTS, &mut rights) {
         Ok(()) => {
             worker.gained.store(rights.gained != 0, Ordering::Relaxed);

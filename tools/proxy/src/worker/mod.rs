@@ -89,7 +89,7 @@ fn serve_request(process: &Process, worker: &Worker, slot: SlotRef) -> Option<i6
             0
         }
         Control::Succeed { tid } => program::succeed(process, tid),
-        Control::Rights { random } => program::rights(process, worker, random),
+        Control::Rights { random, keeps } => program::rights(process, worker, random, keeps),
         Control::Remap { start, end } => code(attach::map_again(&process.space, start, end)),
         Control::MapPart { number } => code(attach::map_part(&process.space, number)),
         Control::TakeMask => 0,

@@ -21,6 +21,33 @@ fn own(number: u32, args: &[u64]) -> bool {
 }
 
 #[test]
+fn what_a_forged_slot_reaches_has_its_line() {
+    assert_eq!(reach::differences(), (0, 0), "missing, and of what is not reached");
+    let lines = |number| reach::OF_CALLS.iter().filter(|line| line.number == number).count();
+    // Arguments that are asked for somewhere, in every place.
+    let bound = BOUND.iter().flat_map(|(_, asks)| asks.iter());
+    let mut values: Vec<u64> = bound
+        .flat_map(|ask| match *ask {
+            Ask::Is(_, value) | Ask::Has(_, _, value) => vec![u64::from(value)],
+            Ask::IsControl(_) => vec![u64::from(CONTROL)],
+            Ask::OneOf(_, values) => values.iter().map(|&value| u64::from(value)).collect(),
+            Ask::IsNull(_) | Ask::HasNone(..) => vec![0],
+        })
+        .collect();
+    values.sort_unstable();
+    values.dedup();
+    let program = with(&[end(action::KILL_PROCESS)]);
+    for number in 0..NR_END {
+        let passes = values.iter().any(|&a| {
+            [[a; 6], [0, a, 0, 0, 0, 0], [u64::from(CONTROL), a, 0, 0, 0, 0]]
+                .iter()
+                .any(|args| ask(&program, number, args) == action::ALLOW)
+        });
+        assert!(!passes || lines(number) == 1, "{number} passes and has no line");
+    }
+}
+
+#[test]
 fn what_a_worker_does_for_the_lwk_passes_every_filter() {
     for number in FREE {
         assert!(own(number, &[u64::MAX; 6]), "{number}");
