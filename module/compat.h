@@ -52,8 +52,13 @@ static inline void hanare_vm_flags_set(struct vm_area_struct *vma, vm_flags_t fl
 #define hanare_dump_shared(mm) set_bit(MMF_DUMP_MAPPED_SHARED, &(mm)->flags)
 #endif
 
-/* Batches of folios have a header of their own in 7.x. */
+/* Batches of folios have a header of their own in 7.x. Sparse, which checks with older ones, does not know that it can ask. */
+#ifdef __has_include
 #if __has_include(<linux/folio_batch.h>)
+#define HANARE_HAS_FOLIO_BATCH
+#endif
+#endif
+#ifdef HANARE_HAS_FOLIO_BATCH
 #include <linux/folio_batch.h>
 #else
 #include <linux/pagevec.h>

@@ -70,6 +70,7 @@ verdicts cargo unit --workspace
 step abi-header target/debug/xtask abi --check
 step syscalls-page target/debug/xtask syscalls --check
 step tidy target/debug/xtask tidy
+step sparse make -s -C module sparse
 step cache tests/cached
 step verdicts python3 -B tests/test_verdicts.py
 step trend-of-memory python3 -B tests/lib/test_trend.py

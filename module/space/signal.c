@@ -111,7 +111,7 @@ static void wake_taker(int sig)
  */
 static long to_process(struct kernel_siginfo *info)
 {
-	struct sighand_struct *sighand = current->sighand;
+	struct sighand_struct *sighand = hanare_own_handlers();
 	int sig = info->si_signo;
 	bool twice;
 	long err;
@@ -158,7 +158,7 @@ long hanare_send(struct hanare_space *space, void *data)
 long hanare_forward(struct hanare_space *space, void *data)
 {
 	const struct hanare_forward *arg = data;
-	struct sighand_struct *sighand = current->sighand;
+	struct sighand_struct *sighand = hanare_own_handlers();
 	int sig;
 
 	if (arg->signals & (rt_sigmask(SIGKILL) | rt_sigmask(SIGSTOP)) ||

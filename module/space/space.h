@@ -108,6 +108,13 @@ void hanare_stop_exit(void);
 /* The caller ends by this signal: its tracer has seen it. */
 void hanare_last_signal(u32 signal);
 
+/* The caller's own, which it has as long as it runs. */
+static inline struct sighand_struct *hanare_own_handlers(void)
+{
+	return rcu_dereference_raw(current->sighand);
+}
+
+
 /* dump.c */
 long hanare_dump(struct hanare_space *space, void *data);
 long hanare_execute(struct hanare_space *space, void *data);

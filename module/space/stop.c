@@ -174,13 +174,15 @@ static struct probe {
  */
 void hanare_last_signal(u32 signal)
 {
+	struct sighand_struct *sighand = hanare_own_handlers();
+
 	if (!valid_signal(signal) || !signal)
 		return;
-	spin_lock_irq(&current->sighand->siglock);
+	spin_lock_irq(&sighand->siglock);
 	current->signal->flags &= ~SIGNAL_UNKILLABLE;
-	if (!sig_kernel_only(signal) && current->sighand->action[signal - 1].sa.sa_handler == SIG_DFL)
-		current->sighand->action[signal - 1].sa.sa_flags |= SA_IMMUTABLE;
-	spin_unlock_irq(&current->sighand->siglock);
+	if (!sig_kernel_only(signal) && sighand->action[signal - 1].sa.sa_handler == SIG_DFL)
+		sighand->action[signal - 1].sa.sa_flags |= SA_IMMUTABLE;
+	spin_unlock_irq(&sighand->siglock);
 }
 
 static void find(struct tracepoint *tp, void *unused)
