@@ -11,6 +11,7 @@ import sys
 import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '../lib'))
+from confinement import CONFINED_BY, confined, confined_alike
 from harness import *
 
 TASK = f'{GUEST}/static/native-task'
@@ -355,32 +356,6 @@ def of_another_user():
     expect(said == wanted, said)
 
 
-def confined():
-    """A process that may gain no rights, as one does that confines itself, has no calls executed by proxies that are not confined."""
-    program = f'{GUEST}/module-pool'
-    result = command([program, '/usr/bin/setpriv', '--no-new-privs', program, 'join'])
-    expect(result.out == b'EPERM: the pool of proxies was made with other rights than yours\n', result)
-    result = command(['/usr/bin/setpriv', '--no-new-privs', program, program, 'join'])
-    expect(result.out == b'joined\n', result)
-
-
-CONFINED_BY = 'landlock', 'filter', 'groups', 'root', 'umask', 'network'
-
-
-def confined_alike(how):
-    """Under no_new_privs a child like its maker joins a pool, and one that may do less does not. One that is confined later has
-    no call made any more: but for its umask, of which a proxy has its own."""
-    def body():
-        program = f'{GUEST}/module-pool'
-        result = command([program, 'confined', how])
-        expect(result.out.decode() == f'nothing: joined\n{how}: EPERM\n', result)
-        result = command([program, 'later', how])
-        after = 'serves' if how == 'umask' else 'EPERM'
-        expect(result.out.decode().split() == ['serves', 'EPERM', 'EINVAL', 'EINVAL', after, 'ended:', 'no'], result)
-        gone()
-    return body
-
-
 def no_program():
     """In the space of a pooled proxy no program is started, and none asks."""
     result = command([f'{GUEST}/module-pool', 'member'])
@@ -587,7 +562,7 @@ def main():
     tested('nobody-joins-a-pool-with-other-rights', of_another_user)
     tested('nobody-who-is-confined-joins-a-pool-that-is-not', confined)
     for how in CONFINED_BY:
-        tested(f'a-pool-makes-no-calls-of-who-is-confined-by-{how}', confined_alike(how))
+        tested(f'a-pool-makes-no-calls-of-who-is-confined-by-{how}', confined_alike(how, gone))
     tested('no-program-runs-in-the-space-of-a-pooled-proxy', no_program)
     tested('a-task-that-closes-every-descriptor-keeps-its-proxy', closes_all)
     tested('a-proxy-without-descriptors-for-copies-says-so', few_descriptors)

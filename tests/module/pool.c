@@ -6,7 +6,8 @@
  *   pool member                       is a pooled proxy, and prints what it is told that asks as a program's does
  *   pool wrong                        attaches in ways that there are not; prints what is said
  *   pool confined HOW                 makes a pool, has a child that is like it join, then one that is confined: by `nothing`,
- *                                     `landlock`, `filter` (of seccomp), `groups`, `root`, `umask`, `network` (namespace)
+ *                                     `landlock`, `filter` (of seccomp), `groups`, `root`, `umask`, `network` (namespace),
+ *                                     `user` (namespace), `bounding` (set), `securebits`, `apparmor` (profile `hanare-pool`)
  *   pool later HOW                    a native task and a pooled proxy join; the task is confined; prints whether the proxy may
  *                                     make its calls, before and after
  */
@@ -14,9 +15,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
+#include <linux/capability.h>
 #include <linux/filter.h>
 #include <linux/landlock.h>
 #include <linux/seccomp.h>
+#include <linux/securebits.h>
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
@@ -110,6 +113,18 @@ static void confine(const char *how)
 		umask(0777);
 	} else if (!strcmp(how, "network")) {
 		need(!unshare(CLONE_NEWNET), "unshare");
+	} else if (!strcmp(how, "user")) {
+		need(!unshare(CLONE_NEWUSER), "unshare");
+	} else if (!strcmp(how, "bounding")) {
+		need(!prctl(PR_CAPBSET_DROP, CAP_SYS_TIME), "bounding set");
+	} else if (!strcmp(how, "securebits")) {
+		need(!prctl(PR_SET_SECUREBITS, SECBIT_KEEP_CAPS), "securebits");
+	} else if (!strcmp(how, "apparmor")) {
+		static const char wanted[] = "changeprofile hanare-pool";
+		int label = open("/proc/thread-self/attr/apparmor/current", O_WRONLY);
+
+		need(label >= 0 && write(label, wanted, sizeof(wanted) - 1) == sizeof(wanted) - 1, "apparmor");
+		close(label);
 	}
 }
 
