@@ -57,6 +57,13 @@ impl<const MUTANT: u8> Worker<MUTANT> {
         state == RUNS || MUTANT == THERE_EARLY && state == STARTS
     }
 
+    /// Whether there is one, or one is being started or ended. False behind a look by which no worker is wanted any more: there will be none.
+    #[must_use]
+    pub fn may_be_there(&self) -> bool {
+        full_fence::<MUTANT>();
+        !matches!(self.0.load(Ordering::Acquire), NONE | FAILED)
+    }
+
     /// Whether the caller has to start it, and to say [`Worker::started`] then. `is_off`: no worker is wanted any more, see
     /// [`Worker::begin_end`].
     #[must_use]

@@ -177,7 +177,7 @@ def library():
 def unchanged_programs():
     """Programs with and without `--async`, on the LWK: what can be seen of them is the same."""
     argv = [ROOT + '/libhanare/async/tests/run', '--launch', 'hanare run --', '--deadline', '120', '--first', str(FIRST), '--seeds', str(SEEDS), '--programs', GUEST + '/async']
-    kinds = ['sequences', 'sockets', 'replies', 'faults', 'starts', 'kinds']
+    kinds = ['sequences', 'sockets', 'replies', 'faults', 'rights', 'starts', 'kinds']
     spelled = command([*argv, '--list', *kinds]).out.decode().splitlines()
     expect(len(spelled) > 20, spelled)
 

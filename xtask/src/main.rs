@@ -8,6 +8,7 @@ mod locks;
 mod names;
 mod posted;
 mod reach;
+mod rights;
 mod sizes;
 mod sources;
 mod syscalls;
@@ -33,7 +34,7 @@ fn main() -> ExitCode {
                 "usage: cargo xtask abi [--check]         write (or check) module/hanare_abi.h"
             );
             eprintln!(
-                "       cargo xtask syscalls [--check]    write (or check) docs/syscalls.md, docs/forged-slots.md, libhanare's table"
+                "       cargo xtask syscalls [--check]    write (or check) docs/syscalls.md, docs/forged-slots.md, the libraries' tables"
             );
             eprintln!("       cargo xtask layers [PART]         show the layers as a picture");
             eprintln!(

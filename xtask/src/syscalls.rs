@@ -1,19 +1,20 @@
-//! `docs/syscalls.md`: what becomes of each system call, out of the LWK's table; libhanare's table, out of the same; and
-//! `docs/forged-slots.md` ([`reach`]).
+//! `docs/syscalls.md`: what becomes of each system call, out of the LWK's table; tables of libhanare and of the preloaded
+//! library, out of the same; and `docs/forged-slots.md` ([`reach`]).
 
 use std::fmt::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
-use crate::{posted, reach};
+use crate::{posted, reach, rights};
 use hanare_core::syscalls::{Hook, LocalCall, Restart, Row, Service, rows};
 
-/// Writes the page and libhanare's table, or with `check` compares them.
+/// Writes the page and the libraries' tables, or with `check` compares them.
 pub fn run(check: bool) -> ExitCode {
     let files = [
         ("docs/syscalls.md", page()),
         ("docs/forged-slots.md", reach::page()),
         ("libhanare/src/calls.rs", posted::file()),
+        ("libhanare/async/src/rights.rs", rights::file()),
     ];
     let complaints: Vec<String> =
         files.into_iter().filter_map(|(path, text)| write(path, &text, check).err()).collect();

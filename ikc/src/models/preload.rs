@@ -117,6 +117,41 @@ fn without_a_fence_a_worker_is_left() {
     stop_model::<NO_FENCE>("worker starts without fence, and is not wanted");
 }
 
+/// One thread starts the worker, another one turns posting off and looks whether there may be one: if not, there is none for ever.
+fn look_model<const MUTANT: u8>(name: &str) {
+    explore(name, None, || {
+        let library = Arc::new(Library::<MUTANT>::default());
+        let other = library.clone();
+        let starter = thread::spawn(move || other.start(true));
+        let other = library.clone();
+        let looker = thread::spawn(move || {
+            other.is_off.store(1, Ordering::Release);
+            other.worker.may_be_there()
+        });
+        starter.join().unwrap();
+        let may_be_there = looker.join().unwrap();
+        let threads = library.threads.load(Ordering::Relaxed);
+        assert!(may_be_there || threads == 0, "a worker was overlooked");
+    });
+}
+
+#[test]
+fn no_worker_is_overlooked() {
+    look_model::<REAL>("worker starts, and is looked for");
+}
+
+#[test]
+#[should_panic(expected = "a worker was overlooked")]
+fn a_worker_that_is_started_blindly_is_overlooked() {
+    look_model::<STARTS_BLINDLY>("worker is started blindly, and is looked for");
+}
+
+#[test]
+#[should_panic(expected = "a worker was overlooked")]
+fn without_a_fence_a_worker_is_overlooked() {
+    look_model::<NO_FENCE>("worker starts without fence, and is looked for");
+}
+
 /// A thread waits for the first of two calls, of which the second one lasts for ever.
 fn progress_model<const MUTANT: u8>(name: &str) {
     no_lost_wake_up(

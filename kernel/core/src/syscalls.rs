@@ -12,7 +12,7 @@ mod row;
 mod table;
 use arguments::Argument;
 pub use native::{NATIVE, NATIVE_WORDS, SHOWN};
-pub use row::{By, Hook, LocalCall, Restart, Row, Service};
+pub use row::{By, Hook, LocalCall, PRCTL_RIGHTS, Restart, Row, Service, prctl_changes_rights};
 use table::ROWS;
 
 /// One more than the highest number in the table.

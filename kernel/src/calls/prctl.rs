@@ -8,12 +8,11 @@ use core::sync::atomic::Ordering;
 use hanare_abi::utility::PR_HANARE_RUN_ON;
 use hanare_core::errno::{self, Result};
 use hanare_core::native::PR_HANARE_PROXY;
-use hanare_core::syscalls::Row;
+use hanare_core::syscalls::{Row, prctl_changes_rights};
 use hanare_hal::usercopy::{self, UserAddr};
 use linux_raw_sys::prctl::{
-    PR_CAP_AMBIENT, PR_CAPBSET_DROP, PR_GET_AUXV, PR_GET_SECCOMP, PR_GET_TID_ADDRESS, PR_GET_TSC,
-    PR_SET_KEEPCAPS, PR_SET_MM, PR_SET_NAME, PR_SET_NO_NEW_PRIVS, PR_SET_SECCOMP,
-    PR_SET_SECUREBITS, PR_SET_SYSCALL_USER_DISPATCH, PR_SET_TIMERSLACK, PR_SET_TSC, PR_SET_VMA,
+    PR_GET_AUXV, PR_GET_SECCOMP, PR_GET_TID_ADDRESS, PR_GET_TSC, PR_SET_MM, PR_SET_NAME,
+    PR_SET_SECCOMP, PR_SET_SYSCALL_USER_DISPATCH, PR_SET_TIMERSLACK, PR_SET_TSC, PR_SET_VMA,
     PR_TSC_ENABLE, PR_TSC_SIGSEGV,
 };
 
@@ -60,11 +59,10 @@ pub fn prctl(row: &Row, a: [u64; 6]) -> Result<u64> {
         }
         other => {
             let result = super::delegated::forward(row, a)?;
-            match other {
-                PR_CAP_AMBIENT | PR_CAPBSET_DROP | PR_SET_KEEPCAPS | PR_SET_NO_NEW_PRIVS
-                | PR_SET_SECUREBITS => workers::rights_changed(thread),
-                PR_SET_TIMERSLACK => workers::attributes_changed(thread),
-                _ => {}
+            if prctl_changes_rights(other) {
+                workers::rights_changed(thread);
+            } else if other == PR_SET_TIMERSLACK {
+                workers::attributes_changed(thread);
             }
             Ok(result)
         }

@@ -12,7 +12,7 @@ use crate::local::{self, Local};
 use crate::poster;
 use crate::state::{self, Inside, Reason};
 use crate::sys::PAGE_BYTES;
-use crate::{memory, replies, rewrite, sockets, sys, worker, writes};
+use crate::{attributes, memory, replies, rewrite, rights, sockets, sys, worker, writes};
 
 /// What pthread_cancel(3) sends, and what setuid(2) does.
 const OF_LIBRARY: sys::Mask = 3 << 31;
@@ -28,12 +28,8 @@ const LENDS: u8 = 3;
 pub fn ask(nr: i64, args: &mut Arguments) -> Verdict {
     let local = local::current();
     // SAFETY: The thread's own.
-    let (is_ours, is_inside, watched) =
-        unsafe { ((*local).is_ours, (*local).is_inside, (*local).watched) };
-    if is_ours || is_inside {
-        if nr == libc::SYS_clone || nr == libc::SYS_clone3 {
-            mark_ours(nr, args);
-        }
+    let (is_inside, watched) = unsafe { ((*local).is_inside, (*local).watched) };
+    if is_inside {
         return Verdict::Make;
     }
     // The child of a vfork(2) has its parent's memory, and its own descriptors. Nothing is posted while there is one.
@@ -109,15 +105,26 @@ fn ask_awaited(nr: i64, args: &Arguments, local: *mut Local) -> Verdict {
         | libc::SYS_epoll_pwait2 => wait_masked(nr, args),
         _ => {
             if let Some(reason) = reason_to_stop(nr, args) {
-                state::turn_off(reason);
-                poster::await_all();
-                if reason == Reason::SharedDescriptors {
-                    worker::stop(&Inside::enter());
-                }
+                turn_off(reason);
             }
             Verdict::Make
         }
     }
+}
+
+/// Posts nothing any more. Where rights change the worker ends first: it would have those of before.
+fn turn_off(reason: Reason) {
+    state::turn_off(reason);
+    poster::await_all();
+    if matches!(reason, Reason::Rights | Reason::SharedDescriptors) {
+        worker::stop(&Inside::enter());
+    }
+}
+
+/// Whether the call changes the rights of the thread that makes it.
+fn changes_rights(nr: i64, args: &Arguments) -> bool {
+    rights::CALLS.contains(&nr)
+        || nr == libc::SYS_prctl && rights::PRCTL_OPERATIONS.contains(&(args[0] & 0xffff_ffff))
 }
 
 /// Calls after which the library cannot tell any more who sees what.
@@ -131,16 +138,7 @@ fn reason_to_stop(nr: i64, args: &Arguments) -> Option<Reason> {
         libc::SYS_arch_prctl if args[0] < 0x1003 || args[0] == 0x1004 => Reason::Threads,
         libc::SYS_setrlimit if args[0] == u64::from(libc::RLIMIT_FSIZE) => Reason::Limits,
         libc::SYS_prlimit64 if args[1] == u64::from(libc::RLIMIT_FSIZE) => Reason::Limits,
-        libc::SYS_prctl => match args[0] as c_int {
-            libc::PR_SET_SECCOMP
-            | libc::PR_CAPBSET_DROP
-            | libc::PR_SET_SECUREBITS
-            | libc::PR_SET_NO_NEW_PRIVS
-            | libc::PR_CAP_AMBIENT => Reason::Rights,
-            59 => Reason::Rings, // another one redirects calls
-            _ => return None,
-        },
-        libc::SYS_seccomp => Reason::Rights,
+        libc::SYS_prctl if args[0] as c_int == 59 => Reason::Rings, // another one redirects calls
         // A worker that is started later has the rights of the only thread.
         libc::SYS_capset
         | libc::SYS_setuid
@@ -152,10 +150,11 @@ fn reason_to_stop(nr: i64, args: &Arguments) -> Option<Reason> {
         | libc::SYS_setfsuid
         | libc::SYS_setfsgid
         | libc::SYS_setgroups
-            if worker::is_there() || state::THREADS.load(Ordering::SeqCst) != 1 =>
+            if !worker::is_there() && state::THREADS.load(Ordering::SeqCst) == 1 =>
         {
-            Reason::Rights
+            return None;
         }
+        _ if changes_rights(nr, args) => Reason::Rights,
         _ => return None,
     })
 }
@@ -190,15 +189,6 @@ fn clone_of(nr: i64, args: &Arguments) -> (u64, u64) {
     (args[0], args[4])
 }
 
-/// The threads of the library's threads are its own.
-fn mark_ours(nr: i64, args: &Arguments) {
-    let (flags, pointer) = clone_of(nr, args);
-    if flags & libc::CLONE_SETTLS as u64 != 0 {
-        // SAFETY: The thread has not begun: its variables are its creator's to set.
-        unsafe { (*local::of(pointer)).is_ours = true };
-    }
-}
-
 fn create(nr: i64, args: &Arguments, local: *mut Local) -> Verdict {
     const WITHIN: u64 = (libc::CLONE_VM | libc::CLONE_THREAD | libc::CLONE_FILES) as u64;
     const BORROWS: u64 = (libc::CLONE_VM | libc::CLONE_VFORK) as u64;
@@ -215,7 +205,6 @@ fn create(nr: i64, args: &Arguments, local: *mut Local) -> Verdict {
             let child = local::of(pointer);
             let is_deaf = (*local).is_mask_counted;
             child.write(Local {
-                is_ours: false,
                 is_inside: false,
                 is_mask_counted: is_deaf,
                 watched: BEGINS,
@@ -267,15 +256,11 @@ fn begin_child(local: *mut Local) {
 /// A thread of the program ends.
 fn end_thread(local: *mut Local) {
     guard::take_stack();
-    let is_last = state::THREADS.fetch_sub(1, Ordering::SeqCst) == 1;
-    if is_last && worker::is_there() {
-        // The C library ends the process with its last thread, and counts the worker as one.
-        // SAFETY: Another thread than the worker's, which does not return.
-        unsafe { libc::exit(0) };
-    }
-    if is_last {
+    if state::THREADS.fetch_sub(1, Ordering::SeqCst) == 1 {
         files::complain_of_all();
         state::report();
+        // The process ends with it.
+        worker::stop(&Inside::enter());
     }
     // SAFETY: The thread's own.
     if unsafe { std::mem::take(&mut (*local).is_mask_counted) } {
@@ -284,17 +269,23 @@ fn end_thread(local: *mut Local) {
 }
 
 fn open(nr: i64, args: &Arguments) -> Verdict {
-    let result = make(nr, args);
-    if result < 0 {
-        return Verdict::Done(result);
-    }
     let flags = match nr {
         libc::SYS_open => args[1] as c_int,
         libc::SYS_openat => args[2] as c_int,
         libc::SYS_creat => libc::O_WRONLY | libc::O_CREAT | libc::O_TRUNC,
-        // SAFETY: The kernel has just read its first word.
-        _ => unsafe { (args[2] as *const u64).read_unaligned() as c_int },
+        _ => match sys::word_at(args[2]) {
+            Some(flags) => flags as c_int,
+            None => return Verdict::Make,
+        },
     };
+    // The descriptor is written to later: a worker that begins meanwhile would be one too many.
+    if (worker::may_be_there() || !state::is_off()) && attributes::are_opened(nr, args, flags) {
+        turn_off(Reason::Rights);
+    }
+    let result = make(nr, args);
+    if result < 0 {
+        return Verdict::Done(result);
+    }
     let inside = Inside::enter();
     files::opened(&poster::lock(&inside), result as u64, flags);
     let kind = match files::role(result as u64) {

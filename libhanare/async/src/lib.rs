@@ -6,6 +6,7 @@
 //! posted. [`files`], [`sockets`] and [`memory`] keep what is known of descriptors and addresses, [`guard`] stands between
 //! faults and the program's end.
 
+mod attributes;
 mod calls;
 mod entry;
 mod faults;
@@ -17,10 +18,12 @@ mod memory;
 mod poster;
 mod replies;
 mod rewrite;
+mod rights;
 mod rules;
 mod sockets;
 mod state;
 mod sys;
+mod thread;
 mod worker;
 mod writes;
 

@@ -5,9 +5,7 @@ use std::arch::{asm, global_asm};
 /// What is kept for each thread. All zeroes at first.
 #[repr(C)]
 pub struct Local {
-    /// A thread of the library: its calls are its own.
-    pub is_ours: bool,
-    /// The thread is in the library.
+    /// The thread is in the library, or is one of the library's: its calls are its own.
     pub is_inside: bool,
     /// Its mask holds back signals of faults.
     pub is_mask_counted: bool,

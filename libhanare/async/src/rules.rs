@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 use libc::*;
 
 use crate::calls::{CLASSES, FREE, LOOK};
+use crate::rights;
 
 /// Why they may be made while something is outstanding stands beside each group.
 const FREE_CALLS: &[c_long] = &[
@@ -122,19 +123,6 @@ const LOOKED_AT: &[c_long] = &[
     SYS_pkey_mprotect,
     SYS_arch_prctl,
     SYS_prctl,
-    SYS_seccomp,
-    SYS_unshare,
-    SYS_setns,
-    SYS_setuid,
-    SYS_setgid,
-    SYS_setreuid,
-    SYS_setregid,
-    SYS_setresuid,
-    SYS_setresgid,
-    SYS_setfsuid,
-    SYS_setfsgid,
-    SYS_setgroups,
-    SYS_capset,
     SYS_setrlimit,
     SYS_prlimit64,
     SYS_ptrace,
@@ -169,7 +157,10 @@ const OF_SOCKETS: &[c_long] = &[
 /// Fills the table.
 pub fn install(has_sockets: bool) {
     let of_sockets = if has_sockets { OF_SOCKETS } else { &[] };
-    for (calls, class) in [(FREE_CALLS, FREE), (LOOKED_AT, LOOK), (of_sockets, LOOK)] {
+    let looked_at = [LOOKED_AT, of_sockets, rights::CALLS];
+    for (calls, class) in
+        [(FREE_CALLS, FREE)].into_iter().chain(looked_at.map(|calls| (calls, LOOK)))
+    {
         for call in calls {
             CLASSES[*call as usize].store(class, Ordering::Relaxed);
         }

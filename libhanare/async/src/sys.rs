@@ -66,6 +66,12 @@ pub fn map(size: u64) -> Result<u64, Errno> {
     unsafe { checked(libc::SYS_mmap, args) }
 }
 
+/// Gives mapped memory back.
+pub fn unmap(start: u64, size: u64) {
+    // SAFETY: The caller's own, which nobody uses any more.
+    let _ = unsafe { call(libc::SYS_munmap, [start, size, 0, 0, 0, 0]) };
+}
+
 /// Changes the protection of pages that the caller knows.
 pub fn protect(start: u64, size: u64, protection: i32) -> Result<(), Errno> {
     // SAFETY: Used on the library's memory, and on text that stays readable and executable.
@@ -80,6 +86,39 @@ pub fn stat_of(fd: i32) -> Result<libc::stat, Errno> {
     // SAFETY: It fills the structure.
     unsafe { checked(libc::SYS_fstat, [fd as u64, at, 0, 0, 0, 0]) }?;
     Ok(stat)
+}
+
+/// `stat` of a path, below a folder if it is relative.
+pub fn stat_at(folder: u64, path: u64) -> Result<libc::stat, Errno> {
+    // SAFETY: All zeroes is one.
+    let mut stat: libc::stat = unsafe { std::mem::zeroed() };
+    let at = (&raw mut stat) as u64;
+    // SAFETY: The kernel reads the path, and fills the structure.
+    unsafe { checked(libc::SYS_newfstatat, [folder, path, at, 0, 0, 0]) }?;
+    Ok(stat)
+}
+
+/// What [`open_place`] opens with.
+const PLACE: u64 = (libc::O_PATH | libc::O_CLOEXEC) as u64;
+
+/// Opens the place of a file, not the file, under the number that is free.
+pub fn open_place(folder: u64, path: u64) -> Result<i32, Errno> {
+    // SAFETY: The kernel reads the path.
+    unsafe { checked(libc::SYS_openat, [folder, path, PLACE, 0, 0, 0]) }.map(|file| file as i32)
+}
+
+/// Likewise, with restrictions of openat2(2) for the steps of the path.
+pub fn open_place_as(folder: u64, path: u64, restrictions: u64) -> Result<i32, Errno> {
+    let how = [PLACE, 0, restrictions];
+    let args = [folder, path, how.as_ptr() as u64, size_of_val(&how) as u64, 0, 0];
+    // SAFETY: The kernel reads the path and the structure.
+    unsafe { checked(libc::SYS_openat2, args) }.map(|file| file as i32)
+}
+
+/// Closes a descriptor of the library's own.
+pub fn close(file: i32) {
+    // SAFETY: It has no pointers.
+    let _ = unsafe { call(libc::SYS_close, [file as u64, 0, 0, 0, 0, 0]) };
 }
 
 /// Threads of the process, where /proc is mounted.
@@ -163,6 +202,13 @@ pub fn is_readable(address: u64) -> bool {
     // SAFETY: It changes nothing.
     let result = unsafe { call(libc::SYS_rt_sigprocmask, args) };
     result == i64::from(-libc::EINVAL)
+}
+
+/// The word there, if it can be read.
+pub fn word_at(address: u64) -> Option<u64> {
+    // SAFETY: Its first byte and its last can be read.
+    (is_readable(address) && is_readable(address + 7))
+        .then(|| unsafe { (address as *const u64).read_unaligned() })
 }
 
 /// Copies with one instruction, which needs no registers that a system call keeps.
@@ -276,6 +322,15 @@ pub fn now_ns() -> u64 {
 pub fn thread_id() -> i32 {
     // SAFETY: It returns a number.
     unsafe { call(libc::SYS_gettid, [0; 6]) as i32 }
+}
+
+/// Whether the process has a thread of this id. One that has ended, and is counted still, is there.
+pub fn has_thread(thread: i32) -> bool {
+    // SAFETY: Neither has pointers; no signal is sent.
+    unsafe {
+        let process = call(libc::SYS_getpid, [0; 6]) as u64;
+        call(libc::SYS_tgkill, [process, thread as u64, 0, 0, 0, 0]) != i64::from(-libc::ESRCH)
+    }
 }
 
 /// Sleeps.

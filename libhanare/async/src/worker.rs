@@ -1,70 +1,50 @@
 //! The worker, which makes the posted calls, in order.
 
-use std::ptr;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 use hanare_ikc::preload::Worker;
 
 use crate::poster::{self, Record, What};
 use crate::state::{self, Inside, Reason};
+use crate::thread::Thread;
 use crate::{files, sockets, sys};
 
 static WORKER: Worker = Worker::new();
-/// The worker, for who waits for its end.
-static THREAD: AtomicU64 = AtomicU64::new(0);
+static THREAD: Thread = Thread::new();
 
-/// Starts the worker, if there is none. Not from a thread that may hold a lock of the C library's. Others make their calls
-/// themselves meanwhile.
+/// Starts the worker, if there is none. Others make their calls themselves meanwhile.
 pub fn start(_: &Inside) {
     if !WORKER.begin_start(state::is_off) {
         return;
     }
-    let thread = poster::map_data().and_then(|()| make_thread());
-    match thread {
-        Some(thread) => THREAD.store(thread, Ordering::Relaxed),
-        None => state::turn_off(Reason::Worker),
+    if state::IS_SLOW.load(Ordering::Relaxed) {
+        sys::sleep(50_000_000);
     }
-    WORKER.started(thread.is_some());
+    let is_there = poster::map_data().is_some() && THREAD.start(run);
+    if !is_there {
+        state::turn_off(Reason::Worker);
+    }
+    WORKER.started(is_there);
 }
 
-fn make_thread() -> Option<libc::pthread_t> {
-    extern "C" fn run(_: *mut libc::c_void) -> *mut libc::c_void {
-        poster::work(make);
-        ptr::null_mut()
-    }
-    let mask = sys::set_mask(libc::SIG_BLOCK, !0);
-    let mut thread: libc::pthread_t = 0;
-    // SAFETY: An ordinary thread. Its calls, and those that make it, are known for the library's: see
-    // hook::clone.
-    let result = unsafe {
-        let mut attributes: libc::pthread_attr_t = std::mem::zeroed();
-        libc::pthread_attr_init(&mut attributes);
-        libc::pthread_attr_setstacksize(&mut attributes, 256 << 10);
-        let result = libc::pthread_create(&mut thread, &attributes, run, ptr::null_mut());
-        libc::pthread_attr_destroy(&mut attributes);
-        result
-    };
-    sys::set_mask(libc::SIG_SETMASK, mask);
-    (result == 0).then_some(thread)
+extern "C" fn run() {
+    poster::work(make);
 }
 
-/// Ends the worker: for calls that are refused where a process has threads. Posting has been turned off.
+/// Ends the worker, if there is one, when everything that was posted is done: the kernel has no such thread any more. Posting has been
+/// turned off, or the last thread of the program ends.
 pub fn stop(inside: &Inside) {
     if !WORKER.begin_end(sys::give_way) {
         return;
     }
     poster::post(&poster::lock(inside), What::End, -1, None);
-    // SAFETY: The thread was started, ends now, and nobody else joins it.
-    unsafe { libc::pthread_join(THREAD.load(Ordering::Relaxed), ptr::null_mut()) };
+    THREAD.await_end();
     WORKER.ended();
-    // It has been joined before the kernel has counted it off.
-    let others = state::THREADS.load(Ordering::Relaxed) as u64;
-    for _ in 0..1000 {
-        if sys::threads().is_none_or(|threads| threads <= others) {
-            break;
-        }
-        sys::sleep(10_000);
-    }
+}
+
+/// Whether there is one, or one is being started or ended.
+pub fn may_be_there() -> bool {
+    WORKER.may_be_there()
 }
 
 /// Whether there is one.

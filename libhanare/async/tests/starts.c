@@ -1,39 +1,26 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
 /*
- * What happens while the library starts its worker: starts CASE. The first thread opens a file, for which the library makes a thread.
- * The second thread writes another file in the middle of that. CASE: "slow", the thread is made; "fails", it cannot be made.
+ * What happens while the library starts its worker, which takes 50 ms where it is asked to be slow: starts CASE. The first thread opens a file, for
+ * which the library makes a thread. The second thread writes another file in the middle of that. CASE: "slow", the thread is made; "fails", there is
+ * no address space for it.
  */
 #define _GNU_SOURCE
-#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
-static atomic_int is_prepared, is_in_the_middle, has_written;
-static const char *which;
+static atomic_int is_prepared, has_begun;
 
 static void nap(void)
 {
 	nanosleep(&(struct timespec){ 0, 1000000 }, NULL);
-}
-
-/* The C library's, and that which the preloaded library calls. */
-int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *), void *argument)
-{
-	int (*real)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
-
-	*(void **)&real = dlsym(RTLD_NEXT, "pthread_create");
-	if (!atomic_load(&is_prepared))
-		return real(thread, attributes, run, argument);
-	atomic_store(&is_in_the_middle, 1);
-	for (int i = 0; i < 1000 && !atomic_load(&has_written); i++)
-		nap();
-	return strcmp(which, "fails") ? real(thread, attributes, run, argument) : EAGAIN;
 }
 
 static int writes(const char *name)
@@ -48,20 +35,42 @@ static int writes(const char *name)
 
 static void *second(void *none)
 {
-	for (int i = 0; i < 100 && !atomic_load(&is_in_the_middle); i++)
+	free(malloc(100)); /* its memory is there before there is no more */
+	atomic_store(&has_begun, 1);
+	while (!atomic_load(&is_prepared))
+		nap();
+	/* The library begins when the first thread's file is open. */
+	for (int i = 0; i < 1000 && access("first", F_OK); i++)
 		nap();
 	printf("second: %d errors\n", writes("second"));
-	atomic_store(&has_written, 1);
 	return none;
+}
+
+/* No more than a little address space is left: not enough for the library's buffer. */
+static int limit(void)
+{
+	long pages = 0;
+	FILE *file = fopen("/proc/self/statm", "r");
+	struct rlimit limit;
+
+	if (!file || fscanf(file, "%ld", &pages) != 1 || fclose(file))
+		return -1;
+	limit.rlim_cur = pages * 4096 + (2 << 20);
+	limit.rlim_max = RLIM_INFINITY;
+	return setrlimit(RLIMIT_AS, &limit);
 }
 
 int main(int argc, char **argv)
 {
 	pthread_t thread;
 
-	which = argc > 1 ? argv[1] : "";
+	printf("starts\n");
 	if (pthread_create(&thread, NULL, second, NULL))
 		return 1;
+	while (!atomic_load(&has_begun))
+		nap();
+	if (argc > 1 && !strcmp(argv[1], "fails") && limit())
+		return 2;
 	atomic_store(&is_prepared, 1);
 	printf("first: %d errors\n", writes("first"));
 	pthread_join(thread, NULL);

@@ -2,6 +2,10 @@
 
 use super::arguments::Argument;
 use crate::errno::Errno;
+use linux_raw_sys::prctl::{
+    PR_CAP_AMBIENT, PR_CAPBSET_DROP, PR_SET_KEEPCAPS, PR_SET_NO_NEW_PRIVS, PR_SET_SECCOMP,
+    PR_SET_SECUREBITS,
+};
 
 /// Who serves a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -193,6 +197,36 @@ pub struct Row {
     pub restart: Restart,
     /// The vDSO answers it without a trap, too.
     pub vdso: bool,
+}
+
+/// Operations of prctl(2) that change the rights of the calling thread.
+pub const PRCTL_RIGHTS: [(u32, &str); 6] = [
+    (PR_SET_KEEPCAPS, "PR_SET_KEEPCAPS"),
+    (PR_SET_SECCOMP, "PR_SET_SECCOMP"),
+    (PR_CAPBSET_DROP, "PR_CAPBSET_DROP"),
+    (PR_SET_SECUREBITS, "PR_SET_SECUREBITS"),
+    (PR_SET_NO_NEW_PRIVS, "PR_SET_NO_NEW_PRIVS"),
+    (PR_CAP_AMBIENT, "PR_CAP_AMBIENT"),
+];
+
+/// Whether prctl(2) with this first argument changes the rights of the calling thread.
+#[must_use]
+pub fn prctl_changes_rights(operation: u32) -> bool {
+    PRCTL_RIGHTS.iter().any(|(known, _)| *known == operation)
+}
+
+impl Row {
+    /// Whether the call changes, or can change, what the calling thread may do, and not what the process' other threads may:
+    /// identity, capabilities, namespaces, keyrings, security modules, filters of system calls, ports. Of prctl(2) see
+    /// [`PRCTL_RIGHTS`].
+    #[must_use]
+    pub const fn changes_rights(&self) -> bool {
+        matches!(
+            self.service,
+            Service::Delegated(Hook::Credentials | Hook::Unshare | Hook::Setns | Hook::Rights)
+                | Service::Local(LocalCall::Seccomp | LocalCall::Iopl | LocalCall::Ioperm)
+        )
+    }
 }
 
 macro_rules! local_calls {

@@ -1,6 +1,7 @@
 use super::*;
 use std::collections::{HashMap, HashSet};
 use std::string::String;
+use std::vec::Vec;
 use std::{eprintln, format};
 
 /// Numbers and names of a kernel header.
@@ -91,4 +92,24 @@ fn rows_that_are_known_say_what_they_should() {
     assert_eq!(row(228).map(|row| (row.name, row.vdso)), Some(("clock_gettime", true)));
     assert_eq!(name(231), "exit_group");
     assert_eq!(name(400), "?");
+}
+
+#[test]
+fn calls_that_change_rights_are_the_own_workers() {
+    let of: Vec<_> = rows().iter().filter(|row| row.changes_rights()).collect();
+    for row in &of {
+        if matches!(row.service, Service::Delegated(_)) {
+            assert_eq!(row.by, By::Own, "{}", row.name);
+        }
+    }
+    for name in
+        ["setuid", "capset", "keyctl", "unshare", "setns", "seccomp", "landlock_restrict_self"]
+    {
+        assert!(of.iter().any(|row| row.name == name), "{name}");
+    }
+    assert!(!of.iter().any(|row| ["prctl", "getuid", "write"].contains(&row.name)));
+    assert!(
+        prctl_changes_rights(38) && !prctl_changes_rights(15),
+        "PR_SET_NO_NEW_PRIVS, PR_SET_NAME"
+    );
 }
