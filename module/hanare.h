@@ -220,6 +220,9 @@ struct hanare_space {
 	struct file *proxy;			/* its executable, for program.c; or NULL */
 	u64 allowed;				/* instance CPUs, by index */
 	u64 groups[HANARE_GROUPS_WORDS];	/* group.c; as the LWK was told them */
+	u64 limits[HANARE_LIMITS_WORDS];	/* limits.c; as the LWK was told them */
+	u64 limits_sequence;			/* the number of the last that it was told */
+	u64 begun_with;				/* soft RLIMIT_AS that it was not told; or HANARE_LIMIT_LIFTED */
 	u32 control_fd;				/* the proxy's descriptor of it, not shown */
 	bool shares_table;			/* another space's process has its descriptor table */
 	struct file *door;			/* then: another's file at control_fd; compared only */

@@ -28,7 +28,7 @@
  * is never taken for the same. The module refuses an image of another version and names both; so do
  * the proxy and the command.
  */
-#define HANARE_VERSION 0x3d66c34U
+#define HANARE_VERSION 0x0U
 /* Bytes of a base page. */
 #define HANARE_PAGE_SIZE 4096ULL
 /* Bytes of a large page, and the granule in which memory is reserved. */
@@ -791,6 +791,11 @@ struct hanare_clock_page {
  */
 #define HANARE_REQUEST_SPACE_GROUPS 15U
 /*
+ * Limits of a space's process were changed: `pages` holds them as in `crate::service::LIMITS_WORDS`, args: [0] = a number, as
+ * `crate::service::SERVICE_LIMITS` answers it. Not awaited.
+ */
+#define HANARE_REQUEST_SPACE_LIMITS 16U
+/*
  * What an observer (`IOCTL_OBSERVE`) asks: args: [0] = `OBSERVE_*`, [1] = its session,
  * [2], [3] = arguments; `pages` holds what goes with it, both ways, `count` words of
  * an answer. `space` is that of the observed process, which may be gone.
@@ -1016,6 +1021,27 @@ struct hanare_request {
  * code it executes, has to see it on the LWK.
  */
 #define HANARE_SERVICE_INTERRUPT 14U
+/*
+ * The limits of a process: args[0] = id of one of its threads, as the worker knows it, [1] = its space. Answer `extents`: `LIMITS_WORDS` words,
+ * soft and hard of each resource as prlimit(2) numbers them; args: [0] = a number that later answers and requests (`crate::request::REQUEST_SPACE_LIMITS`)
+ * have a greater one than. The soft limit of its address space is `LIMIT_LIFTED` for Linux from then on.
+ * -ESRCH: there is no such thread.
+ */
+#define HANARE_SERVICE_LIMITS 15U
+/* Resources that have limits. */
+#define HANARE_LIMITS 16
+/* See `SERVICE_LIMITS`. */
+#define HANARE_LIMITS_WORDS 32
+/*
+ * Soft limit of a proxy's address space: the LWK applies its program's, while the proxy maps all of the program's addresses. It is no multiple of anything
+ * that somebody would choose, so what is set by others is known for that; and it may be above the hard limit.
+ */
+#define HANARE_LIMIT_LIFTED 0xfffffffff5a6b000ULL
+/*
+ * Soft limit of the stack that proxy and command set for themselves, before an image of the proxy is loaded, where the program's is
+ * higher: likewise known for their own. Above it Linux may lay the proxy's own memory out among the application's addresses.
+ */
+#define HANARE_STACK_LIMIT_OF_PROXY 0x3fa5000ULL
 /* Most extents in one service. */
 #define HANARE_EXTENTS_MAX 64
 /*

@@ -94,6 +94,10 @@ pub const REQUEST_CLOCK_SET: u32 = 14;
 /// [`GROUPS_WORD`]. Not awaited.
 pub const REQUEST_SPACE_GROUPS: u32 = 15;
 
+/// Limits of a space's process were changed: `pages` holds them as in [`crate::service::LIMITS_WORDS`], args: [0] = a number, as
+/// [`crate::service::SERVICE_LIMITS`] answers it. Not awaited.
+pub const REQUEST_SPACE_LIMITS: u32 = 16;
+
 /// What an observer (`IOCTL_OBSERVE`) asks: args: [0] = `OBSERVE_*`, [1] = its session,
 /// [2], [3] = arguments; `pages` holds what goes with it, both ways, `count` words of
 /// an answer. `space` is that of the observed process, which may be gone.

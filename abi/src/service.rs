@@ -122,6 +122,23 @@ pub const SERVICE_CACHED: u32 = 13;
 /// code it executes, has to see it on the LWK.
 pub const SERVICE_INTERRUPT: u32 = 14;
 
+/// The limits of a process: args[0] = id of one of its threads, as the worker knows it, [1] = its space. Answer `extents`: [`LIMITS_WORDS`] words,
+/// soft and hard of each resource as prlimit(2) numbers them; args: [0] = a number that later answers and requests ([`crate::request::REQUEST_SPACE_LIMITS`])
+/// have a greater one than. The soft limit of its address space is [`LIMIT_LIFTED`] for Linux from then on.
+/// -ESRCH: there is no such thread.
+pub const SERVICE_LIMITS: u32 = 15;
+/// Resources that have limits.
+pub const LIMITS: usize = 16;
+/// See [`SERVICE_LIMITS`].
+pub const LIMITS_WORDS: usize = 2 * LIMITS;
+/// Soft limit of a proxy's address space: the LWK applies its program's, while the proxy maps all of the program's addresses. It is no multiple of anything
+/// that somebody would choose, so what is set by others is known for that; and it may be above the hard limit.
+pub const LIMIT_LIFTED: u64 = 0xffff_ffff_f5a6_b000;
+/// Soft limit of the stack that proxy and command set for themselves, before an image of the proxy is loaded, where the program's is
+/// higher: likewise known for their own. Above it Linux may lay the proxy's own memory out among the application's addresses.
+pub const STACK_LIMIT_OF_PROXY: u64 = (64 << 20) - 0x5_b000;
+const _: () = assert!(LIMITS_WORDS <= EXTENTS_MAX);
+
 /// Most extents in one service.
 pub const EXTENTS_MAX: usize = 64;
 /// Bits of an extent word that hold the number of pages minus one; the rest is

@@ -70,6 +70,12 @@ pub fn serve(index: u32) {
                     p.pause(call.args[0] != 0);
                     Ok(())
                 }
+                abi::REQUEST_SPACE_LIMITS => {
+                    if let Some(words) = r.words().first_chunk() {
+                        p.take_limits(call.args[0], words);
+                    }
+                    Ok(())
+                }
                 abi::REQUEST_SPACE_GROUPS => p.enter_groups(&r.words()[..abi::GROUPS_WORDS]),
                 abi::REQUEST_INFO => info::of_process(&p, &r, &call),
                 abi::REQUEST_USAGE => {

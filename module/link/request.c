@@ -81,6 +81,7 @@ static int pool_kept(u32 kind)
 	case HANARE_REQUEST_SPACE_CLOSE:
 	case HANARE_REQUEST_PROCESS_END:
 	case HANARE_REQUEST_SPACE_GROUPS:
+	case HANARE_REQUEST_SPACE_LIMITS:
 		return 16;
 	default:
 		return 32;

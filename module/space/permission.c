@@ -75,10 +75,10 @@ static bool may(struct task_struct *task, u64 what)
 }
 
 /*
- * The thread that the caller knows by this id, if it uses the space's memory map. To be traced, also a process that
- * executes a program and so has left that map, and has no space of its own yet: it is the LWK's thread all the while.
+ * The thread that the caller knows by this id, with a reference, if it uses that memory map; or, where `left` is a space, is of
+ * a process that executes a program, and so has left that one's map and has no space of its own yet.
  */
-static struct task_struct *task_of(u64 tid, struct hanare_space *space, u64 what)
+static struct task_struct *task_of(u64 tid, const struct mm_struct *mm, struct hanare_space *left)
 {
 	struct task_struct *task = NULL;
 
@@ -86,13 +86,17 @@ static struct task_struct *task_of(u64 tid, struct hanare_space *space, u64 what
 	if (tid && tid <= PID_MAX_LIMIT)
 		task = pid_task(find_vpid(tid), PIDTYPE_PID);
 	/* Compared only. */
-	if (task && (READ_ONCE(task->mm) == space->mm ||
-		     (what == HANARE_MAY_TRACE && hanare_space_is_left_by(space, task_tgid(task)))))
+	if (task && (READ_ONCE(task->mm) == mm || (left && hanare_space_is_left_by(left, task_tgid(task)))))
 		get_task_struct(task);
 	else
 		task = NULL;
 	rcu_read_unlock();
 	return task;
+}
+
+struct task_struct *hanare_task_of(u64 tid, const struct mm_struct *mm)
+{
+	return task_of(tid, mm, NULL);
 }
 
 /* The memory map that a /proc/PID/mem holds, to be compared only. -EBADF: another file. */
@@ -121,7 +125,7 @@ long hanare_may(struct hanare_job *job)
 {
 	u64 id = job->args[0], what = job->args[2];
 	struct hanare_space *target;
-	struct task_struct *task;
+	struct task_struct *task = NULL;
 	long err = -ESRCH;
 
 	if (what == HANARE_MAY_BE_TRACED)
@@ -129,7 +133,9 @@ long hanare_may(struct hanare_job *job)
 	target = job->args[1] <= U32_MAX ? hanare_space_find(job->args[1]) : NULL;
 	if (!target)
 		return err;
-	task = target->inst == job->inst ? task_of(id, target, what) : NULL;
+	/* To be traced, it is the LWK's thread all the while. */
+	if (target->inst == job->inst)
+		task = task_of(id, target->mm, what == HANARE_MAY_TRACE ? target : NULL);
 	if (task) {
 		err = may(task, what) ? 0 : -EPERM;
 		put_task_struct(task);

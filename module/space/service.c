@@ -352,6 +352,8 @@ static long run(struct hanare_job *job, enum hanare_context context)
 		return worker ? watch_remove(job) : -EPERM;
 	case HANARE_SERVICE_MAY:
 		return worker ? hanare_may(job) : -EPERM;
+	case HANARE_SERVICE_LIMITS:
+		return worker ? hanare_limits(job) : -EPERM;
 	default:
 		return -EINVAL;
 	}
@@ -437,7 +439,8 @@ int hanare_serve(struct hanare_instance *inst, struct hanare_space *space, u32 i
 		hanare_space_put(job.space);
 done:
 	memcpy(entry->args, job.args, sizeof(job.args));
-	if (job.kind == HANARE_SERVICE_RESOLVE || job.kind == HANARE_SERVICE_CACHED)
+	if (job.kind == HANARE_SERVICE_RESOLVE || job.kind == HANARE_SERVICE_CACHED ||
+	    job.kind == HANARE_SERVICE_LIMITS)
 		for (i = 0; i < job.count; i++)
 			entry->extents[i] = job.extents[i];
 	entry->count = job.count;

@@ -57,7 +57,10 @@ int hanare_file_refresh(struct file *file);
 u64 hanare_file_version(struct file *file, const struct kstat *stat);
 /* stderr.c */
 void hanare_say_killed(struct hanare_space *space, u64 used, u64 total, u64 whose);
-/* permission.c: the same. */
+/* permission.c: the same; and a thread that the caller knows by its id, if it uses that memory map, with a reference. */
 long hanare_may(struct hanare_job *job);
+struct task_struct *hanare_task_of(u64 tid, const struct mm_struct *mm);
+/* limits.c: the same */
+long hanare_limits(struct hanare_job *job);
 
 #endif

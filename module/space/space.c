@@ -26,12 +26,14 @@ static void (*tell_end)(struct hanare_space *space) __ro_after_init;
 static void look_at_groups(struct work_struct *work);
 static DECLARE_DELAYED_WORK(group_work, look_at_groups);
 
-/* A look at groups takes so long at most, and goes on from where it stopped. */
+/* Groups and limits are looked at so often. */
+#define GROUP_PERIOD (HZ / 2)
+/* A look takes so long at most, and goes on from where it stopped. */
 #define GROUP_LOOK (HZ / 50 + 1)
 /* Each space is told what it is in once in so many looks, even if nothing is new. */
-#define GROUP_AGAIN 16
+#define GROUP_AGAIN 32
 
-/* Linux tells nobody of a new group of a process, or a new limit. */
+/* Linux tells nobody of a new group of a process, or a new limit of either. */
 static void look_at_groups(struct work_struct *work)
 {
 	static unsigned long next;	/* the last space that was looked at */
@@ -56,14 +58,15 @@ static void look_at_groups(struct work_struct *work)
 		if (!space)
 			continue;
 		if (space->inst != busy &&
-		    !hanare_space_tell_groups(space, (space->id + looks) % GROUP_AGAIN == 0))
+		    (!hanare_space_tell_groups(space, (space->id + looks) % GROUP_AGAIN == 0) ||
+		     !hanare_space_tell_limits(space)))
 			busy = space->inst;
 		hanare_space_put(space);
 		cond_resched();
 	}
 	looks++;
 	if (hanare_spaces_any())
-		schedule_delayed_work(&group_work, HZ);
+		schedule_delayed_work(&group_work, GROUP_PERIOD);
 }
 
 void hanare_space_init(void (*ended)(struct hanare_space *space))
@@ -229,8 +232,10 @@ long hanare_usage(struct hanare_space *space, void *data)
 long hanare_start(struct hanare_space *space, void *data)
 {
 	struct hanare_call call = { .kind = HANARE_REQUEST_SPACE_START };
-	long err = ask(space, &call);
+	long err;
 
+	hanare_space_note_limits(space);
+	err = ask(space, &call);
 	if (err)
 		WRITE_ONCE(space->opened, false);
 	return err;
@@ -360,7 +365,7 @@ static int space_open(struct hanare_space *space, struct hanare_space *parent,
 	if (from && from->program)
 		get_random_bytes(&child[7], (rng_is_initialized() ? 8 : 4) * sizeof(u64));
 	hanare_space_find_groups(space);
-	schedule_delayed_work(&group_work, HZ);
+	schedule_delayed_work(&group_work, GROUP_PERIOD);
 	memcpy(&child[HANARE_GROUPS_WORD], space->groups, sizeof(space->groups));
 	space->user = hanare_user_of_caller();
 	child[HANARE_USER_WORD] = __kuid_val(space->user);
@@ -441,6 +446,7 @@ struct hanare_space *hanare_space_enter(struct hanare_instance *inst, struct ino
 	if (!space)
 		return ERR_PTR(refuse(message, -ENOMEM, "Linux has no memory left"));
 	inherit(space, parent);
+	hanare_space_begin_limits(space, parent);
 	if (pool)
 		space->pool = hanare_pool_get(pool);
 	space->is_member = is_member;

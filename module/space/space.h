@@ -48,6 +48,11 @@ void hanare_spaces_exit(void);
 void hanare_space_find_groups(struct hanare_space *space);
 bool hanare_space_tell_groups(struct hanare_space *space, bool again);
 
+/* limits.c: what prlimit(2) sets */
+void hanare_space_begin_limits(struct hanare_space *space, const struct hanare_space *parent);
+void hanare_space_note_limits(struct hanare_space *space);
+bool hanare_space_tell_limits(struct hanare_space *space);
+
 /* share.c */
 /* `flush` ends a space whose process is gone, if nobody uses its memory any more. */
 int hanare_share_init(void (*flush)(struct hanare_space *space));

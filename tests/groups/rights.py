@@ -4,9 +4,11 @@ import contextlib
 import grp
 import os
 import re
+import resource
 import shutil
 import subprocess
 import sys
+import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '../lib'))
 from harness import *
@@ -199,6 +201,132 @@ def in_place():
     same('execve-credentials-in-place', [GUEST + '/static/execve-credentials'])
 
 
+# Soft limits, of each resource lower than at first and higher again; where nothing else is said: what nothing depends on.
+LIMITS = {resource.RLIMIT_CPU: (1000, 2000), resource.RLIMIT_FSIZE: (4096, 65536), resource.RLIMIT_DATA: (16 << 20, 1 << 30),
+          resource.RLIMIT_STACK: (256 << 10, 4 << 20), resource.RLIMIT_NOFILE: (20, 30), resource.RLIMIT_MEMLOCK: (64 << 10, 1 << 20),
+          resource.RLIMIT_AS: (48 << 20, 80 << 20), resource.RLIMIT_NICE: (10, 20), resource.RLIMIT_RTPRIO: (10, 20)}
+RESOURCES = range(16)
+# No more descriptors than that can be asked for (fs.nr_open).
+MOST = {resource.RLIMIT_NOFILE: 1 << 20}
+LIMITED = f'{GUEST}/static/limits-set-by-others'
+
+
+def begin_limited(launch, what='', **more):
+    process = subprocess.Popen([*launch, LIMITED, what], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0, **more)
+    if what in ('', 'again', 'compute'):
+        expect(process.stdout.readline() == b'ready\n', 'it begins')
+    return process
+
+
+def end_limited(process):
+    process.kill()
+    process.wait()
+    process.stdin.close()
+    process.stdout.close()
+
+
+def changes():
+    for one in RESOURCES:
+        low, high = LIMITS.get(one, (1000, 2000))
+        most = MOST.get(one, resource.RLIM_INFINITY)
+        yield from ((one, 'lower', (low, most)), (one, 'raise', (high, most)), (one, 'infinity', (most, most)))
+
+
+def limited_by_others(launch):
+    """What a program has to say of each limit that somebody else sets, and what he is told of it then."""
+    process = begin_limited(launch)
+    try:
+        said = {}
+        for one, how, limit in changes():
+            resource.prlimit(process.pid, one, limit)
+            process.stdin.write(b'%d\n' % one)
+            said[one, how] = process.stdout.readline(), resource.prlimit(process.pid, one)
+        return said
+    finally:
+        end_limited(process)
+
+
+def limits():
+    """Who sets limits of a program from Linux sets them for the program, at its next call."""
+    lwk = ['hanare', 'run', '--']
+    on_both = {}
+
+    def ran():
+        if not on_both:
+            on_both.update(linux=limited_by_others([]), lwk=limited_by_others(lwk))
+        return on_both['linux'], on_both['lwk']
+
+    def by_others():
+        linux, on_lwk = ran()
+        different = {key: (linux[key][0], on_lwk[key][0]) for key in linux if linux[key][0] != on_lwk[key][0]}
+        expect(len(linux) == 48 and not different, f'{different}')
+
+    def seen():
+        # Of the address space Linux has another soft limit for the proxy (docs/pseudo-files.md).
+        def seen_by_linux(said, one):
+            return said[1][1] if one == resource.RLIMIT_AS else said[1]
+        linux, on_lwk = ran()
+        different = {key: (linux[key][1], on_lwk[key][1]) for key in linux
+                     if seen_by_linux(linux[key], key[0]) != seen_by_linux(on_lwk[key], key[0])}
+        expect(not different, f'{different}')
+
+    def own():
+        def of(launch):
+            process = begin_limited(launch, 'own')
+            try:
+                said = [process.stdout.readline() for one in RESOURCES]
+                found = [resource.prlimit(process.pid, one) for one in RESOURCES]
+                with open(f'/proc/{process.pid}/limits') as file:
+                    return said, [found[one] if one != resource.RLIMIT_AS else found[one][1] for one in RESOURCES], file.read()
+            finally:
+                end_limited(process)
+        linux, on_lwk = of([]), of(lwk)
+        expect(linux[:2] == on_lwk[:2], f'{linux} {on_lwk}')
+
+    def of_proxy():
+        """Stack, address space and descriptors: the proxy has other limits for itself, for a while or all the time."""
+        asked = resource.RLIMIT_STACK, resource.RLIMIT_AS, resource.RLIMIT_NOFILE
+
+        def limit():
+            resource.setrlimit(resource.RLIMIT_STACK, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+            resource.setrlimit(resource.RLIMIT_AS, (48 << 20, 96 << 20))
+            resource.setrlimit(resource.RLIMIT_NOFILE, (20, 4096))
+
+        def of(launch):
+            process = begin_limited(launch, 'again', preexec_fn=limit)
+            try:
+                time.sleep(1.2) # who looks from time to time has looked
+                said = []
+                for one in asked:
+                    process.stdin.write(b'%d\n' % one)
+                    said.append(process.stdout.readline())
+                return said
+            finally:
+                end_limited(process)
+        linux, on_lwk = of([]), of(lwk)
+        expect(linux == on_lwk, f'{linux} {on_lwk}')
+
+    def computing():
+        for launch in [], lwk:
+            process = begin_limited(launch, 'compute')
+            try:
+                time.sleep(0.3)
+                resource.prlimit(process.pid, resource.RLIMIT_CPU, (1, resource.RLIM_INFINITY))
+                expect(process.communicate(timeout=TIMEOUT)[0] == b'told\n' and process.returncode == 0, f'{launch}: {process.returncode}')
+            finally:
+                end_limited(process)
+
+    def profile():
+        said = [command([*launch, LIMITED, 'profile']).out for launch in ([], lwk)]
+        expect(said[0] == said[1] == b'as many as time 1\nnone of those that sleep 1\n', f'{said}')
+    check('limits-that-others-set-bind', by_others)
+    check('limits-that-others-set-are-seen-from-linux', seen)
+    check('own-limits-are-seen-from-linux', own)
+    check('limits-of-the-proxy-are-not-the-programs', of_proxy)
+    check('a-limit-of-cpu-time-binds-who-makes-no-calls', computing)
+    check('a-profile-counts-who-computes', profile)
+
+
 start('--cpus', '2-3', '--mem', '256M')
 os.makedirs(PLACE, exist_ok=True)
 os.chmod(PLACE, 0o755)
@@ -208,6 +336,7 @@ idle_workers()
 listings()
 by_group()
 log()
+limits()
 in_place()
 shutil.rmtree(PLACE)
 finish()

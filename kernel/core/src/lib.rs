@@ -42,6 +42,7 @@ pub mod nodes;
 pub mod options;
 pub mod ptrace;
 pub mod ratelimit;
+pub mod rlimits;
 pub mod rseq;
 pub mod script;
 pub mod seccomp;

@@ -7,6 +7,8 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 pub struct Counts {
     /// Calls that Linux served.
     pub delegated: AtomicU64,
+    /// Of these, what the LWK has its proxy do that is no call.
+    pub controls: AtomicU64,
     /// It waits for Linux, another thread or a time.
     pub waits: AtomicBool,
     /// Times it gave the CPU away to wait.
@@ -15,6 +17,13 @@ pub struct Counts {
     pub involuntary: AtomicU64,
     /// Page faults.
     pub faults: AtomicU64,
+}
+
+impl Counts {
+    /// Calls that Linux made for it, its own and those of the LWK on its behalf.
+    pub fn calls(&self) -> u64 {
+        self.delegated.load(Ordering::Relaxed).wrapping_sub(self.controls.load(Ordering::Relaxed))
+    }
 }
 
 /// Counts one up. Only the CPU that runs the thread does so.

@@ -14,7 +14,6 @@ use crate::process::workers;
 use crate::process::{cputimers, rights, timens, waited};
 use crate::signal::{pending, signals, unhandled};
 use core::sync::atomic::Ordering;
-use hanare_abi::service::MAY_LIMIT;
 use hanare_core::entropy::BYTES_MAX;
 use hanare_core::errno::{self, Errno, Result};
 use hanare_core::link::{Call, ENDING, Outcome, Returns};
@@ -468,31 +467,8 @@ fn personality(wanted: u32) {
 
 /// getrlimit(2), setrlimit(2), prlimit(2).
 fn limit(row: &Row, args: [u64; 6], change: &Change) -> Result<u64> {
-    if let Some(result) = rlimits::address_space(change) {
-        return result;
-    }
-    forward(row, args).inspect(|_| take_limit(change))
-}
-
-/// Limits that the LWK itself enforces, after Linux has accepted them.
-fn take_limit(change: &Change) {
-    let Some(pointer) = change.new else { return };
-    let Ok(soft) = usercopy::read_u64(UserAddr::of(pointer)) else { return };
-    let Some(p) = rlimits::target(change.pid) else { return };
-    let own = core::ptr::eq(&*p, &*thread::current().process);
-    if !own && rights::may(MAY_LIMIT, change.pid as u32, &p).is_err() {
-        return;
-    }
-    if change.resource == 0
-        && let Ok(hard) = usercopy::read_u64(UserAddr::behind(pointer, 8))
-    {
-        p.cpu_timers.set_limit(soft, hard);
-        cputimers::look_again(&p);
-    }
-    let mut id = p.identity.lock();
-    match change.resource {
-        2 => id.data_soft = soft,
-        3 => id.stack_soft = soft,
-        _ => {}
-    }
+    let before = rlimits::before(change);
+    let result = forward(row, args)?;
+    rlimits::made(change, before)?;
+    Ok(result)
 }

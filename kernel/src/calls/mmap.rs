@@ -333,11 +333,11 @@ pub fn brk(me: &Thread, wanted: u64) -> u64 {
         return old;
     }
     let (from, to) = (page_up(old), page_up(wanted));
+    let limits = rlimits::of_memory(me);
     let limit = me.process.identity.lock().data_soft;
     if wanted - start > limit && wanted > old {
         return old;
     }
-    let limits = rlimits::of_memory(me);
     let Ok(lock_flags) = mlock::future(me, to.saturating_sub(from), false) else { return old };
     let ok = if to > from {
         limits::enough_memory(to - from).is_ok() && reach(p, from, to).is_ok() && {

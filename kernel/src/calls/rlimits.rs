@@ -1,32 +1,30 @@
 //! Limits of memory: RLIMIT_AS, RLIMIT_DATA, RLIMIT_MEMLOCK.
 
-use crate::base::user::{self, UserAddr, put};
+use crate::base::user::{UserAddr, put};
 use crate::link::delegate;
 use crate::mm::limits::Limits;
 use crate::process::spaces;
 use crate::process::thread::{self, Thread};
-use crate::process::{Process, rights};
+use crate::process::{Process, limits, rights};
 use alloc::sync::Arc;
 use hanare_abi::service::MAY_LIMIT;
 use hanare_core::errno::{self, Result};
+use hanare_core::rlimits::{ADDRESS_SPACE, DATA, MEMLOCK};
 use linux_raw_sys::general::{__NR_capget, __NR_prlimit64};
 use zerocopy::IntoBytes;
 
-const RLIMIT_DATA: u64 = 2;
-const RLIMIT_MEMLOCK: u64 = 8;
-const RLIMIT_AS: u32 = 9;
 const CAP_IPC_LOCK: u32 = 14;
-const CAP_SYS_RESOURCE: u32 = 24;
 
 /// What the running process may map, now. May ask Linux.
 pub fn of_memory(me: &Thread) -> Limits {
+    limits::look(me);
     let p = &me.process;
     let (space, data) = {
         let id = p.identity.lock();
         (id.as_soft, id.data_soft)
     };
     // As Linux does for Valgrind: a soft limit of nothing does not count.
-    let data = if data == 0 { linux_limit(me, 0, RLIMIT_DATA).map_or(0, |l| l[1]) } else { data };
+    let data = if data == 0 { linux_limit(me, 0, DATA as u64).map_or(0, |l| l[1]) } else { data };
     Limits { space, data }
 }
 
@@ -44,7 +42,7 @@ impl LockLimit {
     /// # Errors
     /// `EPERM`: it may lock nothing at all.
     pub fn ask(me: &Thread) -> Result<LockLimit> {
-        let [bytes, _] = linux_limit(me, 0, RLIMIT_MEMLOCK)?;
+        let [bytes, _] = linux_limit(me, 0, MEMLOCK as u64)?;
         let privileged = capable(&me.process, me.slot_index, CAP_IPC_LOCK)?;
         if bytes == 0 && !privileged {
             Err(errno::EPERM)
@@ -110,6 +108,10 @@ impl Change {
         Change { pid: 0, resource: a[0], new: Some(a[1]), old: None }
     }
 
+    fn is_of_space(&self) -> bool {
+        self.resource as u32 as usize == ADDRESS_SPACE
+    }
+
     /// Of prlimit(2).
     pub fn by_prlimit(a: &[u64; 6]) -> Change {
         let given = |pointer| Some(pointer).filter(|&pointer| pointer != 0);
@@ -117,46 +119,49 @@ impl Change {
     }
 }
 
-/// A change of RLIMIT_AS, which is the LWK's alone: in the proxy
-/// the application's addresses are one huge mapping, and its own limit has to stay out of
-/// the way. `None`: another limit, or of a process of Linux'.
-pub fn address_space(change: &Change) -> Option<Result<u64>> {
-    if change.resource as u32 != RLIMIT_AS {
-        return None;
+/// getrlimit(2), setrlimit(2), prlimit(2), after Linux has made the call: what was set is applied, and of the address space what is told is the
+/// program's limit, since Linux has another one for the proxy.
+pub fn made(change: &Change, before: Before) -> Result<()> {
+    let Before::Known { process, tid, soft } = before else { return Ok(()) };
+    if change.new.is_some() {
+        let _ = limits::ask(&process, tid); // else the module tells it soon
     }
-    let p = target(change.pid)?;
-    Some(exchange(&p, change.pid, change.new, change.old))
+    if let (true, Some(to)) = (change.is_of_space(), change.old) {
+        put(UserAddr::of(to), soft.as_bytes())?;
+    }
+    Ok(())
 }
 
-fn exchange(p: &Process, pid: u64, new: Option<u64>, old: Option<u64>) -> Result<u64> {
+/// What there was before a call.
+pub enum Before {
+    /// Nothing of the LWK's is concerned.
+    Nothing,
+    /// A process of the instance, and its soft limit of the address space.
+    Known {
+        /// Whose limit it is.
+        process: Arc<Process>,
+        /// A thread of it.
+        tid: u32,
+        /// RLIMIT_AS.
+        soft: u64,
+    },
+}
+
+/// Looks, before Linux makes the call.
+pub fn before(change: &Change) -> Before {
+    if change.new.is_none() && !change.is_of_space() {
+        return Before::Nothing;
+    }
+    let Some(process) = target(change.pid) else { return Before::Nothing };
     let me = thread::current();
-    let (soft, known) = {
-        let id = p.identity.lock();
-        (id.as_soft, id.as_hard)
-    };
-    let foreign = !core::ptr::eq(p, &*me.process);
-    if foreign {
-        rights::may(MAY_LIMIT, pid as u32, p)?;
+    let is_own = core::ptr::eq(&*process, &*me.process);
+    let tid = if is_own { me.slot.tid() } else { change.pid as u32 };
+    // Its own proxy's answer is no permission.
+    if !is_own && rights::may(MAY_LIMIT, tid, &process).is_err() {
+        return Before::Nothing;
     }
-    let of_linux = if foreign || known.is_none() {
-        Some(linux_limit(me, pid, u64::from(RLIMIT_AS))?[1])
-    } else {
-        None
-    };
-    let hard = known.or(of_linux).unwrap_or(u64::MAX);
-    if let Some(from) = new {
-        let [new_soft, new_hard]: [u64; 2] = user::get(UserAddr::of(from))?;
-        if new_soft > new_hard {
-            return Err(errno::EINVAL);
-        }
-        if new_hard > hard && !capable(&me.process, me.slot_index, CAP_SYS_RESOURCE)? {
-            return Err(errno::EPERM);
-        }
-        let mut id = p.identity.lock();
-        (id.as_soft, id.as_hard) = (new_soft, Some(new_hard));
-    }
-    if let Some(to) = old {
-        put(UserAddr::of(to), [soft, hard].as_bytes())?;
-    }
-    Ok(0)
+    // Somebody else may have changed it.
+    let _ = limits::ask(&process, tid);
+    let soft = process.identity.lock().as_soft;
+    Before::Known { process, tid, soft }
 }

@@ -6,6 +6,7 @@ use crate::link::delegate;
 use crate::process::thread::Thread;
 use crate::signal::{pending, signals};
 use hanare_core::cputimer::CpuLimit;
+use hanare_core::rlimits::{CPU, Limit};
 use hanare_core::signal::{self, SigInfo};
 use hanare_core::time::Timespec;
 use linux_raw_sys::general::{__NR_prlimit64, __NR_timer_settime};
@@ -51,13 +52,25 @@ pub fn check(thread: &Thread) {
     signals::retarget(p); // others may take what this thread blocks
 }
 
-/// The soft limit has moved on: getrlimit(2) is Linux' business.
+/// The soft limit has moved on: getrlimit(2) is Linux' business. What somebody has set meanwhile stays.
 fn tell_limit(thread: &Thread) {
-    const RLIMIT_CPU: u64 = 0;
+    const OLD: u64 = 16;
     let p = &thread.process;
-    let (soft, hard) = p.cpu_timers.limit();
-    if let Ok(at) = p.write_scratch(thread.slot_index, [soft, hard].as_bytes()) {
-        let _ = delegate::linux(__NR_prlimit64, [0, RLIMIT_CPU, at, 0, 0, 0]);
+    let exchange = |(soft, hard): Limit| -> Option<Limit> {
+        let at = p.write_scratch(thread.slot_index, [soft, hard].as_bytes()).ok()?;
+        delegate::linux(__NR_prlimit64, [0, CPU as u64, at, at + OLD, 0, 0]).ok()?;
+        let [soft, hard]: [u64; 2] = p.control(at + OLD);
+        Some((soft, hard))
+    };
+    let moved = p.cpu_timers.limit();
+    let known = p.identity.lock().limits.cpu();
+    match exchange(moved) {
+        Some(found) if found == known => p.identity.lock().limits.tell_cpu(moved),
+        // Taken over when the limits are looked at next.
+        Some(found) => {
+            let _ = exchange(found);
+        }
+        None => {}
     }
 }
 

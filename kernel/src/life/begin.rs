@@ -15,6 +15,7 @@ use hanare_abi::request::{GROUPS_WORD, RANDOM_WORD};
 use hanare_abi::start::START_KEEPS;
 use hanare_core::errno::{self, Result};
 use hanare_core::link::pool::Way;
+use hanare_core::rlimits::Found;
 use hanare_hal::{cpu, shared};
 
 /// How long random bytes that come with a program may be given to it, ms.
@@ -41,6 +42,7 @@ pub fn program(p: &Arc<Process>, start: extern "C" fn() -> !) -> Result<()> {
         data_soft: block.data_soft,
         as_soft: block.as_soft,
         as_hard: None,
+        limits: Found::at_begin((block.cpu_soft, block.cpu_hard)),
         hwcap: block.hwcap,
         hwcap2: block.hwcap2,
         clktck: block.clktck,

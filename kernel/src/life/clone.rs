@@ -7,6 +7,7 @@ use crate::life::fork;
 use crate::life::share;
 use crate::mm::limits;
 use crate::parts::signals::WorkerMask;
+use crate::process;
 use crate::process::thread::{self, Thread};
 use crate::process::workers;
 use crate::sched::{balance, cpus, hold};
@@ -29,6 +30,8 @@ pub fn clone3(args: u64, size: u64, regs: &mut Regs) -> Result<u64> {
 /// A new thread or a new process.
 pub fn clone(r: &Request, regs: &mut Regs) -> Result<u64> {
     r.check()?;
+    // The child inherits them; and its proxy maps memory, past what was set for the program only.
+    process::limits::look(thread::current());
     if !limits::room_for_tasks() {
         return Err(if r.flags & flag::THREAD != 0 { errno::EAGAIN } else { errno::ENOMEM });
     }

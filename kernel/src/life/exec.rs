@@ -22,7 +22,7 @@ use crate::mm::unmap;
 use crate::process::thread;
 use crate::process::thread::{Birth, Thread};
 use crate::process::workers;
-use crate::process::{Process, cputimers, robust, servers};
+use crate::process::{Process, cputimers, limits, robust, servers};
 use crate::sched::user_mode;
 use crate::sched::{cpus, hold};
 use crate::signal::dispositions;
@@ -152,6 +152,7 @@ fn run(
     regs: &mut Regs,
 ) -> core::result::Result<(), Failed> {
     let path = &target.name[..];
+    limits::look(thread::current());
     let check = |argv: &Strings| {
         let limit = thread::current().process.identity.lock().stack_soft;
         check_limits(argv, &envp, path, limit).map_err(|e| Failed(e, START_FAILED_MEMORY))

@@ -122,6 +122,7 @@ impl Link for Direct {
                 return outcome;
             }
             context.asks(Some(&request));
+            counts::count(&context.port().counts.controls);
             let outcome = exchange(context, needs_mask(&request), |slot| slot.lwk_ask(request));
             context.asked(Some(&request));
             if outcome != Outcome::NotStarted {

@@ -33,8 +33,10 @@ pub trait Faulting {
     fn count_fault(&self);
     /// Whether a signal waits for it.
     fn has_signal(&self) -> bool;
-    /// How far its mappings may grow.
-    fn growth(&self) -> Growth;
+    /// How far its mappings may grow; `None`: Linux has to be asked first ([`Faulting::look_at_limits`]).
+    fn growth(&self) -> Option<Growth>;
+    /// Asks Linux for its limits.
+    fn look_at_limits(&self);
     /// Waits until memory is free. False: there will be none.
     fn wait_for_memory(&self) -> bool;
 }
@@ -96,9 +98,15 @@ fn serve(
             }
             return Ok(());
         }
-        let plan = plan(p, addr, wanted, &mut change, is_forgotten, || thread.growth());
+        let mut is_unknown = false;
+        let plan = plan(p, addr, wanted, &mut change, is_forgotten, || {
+            let growth = thread.growth();
+            is_unknown = growth.is_none();
+            growth.unwrap_or(Growth { space: 0, stack: 0 })
+        });
         match plan {
             Plan::Done => return Ok(()),
+            Plan::Fail(Signal::NotMapped) if is_unknown => thread.look_at_limits(),
             Plan::Fail(Signal::NoMemory) if make_room() => {}
             Plan::Fail(Signal::NoMemory) if thread.wait_for_memory() => {}
             Plan::Fail(s) => return Err(s),

@@ -6,7 +6,7 @@ use crate::mm::caller::Ends;
 use crate::mm::fault::Faulting;
 use crate::mm::limits::Growth;
 use crate::process::thread::Thread;
-use crate::process::{Process, oom};
+use crate::process::{Process, limits, oom};
 
 impl Process {
     /// How far its mappings may grow.
@@ -39,8 +39,12 @@ impl Faulting for Thread {
         self.has_signal()
     }
 
-    fn growth(&self) -> Growth {
-        self.process.growth()
+    fn growth(&self) -> Option<Growth> {
+        (!limits::may_differ(self)).then(|| self.process.growth())
+    }
+
+    fn look_at_limits(&self) {
+        limits::look(self);
     }
 
     fn wait_for_memory(&self) -> bool {

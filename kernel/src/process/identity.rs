@@ -1,5 +1,7 @@
 //! Who a process and its threads are, and their clocks, as Linux told it.
 
+use hanare_core::rlimits::Found;
+
 /// Identity and limits that Linux told us.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Identity {
@@ -10,6 +12,8 @@ pub struct Identity {
     pub as_soft: u64,
     /// Hard limit of the address space, once it was set.
     pub as_hard: Option<u64>,
+    /// What Linux had of limits last.
+    pub limits: Found,
     pub hwcap: u64,
     pub hwcap2: u64,
     pub clktck: u64,

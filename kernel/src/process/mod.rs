@@ -7,6 +7,7 @@ pub mod futex;
 pub mod identity;
 pub mod info;
 pub mod leaving;
+pub mod limits;
 pub mod members;
 pub mod memory;
 pub mod oom;

@@ -73,6 +73,8 @@ pub struct Thread {
     pub has_waiters_on_linux: AtomicBool,
     /// Which calls it may make.
     pub seccomp: seccomp::Seccomp,
+    /// Calls that it had made on Linux when that was last asked for limits.
+    pub limits_looked: AtomicU64,
     /// Signal mask, pending signals, alternate stack. Locked before those of its process.
     pub signals: signals::OfThread,
     /// Address to clear and wake at exit (set_tid_address).
@@ -201,6 +203,7 @@ impl Thread {
             has_left_locks: AtomicBool::new(false),
             has_waiters_on_linux: AtomicBool::new(false),
             seccomp: seccomp::Seccomp::default(),
+            limits_looked: AtomicU64::new(0),
             signals: signals::OfThread::new(sigmask),
             clear_tid: AtomicU64::new(0),
             parking: registers::OfThread::default(),

@@ -21,7 +21,7 @@ use crate::find;
 
 /// Soft RLIMIT_STACK above which Linux lays out memory unsuitably for the proxy.
 /// It is set to that while the proxy starts. Arguments may take a quarter of it, 6 MiB at most.
-const STACK_LIMIT_MAX: u64 = 64 << 20;
+const STACK_LIMIT_MAX: u64 = hanare_abi::service::STACK_LIMIT_OF_PROXY;
 
 /// How arguments of calls reach Linux.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

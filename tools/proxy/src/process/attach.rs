@@ -11,6 +11,7 @@ use hanare_abi::layout::{
     SPACE_SHIFT, USER_MAX, USER_MIN, part,
 };
 use hanare_abi::pooled::{ATTACH_NATIVE, ATTACH_PROGRAM};
+use hanare_abi::service::LIMIT_LIFTED;
 use hanare_abi::{MAGIC, VERSION};
 use linux_raw_sys::errno::{EACCES, EEXIST, ENODEV, ENOENT, ENOMEM, ENXIO, EPERM};
 use linux_raw_sys::general::{
@@ -134,11 +135,26 @@ pub fn copy_high(fd: u32, how: u32) -> Option<u32> {
     let top = limit.rlim_max.min(HIGH_DESCRIPTOR);
     let first = limit.rlim_cur.max(LOW_DESCRIPTOR).min(top.saturating_sub(1));
     let raised = rlimit64 { rlim_cur: limit.rlim_cur.max(top), rlim_max: limit.rlim_max };
-    let _ = sys::set_limit(RLIMIT_NOFILE, &raised);
+    let before = sys::exchange_limit(RLIMIT_NOFILE, &raised);
     // Lower, should the caller have left something open from there on.
     let high = (0..64).find_map(|back| sys::fcntl(fd, how, first.checked_sub(back)?).ok());
-    let _ = sys::set_limit(RLIMIT_NOFILE, &limit);
+    if let Ok(before) = before {
+        put_back(RLIMIT_NOFILE, before, raised);
+    }
     high.map(|high| high as u32)
+}
+
+/// Sets a limit to what it was `before` the proxy made it `own`, unless somebody else has set another one meanwhile: that stays.
+pub fn put_back(resource: u32, before: rlimit64, own: rlimit64) {
+    let is_same = |a: &rlimit64, b: &rlimit64| (a.rlim_cur, a.rlim_max) == (b.rlim_cur, b.rlim_max);
+    let (mut wanted, mut expected) = (before, own);
+    // Who sets limits all the time has the last word at some time.
+    for _ in 0..8 {
+        match sys::exchange_limit(resource, &wanted) {
+            Ok(found) if !is_same(&found, &expected) => (wanted, expected) = (found, wanted),
+            _ => return,
+        }
+    }
 }
 
 fn check_version(fd: u32) {
@@ -254,10 +270,11 @@ fn map_messages(space: &Space) -> sys::Result<()> {
 }
 
 /// The mapping is counted as address space though it costs none. The LWK applies
-/// the application's limit, so Linux' may be as high as it goes.
+/// the application's limit, so Linux' may be as high as it goes. The module has lifted it as a rule.
 fn lift_address_space_limit() {
     if let Ok(limit) = sys::get_limit(RLIMIT_AS)
         && limit.rlim_cur != RLIM64_INFINITY as u64
+        && limit.rlim_cur != LIMIT_LIFTED
     {
         let raised = rlimit64 { rlim_cur: limit.rlim_max, rlim_max: limit.rlim_max };
         let _ = sys::set_limit(RLIMIT_AS, &raised);

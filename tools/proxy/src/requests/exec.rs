@@ -5,6 +5,7 @@ use core::fmt::Write;
 use core::sync::atomic::Ordering;
 
 use hanare_abi::ioctl::NAME_SIZE;
+use hanare_abi::service::STACK_LIMIT_OF_PROXY;
 use linux_raw_sys::errno::{EIO, ESRCH, ETIMEDOUT};
 use linux_raw_sys::general::{F_SETFD, RLIMIT_STACK, rlimit64};
 
@@ -24,9 +25,6 @@ const OPTION: &[u8] = b"HANARE_RESUME=";
 const INSTANCE: &[u8] = b"HANARE_INSTANCE=";
 /// Thirteen numbers of at most twenty digits fit.
 const OPTION_MAX: usize = 288;
-/// Above this Linux may lay the proxy's own memory out among the application's addresses.
-const STACK_MAX: u64 = 64 << 20;
-
 /// What the old image hands to the new one.
 pub struct Resumption {
     token: u64,
@@ -71,18 +69,25 @@ pub fn exec(
     );
     // A signal would find nobody to be told to; the new image opens the mask again.
     let mask = signal::set_mask(!0);
-    if soft > STACK_MAX {
-        let _ = sys::set_limit(
-            RLIMIT_STACK,
-            &rlimit64 { rlim_cur: STACK_MAX.min(hard), rlim_max: hard },
-        );
+    let own = own_limit(&stack);
+    if let Some(own) = own {
+        let _ = sys::set_limit(RLIMIT_STACK, &own);
     }
     let _ = sys::fcntl(fd, F_SETFD, 0);
     let error = sys::exec(how, [&option, &instance].map(|one| text(one.bytes()).0));
     // The descriptor stays as it is: another process with the same table may be about to exec.
-    let _ = sys::set_limit(RLIMIT_STACK, &stack);
+    if let Some(own) = own {
+        attach::put_back(RLIMIT_STACK, stack, own);
+    }
     signal::set_mask(mask);
     -i64::from(error.0)
+}
+
+/// The limit of the stack with which an image of the proxy is loaded; `None`: the program's.
+fn own_limit(of_program: &rlimit64) -> Option<rlimit64> {
+    let (soft, hard) = (of_program.rlim_cur, of_program.rlim_max);
+    (soft > STACK_LIMIT_OF_PROXY)
+        .then_some(rlimit64 { rlim_cur: STACK_LIMIT_OF_PROXY, rlim_max: hard })
 }
 
 /// The arguments of this image, if it was loaded by [`exec`].
@@ -109,8 +114,8 @@ pub fn resumption(initial: &Initial) -> Option<Resumption> {
 pub fn resume(from: &Resumption, initial: &Initial, clock: Clock) -> Process {
     // Linux tells a tracer of execve by it, who hears of that from the LWK.
     signal::discard_pending(signal::bit(linux_raw_sys::general::SIGTRAP));
-    if from.stack.rlim_cur > STACK_MAX {
-        let _ = sys::set_limit(RLIMIT_STACK, &from.stack);
+    if let Some(own) = own_limit(&from.stack) {
+        attach::put_back(RLIMIT_STACK, from.stack, own);
     }
     let secure = initial.auxiliary(linux_raw_sys::auxvec::AT_SECURE) != 0;
     let space = attach::program(from.fd, from.left, from.instance, from.token, from.files, secure);

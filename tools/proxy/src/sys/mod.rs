@@ -211,6 +211,15 @@ pub fn set_limit(resource: u32, limit: &rlimit64) -> Result<()> {
     Ok(())
 }
 
+/// Sets a resource limit; what it was.
+pub fn exchange_limit(resource: u32, limit: &rlimit64) -> Result<rlimit64> {
+    let mut before = rlimit64 { rlim_cur: 0, rlim_max: 0 };
+    let (new, old) = (core::ptr::from_ref(limit) as u64, &raw mut before as u64);
+    // SAFETY: structures of the kernel's own definition.
+    check(unsafe { raw_call(__NR_prlimit64, [0, resource.into(), new, old, 0, 0]) })?;
+    Ok(before)
+}
+
 /// A question without arguments that cannot fail: `getpid` and the like.
 fn identity(nr: u32) -> u32 {
     plain(nr, [0; 6]).unwrap_or(0) as u32

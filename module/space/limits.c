@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Limits of a space's process, prlimit(2): Linux keeps them, whoever sets them, and the LWK applies some to its programs. It asks
+ * for them where it may know of a change (HANARE_SERVICE_LIMITS), and is told of changes that a look finds, since Linux tells nobody.
+ *
+ * The proxy maps all addresses of its program, which RLIMIT_AS would count. So the soft one is HANARE_LIMIT_LIFTED for Linux: what
+ * else is found there somebody has set, for the LWK to apply.
+ */
+#include "space/service.h"
+
+#include <linux/pid.h>
+#include <linux/resource.h>
+#include <linux/sched/signal.h>
+#include <linux/sched/task.h>
+
+#define SOFT(resource) (2 * (resource))
+
+/* What the LWK finds of one process has the order in which it was found. */
+static atomic64_t last_sequence;
+
+/* prlimit(2) takes this lock as well. */
+static void lock_limits(struct task_struct *task)
+{
+	task_lock(task->group_leader);
+}
+
+static void unlock_limits(struct task_struct *task)
+{
+	task_unlock(task->group_leader);
+}
+
+static bool is_process_of(struct task_struct *task, const struct hanare_space *space)
+{
+	return task_tgid(task) == space->pid;
+}
+
+/* With its limits locked. A soft limit that the space was begun with stands for a lifted one. */
+static void read_limits(struct task_struct *task, struct hanare_space *space, u64 *words)
+{
+	struct rlimit *limits = task->signal->rlim;
+	u32 i;
+
+	BUILD_BUG_ON(RLIM_NLIMITS != HANARE_LIMITS || RLIM_INFINITY != U64_MAX);
+	for (i = 0; i < RLIM_NLIMITS; i++) {
+		words[SOFT(i)] = limits[i].rlim_cur;
+		words[SOFT(i) + 1] = limits[i].rlim_max;
+	}
+	if (words[SOFT(RLIMIT_AS)] == HANARE_LIMIT_LIFTED && is_process_of(task, space))
+		words[SOFT(RLIMIT_AS)] = space->begun_with;
+}
+
+/* With its limits locked, when the LWK has them. */
+static void limits_told(struct task_struct *task, struct hanare_space *space, const u64 *words, u64 sequence)
+{
+	unsigned long *soft = &task->signal->rlim[RLIMIT_AS].rlim_cur;
+
+	if (*soft == words[SOFT(RLIMIT_AS)])
+		*soft = HANARE_LIMIT_LIFTED;
+	if (!is_process_of(task, space) || space->limits_sequence > sequence)
+		return;
+	space->begun_with = HANARE_LIMIT_LIFTED;
+	memcpy(space->limits, words, sizeof(space->limits));
+	space->limits[SOFT(RLIMIT_AS)] = HANARE_LIMIT_LIFTED;
+	space->limits_sequence = sequence;
+}
+
+/*
+ * Called by the process of a space, when that begins: from here on it may map what it likes. The LWK has the limits of a program that
+ * is started from its proxy, and of others those of the parent, as far as it was told.
+ */
+void hanare_space_begin_limits(struct hanare_space *space, const struct hanare_space *parent)
+{
+	unsigned long *soft = &current->signal->rlim[RLIMIT_AS].rlim_cur;
+
+	lock_limits(current);
+	space->begun_with = HANARE_LIMIT_LIFTED;
+	if (parent) {
+		space->begun_with = *soft;
+		memcpy(space->limits, parent->limits, sizeof(space->limits));
+	}
+	*soft = HANARE_LIMIT_LIFTED;
+	unlock_limits(current);
+}
+
+/* The program starts: the LWK is told its limits by the proxy. */
+void hanare_space_note_limits(struct hanare_space *space)
+{
+	lock_limits(current);
+	read_limits(current, space, space->limits);
+	unlock_limits(current);
+}
+
+/* What is new of them. False: the LWK takes no more now. */
+bool hanare_space_tell_limits(struct hanare_space *space)
+{
+	struct hanare_call call = {
+		.kind = HANARE_REQUEST_SPACE_LIMITS,
+		.data_words = HANARE_LIMITS_WORDS,
+	};
+	struct task_struct *task = get_pid_task(space->pid, PIDTYPE_TGID);
+	u64 words[HANARE_LIMITS_WORDS];
+	bool same;
+	int err = 0;
+
+	if (!task)
+		return true;
+	lock_limits(task);
+	read_limits(task, space, words);
+	/* An image of the proxy is being loaded, with a limit of its own. */
+	if (words[SOFT(RLIMIT_STACK)] == HANARE_STACK_LIMIT_OF_PROXY)
+		words[SOFT(RLIMIT_STACK)] = space->limits[SOFT(RLIMIT_STACK)];
+	same = !memcmp(words, space->limits, sizeof(words));
+	call.args[0] = atomic64_inc_return(&last_sequence);
+	unlock_limits(task);
+	if (!same) {
+		call.data = words;
+		err = hanare_post_about(space, &call);
+	}
+	if (!same && !err) {
+		lock_limits(task);
+		limits_told(task, space, words, call.args[0]);
+		unlock_limits(task);
+	}
+	put_task_struct(task);
+	return err != -EBUSY;
+}
+
+/* HANARE_SERVICE_LIMITS: an entry's status. */
+long hanare_limits(struct hanare_job *job)
+{
+	struct hanare_space *space = job->args[1] <= U32_MAX ? hanare_space_find(job->args[1]) : NULL;
+	struct task_struct *task = NULL;
+	long err = -ESRCH;
+
+	BUILD_BUG_ON(HANARE_LIMITS_WORDS > HANARE_EXTENTS_MAX);
+	if (!space)
+		return err;
+	if (space->inst == job->inst)
+		task = hanare_task_of(job->args[0], space->mm);
+	if (task) {
+		u64 sequence;
+
+		lock_limits(task);
+		read_limits(task, space, job->extents);
+		sequence = atomic64_inc_return(&last_sequence);
+		limits_told(task, space, job->extents, sequence);
+		unlock_limits(task);
+		job->args[0] = sequence;
+		job->count = HANARE_LIMITS_WORDS;
+		put_task_struct(task);
+		err = 0;
+	}
+	hanare_space_put(space);
+	return err;
+}
