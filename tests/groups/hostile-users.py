@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '../lib'))
@@ -297,6 +298,35 @@ def is_kept_from_an_answer():
         until(lambda: b'no program runs' in hanare('ps').out, 'all programs have ended')
 
 
+def nothing_of_others():
+    """Memory, registers, answers and core dumps carry nothing of a program of another user, which had a word everywhere."""
+    canary, lwk = f'{GUEST}/static/canary', ['hanare', 'run', '--cpus', '2', '--']
+    word = (0xa53c0ff1ce0ddba1 ^ (1 << 64) - 1).to_bytes(8, 'little')
+    planted = lambda: expect(command([*BAD, *lwk, canary, 'plant']).status == 0, 'it plants')
+    for _ in range(2):
+        planted()
+        said = command([*GOOD, *lwk, canary, 'look'])
+        lines = said.out.decode().splitlines()
+        expect(said.status == 0 and lines and lines[0] == 'what it has written itself: found', said)
+        expect(all(line.endswith(': clean') for line in lines[1:]) and len(lines) > 20, said)
+    planted()
+    with subprocess.Popen([*GOOD, *lwk, 'sleep', '60'], start_new_session=True) as other:
+        until(lambda: b'sleep' in hanare('ps').out, 'a program runs')
+        said = command([*GOOD, STRANGER, 'default', 'answers'])
+        os.killpg(other.pid, signal.SIGKILL)
+    lines = said.out.decode().splitlines()
+    expect(len(lines) == 8 and all(line.endswith(': clean') for line in lines), said)
+    planted()
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o777)
+        shell = 'ulimit -c unlimited; exec "$@"'
+        said = command([*GOOD, 'sh', '-c', shell, 'sh', *lwk, canary, 'dump'], cwd=folder)
+        cores = os.listdir(folder)
+        expect(said.status == -signal.SIGABRT and len(cores) == 1, f'{said} {cores}')
+        with open(f'{folder}/{cores[0]}', 'rb') as core:
+            expect(word not in core.read(), 'the core dump has it')
+
+
 def booted(*arguments):
     """A fresh LWK: of the one before a CPU may still hang."""
     def body():
@@ -314,6 +344,7 @@ check('rings-of-a-proxy-for-its-own-thread', rings('own-ring', 2000, 100))
 check('services-held-by-a-stopped-proxy', held_services)
 check('signals-in-a-crowd', signals_in_a_crowd)
 check('computing-beside-requests', computing_beside_requests)
+check('nothing-of-other-users-is-given-out', nothing_of_others)
 check('boot-two-cpus', booted('--cpus', '2-3', '--mem', '256M'), lwk=False, prepares=True)
 check('barriers-of-others', barriers_of_others)
 check('requests-of-one-user', requests_of_one_user)

@@ -8,6 +8,7 @@
  *   stranger NAME ask N        N threads of a forged proxy ask the LWK over and over
  *   stranger NAME spaces N     N forged proxies with a space each
  *   stranger NAME keep N       as root: N threads ask over and over for what takes a CPU of the LWK 1 ms
+ *   stranger NAME answers      looks for what others have left in the device's answers
  *   stranger - readers FILE    on the LWK: threads that read a page each when they are told
  *   stranger - sleep           on the LWK: sleeps in a call of Linux'
  *   stranger - barriers N      on the LWK: N barriers for all processes
@@ -336,6 +337,57 @@ static void spaces(int count)
 		pause();
 }
 
+/* ---- answers ---- */
+
+/* The complement of the word that `canary plant` has everywhere (tests/guest/canary.c). */
+#define COMPLEMENT 0xa53c0ff1ce0ddba1UL
+
+static void show_answer(const char *what, const void *answer, size_t bytes)
+{
+	unsigned long word, count = 0;
+
+	for (size_t at = 0; at + sizeof(word) <= bytes; at += sizeof(word)) {
+		memcpy(&word, (const char *)answer + at, sizeof(word));
+		count += ~word == COMPLEMENT;
+	}
+	printf("%s: %s\n", what, count ? "found" : "clean");
+}
+
+/* What the device answers, with what is between its fields and behind what is told. */
+#define ANSWER(fd, number, argument) do {					\
+	ioctl(fd, HANARE_IOCTL_##number, &(argument));				\
+	show_answer(#number, &(argument), sizeof(argument));			\
+} while (0)
+
+static void answers(void)
+{
+	static struct hanare_info info;
+	static struct hanare_status status;
+	static struct hanare_process_status process;
+	static struct hanare_threads threads;
+	static struct hanare_log lines;
+	struct hanare_usage usage = {};
+	struct hanare_opened opened = {};
+	struct hanare_rights rights = {};
+	int manager = open("/dev/hanare", O_RDWR | O_CLOEXEC), own;
+
+	need(manager >= 0, "/dev/hanare");
+	strcpy((char *)status.name, name);
+	strcpy((char *)process.name, name);
+	strcpy((char *)threads.name, name);
+	strcpy((char *)lines.name, name);
+	ANSWER(manager, INFO, info);
+	ANSWER(manager, STATUS, status);
+	ANSWER(manager, LOG, lines);
+	ANSWER(manager, PROCESS, process);
+	threads.space = process.after;
+	ANSWER(manager, THREADS, threads);
+	own = attach();
+	ANSWER(own, USAGE, usage);
+	ANSWER(own, OPENED, opened);
+	ANSWER(own, RIGHTS, rights);
+}
+
 /* ---- computing ---- */
 
 static void count(int ms)
@@ -437,6 +489,8 @@ int main(int argc, char **argv)
 		return crowd(how), 0;
 	if (!strcmp(what, "ask"))
 		return ask(atoi(how), asker, attach()), 0;
+	if (!strcmp(what, "answers"))
+		return answers(), 0;
 	if (!strcmp(what, "spaces"))
 		return spaces(atoi(how)), 0;
 	if (!strcmp(what, "keep"))
