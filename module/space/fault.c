@@ -292,6 +292,7 @@ static vm_fault_t space_fault(struct vm_fault *vmf)
 	u64 addr = vmf->address & PAGE_MASK;
 	bool write = vmf->flags & FAULT_FLAG_WRITE;
 	bool may_unlock = vmf->flags & FAULT_FLAG_ALLOW_RETRY;
+	unsigned long end = jiffies + msecs_to_jiffies(LOCKED_MS);
 	struct hanare_answer *answer;
 	vm_fault_t ret = VM_FAULT_SIGBUS;
 	int round;
@@ -312,7 +313,12 @@ static vm_fault_t space_fault(struct vm_fault *vmf)
 		kfree(answer);
 		return VM_FAULT_NOPAGE;
 	}
-	if (answer && !insert_answer(space, vma, answer, write, &ret)) {
+	/*
+	 * That nothing is mapped there counts only if the LWK says so with mmap_lock held: since this was asked without, another
+	 * mapping may have come.
+	 */
+	if (answer && answer->status != -EFAULT &&
+	    !insert_answer(space, vma, answer, write, &ret)) {
 		kfree(answer);
 		return ret;
 	}
@@ -335,8 +341,19 @@ static vm_fault_t space_fault(struct vm_fault *vmf)
 		return ask_unlocked(vma, answer, addr, write);
 	for (round = 0; round < ROUNDS_MAX; round++) {
 		ask(space, answer, addr, write, LOCKED_MS, may_unlock ? BUSY_LOCKED_MS : LOCKED_MS);
-		if (answer->status == -EBUSY && may_unlock)
+		/*
+		 * What is being replaced there may need mmap_lock for that, which get_user_pages keeps while it faults again:
+		 * so it is let go, or, where it must be kept, there is no page after a while.
+		 */
+		if ((answer->status == -EBUSY || answer->status == -EAGAIN) && may_unlock)
 			return ask_unlocked(vma, answer, addr, write);
+		if (answer->status == -EAGAIN && time_before(jiffies, end) &&
+		    !fatal_signal_pending(current)) {
+			round = 0;
+			continue;
+		}
+		if (answer->status == -EAGAIN)
+			answer->status = -EIO;
 		if (waits_on(answer, vmf)) {
 			ret = VM_FAULT_NOPAGE;
 			break;

@@ -16,7 +16,7 @@ IPC_PRIVATE, IPC_RMID, IPC_STAT = 0, 0, 2
 def compared():
     for name in ('madvise', 'mlock', 'mremap', 'mmap-flags', 'memfd', 'sysv-shm', 'process-vm-access', 'aio', 'io-uring',
                  'concurrent-io', 'failing-memory-calls', 'memory-limits', 'size-overflow',
-                 'discard-beside-a-reader'):
+                 'discard-beside-a-reader', 'replaced-beside-accesses'):
         same(name, [f'{GUEST}/static/{name}'], files=False)
     same('mincore', [GUEST + '/static/mincore'])
     with only_long('sysv-shm shows the same promise'):
@@ -57,6 +57,8 @@ def large_pages():
             return pool.read().strip()
     there = pool_of('20')
     same('hugetlb', [GUEST + '/static/hugetlb'], skip=None if there == '20' else f'a pool of {there} pages')
+    same('hugetlb-beside-faults', [GUEST + '/static/hugetlb-beside-faults'], files=False,
+         skip=None if there == '20' else f'a pool of {there} pages')
     pool_of('0')
 
 

@@ -85,7 +85,7 @@ GROUPS = {
                               test_s=90, long_s=320),
     'guests-processes-box': Group("Linux' semantics of processes, by the request box", 'guests.py processes',
                             environment=(BOX,), long_s=320),
-    'memory': Group('memory and I/O of both kernels are one: shared, huge, locked, direct', 'memory.py', test_s=50, long_s=150,
+    'memory': Group('memory and I/O of both kernels are one: shared, huge, locked, direct', 'memory.py', test_s=65, long_s=190,
                     checked=True),
     'memory-copied': Group('memory of programs whose arguments are copied', 'memory.py', environment=(COPIED,), long_s=160,
                            checked=True),

@@ -27,6 +27,9 @@ macro_rules! wrong {
 /// Addresses, from the first to one behind the last.
 pub type Range = (u64, u64);
 
+/// No addresses.
+pub const NOTHING: Range = (0, 0);
+
 /// What Linux may have of a page. The LWK never has less written down than Linux has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Sight {
@@ -115,12 +118,16 @@ pub fn may_give_up(sight: Sight, prepared: Prepared) -> bool {
 ///
 /// An unmapping commits before Linux is asked: it cannot be undone, and needs one question less. So
 /// from the commit on its addresses are [`Busy`](Kept::Busy), and free when Linux has forgotten what
-/// it has there.
+/// it has there. Where it makes room for another mapping they are [`Replaced`](Kept::Replaced)
+/// from the commit on, and until that mapping is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kept {
-    /// A mapping that a thread is about to make.
+    /// A mapping that a thread is about to make where nothing was mapped.
     Coming,
-    /// A thread asks Linux to forget what was mapped, or to move it.
+    /// A mapping that a thread puts in place of another one, or moves: one step for other threads, so
+    /// their accesses wait, too.
+    Replaced,
+    /// A thread asks Linux to forget what was mapped.
     Busy,
     /// What was mapped is gone here, but Linux, which could not be asked, may have it.
     Unforgotten,
@@ -129,7 +136,7 @@ pub enum Kept {
 /// What who unmaps does about addresses that are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unmapping {
-    /// Takes them: what comes is mapped before, as it were.
+    /// Takes them and asks nobody, which only a wrong step does.
     Take,
     /// Waits: who takes them would map where Linux has something else, or where it is about to
     /// map something, or to take it away.
@@ -139,14 +146,19 @@ pub enum Unmapping {
 }
 
 impl Kept {
-    /// See [`Unmapping`]. `holds_others`: for a mapping of its own to come who unmaps has other
-    /// addresses. Two that do must not wait for each other.
+    /// What the addresses of a mapping to come are kept for, where something `was_mapped` or not.
     #[must_use]
-    pub fn to_unmap(self, holds_others: bool) -> Unmapping {
+    pub fn for_mapping(was_mapped: bool) -> Kept {
+        if was_mapped && !wrong!(LeavesHole) { Kept::Replaced } else { Kept::Coming }
+    }
+
+    /// See [`Unmapping`].
+    #[must_use]
+    pub fn to_unmap(self) -> Unmapping {
         match self {
-            Kept::Coming if holds_others || wrong!(TakesComing) => Unmapping::Take,
-            Kept::Busy if wrong!(TakesBusy) => Unmapping::Take,
-            Kept::Coming | Kept::Busy => Unmapping::Wait,
+            Kept::Coming if wrong!(TakesComing) => Unmapping::Take,
+            Kept::Busy | Kept::Replaced if wrong!(TakesBusy) => Unmapping::Take,
+            Kept::Coming | Kept::Replaced | Kept::Busy => Unmapping::Wait,
             Kept::Unforgotten => Unmapping::Ask,
         }
     }
@@ -154,7 +166,13 @@ impl Kept {
     /// Whether who changes what is mapped there waits. Nothing is where a mapping is to come.
     #[must_use]
     pub fn keeps_waiting(self) -> bool {
-        self == Kept::Busy && !wrong!(TakesBusy)
+        matches!(self, Kept::Busy | Kept::Replaced) && !wrong!(TakesBusy)
+    }
+
+    /// Whether an access waits, of a thread or of Linux. Elsewhere it finds that nothing is mapped.
+    #[must_use]
+    pub fn holds_accesses(self) -> bool {
+        self == Kept::Replaced && !wrong!(SeesHole)
     }
 
     /// What the addresses of an unmapping are kept for once Linux was asked; `None`: they are free.
@@ -162,6 +180,21 @@ impl Kept {
     pub fn after_asking(is_forgotten: bool) -> Option<Kept> {
         (!is_forgotten && !wrong!(FreesUnforgotten)).then_some(Kept::Unforgotten)
     }
+}
+
+/// Whether a thread has to wait before it keeps addresses of which `there` is kept already, for a
+/// call that is to change others later, of which `beside` is.
+///
+/// The thread keeps all of its addresses at once, and waits for none of the others while it holds
+/// nothing. So threads never wait for each other in a circle: of these the last one that has kept
+/// addresses had found what it waits for kept already.
+#[must_use]
+pub fn must_wait_to_keep(
+    there: impl Iterator<Item = Kept>,
+    mut beside: impl Iterator<Item = Kept>,
+) -> bool {
+    let waits = |kept: Kept| kept.to_unmap() == Unmapping::Wait;
+    { there }.any(waits) || beside.any(waits) && !wrong!(KeepsWhileOthersMove)
 }
 
 /// There is no memory to reserve a range.

@@ -11,6 +11,7 @@ use crate::mm::unmap::unmap_range;
 use crate::mm::{anonymous, shared};
 use crate::process::thread::Thread;
 use hanare_core::addr::page_up;
+use hanare_core::coherence::NOTHING;
 use hanare_core::errno::{self, Result};
 use hanare_core::vma::{Backing, Prot, Vma, VmaFlags};
 use linux_raw_sys::general::{__NR_io_destroy, __NR_io_setup, __NR_mremap, __NR_process_vm_readv};
@@ -38,9 +39,9 @@ pub fn io_setup(me: &Thread, events: u64, context: UserAddr) -> Result<u64> {
 fn place(me: &Thread, scratch: u64, ring: u64) -> Result<u64> {
     let p = &me.caller();
     let moved = ring_size(me, scratch, ring).and_then(|size| {
-        let at = choose_free(p, 0, size, 0)?;
+        let at = choose_free(p, 0, size, 0, NOTHING)?;
         delegate::linux(__NR_mremap, [ring, size, size, 3, at, 0])
-            .inspect_err(|_| shared::give_up(p, at, at + size))
+            .inspect_err(|_| shared::give_up(p, at, at + size, None))
             .map(|_| (at, size))
     });
     let (at, size) = moved.inspect_err(|_| {
@@ -49,7 +50,7 @@ fn place(me: &Thread, scratch: u64, ring: u64) -> Result<u64> {
     let backing = Backing::SharedLinux { watch: 0, file: None, offset: 0 };
     let ring = anonymous(at, at + size, Prot::READ | Prot::WRITE, VmaFlags::SHARED);
     let vma = Vma { backing, ..ring };
-    shared::adopt(p, vma).inspect_err(|_| {
+    shared::adopt(p, vma, None).inspect_err(|_| {
         let _ = delegate::linux(__NR_io_destroy, [at, 0, 0, 0, 0, 0]);
     })?;
     Ok(at)

@@ -4,9 +4,11 @@ use crate::calls::mlock::{populate, whole_pages};
 use crate::link::delegate;
 use crate::mm::change::carry_out;
 use crate::mm::removed::Removed;
+use crate::mm::reserve::{kept_for, lock_settled};
 use crate::mm::{Caller, FileRef, access, huge};
 use crate::process::thread::Thread;
 use hanare_core::addr::align_up;
+use hanare_core::coherence::Kept;
 use hanare_core::errno::{self, Result};
 use hanare_core::vma::{Backing, Prot, SpecialKind, Vma, VmaFlags};
 use hanare_hal::paging::{LARGE, SMALL};
@@ -43,6 +45,10 @@ pub fn madvise(me: &Thread, addr: u64, len: u64, advice: u64) -> Result<u64> {
         let Some(vma) = p.mm.lock().vmas.find_next(at).filter(|v| v.start < end).cloned() else {
             return Err(errno::ENOMEM);
         };
+        if kept_for(&vma).is_some_and(Kept::keeps_waiting) {
+            drop(lock_settled(p, vma.start, vma.end)?);
+            continue;
+        }
         if vma.start > at {
             holes = Err(errno::ENOMEM);
             if matches!(advice, MADV_POPULATE_READ | MADV_POPULATE_WRITE) {
@@ -105,7 +111,7 @@ fn one(me: &Thread, v: &Vma<FileRef>, start: u64, end: u64, advice: u32) -> Resu
     };
     // Not a hole: too many mappings.
     let full = |e| if e == errno::ENOMEM { errno::EAGAIN } else { e };
-    let mut mm = p.mm.lock();
+    let mut mm = lock_settled(p, start, end)?;
     if (add | remove).intersects(VmaFlags::DONTFORK | VmaFlags::WIPEONFORK) {
         // fork shares the pages of a mapping that begin in it.
         mm.split_edges(start, end).map_err(full)?;

@@ -7,6 +7,7 @@ use crate::base::heap;
 use crate::base::user::{UserAddr, put};
 use crate::calls::rlimits::LockLimit;
 use crate::link::{delegate, services};
+use crate::mm::reserve::{holds_accesses, lock_settled};
 use crate::mm::{AddressSpace, FileRef, access, fault};
 use crate::process::thread::Thread;
 use crate::sched::cpus;
@@ -68,11 +69,14 @@ pub fn populate_mapped(
                 .vmas
                 .find_next(at)
                 .filter(|v| v.start < end)
-                .map(|v| (v.start.max(at), v.end.min(end), v.prot));
+                .map(|v| (v.start.max(at), v.end.min(end), v.prot, holds_accesses(v)));
         match next {
             None => break,
-            Some((.., prot)) if prot.is_empty() => return Err(access::Signal::NotAllowed),
-            Some((from, to, prot)) => {
+            Some((from, to, _, true)) => {
+                drop(lock_settled(&me.caller(), from, to).map_err(|_| access::Signal::Bus)?);
+            }
+            Some((.., prot, _)) if prot.is_empty() => return Err(access::Signal::NotAllowed),
+            Some((from, to, prot, _)) => {
                 populate(me, from, to, prot)?;
                 at = to;
             }
@@ -113,10 +117,9 @@ pub fn mlock(me: &Thread, addr: u64, len: u64, flags: u64) -> Result<u64> {
     }
     let limit = LockLimit::ask(me)?;
     let (start, end) = span(addr, len)?;
-    let p = &me.process;
     let on_fault = flags != 0;
     {
-        let mut mm = p.mm.lock();
+        let mut mm = lock_settled(&me.caller(), start, end)?;
         let there: u64 = mm
             .vmas
             .range(start, end)
@@ -141,7 +144,7 @@ pub fn mlock(me: &Thread, addr: u64, len: u64, flags: u64) -> Result<u64> {
 /// munlock.
 pub fn munlock(me: &Thread, addr: u64, len: u64) -> Result<u64> {
     let (start, end) = span(addr, len)?;
-    apply(&mut me.process.mm.lock(), start, end, VmaFlags::empty())?;
+    apply(&mut *lock_settled(&me.caller(), start, end)?, start, end, VmaFlags::empty())?;
     Ok(0)
 }
 
@@ -230,12 +233,12 @@ pub fn mincore(me: &Thread, addr: u64, len: u64, vec: u64) -> Result<u64> {
     if vec.checked_add(pages).is_none_or(|e| e > TASK_SIZE) {
         return Err(errno::EFAULT);
     }
-    let p = &me.process;
+    let p = &me.caller();
     let mut bytes = heap::zeroed(pages.min(CHUNK) as usize).map_err(|_| errno::EAGAIN)?;
     let mut at = addr;
     while at < end {
         let (vma, stop) = {
-            let mut mm = p.mm.lock();
+            let mut mm = lock_settled(p, at, at + SMALL)?;
             let vma = mm.vmas.find(at).cloned().ok_or(errno::ENOMEM)?;
             let stop = vma.end.min(end).min(at + CHUNK * SMALL);
             resident(&mut mm, at, stop, &mut bytes);

@@ -9,13 +9,14 @@ use crate::mm::free::MAP_STACK;
 use crate::mm::huge::MAP_HUGETLB;
 use crate::mm::parts::reach;
 use crate::mm::place::{MAP_FIXED, MAP_FIXED_NOREPLACE, choose};
-use crate::mm::reserve::fill_reserved;
-use crate::mm::unmap::unmap_range;
-use crate::mm::{Caller, FileRef, anonymous, huge, limits, protect, shared};
+use crate::mm::reserve::{fill_reserved, lock_settled, unreserve};
+use crate::mm::unmap::{unmap_after, unmap_range};
+use crate::mm::{AddressSpace, Caller, FileRef, anonymous, huge, limits, protect, shared};
 use crate::process::thread::Thread;
 use alloc::vec::Vec;
 use hanare_abi::layout::{USER_MAX, USER_MIN};
 use hanare_core::addr::page_up;
+use hanare_core::coherence::NOTHING;
 use hanare_core::errno::{self, Result};
 use hanare_core::limits::TASK_SIZE;
 use hanare_core::vma::{Backing, Prot, Vma, VmaFlags};
@@ -135,37 +136,30 @@ fn map(me: &Thread, a: &[u64; 6]) -> Result<u64> {
             shared::try_elsewhere(len, prot, flags, fd, offset)?;
         }
     }
-    let at =
-        choose(p, addr, len, if huge.is_some() { huge::with_size(flags, align) } else { flags })?;
-    let insert = |vma: Vma<FileRef>| fill_reserved(p, &vma).map(|()| at);
-    let at = match file {
-        Some(Private::Regular { file, max_prot }) => insert(Vma {
-            start: at,
-            end: at + len,
-            prot,
-            max_prot,
-            flags: vma_flags | unwritten(prot),
-            backing: Backing::PrivateFile { file, offset },
-        })?,
-        None if private => insert(anonymous(at, at + len, prot, vma_flags))?,
+    let flags_of_place = if huge.is_some() { huge::with_size(flags, align) } else { flags };
+    let mut at = choose(p, addr, len, flags_of_place, NOTHING)?;
+    let end = at + len;
+    match file {
+        Some(Private::Regular { file, max_prot }) => {
+            let flags = vma_flags | unwritten(prot);
+            let backing = Backing::PrivateFile { file, offset };
+            fill_reserved(p, &Vma { start: at, end, prot, max_prot, flags, backing })?;
+        }
+        None if private => {
+            let vma = anonymous(at, end, prot, vma_flags);
+            if huge.is_some() && flags & MAP_NORESERVE == 0 {
+                huge::reserve(p, &vma).inspect_err(|_| unreserve(p, at, end))?;
+            }
+            fill_reserved(p, &vma)?;
+        }
         // A private mapping of a device means what the device says; one of huge pages takes them from Linux' pool.
         Some(Private::Device) | None => {
-            shared::map(p, at, len, prot, flags, fd, offset, vma_flags | shared).inspect_err(
-                |_| {
-                    // What Linux refuses leaves what was there.
-                    if let Some(vma) = unused {
-                        let _ = p.mm.lock().vmas.insert(vma);
-                    }
-                },
-            )?
+            // What Linux refuses leaves what was there.
+            let (flags_there, back) = (vma_flags | shared, unused.as_ref());
+            at = shared::map(p, at, len, prot, flags, fd, offset, flags_there, back)?;
         }
-    };
-    let end = at + len;
-    if huge.is_some() && private && !from_pool && flags & MAP_NORESERVE == 0 {
-        huge::reserve(p, at, end).inspect_err(|_| {
-            let _ = unmap_range(p, at, end);
-        })?;
     }
+    let end = at + len;
     let locked = vma_flags & (VmaFlags::LOCKED | VmaFlags::LOCK_ON_FAULT) == VmaFlags::LOCKED;
     if flags & (MAP_POPULATE | MAP_NONBLOCK) == MAP_POPULATE || locked {
         let _ = mlock::populate_mapped(me, at, end); // as Linux: as far as it goes
@@ -200,7 +194,7 @@ fn check_fixed(p: &Caller<'_>, addr: u64, len: u64, align: u64, flags: u64) -> R
     if addr < USER_MIN {
         return Err(errno::EPERM);
     }
-    let mm = p.mm.lock();
+    let mm = lock_settled(p, addr, end)?;
     if flags & MAP_FIXED_NOREPLACE != 0 && mm.vmas.overlaps(addr, end) {
         return Err(errno::EEXIST);
     }
@@ -253,6 +247,7 @@ pub fn mprotect(me: &Thread, addr: u64, len: u64, prot: u64) -> Result<u64> {
         return Err(errno::EINVAL);
     }
     let p = &me.caller();
+    drop(lock_settled(p, start, end)?);
     if grows != 0 {
         let mm = p.mm.lock();
         let v = mm.vmas.find_next(start).filter(|v| v.start < end).ok_or(errno::ENOMEM)?;
@@ -308,7 +303,7 @@ fn protect_shared(p: &Caller<'_>, start: u64, end: u64, prot: Prot) -> (u64, Res
 }
 
 fn shared_parts(p: &Caller<'_>, start: u64, end: u64) -> Result<Vec<(u64, u64)>> {
-    let mm = p.mm.lock();
+    let mm = lock_settled(p, start, end)?;
     let mut parts: Vec<(u64, u64)> = Vec::new();
     for v in mm.vmas.range(start, end).filter(|v| matches!(v.backing, Backing::SharedLinux { .. }))
     {
@@ -325,45 +320,75 @@ fn shared_parts(p: &Caller<'_>, start: u64, end: u64) -> Result<Vec<(u64, u64)>>
 /// brk: the new end, or the old one if that cannot be.
 pub fn brk(me: &Thread, wanted: u64) -> u64 {
     let p = &me.caller();
-    let (start, old) = {
-        let mm = p.mm.lock();
-        (mm.brk_start, mm.brk)
-    };
-    if wanted < start || wanted > USER_MAX {
-        return old;
+    loop {
+        let (start, old) = {
+            let mm = p.mm.lock();
+            (mm.brk_start, mm.brk)
+        };
+        process::limits::look(me);
+        let limit = me.process.identity.lock().data_soft;
+        if wanted < start || wanted > USER_MAX || wanted - start > limit && wanted > old {
+            return old;
+        }
+        let (from, to) = (page_up(old), page_up(wanted));
+        let moved = if to > from {
+            grow_heap(me, old, wanted)
+        } else if to < from {
+            shrink_heap(p, old, wanted)
+        } else {
+            Ok(move_end(&mut p.mm.lock(), old, wanted))
+        };
+        match moved {
+            Ok(true) => return wanted,
+            Ok(false) => {} // another thread has moved it: it is looked at anew
+            Err(_) => return p.mm.lock().brk,
+        }
     }
+}
+
+/// Moves the end of the heap; false: it is not `old` any more.
+fn move_end(mm: &mut AddressSpace, old: u64, wanted: u64) -> bool {
+    let is_there = mm.brk == old;
+    if is_there {
+        mm.brk = wanted;
+    }
+    is_there
+}
+
+/// See [`move_end`]; more is mapped.
+fn grow_heap(me: &Thread, old: u64, wanted: u64) -> Result<bool> {
+    let p = &me.caller();
     let (from, to) = (page_up(old), page_up(wanted));
     let limits = rlimits::of_memory(me);
-    let limit = me.process.identity.lock().data_soft;
-    if wanted - start > limit && wanted > old {
-        return old;
-    }
-    let Ok(lock_flags) = mlock::future(me, to.saturating_sub(from), false) else { return old };
-    let ok = if to > from {
-        limits::enough_memory(to - from).is_ok() && reach(p, from, to).is_ok() && {
-            let mut mm = p.mm.lock();
-            // A page is kept free between the heap and what follows.
-            let fits = limits.allow(&mm, to - from, true) && mm.vmas.is_free(from, to + SMALL);
-            let flags = VmaFlags::HEAP | lock_flags;
-            let ok = fits
-                && mm.vmas.insert(anonymous(from, to, Prot::READ | Prot::WRITE, flags)).is_ok();
-            if ok {
-                mm.policies.clear(from, to);
-            }
-            ok
+    let lock_flags = mlock::future(me, to - from, false)?;
+    limits::enough_memory(to - from)?;
+    reach(p, from, to)?;
+    {
+        // A page is kept free between the heap and what follows.
+        let mut mm = lock_settled(p, from, to + SMALL)?;
+        if mm.brk != old {
+            return Ok(false);
         }
-    } else {
-        to == from || unmap_range(p, to, from).is_ok()
-    };
-    if ok {
-        p.mm.lock().brk = wanted;
-        if to > from && lock_flags == VmaFlags::LOCKED {
-            let _ = mlock::populate_mapped(me, from, to);
+        if !limits.allow(&mm, to - from, true) || !mm.vmas.is_free(from, to + SMALL) {
+            return Err(errno::ENOMEM);
         }
-        wanted
-    } else {
-        old
+        let flags = VmaFlags::HEAP | lock_flags;
+        mm.vmas.insert(anonymous(from, to, Prot::READ | Prot::WRITE, flags))?;
+        mm.policies.clear(from, to);
+        mm.brk = wanted;
     }
+    if lock_flags == VmaFlags::LOCKED {
+        let _ = mlock::populate_mapped(me, from, to);
+    }
+    Ok(true)
+}
+
+/// See [`move_end`]; less is mapped: for other calls the end moves as it goes.
+fn shrink_heap(p: &Caller<'_>, old: u64, wanted: u64) -> Result<bool> {
+    let (from, to) = (page_up(wanted), page_up(old));
+    unmap_after(p, from, to, |mm| move_end(mm, old, wanted)).inspect_err(|_| {
+        move_end(&mut p.mm.lock(), wanted, old);
+    })
 }
 
 /// msync: only shared mappings concern Linux; the rest must be mapped.
@@ -379,7 +404,10 @@ pub fn msync(me: &Thread, addr: u64, len: u64, flags: u64) -> Result<u64> {
     let (start, end) = (addr.min(USER_MAX), wanted.min(USER_MAX)); // what is behind is a hole
     let p = &me.caller();
     if flags & INVALIDATE != 0
-        && p.mm.lock().vmas.range(start, end).any(|v| v.flags.contains(VmaFlags::LOCKED))
+        && lock_settled(p, start, end)?
+            .vmas
+            .range(start, end)
+            .any(|v| v.flags.contains(VmaFlags::LOCKED))
     {
         return Err(errno::EBUSY);
     }

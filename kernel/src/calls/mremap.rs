@@ -8,7 +8,7 @@ use crate::mm::parts::reach;
 use crate::mm::place::{MAP_FIXED, choose};
 use crate::mm::removed::Removed;
 use crate::mm::reserve::{
-    begin_move, fill_whole, kept, reservation, settle, settle_move, unreserve,
+    begin_move, fill_whole, kept, lock_settled, reservation, settle, settle_move, unreserve,
 };
 use crate::mm::unmap::unmap_range;
 use crate::mm::{AddressSpace, Caller, FileRef, huge, limits, shared};
@@ -17,7 +17,7 @@ use crate::sched::hold;
 use hanare_abi::layout::{USER_MAX, USER_MIN};
 use hanare_abi::service::SERVICE_WATCH;
 use hanare_core::addr::page_down;
-use hanare_core::coherence::{Change, Kept};
+use hanare_core::coherence::{Change, Kept, Range};
 use hanare_core::errno::{self, Errno, Result};
 use hanare_core::limits::TASK_SIZE;
 use hanare_core::vma::{Backing, Vma, VmaFlags};
@@ -37,6 +37,13 @@ struct Move {
     keep: bool,
     /// Bytes at the new place that are reserved already.
     reserved: u64,
+}
+
+impl Move {
+    /// The addresses that it takes from.
+    fn source(&self) -> Range {
+        (self.old, self.old.saturating_add(self.old_size.max(SMALL)))
+    }
 }
 
 /// mremap. Checks in the order of Linux, so that the error is the same.
@@ -61,7 +68,11 @@ pub fn mremap(me: &Thread, a: &[u64; 6]) -> Result<u64> {
         return Err(errno::EINVAL);
     }
     let p = &me.caller();
-    let vma = p.mm.lock().vmas.find(old).cloned().ok_or(errno::EFAULT)?;
+    let vma = lock_settled(p, old, old.saturating_add(SMALL))?
+        .vmas
+        .find(old)
+        .cloned()
+        .ok_or(errno::EFAULT)?;
     if let Some(size) = huge::size_of(vma.flags) {
         (m.old_size, m.new_size) = (huge::round(m.old_size, size)?, huge::round(m.new_size, size)?);
         if !old.is_multiple_of(size)
@@ -97,7 +108,7 @@ pub fn mremap(me: &Thread, a: &[u64; 6]) -> Result<u64> {
     if flags & MAYMOVE == 0 {
         return Err(errno::ENOMEM);
     }
-    let target = choose(p, 0, m.new_size, 0)?;
+    let target = choose(p, 0, m.new_size, 0, m.source())?;
     relocate(me, &vma, &m, target, lock_flags)
 }
 
@@ -114,7 +125,7 @@ fn move_to(me: &Thread, m: &mut Move, fixed: bool, new: u64) -> Result<u64> {
         if new < USER_MIN {
             return Err(errno::EPERM);
         }
-        choose(p, new, m.new_size, MAP_FIXED)?;
+        choose(p, new, m.new_size, MAP_FIXED, m.source())?;
         m.reserved = m.new_size;
     }
     move_from(me, m, fixed, new).inspect_err(|_| {
@@ -132,9 +143,13 @@ fn move_from(me: &Thread, m: &mut Move, fixed: bool, new: u64) -> Result<u64> {
         unmap_range(p, m.old + m.new_size, end)?;
         m.old_size = m.new_size;
     }
-    let vma = p.mm.lock().vmas.find(m.old).cloned().ok_or(errno::EFAULT)?;
+    let vma = lock_settled(p, m.old, m.old.saturating_add(SMALL))?
+        .vmas
+        .find(m.old)
+        .cloned()
+        .ok_or(errno::EFAULT)?;
     let lock_flags = resizable(me, &vma, m)?;
-    let target = if fixed { new } else { choose(p, new, m.new_size, 0)? };
+    let target = if fixed { new } else { choose(p, new, m.new_size, 0, m.source())? };
     relocate(me, &vma, m, target, lock_flags)
 }
 
@@ -188,7 +203,7 @@ fn grow(p: &Caller<'_>, vma: &Vma<FileRef>, m: &Move, end: u64) -> Result<bool> 
         reach(p, vma.end, end)?;
     }
     {
-        let mut mm = p.mm.lock();
+        let mut mm = lock_settled(p, m.old, end.min(USER_MAX))?;
         if end > USER_MAX || mm.vmas.overlaps(vma.end, end) {
             return Ok(false);
         }
@@ -210,7 +225,7 @@ fn grow(p: &Caller<'_>, vma: &Vma<FileRef>, m: &Move, end: u64) -> Result<bool> 
         grown
     });
     if result.is_err() {
-        shared::give_up(p, vma.end, end);
+        shared::give_up(p, vma.end, end, None);
     }
     Ok(result.is_ok())
 }
@@ -232,7 +247,7 @@ fn grow_linux(p: &Caller<'_>, vma: &Vma<FileRef>, end: u64) -> Result<()> {
         let last = mm.vmas.find(vma.end - 1).cloned().ok_or(errno::EFAULT)?;
         let backing = last.backing.advanced(vma.end - last.start);
         let flags = last.flags - VmaFlags::MOVING;
-        fill_whole(&mut mm, p.slot, Vma { start: vma.end, end, flags, backing, ..last })
+        fill_whole(p, &mut mm, p.slot, Vma { start: vma.end, end, flags, backing, ..last })
     };
     let entered = enter();
     shared::unwatch(p, old);
@@ -271,7 +286,7 @@ fn move_shared(p: &Caller<'_>, m: &Move, target: u64) -> Result<()> {
         }
     }
     moved.map(|_| ()).map_err(|(_, e)| {
-        shared::give_up(p, target, target + new_size);
+        shared::give_up(p, target, target + new_size, None);
         e
     })
 }
@@ -299,7 +314,7 @@ fn move_linux(
         let watch = services::by_worker(SERVICE_WATCH, &[target, end], &[])?.status as u32;
         hold::at("mremap-moved");
         let mut mm = p.mm.lock();
-        let entered = enter_moved(&mut mm, p.slot, m, target, watch);
+        let entered = enter_moved(p, &mut mm, m, target, watch);
         if entered.is_ok() && gone {
             vacate(&mut mm, p.slot, old, old_size);
         }
@@ -325,14 +340,20 @@ fn move_linux(
 }
 
 /// Enters the mapping that Linux has moved, as it is in the map now, at its new place.
-fn enter_moved(mm: &mut AddressSpace, slot: u32, m: &Move, target: u64, watch: u32) -> Result<()> {
+fn enter_moved(
+    p: &Caller<'_>,
+    mm: &mut AddressSpace,
+    m: &Move,
+    target: u64,
+    watch: u32,
+) -> Result<()> {
     let vma = mm.vmas.find(m.old).cloned().ok_or(errno::EFAULT)?;
     let mut backing = vma.backing.advanced(m.old - vma.start);
     if let Backing::SharedLinux { watch: of_old, .. } = &mut backing {
         *of_old = watch;
     }
     let (end, flags) = (target + m.new_size, vma.flags - VmaFlags::MOVING);
-    fill_whole(mm, slot, Vma { start: target, end, flags, backing, ..vma })
+    fill_whole(p, mm, p.slot, Vma { start: target, end, flags, backing, ..vma })
 }
 
 /// Takes the mapping out of its old place, whose addresses the caller is busy with from now on.
@@ -361,7 +382,7 @@ fn move_pages(p: &Caller<'_>, vma: &Vma<FileRef>, m: &Move, target: u64) -> Resu
             let vma = movable(mm, vma, m)?;
             let backing = vma.backing.advanced(old - vma.start);
             let moved = Vma { start: target, end: target + new_size, backing, ..vma };
-            fill_whole(mm, p.slot, moved)?;
+            fill_whole(p, mm, p.slot, moved)?;
             let policy = mm.policies.get(old);
             let placed = mm.policies.set(target, target + new_size, policy);
             if let Err(e) = placed.and_then(|()| mm.place_leaves(old, old_end, target)) {

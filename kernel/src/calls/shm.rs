@@ -12,6 +12,7 @@ use crate::mm::{Caller, FileRef, anonymous, huge, shared};
 use crate::process::thread::Thread;
 use hanare_abi::layout::{USER_MAX, USER_MIN};
 use hanare_core::addr::page_up;
+use hanare_core::coherence::NOTHING;
 use hanare_core::errno::{self, Result};
 use hanare_core::vma::{Backing, Prot, Vma, VmaFlags};
 use hanare_hal::paging::SMALL;
@@ -60,25 +61,26 @@ pub fn shmat(me: &Thread, id: u64, addr: u64, flags: u64) -> Result<u64> {
     let at = place(p, addr, len, large, flags & SHM_REMAP != 0)?;
     let made = delegate::linux(__NR_shmat, [id, at, flags & !SHM_RND | SHM_REMAP, 0, 0, 0]);
     if let Err(e) = made {
-        shared::give_up(p, at, at + len); // it may be unmapped already
+        shared::give_up(p, at, at + len, None); // it may be unmapped already
         return Err(e);
     }
     let backing = Backing::SharedLinux { watch: 0, file: None, offset: 0 };
     // With all rights to be had: Linux decides, mprotect is delegated too.
     let segment = anonymous(at, at + len, prot, VmaFlags::SHARED | VmaFlags::SYSV);
-    shared::adopt(p, Vma { backing, ..segment })?;
+    shared::adopt(p, Vma { backing, ..segment }, None)?;
     Ok(at)
 }
 
 /// Picks the address and reserves it.
 fn place(p: &Caller<'_>, addr: u64, len: u64, large: bool, replace: bool) -> Result<u64> {
     if addr == 0 {
-        return choose(p, 0, len, if large { huge::MAP_HUGETLB } else { 0 });
+        return choose(p, 0, len, if large { huge::MAP_HUGETLB } else { 0 }, NOTHING);
     }
     if addr < USER_MIN || addr.checked_add(len).is_none_or(|end| end > USER_MAX) {
         return Err(errno::EINVAL);
     }
-    match choose(p, addr, len, if replace { MAP_FIXED } else { MAP_FIXED_NOREPLACE }) {
+    let flags = if replace { MAP_FIXED } else { MAP_FIXED_NOREPLACE };
+    match choose(p, addr, len, flags, NOTHING) {
         Err(errno::EEXIST) => Err(errno::EINVAL),
         other => other,
     }

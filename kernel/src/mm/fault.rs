@@ -8,7 +8,7 @@ use super::fill::{Fill, file_window};
 use super::known::is_kept;
 use super::limits::Growth;
 use super::populate::Gained;
-use super::reserve::{must_wait, resume, wait_until_settled};
+use super::reserve::{kept_for, must_wait, resume, wait_until_settled};
 use super::room::make_room;
 use super::space::Space;
 use super::{AddressSpace, pte_bits, release, shared, vdso};
@@ -174,12 +174,11 @@ fn plan(
     let mut mm = p.mm.lock();
     mm.wish = p.policy.wish();
     resume(p, &mut mm, change, is_forgotten);
-    let Some(vma) = mm.find_or_grow(addr, growth) else { return Plan::Fail(Signal::NotMapped) };
-    if vma.flags.contains(VmaFlags::MOVING)
-        && let Some(busy) = must_wait(p, &mm, vma.start, vma.end)
-    {
-        return Plan::Settle(busy);
+    let found = mm.find_or_grow(addr, growth);
+    if mm.must_settle(addr, found.as_ref()) {
+        return Plan::Settle(p.settled.load(Ordering::Relaxed));
     }
+    let Some(vma) = found else { return Plan::Fail(Signal::NotMapped) };
     if !allows(vma.prot, wanted) {
         return Plan::Fail(Signal::NotAllowed);
     }
@@ -225,6 +224,33 @@ fn done(result: Result<(), ()>) -> Plan {
 }
 
 impl AddressSpace {
+    /// Whether an access to `addr` waits for another thread: what is mapped there, as `found`, is being replaced, or what
+    /// is above it, which may then grow down to there.
+    pub(super) fn must_settle(&self, addr: u64, found: Option<&Vma<FileRef>>) -> bool {
+        // Most mappings have neither flag.
+        let marks = VmaFlags::FIXED_KERNEL | VmaFlags::MOVING;
+        match found {
+            Some(vma) if !vma.flags.intersects(marks) => false,
+            Some(vma) => kept_for(vma).is_some() && self.is_settling_above(addr),
+            None => self.is_settling_above(addr),
+        }
+    }
+
+    #[cold]
+    fn is_settling_above(&self, addr: u64) -> bool {
+        let mut is_busy = false;
+        for vma in self.vmas.range(addr, u64::MAX) {
+            match kept_for(vma) {
+                Some(kept) if kept.holds_accesses() => return true,
+                // A thread unmaps there: when it has, the mapping above may grow.
+                Some(kept) if kept.keeps_waiting() => is_busy = true,
+                Some(_) => return false,
+                None => return is_busy && vma.flags.contains(VmaFlags::GROWSDOWN),
+            }
+        }
+        false
+    }
+
     fn plan_missing(&mut self, vma: &Vma<FileRef>, addr: u64, resolve: Plan) -> Plan {
         match &vma.backing {
             Backing::Anonymous => done(self.populate_anonymous(vma, addr)),

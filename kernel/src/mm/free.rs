@@ -3,9 +3,10 @@
 use super::AddressSpace;
 use super::caller::Caller;
 use super::huge::{self, MAP_HUGETLB};
-use super::reserve::reservation;
+use super::reserve::{lock_settled, reservation};
 use hanare_abi::layout::{USER_MAX, USER_MIN};
 use hanare_core::addr::page_down;
+use hanare_core::coherence::Range;
 use hanare_core::errno::{self, Result};
 use hanare_core::vma::Search;
 use hanare_hal::paging::{LARGE, SMALL};
@@ -19,9 +20,10 @@ pub const MAP_STACK: u64 = 0x2_0000;
 const LOW_MIN: u64 = 0x4200_0000;
 const LOW_MAX: u64 = 0x8000_0000;
 
-/// Picks a free address and reserves it; at the wished-for one if that is free.
-pub fn choose_free(p: &Caller<'_>, addr: u64, len: u64, flags: u64) -> Result<u64> {
-    let mut mm = p.mm.lock();
+/// Picks a free address and reserves it; at the wished-for one if that is free. `beside`: what else the
+/// caller is going to change.
+pub fn choose_free(p: &Caller<'_>, addr: u64, len: u64, flags: u64, beside: Range) -> Result<u64> {
+    let mut mm = lock_settled(p, beside.0, beside.1)?;
     let at = find(&mut mm, addr, len, flags).ok_or(errno::ENOMEM)?;
     mm.vmas.insert(reservation(p.slot, at, at + len))?;
     Ok(at)

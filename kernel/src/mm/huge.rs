@@ -7,12 +7,14 @@
 
 use super::AddressSpace;
 use super::caller::Caller;
-use super::content;
+use super::content::{self, FileRef};
+use super::removed::Removed;
 use crate::link::delegate;
 use crate::sched::cpus;
 use hanare_core::addr::align_up;
+use hanare_core::coherence::Change;
 use hanare_core::errno::{self, Result};
-use hanare_core::vma::VmaFlags;
+use hanare_core::vma::{Vma, VmaFlags};
 use hanare_hal::paging::LARGE;
 use linux_raw_sys::general::__NR_fstatfs;
 
@@ -64,24 +66,24 @@ pub fn size_of(flags: VmaFlags) -> Option<u64> {
     })
 }
 
-/// Brings all pages of a new mapping in, so that no later access can fail.
+/// Makes all pages of a mapping to come, whose addresses are reserved, so that no later access can fail.
 ///
 /// # Errors
-/// `ENOMEM`: not so many large blocks are free. The mapping is to be removed.
-pub fn reserve(p: &Caller<'_>, start: u64, end: u64) -> Result<()> {
+/// `ENOMEM`: not so many large blocks are free. No page is there.
+pub fn reserve(p: &Caller<'_>, vma: &Vma<FileRef>) -> Result<()> {
     content::give_back_if_short();
-    for at in (start..end).step_by(LARGE as usize) {
+    p.mm.lock().policies.clear(vma.start, vma.end);
+    for at in (vma.start..vma.end).step_by(LARGE as usize) {
         cpus::serve_all(); // what is asked of this CPU does not wait for all the pages
         let mut mm = p.mm.lock();
         mm.wish = p.policy.wish();
-        // Another thread may have unmapped it, or made it something else.
-        let Some(vma) = mm.vmas.find(at).filter(|v| size_of(v.flags).is_some()).cloned() else {
-            return Ok(());
-        };
-        if mm.populate_large(&vma, at) {
-            continue;
+        if !mm.populate_large(vma, at) {
+            let (whole, mut removed) = ((vma.start, at), Removed::default());
+            mm.unmap_pages(whole, &Change::new(whole), false, &mut removed);
+            drop(mm);
+            removed.finish(p);
+            return Err(errno::ENOMEM);
         }
-        return Err(errno::ENOMEM);
     }
     Ok(())
 }

@@ -108,7 +108,10 @@ impl AddressSpace {
         if let Some(vma) = self.vmas.find(addr) {
             return Some(vma.clone());
         }
-        let above = self.vmas.find_next(addr).filter(|v| v.flags.contains(VmaFlags::GROWSDOWN))?;
+        let grows = |v: &&Vma<FileRef>| {
+            v.flags.intersection(VmaFlags::GROWSDOWN | VmaFlags::MOVING) == VmaFlags::GROWSDOWN
+        };
+        let above = self.vmas.find_next(addr).filter(grows)?;
         let more = above.start - (addr & !4095);
         let Growth { space, stack } = growth();
         if self.vmas.total_bytes().saturating_add(more) > space {

@@ -88,6 +88,9 @@ pub fn fault(
             Some(growth) => mm.find_or_grow(addr, growth),
             None => mm.vmas.find(addr).cloned(),
         };
+        if mm.must_settle(addr, vma.as_ref()) {
+            return Ok(-errno::EAGAIN.0); // it faults again
+        }
         let Some(vma) = vma else { return Ok(-errno::EFAULT.0) };
         if mm.table.find(addr).is_some_and(|l| sight(l.entry).is_seen()) {
             p.losses.fetch_add(1, Ordering::Relaxed);

@@ -3,12 +3,13 @@
 use super::AddressSpace;
 use super::caller::Caller;
 use super::content::FileRef;
+use super::guard::MmGuard;
 use super::space::Space;
 use crate::sched::attention::{self, QUEUE};
 use crate::sched::cpus;
 use alloc::collections::LinkedList;
 use core::sync::atomic::Ordering;
-use hanare_core::coherence::{Change, Kept, Unmapping};
+use hanare_core::coherence::{Change, Kept, Range, must_wait_to_keep};
 use hanare_core::errno::{self, Result};
 use hanare_core::link::ENDING;
 use hanare_core::vma::{Backing, Prot, SpecialKind, Vma, VmaFlags};
@@ -18,7 +19,7 @@ use hanare_hal::percpu;
 /// or mapped since, that stays: as if it had come right after this call.
 pub fn fill_reserved(p: &Caller<'_>, vma: &Vma<FileRef>) -> Result<()> {
     let mut mm = p.mm.lock();
-    for own in take_reserved(&mut mm, p.slot, vma.start, vma.end) {
+    for own in take_reserved(p, &mut mm, p.slot, vma.start, vma.end) {
         mm.policies.clear(own.start, own.end);
         vma.slice(own.start, own.end).map_or(Ok(()), |part| mm.vmas.insert_anyway(part))?;
     }
@@ -27,47 +28,76 @@ pub fn fill_reserved(p: &Caller<'_>, vma: &Vma<FileRef>) -> Result<()> {
 
 /// Puts a mapping that has a place in Linux, too, or pages already, where the thread with this slot
 /// has reserved: all of it or nothing. `ENOMEM`: the reservation is not whole any more.
-pub fn fill_whole(mm: &mut AddressSpace, slot: u32, vma: Vma<FileRef>) -> Result<()> {
-    if !mm.vmas.holds(&reservation(slot, vma.start, vma.end)) {
+pub fn fill_whole(p: &Space, mm: &mut AddressSpace, slot: u32, vma: Vma<FileRef>) -> Result<()> {
+    let (start, end) = (vma.start, vma.end);
+    let is_whole = mm.vmas.is_covered(start, end)
+        && mm.vmas.range(start, end).all(|v| is_reserved_by(slot, v));
+    if !is_whole {
         return Err(errno::ENOMEM);
     }
-    drop(mm.vmas.remove(vma.start, vma.end));
-    mm.policies.clear(vma.start, vma.end);
+    drop(take_reserved(p, mm, slot, start, end));
+    mm.policies.clear(start, end);
     mm.vmas.insert_anyway(vma)
 }
 
 /// Gives up what the caller has reserved, and nothing that another has put there since.
 pub fn unreserve(p: &Caller<'_>, start: u64, end: u64) {
-    unreserve_after(p, start, end, true);
+    unreserve_after(p, start, end, true, None);
 }
 
-/// Like [`unreserve`], after Linux was to have nothing there; whether it does.
-pub fn unreserve_after(p: &Caller<'_>, start: u64, end: u64, is_forgotten: bool) {
-    release(p, Kept::Coming, start, end, is_forgotten);
-}
-
-fn release(p: &Caller<'_>, what: Kept, start: u64, end: u64, is_forgotten: bool) {
-    let own = kept(what, p.slot, start, end).backing;
+/// Like [`unreserve`], after Linux was to have nothing there; whether it does. `back` takes the place
+/// of what is given up.
+pub fn unreserve_after(
+    p: &Caller<'_>,
+    start: u64,
+    end: u64,
+    is_forgotten: bool,
+    back: Option<&Vma<FileRef>>,
+) {
     let mut mm = p.mm.lock();
-    let freed = mm.vmas.remove_where(start, end, |v| v.backing == own);
-    if let Some(next) = Kept::after_asking(is_forgotten) {
-        for v in freed {
-            let _ = mm.vmas.insert_anyway(kept(next, 0, v.start, v.end)); // it is free: cannot fail
-        }
+    let freed = take_reserved(p, &mut mm, p.slot, start, end);
+    set_free(&mut mm, freed, is_forgotten, back);
+}
+
+/// Puts in the place of what is free now what is to be there. None of it can fail.
+fn set_free(
+    mm: &mut AddressSpace,
+    freed: LinkedList<Vma<FileRef>>,
+    is_forgotten: bool,
+    back: Option<&Vma<FileRef>>,
+) {
+    for v in freed {
+        let next = match Kept::after_asking(is_forgotten) {
+            Some(next) => Some(kept(next, 0, v.start, v.end)),
+            None => back.and_then(|back| back.slice(v.start, v.end)),
+        };
+        let _ = next.map(|next| mm.vmas.insert_anyway(next));
     }
 }
 
+/// Takes out what the thread with this slot has reserved. Who waits for it looks again when the lock
+/// has been given back.
 fn take_reserved(
+    p: &Space,
     mm: &mut AddressSpace,
     slot: u32,
     start: u64,
     end: u64,
 ) -> LinkedList<Vma<FileRef>> {
-    let own = reservation(slot, start, end).backing;
-    mm.vmas.remove_where(start, end, |v| v.backing == own)
+    let own = mm.vmas.remove_where(start, end, |v| is_reserved_by(slot, v));
+    if own.iter().any(|v| kept_for(v).is_some_and(Kept::keeps_waiting)) {
+        tell_settled(p);
+    }
+    own
 }
 
-/// A range that a thread has reserved for a mapping to come.
+/// Whether addresses are kept by the thread with this slot for a mapping to come.
+fn is_reserved_by(slot: u32, v: &Vma<FileRef>) -> bool {
+    let Backing::Special(SpecialKind::Kept(what, by)) = v.backing else { return false };
+    by == slot && matches!(what, Kept::Coming | Kept::Replaced)
+}
+
+/// A range that a thread has reserved for a mapping to come, where nothing was.
 pub fn reservation(slot: u32, start: u64, end: u64) -> Vma<FileRef> {
     kept(Kept::Coming, slot, start, end)
 }
@@ -85,12 +115,17 @@ pub fn kept(what: Kept, slot: u32, start: u64, end: u64) -> Vma<FileRef> {
     }
 }
 
-/// What addresses are kept for, if they are.
+/// What addresses are kept for, if they are. A mapping that moves is as one that is replaced.
 pub fn kept_for(v: &Vma<FileRef>) -> Option<Kept> {
     match v.backing {
         Backing::Special(SpecialKind::Kept(what, _)) => Some(what),
-        _ => v.flags.contains(VmaFlags::MOVING).then_some(Kept::Busy),
+        _ => v.flags.contains(VmaFlags::MOVING).then_some(Kept::Replaced),
     }
+}
+
+/// Whether an access to a mapping waits for another thread, which is about to put another one there.
+pub fn holds_accesses(v: &Vma<FileRef>) -> bool {
+    kept_for(v).is_some_and(Kept::holds_accesses)
 }
 
 /// Whether who changes a range has to wait for another thread; if so, what [`wait_until_settled`] is
@@ -100,17 +135,30 @@ pub fn must_wait(p: &Space, mm: &AddressSpace, start: u64, end: u64) -> Option<u
     mm.vmas.range(start, end).any(waits).then(|| p.settled.load(Ordering::Relaxed))
 }
 
-/// Likewise, for who unmaps it.
-pub fn must_wait_to_unmap(p: &Caller<'_>, mm: &AddressSpace, start: u64, end: u64) -> Option<u32> {
-    let own = reservation(p.slot, 0, 0).backing;
-    let mut kept = mm.vmas.range(start, end).filter(|v| v.backing != own).filter_map(kept_for);
-    let waits = |what: Kept| {
-        // Looked for only where it matters.
-        let holds_others = || mm.vmas.iter().any(|v| v.backing == own);
-        what.to_unmap(false) == Unmapping::Wait
-            && (what.to_unmap(true) == Unmapping::Wait || !holds_others())
-    };
-    kept.any(waits).then(|| p.settled.load(Ordering::Relaxed))
+/// Likewise, for who unmaps it, or reserves it, and changes what is `beside` later.
+pub fn must_wait_to_reserve(
+    p: &Space,
+    mm: &AddressSpace,
+    (start, end): Range,
+    beside: Range,
+) -> Option<u32> {
+    let there = mm.vmas.range(start, end).filter_map(kept_for);
+    let beside = mm.vmas.range(beside.0, beside.1).filter_map(kept_for);
+    must_wait_to_keep(there, beside).then(|| p.settled.load(Ordering::Relaxed))
+}
+
+/// The lock, at a moment when no other thread is busy with addresses of a range, or replaces what
+/// is there.
+///
+/// # Errors
+/// [`ENDING`]: the caller has to end.
+pub fn lock_settled<'a>(p: &Caller<'a>, start: u64, end: u64) -> Result<MmGuard<'a>> {
+    loop {
+        let mm = p.memory.mm.lock();
+        let Some(busy) = must_wait(p, &mm, start, end) else { return Ok(mm) };
+        drop(mm);
+        wait_until_settled(p, busy)?;
+    }
 }
 
 /// Resumes a change. Who waits for the pages that it had reserved is told.
@@ -142,6 +190,43 @@ pub fn wait_until_settled(p: &Caller<'_>, seen: u32) -> Result<()> {
     if p.must_end() { Err(ENDING) } else { Ok(()) }
 }
 
+/// Marks all that is mapped in a range as [`Replaced`](Kept::Replaced), and keeps what is not, so that it is the caller's
+/// alone until it is [unmapped](super::unmap::replace_range) or [given back](unmark).
+///
+/// # Errors
+/// `ENOMEM`: there is no memory for it. Nothing is marked.
+pub(super) fn mark(p: &Caller<'_>, mm: &mut AddressSpace, start: u64, end: u64) -> Result<()> {
+    let mut at = start;
+    while at < end {
+        let (from, to) = match mm.vmas.find_next(at) {
+            Some(v) if v.start <= at => (v.end, v.end),
+            Some(v) => (at, v.start.min(end)),
+            None => (at, end),
+        };
+        if from < to
+            && let Err(e) = mm.vmas.insert(kept(Kept::Replaced, p.slot, from, to))
+        {
+            drop(take_reserved(p, mm, p.slot, start, end));
+            return Err(e);
+        }
+        at = to;
+    }
+    let marked = mm.vmas.set_flags(start, end, VmaFlags::MOVING, VmaFlags::empty());
+    if marked.is_err() {
+        drop(take_reserved(p, mm, p.slot, start, end));
+    }
+    marked
+}
+
+/// Takes back what [`mark`] has marked and is there still, and what was reserved.
+pub(super) fn unmark(p: &Caller<'_>, start: u64, end: u64) {
+    let mut mm = p.mm.lock();
+    drop(take_reserved(p, &mut mm, p.slot, start, end));
+    // Its edges are there: it cannot be too many.
+    let _ = mm.vmas.set_flags(start, end, VmaFlags::empty(), VmaFlags::MOVING);
+    tell_settled(p);
+}
+
 /// Begins to move the mapping of Linux' own that is at `start..end`: others wait until it has
 /// [settled](settle_move). Which mapping that is.
 ///
@@ -149,20 +234,13 @@ pub fn wait_until_settled(p: &Caller<'_>, seen: u32) -> Result<()> {
 /// `EFAULT`: there is no such mapping, or more than one. `ENOMEM`: it would be cut, and there are too
 /// many. [`ENDING`]: the caller has to end.
 pub fn begin_move(p: &Caller<'_>, start: u64, end: u64) -> Result<Vma<FileRef>> {
-    loop {
-        let mut mm = p.mm.lock();
-        if let Some(busy) = must_wait(p, &mm, start, end) {
-            drop(mm);
-            wait_until_settled(p, busy)?;
-            continue;
-        }
-        let whole =
-            |v: &&Vma<FileRef>| v.end >= end && matches!(v.backing, Backing::SharedLinux { .. });
-        let found = mm.vmas.find(start).filter(whole).and_then(|v| v.slice(start, end));
-        let vma = found.ok_or(errno::EFAULT)?;
-        mm.vmas.set_flags(start, end, VmaFlags::MOVING, VmaFlags::empty())?;
-        return Ok(vma);
-    }
+    let mut mm = lock_settled(p, start, end)?;
+    let whole =
+        |v: &&Vma<FileRef>| v.end >= end && matches!(v.backing, Backing::SharedLinux { .. });
+    let found = mm.vmas.find(start).filter(whole).and_then(|v| v.slice(start, end));
+    let vma = found.ok_or(errno::EFAULT)?;
+    mm.vmas.set_flags(start, end, VmaFlags::MOVING, VmaFlags::empty())?;
+    Ok(vma)
 }
 
 /// The mapping stays where it was, as far as it is there.
@@ -175,7 +253,11 @@ pub fn settle_move(p: &Caller<'_>, start: u64, end: u64) {
 
 /// Frees the addresses that the caller was busy with, or keeps them where Linux could not be asked.
 pub fn settle(p: &Caller<'_>, start: u64, end: u64, is_forgotten: bool) -> Result<()> {
-    release(p, Kept::Busy, start, end, is_forgotten);
+    let own = kept(Kept::Busy, p.slot, start, end).backing;
+    let mut mm = p.mm.lock();
+    let freed = mm.vmas.remove_where(start, end, |v| v.backing == own);
+    set_free(&mut mm, freed, is_forgotten, None);
+    drop(mm);
     tell_settled(p);
     if is_forgotten { Ok(()) } else { Err(errno::ENOMEM) }
 }

@@ -15,6 +15,7 @@ use crate::link::{delegate, services};
 use core::sync::atomic::Ordering;
 use hanare_abi::control::Control;
 use hanare_abi::service::{EXTENT_PAGES_MASK, SERVICE_RESOLVE, SERVICE_UNWATCH, SERVICE_WATCH};
+use hanare_core::coherence::NOTHING;
 use hanare_core::errno::{self, Result};
 use hanare_core::link::{Failure, Outcome};
 use hanare_core::vma::{Backing, Prot, Vma, VmaFlags};
@@ -29,7 +30,7 @@ const MAP_POPULATE: u64 = 0x8000;
 const MAP_FIXED_NOREPLACE: u64 = 0x10_0000;
 
 /// Has the worker map it in Linux at `addr`, watches it, and enters it in the map.
-/// The range must be reserved here.
+/// The range must be reserved here. `back` is there again if it fails.
 pub fn map(
     p: &Caller<'_>,
     addr: u64,
@@ -39,6 +40,7 @@ pub fn map(
     fd: u64,
     offset: u64,
     vma_flags: VmaFlags,
+    back: Option<&Vma<FileRef>>,
 ) -> Result<u64> {
     // What is locked is for the LWK to say: Linux would not know of munlock.
     let linux_flags = flags & !(MAP_FIXED_NOREPLACE | MAP_LOCKED) | MAP_FIXED;
@@ -46,7 +48,7 @@ pub fn map(
         delegate::linux(__NR_mmap, [addr, len, u64::from(prot.bits()), linux_flags, fd, offset]);
     let mut addr = addr;
     if let Err(e) = mapped {
-        give_up(p, addr, addr + len); // Linux unmaps what is there before it asks the file
+        give_up(p, addr, addr + len, back); // Linux unmaps what is there before it asks the file
         // Not at an address of somebody's choice: is it Linux' choice that is wanted?
         let free = e == errno::EINVAL && flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) == 0;
         addr = if free {
@@ -63,7 +65,7 @@ pub fn map(
         flags: vma_flags,
         backing: Backing::SharedLinux { watch: 0, file: None, offset },
     };
-    adopt(p, vma)?;
+    adopt(p, vma, back)?;
     Ok(addr)
 }
 
@@ -81,7 +83,7 @@ fn map_in_hole(
     fd: u64,
     offset: u64,
 ) -> Result<u64> {
-    let at = choose_free(p, 0, len, MAP_32BIT)?;
+    let at = choose_free(p, 0, len, MAP_32BIT, NOTHING)?;
     let end = at + len;
     let asked = flags & !MAP_FIXED | MAP_32BIT;
     let mapped = delegate::linux(__NR_munmap, [at, len, 0, 0, 0, 0]).and_then(|_| {
@@ -95,7 +97,7 @@ fn map_in_hole(
         }
         Err(e) => e,
     };
-    give_up(p, at, end);
+    give_up(p, at, end, None);
     Err(failed)
 }
 
@@ -111,22 +113,22 @@ pub fn try_elsewhere(len: u64, prot: Prot, flags: u64, fd: u64, offset: u64) -> 
 }
 
 /// Enters a mapping that Linux has made in the proxy (with no watch yet) where the
-/// range is reserved; if that cannot be, mapping and reservation go again.
-pub fn adopt(p: &Caller<'_>, mut vma: Vma<FileRef>) -> Result<()> {
+/// range is reserved; if that cannot be, mapping and reservation go again, and `back` is there.
+pub fn adopt(p: &Caller<'_>, mut vma: Vma<FileRef>, back: Option<&Vma<FileRef>>) -> Result<()> {
     let (start, end) = (vma.start, vma.end);
     let id = match services::by_worker(SERVICE_WATCH, &[start, end], &[]) {
         Ok(a) => a.status as u32,
         Err(e) => {
-            give_up(p, start, end);
+            give_up(p, start, end, back);
             return Err(e.into());
         }
     };
     if let Backing::SharedLinux { watch, .. } = &mut vma.backing {
         *watch = id;
     }
-    let inserted = fill_whole(&mut p.mm.lock(), p.slot, vma);
+    let inserted = fill_whole(p, &mut p.mm.lock(), p.slot, vma);
     if inserted.is_err() {
-        give_up(p, start, end);
+        give_up(p, start, end, back);
         unwatch(p, id);
     }
     inserted
@@ -152,10 +154,10 @@ pub fn unwatch(p: &Caller<'_>, watch: u32) {
     }
 }
 
-/// Gives up what the caller has reserved, where Linux may have mapped something already.
-pub fn give_up(p: &Caller<'_>, start: u64, end: u64) {
+/// Gives up what the caller has reserved, where Linux may have mapped something already, for `back`.
+pub fn give_up(p: &Caller<'_>, start: u64, end: u64, back: Option<&Vma<FileRef>>) {
     let is_done = remap(p, start, end);
-    unreserve_after(p, start, end, is_done);
+    unreserve_after(p, start, end, is_done, back);
 }
 
 /// Has the device mapped again over a range. False: it is not, though there is a proxy.

@@ -3,18 +3,31 @@
 use super::caller::Caller;
 use super::content::FileRef;
 use super::removed::Removed;
-use super::reserve::{kept, kept_for, must_wait_to_unmap, settle, wait_until_settled};
-use super::shared;
+use super::reserve::{
+    kept, kept_for, mark, must_wait_to_reserve, settle, unmark, unreserve_after, wait_until_settled,
+};
+use super::{AddressSpace, shared};
 use crate::base::heap;
 use crate::link::services;
 use crate::sched::tlb;
 use alloc::collections::LinkedList;
-use hanare_core::coherence::{Change, Kept, Unmapping};
-use hanare_core::errno::Result;
+use hanare_core::coherence::{Change, Kept, NOTHING, Range, Unmapping};
+use hanare_core::errno::{self, Result};
 use hanare_core::vma::{Backing, Vma, VmaFlags};
 
 /// Mappings that are removed at once: with so many a list of them takes little memory.
 const PIECE_MAPPINGS: usize = 64;
+
+/// What an unmapping is for.
+#[derive(Clone, Copy)]
+enum For {
+    /// Nothing: the addresses are free then.
+    Nothing,
+    /// A mapping of the caller's, which changes what is beside later.
+    Mapping { beside: Range },
+    /// Likewise, where the addresses are marked as the caller's already.
+    Marked,
+}
 
 /// Removes mappings and pages of a range, on both sides. May wait.
 ///
@@ -22,19 +35,87 @@ const PIECE_MAPPINGS: usize = 64;
 /// Nothing, or not all of it, was unmapped. `ENOMEM`, too, if Linux could not be asked: it is unmapped
 /// here, but nothing is mapped there until Linux has been, by another unmapping.
 pub fn unmap_range(p: &Caller<'_>, start: u64, end: u64) -> Result<()> {
-    {
+    may_unmap(&mut p.mm.lock(), start, end)?;
+    unmap_pieces(p, start, end, For::Nothing)
+}
+
+/// Like [`unmap_range`], for a mapping of the caller's: the range is reserved. To other threads what is done to the range
+/// from here on, until the reservation ends, is one step: their accesses to what was mapped wait.
+/// `beside`: what else the caller is going to change.
+///
+/// # Errors
+/// As of [`unmap_range`]; nothing is reserved.
+pub fn replace_range(p: &Caller<'_>, start: u64, end: u64, beside: Range) -> Result<()> {
+    loop {
         let mut mm = p.mm.lock();
-        mm.may_cut(start, end)?;
-        mm.split_edges(start, end)?;
-        if mm.vmas.find(start).is_some_and(|v| v.start < start && end < v.end) {
-            mm.may_part(start, end)?; // two are left of it
+        may_unmap(&mut mm, start, end)?;
+        if mm.vmas.range(start, end).nth(PIECE_MAPPINGS).is_none() {
+            drop(mm);
+            match unmap_piece(p, start, end, For::Mapping { beside })? {
+                Some(busy) => wait_until_settled(p, busy)?,
+                None => return Ok(()),
+            }
+            continue;
+        }
+        let busy = must_wait_to_reserve(p, &mm, (start, end), beside);
+        let marked = if busy.is_none() { mark(p, &mut mm, start, end) } else { Ok(()) };
+        drop(mm);
+        marked?;
+        match busy {
+            Some(busy) => wait_until_settled(p, busy)?,
+            None => {
+                return unmap_pieces(p, start, end, For::Marked)
+                    .inspect_err(|_| unmark(p, start, end));
+            }
         }
     }
+}
+
+/// Like [`unmap_range`], together with what `first` does under the same lock: false, if nothing is to be unmapped.
+///
+/// # Errors
+/// As of [`unmap_range`]; if it has changed nothing, `first` was not called.
+pub fn unmap_after(
+    p: &Caller<'_>,
+    start: u64,
+    end: u64,
+    first: impl Fn(&mut AddressSpace) -> bool,
+) -> Result<bool> {
+    loop {
+        let mut mm = p.mm.lock();
+        may_unmap(&mut mm, start, end)?;
+        let Some(busy) = must_wait_to_reserve(p, &mm, (start, end), NOTHING) else {
+            mark(p, &mut mm, start, end)?;
+            let is_wanted = first(&mut mm);
+            drop(mm);
+            let unmapped = match is_wanted {
+                true => unmap_pieces(p, start, end, For::Marked),
+                false => Ok(()),
+            };
+            unmark(p, start, end);
+            return unmapped.map(|()| is_wanted);
+        };
+        drop(mm);
+        wait_until_settled(p, busy)?;
+    }
+}
+
+/// What can be said before anything is changed.
+fn may_unmap(mm: &mut AddressSpace, start: u64, end: u64) -> Result<()> {
+    mm.may_cut(start, end)?;
+    mm.split_edges(start, end)?;
+    if mm.vmas.find(start).is_some_and(|v| v.start < start && end < v.end) {
+        mm.may_part(start, end)?; // two are left of it
+    }
+    Ok(())
+}
+
+fn unmap_pieces(p: &Caller<'_>, start: u64, end: u64, what_for: For) -> Result<()> {
     let mut at = start;
     while at < end {
         let behind = p.mm.lock().vmas.range(at, end).nth(PIECE_MAPPINGS).map(|v| v.start);
         let stop = behind.unwrap_or(end);
-        match unmap_piece(p, at, stop)? {
+        match unmap_piece(p, at, stop, what_for)? {
             Some(busy) => wait_until_settled(p, busy)?,
             None => at = stop,
         }
@@ -43,11 +124,16 @@ pub fn unmap_range(p: &Caller<'_>, start: u64, end: u64) -> Result<()> {
 }
 
 /// Does nothing where another thread is busy: what to wait for.
-fn unmap_piece(p: &Caller<'_>, start: u64, end: u64) -> Result<Option<u32>> {
+fn unmap_piece(p: &Caller<'_>, start: u64, end: u64, what_for: For) -> Result<Option<u32>> {
     let mut removed = Removed::default();
+    let reserves = !matches!(what_for, For::Nothing);
     {
         let mut mm = p.mm.lock();
-        let busy = must_wait_to_unmap(p, &mm, start, end);
+        let busy = match what_for {
+            For::Nothing => must_wait_to_reserve(p, &mm, (start, end), NOTHING),
+            For::Mapping { beside } => must_wait_to_reserve(p, &mm, (start, end), beside),
+            For::Marked => None,
+        };
         if busy.is_some() {
             return Ok(busy);
         }
@@ -63,29 +149,53 @@ fn unmap_piece(p: &Caller<'_>, start: u64, end: u64) -> Result<Option<u32>> {
         }
         mm.policies.clear(start, end);
         if removed.vmas.is_empty() {
-            return Ok(None);
+            let coming = kept(Kept::for_mapping(false), p.slot, start, end);
+            return if reserves { mm.vmas.insert(coming).map(|()| None) } else { Ok(None) };
         }
         mm.unmap_pages((start, end), &Change::new((start, end)), false, &mut removed);
-        if !removed.needs_finish() && !removed.vmas.iter().any(is_linuxs) {
+        let finishes = removed.needs_finish() || removed.vmas.iter().any(is_linuxs);
+        // Until CPUs and Linux have forgotten the pages nobody may map anything here: a call
+        // of another thread would see the old ones.
+        if reserves {
+            // It is free: cannot fail.
+            mm.vmas.insert_anyway(kept(Kept::for_mapping(true), p.slot, start, end))?;
+        } else if finishes {
+            keep_busy(p, &mut mm, &removed.vmas)?;
+        }
+        if !finishes {
             drop(mm);
             drop_mappings(removed.vmas);
             return Ok(None);
-        }
-        // Until CPUs and Linux have forgotten the pages nobody may map anything here: a call
-        // of another thread would see the old ones.
-        let mut vmas = removed.vmas.iter().peekable();
-        while let Some(v) = vmas.next() {
-            let mut end = v.end;
-            while let Some(beside) = vmas.next_if(|next| next.start == end) {
-                end = beside.end;
-            }
-            mm.vmas.insert_anyway(kept(Kept::Busy, p.slot, v.start, end))?; // it is free: cannot fail
         }
     }
     let vmas = core::mem::take(&mut removed.vmas);
     let is_forgotten = finish(p, removed, || vmas.iter());
     drop_mappings(vmas);
-    settle(p, start, end, is_forgotten).map(|()| None)
+    match is_forgotten {
+        _ if !reserves => settle(p, start, end, is_forgotten).map(|()| None),
+        true => Ok(None),
+        false => {
+            unreserve_after(p, start, end, false, None);
+            Err(errno::ENOMEM)
+        }
+    }
+}
+
+/// Keeps the addresses of what was unmapped.
+fn keep_busy(
+    p: &Caller<'_>,
+    mm: &mut AddressSpace,
+    removed: &LinkedList<Vma<FileRef>>,
+) -> Result<()> {
+    let mut vmas = removed.iter().peekable();
+    while let Some(v) = vmas.next() {
+        let mut end = v.end;
+        while let Some(beside) = vmas.next_if(|next| next.start == end) {
+            end = beside.end;
+        }
+        mm.vmas.insert_anyway(kept(Kept::Busy, p.slot, v.start, end))?; // it is free: cannot fail
+    }
+    Ok(())
 }
 
 /// Has Linux forget what it has of mappings that went, then gives up their hidden pages, which CPUs
@@ -117,7 +227,7 @@ fn is_linuxs(v: &Vma<FileRef>) -> bool {
 }
 
 fn is_unforgotten(v: &Vma<FileRef>) -> bool {
-    kept_for(v).is_some_and(|what| what.to_unmap(true) == Unmapping::Ask)
+    kept_for(v).is_some_and(|what| what.to_unmap() == Unmapping::Ask)
 }
 
 /// Has Linux unmap what is its own, or may be. False: not all of it was.

@@ -7,7 +7,8 @@ mod actions;
 mod moves;
 mod sections;
 
-use super::{Change, Coherence, ForWrite, Kept, Range, Sight, Unmapping, for_write, may_give_up};
+use super::{Change, Coherence, ForWrite, Kept, Range, Sight, Unmapping};
+use super::{for_write, may_give_up, must_wait_to_keep};
 use actions::{Action, actions};
 use core::cell::Cell;
 use core::hash::{Hash, Hasher};
@@ -65,6 +66,12 @@ pub(super) enum Mutant {
     ForgetsBad,
     /// An access that Linux has no page for is a signal, though the mapping was about to move.
     TouchesOnce,
+    /// An access to what is being replaced finds that nothing is mapped.
+    SeesHole,
+    /// What is replaced is kept as where nothing was mapped.
+    LeavesHole,
+    /// A thread keeps addresses while another one has what it is about to wait for.
+    KeepsWhileOthersMove,
 }
 
 thread_local! {
@@ -139,6 +146,8 @@ enum Op {
     Unmap(usize),
     /// Maps it anew, if nothing is mapped there.
     Map(usize),
+    /// Maps it anew in place of what is mapped there.
+    Replace(usize),
     /// Its memory was bad.
     Lose(usize),
     /// Serves a fault of Linux.
@@ -327,7 +336,9 @@ impl State {
             || self.lost[page]
             || self.threads.iter().any(|t| match t.op() {
                 Some(Op::Discard(p)) => p == page && !t.begins(),
-                Some(Op::Unmap(p) | Op::Lose(p)) => p == page && t.phase == Phase::Plan,
+                Some(Op::Unmap(p) | Op::Lose(p) | Op::Replace(p)) => {
+                    p == page && t.phase == Phase::Plan
+                }
                 _ => false,
             })
     }
@@ -490,6 +501,9 @@ const SCRIPTS: &[[&[Op]; 2]] = &[
     [&[Op::Lose(0)], &[Op::Unmap(0), Op::Map(0), Op::Store(0)]],
     [&[Op::Lose(0)], &[Op::Store(0), Op::Fork]],
     [&[Op::Fork], &[Op::Discard(0)]],
+    [&[Op::Replace(0)], &[Op::Store(0), Op::Store(0)]],
+    [&[Op::Replace(0)], &[Op::Replace(0), Op::Store(0)]],
+    [&[Op::Fork], &[Op::Replace(0)]],
 ];
 
 #[test]
@@ -547,4 +561,7 @@ const MUTANTS: &[(Mutant, usize, &str)] = &[
     (Mutant::FreesUnforgotten, 11, "a discarded write is seen"),
     (Mutant::AsksCpusUnlocked, 11, "a write is lost"),
     (Mutant::ForgetsBad, 12, "what is mapped no more can be reached"),
+    (Mutant::SeesHole, 15, "a signal at what is mapped all the time"),
+    (Mutant::LeavesHole, 15, "a signal at what is mapped all the time"),
+    (Mutant::TakesBusy, 17, "a child lacks what is mapped all the time"),
 ];

@@ -225,7 +225,8 @@ impl State {
                 let thread = &mut self.threads[t];
                 (thread.begin, thread.phase, thread.is_forgotten) = (begin, Phase::Plan, true);
                 thread.copies_max = COPIES_MAX;
-                if let Op::Discard(page) | Op::Unmap(page) | Op::Lose(page) = op {
+                if let Op::Discard(page) | Op::Unmap(page) | Op::Lose(page) | Op::Replace(page) = op
+                {
                     self.must[page] = 0;
                 }
             }
@@ -236,7 +237,7 @@ impl State {
             (_, Op::Serve(..)) => return false,
             (Phase::Plan, Op::Map(page)) => self.map(t, page),
             (Phase::Plan, _) => self.carry_out(t, step),
-            (Phase::Finish, Op::Unmap(page)) => self.give_up_hidden(t, page),
+            (Phase::Finish, Op::Unmap(page) | Op::Replace(page)) => self.give_up_hidden(t, page),
             (Phase::Finish, _) => self.finish_fork(t, step),
             (Phase::End, _) => self.finish_op(t),
         }
@@ -259,8 +260,9 @@ impl State {
         let old = core::mem::take(&mut thread.drop_mapping);
         let dead = core::mem::take(&mut thread.dead);
         // The server cannot ask, nor does who drops a child.
-        let was_refused = matches!(thread.op(), Some(Op::Unmap(_))) && !thread.is_forgotten;
-        let asks = matches!(thread.op(), Some(Op::Store(_) | Op::Discard(_) | Op::Unmap(_)));
+        let unmaps = matches!(thread.op(), Some(Op::Unmap(_) | Op::Replace(_)));
+        let was_refused = unmaps && !thread.is_forgotten;
+        let asks = unmaps || matches!(thread.op(), Some(Op::Store(_) | Op::Discard(_)));
         let may_ask = t != SERVER && asks && !was_refused;
         if old != 0 {
             self.unmap_frame(t, old);
@@ -340,7 +342,11 @@ impl State {
                 return Some("a child has a write that is not its own, or lost one");
             }
             let gives_up = |t: &Thread| {
-                !t.begins() && (t.op() == Some(Op::Move) || t.op() == Some(Op::Unmap(page)))
+                let op = t.op();
+                !t.begins()
+                    && (op == Some(Op::Move)
+                        || op == Some(Op::Unmap(page))
+                        || op == Some(Op::Replace(page)))
             };
             if self.kept[page].is_some() && self.rights[page] != Rights::None {
                 return Some("something is mapped at addresses that are kept");

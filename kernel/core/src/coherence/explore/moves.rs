@@ -1,16 +1,17 @@
-//! Mappings of Linux' own that move (`calls/mremap.rs`), beside other calls at the same addresses: two
-//! places, what the LWK has in its map there, and what Linux has. A call is a row of steps; each
+//! Mappings of Linux' own that move (`calls/mremap.rs`) or take each other's place, beside other calls at the same
+//! addresses: two places, what the LWK has in its map there, and what Linux has. A call is a row of steps; each
 //! is a section under the lock, or a question to Linux, which may fail.
 
-use super::{Kept, MUTANT, Mutant, Unmapping, is};
+use super::{Kept, MUTANT, Mutant, Unmapping, is, must_wait_to_keep};
 use std::collections::{HashSet, VecDeque};
 use std::string::String;
 use std::vec::Vec;
 use std::{format, println};
 
-/// The mapping that is at place 0 at first, and the one that replaces it.
+/// The mapping that is at place 0 at first, the one that replaces it, and what may be at place 1 at first.
 const OLD: u8 = 1;
 const NEW: u8 = 2;
+const OTHER: u8 = 3;
 
 /// What the LWK has at a place.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -22,19 +23,22 @@ enum Place {
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum Op {
-    /// mremap from place 0 to place 1; the old one stays as well with `keep`.
-    Move { keep: bool },
+    /// mremap from a place to the other one; the old one stays as well with `keep`. What is mapped
+    /// there is replaced.
+    Move { from: usize, keep: bool },
     /// munmap at place 0.
     Unmap,
     /// mmap with MAP_FIXED at place 0.
     Replace,
-    /// An access to place 0.
-    Touch,
+    /// An access to a place.
+    Touch(usize),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum Pc {
     Begin,
+    UnmapTarget,
+    Mark,
     MoveInLinux,
     Watch,
     Enter,
@@ -42,7 +46,6 @@ enum Pc {
     MapDevice { failed: bool },
     Settle { failed: bool },
     UnmapInLinux,
-    Reserve,
     MapInLinux,
     EnterNew,
     Resolve { settled: u8 },
@@ -56,21 +59,25 @@ struct State {
     threads: Vec<(Op, Pc)>,
     settled: u8,
     failures: u8,
-    /// An access to place 0 was a signal.
-    signal: bool,
-    /// Whether Linux could not move the mapping back.
+    /// An access to the place was a signal.
+    signals: [bool; 2],
+    /// Whether Linux could not move the mapping back, or make one in place of another.
     is_lost: bool,
 }
 
 impl State {
-    fn new(ops: &[Op]) -> State {
+    fn new(ops: &[Op], other: bool) -> State {
+        let target = match other {
+            true => Place::Mapped { id: OTHER, moving: false },
+            false => Place::Empty,
+        };
         State {
-            map: [Place::Mapped { id: OLD, moving: false }, Place::Empty],
-            linux: [OLD, 0],
+            map: [Place::Mapped { id: OLD, moving: false }, target],
+            linux: [OLD, if other { OTHER } else { 0 }],
             threads: ops.iter().map(|&op| (op, Pc::Begin)).collect(),
             settled: 0,
             failures: 2,
-            signal: false,
+            signals: [false; 2],
             is_lost: false,
         }
     }
@@ -79,7 +86,7 @@ impl State {
     fn kept(&self, at: usize) -> Option<Kept> {
         match self.map[at] {
             Place::Kept(what, _) => Some(what),
-            Place::Mapped { moving: true, .. } => Some(Kept::Busy),
+            Place::Mapped { moving: true, .. } => Some(Kept::Replaced),
             _ => None,
         }
     }
@@ -95,6 +102,11 @@ impl State {
         }
     }
 
+    /// Whether thread `t` has kept a place for a mapping to come.
+    fn reserves(&self, at: usize, t: usize) -> bool {
+        matches!(self.map[at], Place::Kept(Kept::Coming | Kept::Replaced, by) if by == t)
+    }
+
     /// Frees what thread `t` has kept for `what`.
     fn release(&mut self, at: usize, what: Kept, t: usize, is_forgotten: bool) {
         if self.map[at] == Place::Kept(what, t) {
@@ -103,10 +115,18 @@ impl State {
         }
     }
 
-    /// `shared::give_up` of the target.
-    fn give_up(&mut self, t: usize) {
-        self.linux[1] = 0;
-        self.release(1, Kept::Coming, t, true);
+    /// `unreserve_after`.
+    fn unreserve(&mut self, at: usize, t: usize, is_forgotten: bool) {
+        self.release(at, Kept::Coming, t, is_forgotten);
+        self.release(at, Kept::Replaced, t, is_forgotten);
+        self.settled += 1;
+    }
+
+    /// `shared::give_up`.
+    fn give_up(&mut self, at: usize, t: usize) {
+        self.linux[at] = 0;
+        self.is_lost |= self.map[at] == Place::Kept(Kept::Replaced, t);
+        self.unreserve(at, t, true);
     }
 
     /// The next step of thread `t`, in which Linux fails or not. `None`: it waits, or there is no
@@ -116,7 +136,13 @@ impl State {
         let (op, pc) = s.threads[t];
         let asks = matches!(
             pc,
-            Pc::MoveInLinux | Pc::Watch | Pc::MoveBack | Pc::MapDevice { .. } | Pc::UnmapInLinux
+            Pc::MoveInLinux
+                | Pc::Watch
+                | Pc::MoveBack
+                | Pc::MapDevice { .. }
+                | Pc::UnmapInLinux
+                | Pc::UnmapTarget
+                | Pc::MapInLinux
         );
         if fails {
             if !asks || s.failures == 0 {
@@ -126,75 +152,88 @@ impl State {
         }
         let next = match op {
             _ if pc == Pc::Done => return None,
-            Op::Move { keep } => s.move_step(t, pc, keep, fails)?,
+            Op::Move { from, keep } => s.move_step(t, pc, from, keep, fails)?,
             Op::Unmap | Op::Replace => s.replace_step(t, pc, op == Op::Replace, fails)?,
-            Op::Touch => s.touch_step(pc)?,
+            Op::Touch(at) => s.touch_step(pc, at)?,
         };
         s.threads[t].1 = next;
         Some(s)
     }
 
-    fn move_step(&mut self, t: usize, pc: Pc, keep: bool, fails: bool) -> Option<Pc> {
+    fn move_step(&mut self, t: usize, pc: Pc, from: usize, keep: bool, fails: bool) -> Option<Pc> {
+        let to = 1 - from;
         Some(match pc {
-            Pc::Begin if self.map[1] == Place::Empty => {
-                self.map[1] = Place::Kept(Kept::Coming, t);
-                Pc::Begin
+            Pc::Begin
+                if must_wait_to_keep(self.kept(to).into_iter(), self.kept(from).into_iter()) =>
+            {
+                return None;
             }
-            Pc::Begin if self.waits(0) => return None,
-            Pc::Begin => match self.map[0] {
+            Pc::Begin => self.keep(to, t, Pc::UnmapTarget, Pc::Mark),
+            Pc::UnmapTarget if fails => {
+                self.unreserve(to, t, false);
+                self.is_lost = true;
+                Pc::Done
+            }
+            Pc::UnmapTarget => {
+                self.linux[to] = 0;
+                Pc::Mark
+            }
+            Pc::Mark if self.waits(from) => return None,
+            Pc::Mark => match self.map[from] {
                 Place::Mapped { id, .. } => {
-                    self.map[0] = Place::Mapped { id, moving: true };
+                    self.map[from] = Place::Mapped { id, moving: true };
                     Pc::MoveInLinux
                 }
                 _ => {
-                    self.give_up(t); // EFAULT
+                    self.give_up(to, t); // EFAULT
                     Pc::Done
                 }
             },
             Pc::MoveInLinux if fails => Pc::Settle { failed: true },
             Pc::MoveInLinux => {
-                self.linux[1] = self.linux[0];
-                self.linux[0] *= u8::from(keep);
+                self.linux[to] = self.linux[from];
+                self.linux[from] *= u8::from(keep);
                 Pc::Watch
             }
             Pc::Watch if fails => Pc::MoveBack,
             Pc::Watch => Pc::Enter,
-            Pc::Enter if self.id(0) == 0 => Pc::MoveBack,
+            Pc::Enter if self.id(from) == 0 || !self.reserves(to, t) => Pc::MoveBack,
             Pc::Enter => {
-                self.map[1] = Place::Mapped { id: self.id(0), moving: false };
+                self.map[to] = Place::Mapped { id: self.id(from), moving: false };
+                self.settled += 1;
                 if keep {
                     Pc::Settle { failed: false }
                 } else {
-                    self.map[0] = Place::Kept(Kept::Busy, t);
+                    self.map[from] = Place::Kept(Kept::Busy, t);
                     Pc::MapDevice { failed: false }
                 }
             }
             Pc::MoveBack if keep => Pc::Settle { failed: true },
             Pc::MoveBack if fails => {
-                self.map[0] = Place::Kept(Kept::Busy, t);
+                self.map[from] = Place::Kept(Kept::Busy, t);
                 self.is_lost = true;
                 Pc::MapDevice { failed: true }
             }
             Pc::MoveBack => {
-                self.linux[0] = core::mem::take(&mut self.linux[1]);
+                self.linux[from] = core::mem::take(&mut self.linux[to]);
                 Pc::Settle { failed: true }
             }
             Pc::MapDevice { failed } => {
-                self.linux[0] *= u8::from(fails);
-                self.release(0, Kept::Busy, t, !fails);
+                self.linux[from] *= u8::from(fails);
+                self.release(from, Kept::Busy, t, !fails);
                 self.settled += 1;
                 if failed {
-                    self.give_up(t);
+                    self.give_up(to, t);
                 }
                 Pc::Done
             }
             Pc::Settle { failed } => {
-                if let Place::Mapped { moving, .. } = &mut self.map[0] {
+                if let Place::Mapped { moving, .. } = &mut self.map[from] {
                     *moving = false;
                 }
                 self.settled += 1;
                 if failed {
-                    self.give_up(t);
+                    self.give_up(to, t);
                 }
                 Pc::Done
             }
@@ -202,39 +241,59 @@ impl State {
         })
     }
 
+    /// Takes away what is mapped at a place, if anything, for a mapping to come; `asks` if Linux has it,
+    /// then `kept`.
+    fn keep(&mut self, at: usize, t: usize, asks: Pc, kept: Pc) -> Pc {
+        let there = self.map[at];
+        let was_mapped = matches!(there, Place::Mapped { .. });
+        let is_unforgotten = self.kept(at).map(Kept::to_unmap) == Some(Unmapping::Ask);
+        self.map[at] = Place::Kept(Kept::for_mapping(was_mapped), t);
+        if was_mapped || is_unforgotten { asks } else { kept }
+    }
+
     fn replace_step(&mut self, t: usize, pc: Pc, replaces: bool, fails: bool) -> Option<Pc> {
-        let unmapped = if replaces { Pc::Reserve } else { Pc::Done };
         Some(match pc {
-            Pc::Begin => match self.kept(0).map(|what| what.to_unmap(false)) {
-                Some(Unmapping::Wait) => return None,
-                Some(Unmapping::Take) => {
+            Pc::Begin if must_wait_to_keep(self.kept(0).into_iter(), None.into_iter()) => {
+                return None;
+            }
+            Pc::Begin if replaces => self.keep(0, t, Pc::UnmapInLinux, Pc::MapInLinux),
+            Pc::Begin => match (self.kept(0).map(Kept::to_unmap), self.map[0]) {
+                (Some(Unmapping::Take), _) => {
                     self.map[0] = Place::Empty;
-                    unmapped
+                    Pc::Done
                 }
-                None if self.map[0] == Place::Empty => unmapped,
-                None | Some(Unmapping::Ask) => {
+                (_, Place::Empty) => Pc::Done,
+                _ => {
                     self.map[0] = Place::Kept(Kept::Busy, t);
                     Pc::UnmapInLinux
                 }
             },
+            Pc::UnmapInLinux if replaces && fails => {
+                self.unreserve(0, t, false);
+                self.is_lost = true;
+                Pc::Done
+            }
             Pc::UnmapInLinux => {
                 self.linux[0] *= u8::from(fails);
+                if replaces {
+                    return Some(Pc::MapInLinux);
+                }
                 self.release(0, Kept::Busy, t, !fails);
                 self.settled += 1;
-                if fails { Pc::Done } else { unmapped }
+                Pc::Done
             }
-            Pc::Reserve if self.map[0] != Place::Empty => Pc::Begin,
-            Pc::Reserve => {
-                self.map[0] = Place::Kept(Kept::Coming, t);
-                Pc::MapInLinux
+            Pc::MapInLinux if fails => {
+                self.give_up(0, t);
+                Pc::Done
             }
             Pc::MapInLinux => {
                 self.linux[0] = NEW;
                 Pc::EnterNew
             }
             Pc::EnterNew => {
-                if self.map[0] == Place::Kept(Kept::Coming, t) {
+                if self.reserves(0, t) {
                     self.map[0] = Place::Mapped { id: NEW, moving: false };
+                    self.settled += 1;
                 } else {
                     self.linux[0] = 0; // it was unmapped
                 }
@@ -244,21 +303,21 @@ impl State {
         })
     }
 
-    fn touch_step(&mut self, pc: Pc) -> Option<Pc> {
+    fn touch_step(&mut self, pc: Pc, at: usize) -> Option<Pc> {
         Some(match pc {
-            Pc::Begin if self.waits(0) && self.id(0) != 0 => return None,
-            Pc::Begin if self.id(0) == 0 => {
-                self.signal = true;
+            Pc::Begin if self.kept(at).is_some_and(Kept::holds_accesses) => return None,
+            Pc::Begin if self.id(at) == 0 => {
+                self.signals[at] = true;
                 Pc::Done
             }
             Pc::Begin => Pc::Resolve { settled: self.settled },
-            Pc::Resolve { .. } if self.linux[0] != 0 => Pc::Done,
+            Pc::Resolve { .. } if self.linux[at] != 0 => Pc::Done,
             Pc::Resolve { settled } => {
-                let may_have_moved = self.settled != settled || self.waits(0);
+                let may_have_moved = self.settled != settled || self.waits(at);
                 if may_have_moved && !is(Mutant::TouchesOnce) {
                     Pc::Begin
                 } else {
-                    self.signal = true;
+                    self.signals[at] = true;
                     Pc::Done
                 }
             }
@@ -286,18 +345,27 @@ impl State {
                 _ => {}
             }
         }
-        if !removes && !self.is_lost && self.id(0) != OLD && self.id(1) != OLD {
+        let swaps = |t: &&(Op, Pc)| matches!(t.0, Op::Move { .. });
+        let is_one = self.threads.iter().filter(swaps).count() == 1;
+        if is_one && !removes && !self.is_lost && self.id(0) != OLD && self.id(1) != OLD {
             return Some("a mapping is lost");
         }
-        if self.signal && !removes && self.id(0) == OLD {
-            return Some("a signal at what is mapped all the time");
+        let empties = |t: &(Op, Pc), at| match t.0 {
+            Op::Unmap => at == 0,
+            Op::Move { from, keep } => from == at && !keep && self.id(at) != OLD,
+            _ => false,
+        };
+        for at in 0..2 {
+            if self.signals[at] && !self.is_lost && !self.threads.iter().any(|t| empties(t, at)) {
+                return Some("a signal at what is mapped all the time");
+            }
         }
         None
     }
 }
 
-fn explore(ops: &[Op]) -> Result<usize, String> {
-    let start = State::new(ops);
+fn explore(&(ops, other): &(&[Op], bool)) -> Result<usize, String> {
+    let start = State::new(ops, other);
     let mut seen = HashSet::from([start.clone()]);
     let mut queue = VecDeque::from([start]);
     while let Some(state) = queue.pop_front() {
@@ -320,20 +388,28 @@ fn explore(ops: &[Op]) -> Result<usize, String> {
     Ok(seen.len())
 }
 
-const MOVE: Op = Op::Move { keep: false };
-const COPY: Op = Op::Move { keep: true };
-const CALLS: &[&[Op]] = &[
-    &[MOVE, Op::Replace, Op::Touch],
-    &[COPY, Op::Replace, Op::Touch],
-    &[MOVE, Op::Unmap, Op::Replace],
-    &[MOVE, Op::Touch, Op::Touch],
-    &[COPY, Op::Touch, Op::Touch],
-    &[Op::Replace, Op::Replace, Op::Unmap],
+const MOVE: Op = Op::Move { from: 0, keep: false };
+const BACK: Op = Op::Move { from: 1, keep: false };
+const COPY: Op = Op::Move { from: 0, keep: true };
+const TOUCH: Op = Op::Touch(0);
+/// Calls, and whether something is mapped at place 1.
+const CALLS: &[(&[Op], bool)] = &[
+    (&[MOVE, Op::Replace, TOUCH], false),
+    (&[COPY, Op::Replace, TOUCH], false),
+    (&[MOVE, Op::Unmap, Op::Replace], false),
+    (&[MOVE, TOUCH, TOUCH], false),
+    (&[COPY, TOUCH, TOUCH], false),
+    (&[Op::Replace, Op::Replace, Op::Unmap], false),
+    (&[Op::Replace, Op::Replace, TOUCH], false),
+    (&[MOVE, Op::Touch(1), TOUCH], true),
+    (&[COPY, Op::Touch(1), TOUCH], true),
+    (&[MOVE, Op::Replace, Op::Touch(1)], true),
+    (&[MOVE, BACK, Op::Replace], true),
 ];
 
 #[test]
 fn both_sides_have_the_same_mappings() {
-    let counts = CALLS.iter().map(|ops| explore(ops).expect("no wrong state"));
+    let counts = CALLS.iter().map(|calls| explore(calls).expect("no wrong state"));
     println!("moves: {} states", counts.sum::<usize>());
 }
 
@@ -341,13 +417,16 @@ fn both_sides_have_the_same_mappings() {
 fn wrong_steps_of_moves_are_found() {
     for (mutant, calls, breaks) in [
         (Mutant::TakesBusy, 0, "Linux has another mapping"),
-        (Mutant::TakesBusy, 3, "a signal at what is mapped all the time"),
-        (Mutant::TakesComing, 5, "Linux has another mapping"),
+        (Mutant::TakesComing, 5, "Linux has a mapping that is gone"),
         (Mutant::TouchesOnce, 3, "a signal at what is mapped all the time"),
         (Mutant::FreesUnforgotten, 2, "Linux has a mapping that is gone"),
+        (Mutant::SeesHole, 6, "a signal at what is mapped all the time"),
+        (Mutant::LeavesHole, 7, "a signal at what is mapped all the time"),
+        (Mutant::KeepsWhileOthersMove, 10, "all wait"),
     ] {
         MUTANT.set(mutant);
-        let found = explore(CALLS[calls]).expect_err("a wrong state");
+        let found = explore(&CALLS[calls]);
+        let found = found.expect_err(&format!("a wrong state for {mutant:?}"));
         MUTANT.set(Mutant::None);
         assert!(found.starts_with(breaks), "{mutant:?}: {found}");
     }

@@ -74,7 +74,13 @@ impl State {
     /// `plan` of `fault.rs`.
     pub(super) fn store_plan(&mut self, t: usize, page: usize, step: &mut Step) {
         self.resume(t);
+        if self.holds_accesses(page) {
+            return;
+        }
         if self.rights[page] != Rights::Write || self.lost[page] {
+            if self.is_replaced(page) {
+                self.complain("a signal at what is mapped all the time");
+            }
             return self.end(t, true); // SIGSEGV, SIGBUS
         }
         let leaf = self.leaves[page];
@@ -106,14 +112,30 @@ impl State {
         }
     }
 
+    fn holds_accesses(&self, page: usize) -> bool {
+        self.kept[page].is_some_and(|(what, _)| what.holds_accesses())
+    }
+
+    /// Whether a thread replaces what is mapped there, and nothing has failed.
+    fn is_replaced(&self, page: usize) -> bool {
+        let replaces = |t: &Thread| t.op() == Some(Op::Replace(page)) && !t.begins();
+        self.failures > 0 && self.threads.iter().any(replaces)
+    }
+
     /// `fault` of `linux.rs`.
     pub(super) fn serve(&mut self, page: usize, write: bool, step: &mut Step) {
         if self.threads[SERVER].change.is_waiting() {
             self.threads[SERVER].is_forgotten = true;
             self.resume(SERVER);
         }
+        if self.holds_accesses(page) {
+            return self.served(None); // it faults again
+        }
         let rights = self.rights[page];
         if rights == Rights::None || write && rights == Rights::Read || self.lost[page] {
+            if self.is_replaced(page) {
+                self.complain("a signal at what is mapped all the time");
+            }
             self.linux_writes -= u8::from(write);
             return self.served(None);
         }
@@ -170,8 +192,19 @@ impl State {
         if !self.threads[t].is_forgotten && !is(Mutant::TrustsFailure) {
             return self.end(t, false);
         }
-        if let Op::Unmap(page) = op {
+        if let Op::Unmap(page) | Op::Replace(page) = op {
             return self.unmap(t, page);
+        }
+        // `must_wait`.
+        let changes = |page: usize| match op {
+            Op::ReadOnly(p) | Op::Discard(p) => p == page,
+            Op::Fork => true,
+            Op::Move => page == 0,
+            _ => false,
+        };
+        let waits = |page: usize| self.kept[page].is_some_and(|(what, _)| what.keeps_waiting());
+        if (0..PAGES).any(|page| changes(page) && waits(page)) {
+            return;
         }
         let change = self.threads[t].change.clone();
         let mut needed: Option<Range> = None;
@@ -250,16 +283,20 @@ impl State {
                 self.flush_all(t, range(0));
                 self.threads[t].phase = Phase::End;
             }
-            Op::Store(_) | Op::Serve(..) | Op::Unmap(_) | Op::Map(_) => unreachable!(),
+            Op::Store(_) | Op::Serve(..) | Op::Unmap(_) | Op::Map(_) | Op::Replace(_) => {
+                unreachable!()
+            }
         }
     }
 
     /// `unmap_piece` of `unmap.rs`.
     fn unmap(&mut self, t: usize, page: usize) {
-        let kept = self.kept[page].map(|(what, _)| what.to_unmap(false));
-        if kept == Some(Unmapping::Wait) {
+        let there = self.kept[page].map(|(what, _)| what);
+        if must_wait_to_keep(there.into_iter(), None.into_iter()) {
             return;
         }
+        let kept = there.map(Kept::to_unmap);
+        let was_mapped = self.rights[page] != Rights::None;
         let leaf = self.leaves[page];
         self.lost[page] = false;
         self.rights[page] = Rights::None;
@@ -275,7 +312,10 @@ impl State {
             }
         }
         let asks = leaf.sight.is_seen() || kept == Some(Unmapping::Ask);
-        self.kept[page] = (asks || is_hidden).then_some((Kept::Busy, t));
+        self.kept[page] = match self.threads[t].op() {
+            Some(Op::Replace(_)) => Some((Kept::for_mapping(was_mapped), t)),
+            _ => (asks || is_hidden).then_some((Kept::Busy, t)),
+        };
         let asks_later = is_hidden && is(Mutant::GivesUpUnasked);
         self.threads[t].ask = (asks && !asks_later).then_some((range(page), false));
         self.threads[t].phase = if is_hidden { Phase::Finish } else { Phase::End };
@@ -333,6 +373,9 @@ impl State {
         self.flush_all(t, ALL);
         for page in 0..PAGES {
             let leaf = self.leaves[page];
+            if self.rights[page] == Rights::None && self.is_replaced(page) {
+                self.complain("a child lacks what is mapped all the time");
+            }
             if leaf.frame == 0 || self.rights[page] == Rights::None {
                 continue;
             }
@@ -439,6 +482,15 @@ impl State {
             Some(Op::Unmap(page)) if self.kept[page] == Some((Kept::Busy, t)) => {
                 let is_forgotten = self.threads[t].is_forgotten;
                 self.kept[page] = Kept::after_asking(is_forgotten).map(|what| (what, t));
+            }
+            Some(Op::Replace(page)) if matches!(self.kept[page], Some((_, by)) if by == t) => {
+                if self.threads[t].is_forgotten {
+                    // `fill_reserved`.
+                    (self.kept[page], self.rights[page]) = (None, Rights::Write);
+                    self.gone[page] |= (1u8 << self.writes) - 1;
+                } else {
+                    self.kept[page] = Kept::after_asking(false).map(|what| (what, t));
+                }
             }
             Some(Op::Fork) => self.check_child(t, &must),
             Some(Op::Discard(page)) => {
