@@ -110,6 +110,25 @@ static void copies_of_files(void)
 	TELL(pool("HugePages_Free") - pool("HugePages_Rsvd") - unused);
 }
 
+/* Pages that were promised are there when they are used. */
+static void used(void)
+{
+	unsigned char there[2] = { 9, 9 };
+	char *p = TELL_MAP(map(2 * LARGE, MAP_PRIVATE));
+
+	for (int round = 0; round < 3; round++) {
+		if (round == 1)
+			p[LARGE + PAGE] = 1;
+		if (round == 2)
+			mprotect(p, 2 * LARGE, PROT_READ);
+		for (int i = 0; i < 2; i++)
+			mincore(p + i * LARGE, PAGE, there + i);
+		printf("there: %d %d\n", there[0], there[1]);
+	}
+	TELL(p[LARGE + PAGE]);
+	TELL(munmap(p, 2 * LARGE));
+}
+
 int main(void)
 {
 	char *p, *q;
@@ -178,5 +197,6 @@ int main(void)
 	TELL(ftruncate(fd, PAGE));
 	files(fd);
 	copies_of_files();
+	used();
 	return 0;
 }

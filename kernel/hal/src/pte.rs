@@ -64,6 +64,12 @@ impl Bits {
         Entry(self.0)
     }
 
+    /// These but for others.
+    #[must_use]
+    pub const fn without(self, others: Bits) -> Bits {
+        Bits(self.0 & !others.0)
+    }
+
     /// Whether one of `others` is among them.
     #[must_use]
     pub const fn has(self, others: Bits) -> bool {

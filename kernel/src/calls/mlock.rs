@@ -18,7 +18,7 @@ use hanare_core::errno::{self, Result};
 use hanare_core::limits::TASK_SIZE;
 use hanare_core::vma::{Backing, Prot, Vma, VmaFlags};
 use hanare_hal::paging::SMALL;
-use hanare_hal::pte::{self, Bits};
+use hanare_hal::pte;
 use linux_raw_sys::general::__NR_mincore;
 
 const MCL_CURRENT: u64 = 1;
@@ -40,7 +40,7 @@ pub fn populate(
     let p = &me.process;
     let write = prot.contains(Prot::WRITE);
     let error = access::USER | if write { access::WRITE } else { 0 };
-    let needed = if write { pte::WRITE } else { Bits::NONE };
+    let needed = if write { pte::ACCESSED | pte::WRITE } else { pte::ACCESSED };
     let mut at = start;
     while at < end && !me.must_end() {
         cpus::serve_all(); // what is asked of this CPU does not wait for all the pages
@@ -241,7 +241,8 @@ pub fn mincore(me: &Thread, addr: u64, len: u64, vec: u64) -> Result<u64> {
             let mut mm = lock_settled(p, at, at + SMALL)?;
             let vma = mm.vmas.find(at).cloned().ok_or(errno::ENOMEM)?;
             let stop = vma.end.min(end).min(at + CHUNK * SMALL);
-            resident(&mut mm, at, stop, &mut bytes);
+            let is_own = matches!(vma.backing, Backing::Anonymous);
+            resident(&mut mm, at, stop, is_own, &mut bytes);
             (vma, stop)
         };
         let n = ((stop - at) / SMALL) as usize;
@@ -277,13 +278,16 @@ fn is_linux(v: &Vma<FileRef>) -> bool {
     matches!(v.backing, Backing::SharedLinux { .. })
 }
 
-/// One byte a page: whether it is there.
-fn resident(mm: &mut AddressSpace, start: u64, end: u64, bytes: &mut [u8]) {
+/// One byte a page: whether it is there. Of memory of the process's own (`is_own`) those count that somebody has accessed: more
+/// may have been brought in ahead, and Linux, which has no such, shows none.
+fn resident(mm: &mut AddressSpace, start: u64, end: u64, is_own: bool, bytes: &mut [u8]) {
     bytes.fill(0);
     let first = mm.table.find(start).map_or(start, |l| l.addr);
     mm.table.update(first, end.min(USER_MAX), &mut |l| {
         let (from, to) = (l.addr.max(start), (l.addr + l.size).min(end));
-        bytes[((from - start) / SMALL) as usize..((to - start) / SMALL) as usize].fill(1);
+        let is_there = !is_own || l.entry.has(pte::ACCESSED | pte::SEEN | pte::FOREIGN);
+        bytes[((from - start) / SMALL) as usize..((to - start) / SMALL) as usize]
+            .fill(u8::from(is_there));
         l.entry
     });
 }

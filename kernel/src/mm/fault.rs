@@ -188,7 +188,11 @@ fn plan(
             if leaf.entry.only(pte::WRITE & pte_bits(wanted)) == pte_bits(wanted) & pte::WRITE
                 && leaf.entry.has(pte::PRESENT) =>
         {
-            // Somebody else resolved it, or only the TLB was stale.
+            // Somebody else resolved it, or only the TLB was stale; or it was there ahead, and is populated now.
+            if !leaf.entry.has(pte::ACCESSED) {
+                let (start, end) = pages_of(&leaf);
+                mm.table.update(start, end, &mut |l| l.entry | pte::ACCESSED);
+            }
             cpu::flush_page(addr & !(SMALL - 1));
             Plan::Done
         }

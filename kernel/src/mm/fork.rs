@@ -146,7 +146,8 @@ impl Fork {
 impl AddressSpace {
     /// Maps a page of the parent's; false: there is no memory.
     fn map_shared(&mut self, leaf: &Leaf, rights: Bits) -> bool {
-        let entry = leaf.frame() | rights;
+        // What nobody has accessed here the child has not, either.
+        let entry = (leaf.frame() | rights) & !pte::ACCESSED | leaf.entry.only(pte::ACCESSED);
         let mapped = if leaf.size == LARGE {
             self.map_large(leaf.addr, entry)
         } else {

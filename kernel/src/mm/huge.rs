@@ -8,6 +8,7 @@
 use super::AddressSpace;
 use super::caller::Caller;
 use super::content::{self, FileRef};
+use super::populate::Why;
 use super::removed::Removed;
 use crate::link::delegate;
 use crate::sched::cpus;
@@ -77,7 +78,7 @@ pub fn reserve(p: &Caller<'_>, vma: &Vma<FileRef>) -> Result<()> {
         cpus::serve_all(); // what is asked of this CPU does not wait for all the pages
         let mut mm = p.mm.lock();
         mm.wish = p.policy.wish();
-        if !mm.populate_large(vma, at) {
+        if !mm.populate_large(vma, at, Why::Ahead) {
             let (whole, mut removed) = ((vma.start, at), Removed::default());
             mm.unmap_pages(whole, &Change::new(whole), false, &mut removed);
             drop(mm);

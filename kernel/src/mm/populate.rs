@@ -8,7 +8,7 @@ use hanare_core::coherence::{Change, ForWrite, for_write};
 use hanare_core::vma::{Backing, Prot, Vma, VmaFlags};
 use hanare_hal::addr::PhysAddr;
 use hanare_hal::paging::{LARGE, Leaf, SMALL};
-use hanare_hal::pte;
+use hanare_hal::pte::{self, Entry};
 use hanare_hal::{cpu, memory};
 
 /// Pages of an anonymous mapping brought in around a small fault beside a page that is there: the
@@ -18,6 +18,16 @@ const AROUND: u64 = 16;
 /// clear a page costs as much as a fault. Also where the program wants no large pages (stacks of
 /// threads): ten thousand of these use a page or two each.
 const AROUND_SPARSE: u64 = 4;
+/// Whether a page is brought in because it is accessed, or ahead of that: then its entry says so
+/// ([`pte::ACCESSED`] is clear) until a CPU uses it, and mincore(2) does not show it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Why {
+    /// It is accessed.
+    Accessed,
+    /// It is likely to be accessed, or was promised.
+    Ahead,
+}
+
 /// What was done to a page that is to be written.
 pub(super) enum Gained {
     /// The page can be written to.
@@ -140,7 +150,7 @@ impl AddressSpace {
     /// Brings in zeroed memory around `addr`: a large page where the mapping
     /// covers one and nothing is there yet, else up to [`AROUND`] or [`AROUND_SPARSE`] small ones.
     pub(super) fn populate_anonymous(&mut self, vma: &Vma<FileRef>, addr: u64) -> Result<(), ()> {
-        if self.populate_large(vma, addr & !(LARGE - 1)) {
+        if self.populate_large(vma, addr & !(LARGE - 1), Why::Accessed) {
             return Ok(());
         }
         let page = addr & !(SMALL - 1);
@@ -148,25 +158,30 @@ impl AddressSpace {
             && [page.wrapping_sub(SMALL), page + SMALL]
                 .iter()
                 .any(|&at| self.table.find(at).is_some());
-        let around = SMALL * if goes_on { AROUND } else { AROUND_SPARSE };
+        let around = SMALL
+            * match goes_on {
+                _ if vma.flags.contains(VmaFlags::LOCK_ON_FAULT) => 1, // what is accessed and no more
+                true => AROUND,
+                false => AROUND_SPARSE,
+            };
         let window = addr & !(around - 1);
         let start = window.max(vma.start);
         let end = (window + around).min(vma.end);
         // The page asked for first: the others only as long as memory lasts.
-        self.populate_small(vma, page)?;
+        self.populate_small(vma, page, Why::Accessed)?;
         for at in (start..end).step_by(SMALL as usize) {
-            if self.table.find(at).is_none() && self.populate_small(vma, at).is_err() {
+            if self.table.find(at).is_none() && self.populate_small(vma, at, Why::Ahead).is_err() {
                 break;
             }
         }
         Ok(())
     }
 
-    fn populate_small(&mut self, vma: &Vma<FileRef>, page: u64) -> Result<(), ()> {
+    fn populate_small(&mut self, vma: &Vma<FileRef>, page: u64, why: Why) -> Result<(), ()> {
         let frame = self.alloc(page).ok_or(())?;
         memory::zero(frame, SMALL as usize);
-        if self.table.map_small(page, frame | pte_bits(vma.prot), &mut frames::UserTables).is_err()
-        {
+        let entry = entry_for(frame, vma.prot, why);
+        if self.table.map_small(page, entry, &mut frames::UserTables).is_err() {
             frames::free(frame, 0);
             return Err(());
         }
@@ -176,7 +191,7 @@ impl AddressSpace {
 
     /// Brings in a zeroed large page at `large`, if the mapping covers it, nothing
     /// is there yet, and there is one.
-    pub(super) fn populate_large(&mut self, vma: &Vma<FileRef>, large: u64) -> bool {
+    pub(super) fn populate_large(&mut self, vma: &Vma<FileRef>, large: u64, why: Why) -> bool {
         let fits = large >= vma.start
             && large + LARGE <= vma.end
             && !vma.flags.intersects(VmaFlags::NOHUGE | VmaFlags::STACK);
@@ -186,7 +201,7 @@ impl AddressSpace {
         let is_needed = vma.flags.contains(VmaFlags::HUGETLB);
         let Some(frame) = self.alloc_large(large, is_needed) else { return false };
         memory::zero(frame, LARGE as usize);
-        let mapped = self.map_large(large, frame | pte_bits(vma.prot));
+        let mapped = self.map_large(large, entry_for(frame, vma.prot, why));
         if mapped {
             self.add_resident(512);
         } else {
@@ -194,4 +209,10 @@ impl AddressSpace {
         }
         mapped
     }
+}
+
+/// The entry of a new page.
+fn entry_for(frame: PhysAddr, prot: Prot, why: Why) -> Entry {
+    let entry = frame | pte_bits(prot);
+    if why == Why::Ahead { entry & !pte::ACCESSED } else { entry }
 }

@@ -85,5 +85,6 @@ fn protected(leaf: &Leaf, prot: Prot, charges: bool, change: &Change) -> Entry {
     let rights = pte_bits(if is_read_only { prot - Prot::WRITE } else { prot });
     // What Linux has been asked to forget for this change it has not seen any more.
     let seen = sight_bits(change.sight(pages_of(leaf), sight(leaf.entry)));
-    leaf.entry & (pte::ADDRESS | pte::LARGE | pte::VALID) | rights | seen
+    let kept = leaf.entry & (pte::ADDRESS | pte::LARGE | pte::VALID | pte::ACCESSED);
+    kept | rights.without(pte::ACCESSED) | seen
 }
