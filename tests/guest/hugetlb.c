@@ -1,5 +1,6 @@
 /* MAP_HUGETLB: sizes, alignment, and where a mapping may be cut. Linux and the LWK have pools of different sizes. */
 #include "guest.h"
+#include <sys/shm.h>
 
 #define LARGE (2L << 20)
 #define HUGE_SHIFT 26
@@ -129,6 +130,29 @@ static void used(void)
 	TELL(munmap(p, 2 * LARGE));
 }
 
+/* A segment of a page and a byte: Linux maps two pages. */
+static void segments(void)
+{
+	int id = shmget(IPC_PRIVATE, LARGE + 1, 0600 | IPC_CREAT | SHM_HUGETLB);
+	char *p, *q = mmap(NULL, 4 * LARGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	TELL(id >= 0);
+	q = (char *)(((uintptr_t)q + LARGE - 1) & -LARGE);
+	p = TELL_MAP(shmat(id, NULL, 0));
+	TELL((uintptr_t)p % LARGE);
+	TELL(p[0] = 1);
+	TELL(p[2 * LARGE - 1] = 2);
+	TELL(munmap(p + PAGE, PAGE));
+	TELL_MAP(shmat(id, q + PAGE, SHM_REMAP));
+	TELL(shmat(id, q, SHM_REMAP) == q);
+	TELL(q[2 * LARGE - 1]);
+	TELL(shmdt(p));
+	TELL(shmdt(p));
+	TELL(q[0]);
+	TELL(shmdt(q));
+	TELL(shmctl(id, IPC_RMID, NULL));
+}
+
 int main(void)
 {
 	char *p, *q;
@@ -198,5 +222,6 @@ int main(void)
 	files(fd);
 	copies_of_files();
 	used();
+	segments();
 	return 0;
 }

@@ -7,32 +7,28 @@
 use crate::calls::rlimits;
 use crate::link::delegate;
 use crate::mm::place::{MAP_FIXED, MAP_FIXED_NOREPLACE, choose};
+use crate::mm::reserve::unreserve;
 use crate::mm::unmap::unmap_range;
 use crate::mm::{Caller, FileRef, anonymous, huge, shared};
 use crate::process::thread::Thread;
 use hanare_abi::layout::{USER_MAX, USER_MIN};
-use hanare_core::addr::page_up;
 use hanare_core::coherence::NOTHING;
 use hanare_core::errno::{self, Result};
 use hanare_core::vma::{Backing, Prot, Vma, VmaFlags};
-use hanare_hal::paging::SMALL;
-use linux_raw_sys::general::{__NR_shmat, __NR_shmctl};
+use hanare_hal::paging::{LARGE, SMALL};
+use linux_raw_sys::general::{__NR_mprotect, __NR_munmap, __NR_shmat, __NR_shmctl};
 
 const IPC_STAT: u64 = 2;
 const SHM_RDONLY: u64 = 0o10000;
 const SHM_RND: u64 = 0o20000;
 const SHM_REMAP: u64 = 0o40000;
 const SHM_EXEC: u64 = 0o100000;
-/// In `shm_perm.mode`: the segment has large pages.
-const SHM_HUGETLB: u32 = 0o4000;
-
-/// Bytes of a segment, and whether it has large pages.
-fn segment(p: &Caller<'_>, id: u64) -> Result<(u64, bool)> {
+/// Bytes of a segment.
+fn size_of(p: &Caller<'_>, id: u64) -> Result<u64> {
     let scratch = p.write_scratch(p.slot, &[])?;
     delegate::linux(__NR_shmctl, [id, IPC_STAT, scratch, 0, 0, 0])?;
-    // struct shmid64_ds: ipc64_perm (48 bytes, mode at 20), shm_segsz.
-    let (mode, size): (u32, u64) = (p.control(scratch + 20), p.control(scratch + 48));
-    Ok((size, mode & SHM_HUGETLB != 0))
+    // struct shmid64_ds: ipc64_perm (48 bytes), shm_segsz.
+    Ok(p.control(scratch + 48))
 }
 
 /// shmat.
@@ -51,14 +47,69 @@ pub fn shmat(me: &Thread, id: u64, addr: u64, flags: u64) -> Result<u64> {
     } else if addr == 0 && flags & SHM_REMAP != 0 {
         return Err(errno::EINVAL);
     }
-    let (size, large) = segment(p, id)?;
-    let len = page_up(size);
+    let size = size_of(p, id)?;
     let mut prot = if flags & SHM_RDONLY != 0 { Prot::READ } else { Prot::READ | Prot::WRITE };
     prot.set(Prot::EXEC, flags & SHM_EXEC != 0);
+    let attach = |addr, is_large| attach(me, id, addr, flags, size, prot, is_large);
+    if addr == 0 {
+        return match attach(0, false) {
+            // Linux does not say of what pages a segment is, but has large ones at no such address.
+            Err(errno::EINVAL) => attach(0, true),
+            attached => attached,
+        };
+    }
+    if flags & SHM_REMAP == 0 && !addr.is_multiple_of(LARGE) {
+        return attach(addr, false);
+    }
+    let (other, is_large) = attach_elsewhere(id, flags)?;
+    let attached = if is_large && !addr.is_multiple_of(LARGE) {
+        Err(errno::EINVAL)
+    } else {
+        attach(addr, is_large)
+    };
+    if let Some(at) = other {
+        // As shmdt, and a filter of the program's lets a worker unmap.
+        let len = huge::round(size, if is_large { LARGE } else { SMALL })?;
+        let _ = delegate::linux(__NR_munmap, [at, len, 0, 0, 0, 0]);
+    }
+    attached
+}
+
+/// Has the worker attach a segment anywhere: where, and whether it has large pages. One that Linux refuses must leave what is
+/// at the place it was meant for, and one that is removed already stays, though what is there may be its last attachment.
+fn attach_elsewhere(id: u64, flags: u64) -> Result<(Option<u64>, bool)> {
+    match delegate::linux(__NR_shmat, [id, 0, flags & !(SHM_REMAP | SHM_RND), 0, 0, 0]) {
+        Ok(at) => {
+            // A part of a large page cannot have rights of its own.
+            let divided = || delegate::linux(__NR_mprotect, [at, SMALL, 0, 0, 0, 0]);
+            Ok((Some(at), at.is_multiple_of(LARGE) && divided() == Err(errno::EINVAL)))
+        }
+        Err(errno::ENOMEM) => Ok((None, false)), // the proxy has little room of its own
+        Err(e) => Err(e),
+    }
+}
+
+/// Attaches a segment of `size` bytes and of such pages.
+fn attach(
+    me: &Thread,
+    id: u64,
+    addr: u64,
+    flags: u64,
+    size: u64,
+    prot: Prot,
+    is_large: bool,
+) -> Result<u64> {
+    let p = &me.caller();
+    // Linux maps whole pages.
+    let (page, kind) = match is_large {
+        true => (LARGE, VmaFlags::HUGETLB),
+        false => (SMALL, VmaFlags::empty()),
+    };
+    let len = huge::round(size, page)?;
     if !rlimits::of_memory(me).allow(&p.mm.lock(), len, false) {
         return Err(errno::ENOMEM);
     }
-    let at = place(p, addr, len, large, flags & SHM_REMAP != 0)?;
+    let at = place(p, addr, len, is_large, flags & SHM_REMAP != 0)?;
     let made = delegate::linux(__NR_shmat, [id, at, flags & !SHM_RND | SHM_REMAP, 0, 0, 0]);
     if let Err(e) = made {
         shared::give_up(p, at, at + len, None); // it may be unmapped already
@@ -66,15 +117,26 @@ pub fn shmat(me: &Thread, id: u64, addr: u64, flags: u64) -> Result<u64> {
     }
     let backing = Backing::SharedLinux { watch: 0, file: None, offset: 0 };
     // With all rights to be had: Linux decides, mprotect is delegated too.
-    let segment = anonymous(at, at + len, prot, VmaFlags::SHARED | VmaFlags::SYSV);
+    let segment = anonymous(at, at + len, prot, VmaFlags::SHARED | VmaFlags::SYSV | kind);
     shared::adopt(p, Vma { backing, ..segment }, None)?;
     Ok(at)
 }
 
 /// Picks the address and reserves it.
-fn place(p: &Caller<'_>, addr: u64, len: u64, large: bool, replace: bool) -> Result<u64> {
+fn place(p: &Caller<'_>, addr: u64, len: u64, is_large: bool, replace: bool) -> Result<u64> {
+    if addr == 0 && is_large {
+        return choose(p, 0, len, huge::MAP_HUGETLB, NOTHING);
+    }
     if addr == 0 {
-        return choose(p, 0, len, if large { huge::MAP_HUGETLB } else { 0 }, NOTHING);
+        // Not where a large page could begin.
+        let at = choose(p, 0, len + SMALL, 0, NOTHING)?;
+        return Ok(if at.is_multiple_of(LARGE) {
+            unreserve(p, at, at + SMALL);
+            at + SMALL
+        } else {
+            unreserve(p, at + len, at + len + SMALL);
+            at
+        });
     }
     if addr < USER_MIN || addr.checked_add(len).is_none_or(|end| end > USER_MAX) {
         return Err(errno::EINVAL);
