@@ -14,6 +14,7 @@
 struct hidden {
 	char folder[HANARE_PSEUDO_PATH_MAX];	/* below /devices/system; empty: of procfs */
 	struct hanare_instance *inst;		/* for which instance */
+	const char *name;			/* this one alone */
 	const char *prefix;			/* of names with a number behind it */
 	int only;				/* this number, or -1: all not in `seen` */
 	unsigned long *seen;			/* bitmap */
@@ -26,6 +27,8 @@ static bool hides(const struct hidden *h, const char *name)
 	char path[HANARE_PSEUDO_PATH_MAX];
 	u32 number;
 
+	if (h->name)
+		return !strcmp(name, h->name);
 	if (*h->folder)
 		return snprintf(path, sizeof(path), "%s/%s", h->folder, name) < sizeof(path) &&
 		       hanare_system_hides(h->inst, path);
@@ -96,6 +99,10 @@ static bool hidden_in(struct hidden *h, struct file *file)
 	if (path)
 		return hidden_proc(h, file_inode(file)->i_sb, path);
 	path = hanare_path_in(file, SYSFS_MAGIC, buffer);
+	if (path && !strcmp(path, "/kernel/mm")) {
+		h->name = "ksm";
+		return true;
+	}
 	if (!path || strncmp(path, "/devices/system/", 16))
 		return false;
 	strscpy(h->folder, path + 16, sizeof(h->folder));

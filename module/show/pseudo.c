@@ -117,6 +117,11 @@ static bool recognise(struct hanare_pseudo *what, struct file *file)
 	path = hanare_path_in(file, SYSFS_MAGIC, buffer);
 	if (path && !strncmp(path, "/devices/system/", 16))
 		return recognise_system(what, path + 16, is_file);
+	/* The LWK merges no pages. */
+	if (path && !strncmp(path, "/kernel/mm/ksm", 14) && (!path[14] || path[14] == '/')) {
+		what->hidden = true;
+		return true;
+	}
 	if (path) {
 		is_file &= !strncmp(path, "/devices/pci", 12);
 		what->show = is_file ? hanare_device_show(file->f_path.dentry, &what->node) : NULL;

@@ -16,7 +16,7 @@ IPC_PRIVATE, IPC_RMID, IPC_STAT = 0, 0, 2
 def compared():
     for name in ('madvise', 'mlock', 'mremap', 'mmap-flags', 'memfd', 'sysv-shm', 'process-vm-access', 'aio', 'io-uring',
                  'concurrent-io', 'failing-memory-calls', 'memory-limits', 'size-overflow',
-                 'discard-beside-a-reader', 'replaced-beside-accesses', 'mincore-of-memory'):
+                 'discard-beside-a-reader', 'replaced-beside-accesses', 'mincore-of-memory', 'same-page-merging'):
         same(name, [f'{GUEST}/static/{name}'], files=False)
     same('mincore', [GUEST + '/static/mincore'])
     with only_long('sysv-shm shows the same promise'):

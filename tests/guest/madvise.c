@@ -49,9 +49,9 @@ int main(void)
 	readonly = open("advise-file", O_RDONLY);
 	for (int i = 0; i < 16; i++)
 		p[i * PAGE] = 1;
-	/* Each advice there is, and some there are not. */
+	/* Each advice there is, and some there are not. To merge pages: same-page-merging.c. */
 	for (int advice = -1; advice < 30; advice++)
-		if (advice != MADV_DONTNEED && advice != MADV_REMOVE && advice != MADV_FREE &&
+		if (advice != MADV_MERGEABLE && advice != MADV_UNMERGEABLE && advice != MADV_DONTNEED && advice != MADV_REMOVE && advice != MADV_FREE &&
 		    advice != MADV_DONTFORK && advice != MADV_WIPEONFORK && advice != MADV_COLLAPSE) {
 			printf("%d ", advice);
 			TELL(madvise(p, 4 * PAGE, advice));

@@ -6,14 +6,15 @@ const OF_ONLINE: [&[u8]; 4] = [b"topology", b"cache", b"microcode", b"thermal_th
 /// Bytes of a path that are looked at: the longest of such paths is far shorter.
 pub const LOOKED_AT: usize = 256;
 
-/// Whether a path may name something below `/sys/devices/system` that is Linux' alone, such as
-/// `cpu0/topology` or `node/node1`. The module knows whether it does.
+/// Whether a path may name something of sysfs that is Linux' alone, such as `cpu0/topology` or `node/node1` below
+/// `/sys/devices/system`, or `/sys/kernel/mm/ksm`. The module knows whether it does.
 #[must_use]
 pub fn may_be_hidden(path: &[u8]) -> bool {
     let mut before: &[u8] = b"";
     path.split(|&b| b == b'/').filter(|name| !name.is_empty()).any(|name| {
         let hides = is_numbered(before, b"cpu") && OF_ONLINE.contains(&name)
-            || before == b"node" && is_numbered(name, b"node");
+            || before == b"node" && is_numbered(name, b"node")
+            || before == b"mm" && name == b"ksm";
         before = name;
         hides
     })
@@ -30,7 +31,9 @@ mod tests {
 
     #[test]
     fn directories_of_cpus_and_nodes_are_found() {
-        let found: [&[u8]; 6] = [
+        let found: [&[u8]; 8] = [
+            b"/sys/kernel/mm/ksm",
+            b"/sys/kernel/mm/ksm/run",
             b"/sys/devices/system/cpu/cpu0/topology",
             b"/sys/devices/system/cpu/cpu12/cache/index0/size",
             b"cpu0/topology",
@@ -43,7 +46,8 @@ mod tests {
 
     #[test]
     fn other_paths_cost_no_question() {
-        let others: [&[u8]; 9] = [
+        let others: [&[u8]; 10] = [
+            b"/sys/kernel/mm/ksmd",
             b"",
             b"/",
             b"/home/user/.cache/topology",

@@ -23,7 +23,8 @@ use linux_raw_sys::general::{
 /// not keep the rest from being done.
 pub fn madvise(me: &Thread, addr: u64, len: u64, advice: u64) -> Result<u64> {
     let advice = advice as u32;
-    if !matches!(advice, 0..=4 | 8..=25 | MADV_HWPOISON | MADV_SOFT_OFFLINE)
+    // Without MADV_MERGEABLE and MADV_UNMERGEABLE: no pages are merged here (as without CONFIG_KSM).
+    if !matches!(advice, 0..=4 | 8..=11 | 14..=25 | MADV_HWPOISON | MADV_SOFT_OFFLINE)
         || !addr.is_multiple_of(SMALL)
     {
         return Err(errno::EINVAL);

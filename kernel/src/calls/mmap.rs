@@ -325,7 +325,7 @@ pub fn brk(me: &Thread, wanted: u64) -> u64 {
             let mm = p.mm.lock();
             (mm.brk_start, mm.brk)
         };
-        process::limits::look(me);
+        crate::process::limits::look(me);
         let limit = me.process.identity.lock().data_soft;
         if wanted < start || wanted > USER_MAX || wanted - start > limit && wanted > old {
             return old;

@@ -11,9 +11,9 @@ use hanare_core::native::PR_HANARE_PROXY;
 use hanare_core::syscalls::{Row, prctl_changes_rights};
 use hanare_hal::usercopy::{self, UserAddr};
 use linux_raw_sys::prctl::{
-    PR_GET_AUXV, PR_GET_SECCOMP, PR_GET_TID_ADDRESS, PR_GET_TSC, PR_SET_MM, PR_SET_NAME,
-    PR_SET_SECCOMP, PR_SET_SYSCALL_USER_DISPATCH, PR_SET_TIMERSLACK, PR_SET_TSC, PR_SET_VMA,
-    PR_TSC_ENABLE, PR_TSC_SIGSEGV,
+    PR_GET_AUXV, PR_GET_MEMORY_MERGE, PR_GET_SECCOMP, PR_GET_TID_ADDRESS, PR_GET_TSC,
+    PR_SET_MEMORY_MERGE, PR_SET_MM, PR_SET_NAME, PR_SET_SECCOMP, PR_SET_SYSCALL_USER_DISPATCH,
+    PR_SET_TIMERSLACK, PR_SET_TSC, PR_SET_VMA, PR_TSC_ENABLE, PR_TSC_SIGSEGV,
 };
 
 const TSC_ENABLE: u64 = PR_TSC_ENABLE as u64;
@@ -27,7 +27,10 @@ pub fn prctl(row: &Row, a: [u64; 6]) -> Result<u64> {
         PR_HANARE_PROXY => packed::proxy(a[1]),
         PR_HANARE_RUN_ON => utility::run_on(&a),
         PR_GET_SECCOMP => Ok(u64::from(thread.seccomp.mode())),
-        PR_SET_SYSCALL_USER_DISPATCH | PR_GET_AUXV => Err(errno::EINVAL),
+        // The last two as without CONFIG_KSM.
+        PR_SET_SYSCALL_USER_DISPATCH | PR_GET_AUXV | PR_SET_MEMORY_MERGE | PR_GET_MEMORY_MERGE => {
+            Err(errno::EINVAL)
+        }
         PR_SET_TSC => {
             match a[1] {
                 TSC_ENABLE => thread.forbid_tsc(false),
