@@ -138,6 +138,8 @@ pub const LIMIT_LIFTED: u64 = 0xffff_ffff_f5a6_b000;
 /// higher: likewise known for their own. Above it Linux may lay the proxy's own memory out among the application's addresses.
 pub const STACK_LIMIT_OF_PROXY: u64 = (64 << 20) - 0x5_b000;
 const _: () = assert!(LIMITS_WORDS <= EXTENTS_MAX);
+/// How long file args[0] is now: status = bytes.
+pub const SERVICE_FILE_SIZE: u32 = 16;
 
 /// Most extents in one service.
 pub const EXTENTS_MAX: usize = 64;

@@ -275,6 +275,18 @@ long hanare_file_name(struct hanare_job *job)
 	return ret;
 }
 
+long hanare_file_size(struct hanare_job *job)
+{
+	struct file *file = file_of(job->space, job->args[0]);
+	loff_t size;
+
+	if (!file)
+		return -EBADF;
+	size = i_size_read(file_inode(file));
+	fput(file);
+	return size;
+}
+
 long hanare_file_cached(struct hanare_job *job)
 {
 	struct file *file = file_of(job->space, job->args[0]);

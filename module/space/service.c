@@ -335,6 +335,8 @@ static long run(struct hanare_job *job, enum hanare_context context)
 		return job->space ? hanare_space_interrupt(job->space, job->args[0]) : -ENOENT;
 	case HANARE_SERVICE_FILE_NAME:
 		return worker ? hanare_file_name(job) : -EPERM;
+	case HANARE_SERVICE_FILE_SIZE:
+		return worker ? hanare_file_size(job) : -EPERM;
 	case HANARE_SERVICE_FILL:
 		return job->space ? hanare_fill(job) : -ENOENT;
 	/* These are about the caller: its descriptors, memory map and rights. */

@@ -44,6 +44,7 @@ long hanare_program_get(struct hanare_job *job);
 long hanare_file_name(struct hanare_job *job);
 long hanare_fill(struct hanare_job *job);
 long hanare_file_cached(struct hanare_job *job);
+long hanare_file_size(struct hanare_job *job);
 /*
  * fill.c: a file's bytes from args[1] on, at most args[2], into the extents, which are ours. How
  * many, or -errno.

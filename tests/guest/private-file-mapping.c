@@ -94,6 +94,29 @@ static void shorter(int fd)
 	munmap(at, MAPPED);
 }
 
+/* So are pages that were looked at, or written to. */
+static void used_and_shorter(int fd)
+{
+	char *at = map(fd, PROT_READ | PROT_WRITE), *behind = mmap(NULL, 2 * PAGE, PROT_READ, MAP_PRIVATE, fd, 40 * PAGE);
+
+	printf("%d %d\n", is_right(at, 3, 0), is_right(at, 30, 0));
+	printf("%d\n", *(long *)behind == 40);
+	at[10 * PAGE] = at[50 * PAGE] = '!';
+	TELL(ftruncate(fd, 20 * PAGE));
+	printf("%d %d\n", is_right(at, 3, 0), at[10 * PAGE]);
+	TOUCH(at + 30 * PAGE, 0);
+	TOUCH(at + 50 * PAGE, 1);
+	TOUCH(at + 20 * PAGE, 0);
+	TOUCH(behind, 0);
+	TELL(truncate(name, 5 * PAGE + 1));
+	printf("%d %d\n", is_right(at, 3, 0), at[5 * PAGE] == 'a' + 5 || at[5 * PAGE] == 5);
+	TOUCH(at + 10 * PAGE, 1);
+	TELL(ftruncate(fd, BYTES));
+	printf("%d %d %d\n", at[10 * PAGE], at[50 * PAGE], *behind);
+	munmap(at, MAPPED);
+	munmap(behind, 2 * PAGE);
+}
+
 /* The only mapping of a file goes, and its last descriptor after it: so do its lock and its open for writing. */
 static void let_go(void)
 {
@@ -140,6 +163,9 @@ int main(void)
 	fd = make(0);
 	orders("full", fd, 0);
 	shorter(fd);
+	close(fd);
+	fd = make(0);
+	used_and_shorter(fd);
 	close(fd);
 	fd = make(0);
 	let_go();

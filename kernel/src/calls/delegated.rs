@@ -3,7 +3,7 @@
 use crate::base::log_limit;
 use crate::calls::bounce;
 use crate::calls::rlimits::{self, Change};
-use crate::calls::{clocktimers, itimer, mmap, packed};
+use crate::calls::{clocktimers, itimer, madvise, mmap, packed};
 use crate::gate::ptrace;
 use crate::life::target::AT_FDCWD;
 use crate::link::delegate;
@@ -70,6 +70,9 @@ pub fn serve(row: &Row, hook: Hook, args: [u64; 6]) -> Result<u64> {
         Hook::Getrlimit => limit(row, args, &Change::by_getrlimit(&args)),
         Hook::Setrlimit => limit(row, args, &Change::by_setrlimit(&args)),
         Hook::Prlimit => limit(row, args, &Change::by_prlimit(&args)),
+        Hook::Truncate => {
+            forward(row, args).inspect(|_| madvise::discard_behind_ends(thread::current()))
+        }
         Hook::Msync => mmap::msync(thread::current(), args[0], args[1], args[2]),
         Hook::Personality => forward(row, args).inspect(|_| personality(args[0] as u32)),
         Hook::Random => random(args).map_or_else(|| forward(row, args), Ok),

@@ -1,13 +1,14 @@
 //! madvise.
 
 use crate::calls::mlock::{populate, whole_pages};
-use crate::link::delegate;
+use crate::link::{delegate, services};
 use crate::mm::change::carry_out;
 use crate::mm::removed::Removed;
 use crate::mm::reserve::{kept_for, lock_settled};
 use crate::mm::{Caller, FileRef, access, huge};
 use crate::process::thread::Thread;
-use hanare_core::addr::align_up;
+use hanare_abi::service::SERVICE_FILE_SIZE;
+use hanare_core::addr::{align_up, page_up};
 use hanare_core::coherence::Kept;
 use hanare_core::errno::{self, Result};
 use hanare_core::vma::{Backing, Prot, SpecialKind, Vma, VmaFlags};
@@ -165,4 +166,29 @@ fn discard(p: &Caller<'_>, start: u64, end: u64, linux: bool) -> Result<()> {
     removed.set_forgotten();
     removed.finish(p);
     Ok(())
+}
+
+/// After a call of the program's has made a file shorter: of what is mapped of files privately, pages behind their ends go, as on
+/// Linux also those that were written to. Programs and libraries are not asked about.
+pub fn discard_behind_ends(me: &Thread) {
+    let p = &me.caller();
+    let is_data = |v: &&Vma<FileRef>| matches!(&v.backing, Backing::PrivateFile { file, .. } if !file.is_known());
+    let mut at = 0;
+    loop {
+        // A lock taken in the condition would be held in the loop.
+        let next = p.mm.lock().vmas.iter_from(at).find(is_data).cloned();
+        let Some(vma) = next else { return };
+        at = vma.end;
+        let (Backing::PrivateFile { file, .. }, Some(offset)) =
+            (&vma.backing, vma.file_offset(vma.start))
+        else {
+            continue;
+        };
+        let Ok(answer) = services::by_worker(SERVICE_FILE_SIZE, &[file.id], &[]) else { continue };
+        let behind = page_up(answer.status).saturating_sub(offset);
+        if behind < vma.len() {
+            let _ = discard(p, vma.start + behind, vma.end, false); // without memory they stay
+        }
+        services::put_together(|| drop(vma)); // it may be the last that holds the file
+    }
 }

@@ -37,7 +37,7 @@ pub static NATIVE: [u64; NATIVE_WORDS] = {
         let number = ROWS[i].number as u32;
         let is_plain = match ROWS[i].service {
             Service::Delegated(Hook::None) => !is_among(number, &SHOWN),
-            Service::Delegated(Hook::Close | Hook::Random) => true,
+            Service::Delegated(Hook::Close | Hook::Random | Hook::Truncate) => true,
             Service::Local(_) => is_among(number, &SAME),
             _ => false,
         };

@@ -71,6 +71,8 @@ pub enum Hook {
     Setrlimit,
     /// `prlimit64`: both.
     Prlimit,
+    /// `truncate`, `ftruncate`: pages of private mappings behind the file's new end go.
+    Truncate,
     /// `msync`: the range must be mapped; only shared file mappings go to Linux.
     Msync,
     /// `personality`: ADDR_NO_RANDOMIZE and READ_IMPLIES_EXEC matter to `execve`.
@@ -133,6 +135,7 @@ impl Hook {
             Self::Getrlimit | Self::Setrlimit | Self::Prlimit => {
                 "limits of stack, address space, data and CPU time are taken over"
             }
+            Self::Truncate => "pages of private mappings behind the end go",
             Self::Msync => "only shared file mappings reach Linux",
             Self::Personality => "randomisation and READ_IMPLIES_EXEC are taken over",
             Self::Sysinfo => "memory is the LWK's",

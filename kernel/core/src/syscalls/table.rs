@@ -200,8 +200,8 @@ pub(super) static ROWS: &[Row] = rows! {
     __NR_flock(Descriptor, Int) delegated(None, Any) restart Sys;
     __NR_fsync(Descriptor) delegated(None, Any) restart Sys;
     __NR_fdatasync(Descriptor) delegated(None, Any);
-    __NR_truncate(Text, Unsigned) delegated(None, Unmasked);
-    __NR_ftruncate(Descriptor, Unsigned) delegated(None, Unmasked);
+    __NR_truncate(Text, Unsigned) delegated(Truncate, Unmasked);
+    __NR_ftruncate(Descriptor, Unsigned) delegated(Truncate, Unmasked);
     __NR_getdents(Descriptor, Records(2), Word) delegated(None, Any);
     __NR_getcwd(Output(1), Unsigned) delegated(None, Any);
     __NR_chdir(Text) delegated(None, Own);
