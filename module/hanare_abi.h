@@ -1410,6 +1410,47 @@ struct hanare_start_block {
 #define HANARE_INFO_MEMORY 4ULL
 /* A `NumaInfo` of `space` for the mapping at address args[1]. */
 #define HANARE_INFO_NUMA 5ULL
+/*
+ * What `/proc/PID/pagemap` says of the pages of `space` from address args[1] on, to args[2] at most. Answer: args[1] = the
+ * address to go on from; `pages`: runs of pages, one behind the other (`PAGEMAP_RUN_SHIFT`).
+ */
+#define HANARE_INFO_PAGEMAP 6ULL
+/*
+ * Not shown but done: `/proc/PID/clear_refs` of `space`, args[1] = the number written to it (1..=5). Answer: args[1] = 1:
+ * Linux has pages of it which it has to forget now, so that a write or access of its own is seen.
+ */
+#define HANARE_INFO_CLEAR_REFS 7ULL
+/*
+ * After `INFO_CLEAR_REFS` with 4, when Linux has forgotten all pages of `space`: those that it could write to, from
+ * address args[1] on. Answer: args[1] = where to go on, 0: that was all; `pages`: for each its address, and its frame |
+ * pages of 4 KiB - 1.
+ */
+#define HANARE_INFO_WRITTEN_BY_LINUX 8ULL
+/* The page of `space` at address args[1] is soft-dirty: a device may write to it still. */
+#define HANARE_INFO_SOFT_DIRTY 9ULL
+/*
+ * A run of pages in an answer to `INFO_PAGEMAP`: the entry of the first one, and here the number of the others. If
+ * they are present, each has the frame behind the last one's.
+ */
+#define HANARE_PAGEMAP_RUN_SHIFT 40U
+/* Most pages of a run. */
+#define HANARE_PAGEMAP_RUN_MAX 0x8000ULL
+/* In an entry: soft-dirty; nobody else has it mapped; of a file or shared; paged out, or lost; present. As Linux has them. */
+#define HANARE_PAGEMAP_SOFT_DIRTY 0x80000000000000ULL
+/* See `PAGEMAP_SOFT_DIRTY`. */
+#define HANARE_PAGEMAP_EXCLUSIVE 0x100000000000000ULL
+/* See `PAGEMAP_SOFT_DIRTY`. */
+#define HANARE_PAGEMAP_FILE 0x2000000000000000ULL
+/* See `PAGEMAP_SOFT_DIRTY`. */
+#define HANARE_PAGEMAP_SWAP 0x4000000000000000ULL
+/* See `PAGEMAP_SOFT_DIRTY`. */
+#define HANARE_PAGEMAP_PRESENT 0x8000000000000000ULL
+/* In an entry, for the module: no mapping of pages is there; a part of a large page; Linux knows what is there. */
+#define HANARE_PAGEMAP_UNMAPPED 0x400000000000000ULL
+/* See `PAGEMAP_UNMAPPED`. */
+#define HANARE_PAGEMAP_LARGE 0x800000000000000ULL
+/* See `PAGEMAP_UNMAPPED`. */
+#define HANARE_PAGEMAP_LINUX 0x1000000000000000ULL
 /* `INFO_MEMORY`: all nodes. */
 #define HANARE_NODE_ANY 0xffffffffULL
 /* The thread waits for an answer, or for something of the LWK's. */
@@ -1490,6 +1531,8 @@ struct hanare_start_block {
 #define HANARE_VMA_HUGETLB 0x100000ULL
 /* Memory is promised to it. */
 #define HANARE_VMA_ACCOUNTED 0x200000ULL
+/* Soft-dirty bits were cleared since it was made. */
+#define HANARE_VMA_SOFT_CLEAN 0x400000ULL
 /* Under construction. */
 #define HANARE_INSTANCE_CREATED 0U
 /* Starting. */
@@ -1613,6 +1656,10 @@ struct hanare_vma_info {
 	__u32 shared_written;
 	/* Resident KiB, each page divided by the number of those that have it. */
 	__u32 proportional_kib;
+	/* Resident pages that were accessed since `clear_refs` said otherwise. */
+	__u32 referenced;
+	/* Zero. */
+	__u32 reserved;
 };
 
 /* A part of a mapping, from the address that was asked for on, that has one NUMA policy. */
@@ -3037,7 +3084,9 @@ _Static_assert(__builtin_offsetof(struct hanare_vma_info, large) == 48, "VmaInfo
 _Static_assert(__builtin_offsetof(struct hanare_vma_info, shared) == 52, "VmaInfo.shared");
 _Static_assert(__builtin_offsetof(struct hanare_vma_info, shared_written) == 56, "VmaInfo.shared_written");
 _Static_assert(__builtin_offsetof(struct hanare_vma_info, proportional_kib) == 60, "VmaInfo.proportional_kib");
-_Static_assert(sizeof(struct hanare_vma_info) == 64, "VmaInfo");
+_Static_assert(__builtin_offsetof(struct hanare_vma_info, referenced) == 64, "VmaInfo.referenced");
+_Static_assert(__builtin_offsetof(struct hanare_vma_info, reserved) == 68, "VmaInfo.reserved");
+_Static_assert(sizeof(struct hanare_vma_info) == 72, "VmaInfo");
 _Static_assert(__builtin_offsetof(struct hanare_numa_info, end) == 0, "NumaInfo.end");
 _Static_assert(__builtin_offsetof(struct hanare_numa_info, mode) == 8, "NumaInfo.mode");
 _Static_assert(__builtin_offsetof(struct hanare_numa_info, nodes) == 16, "NumaInfo.nodes");

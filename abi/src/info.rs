@@ -20,6 +20,41 @@ pub const INFO_MEMORY: u64 = 4;
 /// A [`NumaInfo`] of `space` for the mapping at address args[1].
 pub const INFO_NUMA: u64 = 5;
 
+/// What `/proc/PID/pagemap` says of the pages of `space` from address args[1] on, to args[2] at most. Answer: args[1] = the
+/// address to go on from; `pages`: runs of pages, one behind the other ([`PAGEMAP_RUN_SHIFT`]).
+pub const INFO_PAGEMAP: u64 = 6;
+/// Not shown but done: `/proc/PID/clear_refs` of `space`, args[1] = the number written to it (1..=5). Answer: args[1] = 1:
+/// Linux has pages of it which it has to forget now, so that a write or access of its own is seen.
+pub const INFO_CLEAR_REFS: u64 = 7;
+/// After `INFO_CLEAR_REFS` with 4, when Linux has forgotten all pages of `space`: those that it could write to, from
+/// address args[1] on. Answer: args[1] = where to go on, 0: that was all; `pages`: for each its address, and its frame |
+/// pages of 4 KiB - 1.
+pub const INFO_WRITTEN_BY_LINUX: u64 = 8;
+/// The page of `space` at address args[1] is soft-dirty: a device may write to it still.
+pub const INFO_SOFT_DIRTY: u64 = 9;
+
+/// A run of pages in an answer to [`INFO_PAGEMAP`]: the entry of the first one, and here the number of the others. If
+/// they are present, each has the frame behind the last one's.
+pub const PAGEMAP_RUN_SHIFT: u32 = 40;
+/// Most pages of a run.
+pub const PAGEMAP_RUN_MAX: u64 = 1 << (55 - PAGEMAP_RUN_SHIFT);
+/// In an entry: soft-dirty; nobody else has it mapped; of a file or shared; paged out, or lost; present. As Linux has them.
+pub const PAGEMAP_SOFT_DIRTY: u64 = 1 << 55;
+/// See [`PAGEMAP_SOFT_DIRTY`].
+pub const PAGEMAP_EXCLUSIVE: u64 = 1 << 56;
+/// See [`PAGEMAP_SOFT_DIRTY`].
+pub const PAGEMAP_FILE: u64 = 1 << 61;
+/// See [`PAGEMAP_SOFT_DIRTY`].
+pub const PAGEMAP_SWAP: u64 = 1 << 62;
+/// See [`PAGEMAP_SOFT_DIRTY`].
+pub const PAGEMAP_PRESENT: u64 = 1 << 63;
+/// In an entry, for the module: no mapping of pages is there; a part of a large page; Linux knows what is there.
+pub const PAGEMAP_UNMAPPED: u64 = 1 << 58;
+/// See [`PAGEMAP_UNMAPPED`].
+pub const PAGEMAP_LARGE: u64 = 1 << 59;
+/// See [`PAGEMAP_UNMAPPED`].
+pub const PAGEMAP_LINUX: u64 = 1 << 60;
+
 /// `INFO_MEMORY`: all nodes.
 pub const NODE_ANY: u64 = 0xffff_ffff;
 
@@ -169,6 +204,10 @@ pub struct VmaInfo {
     pub shared_written: u32,
     /// Resident KiB, each page divided by the number of those that have it.
     pub proportional_kib: u32,
+    /// Resident pages that were accessed since `clear_refs` said otherwise.
+    pub referenced: u32,
+    /// Zero.
+    pub reserved: u32,
 }
 
 /// Words of a set of NUMA nodes, bit n of word n / 64.
@@ -238,6 +277,9 @@ pub const VMA_NO_RESERVE: u64 = 524_288;
 pub const VMA_HUGETLB: u64 = 1_048_576;
 /// Memory is promised to it.
 pub const VMA_ACCOUNTED: u64 = 2_097_152;
+
+/// Soft-dirty bits were cleared since it was made.
+pub const VMA_SOFT_CLEAN: u64 = 4_194_304;
 
 /// Under construction.
 pub const INSTANCE_CREATED: u32 = 0;

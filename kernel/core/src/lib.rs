@@ -40,6 +40,7 @@ pub mod mitigations;
 pub mod native;
 pub mod nodes;
 pub mod options;
+pub mod pagemap;
 pub mod ptrace;
 pub mod ratelimit;
 pub mod rlimits;

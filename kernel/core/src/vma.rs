@@ -4,6 +4,7 @@
 //! caller's, who learns from the returned pieces what to undo.
 
 mod copy;
+mod merge;
 mod place;
 mod walk;
 
@@ -84,15 +85,6 @@ impl<F: Clone + PartialEq> Vma<F> {
     /// Whether `mprotect` may give it these rights.
     fn may_have(&self, prot: Prot) -> bool {
         self.max_prot.contains(prot) && !self.flags.contains(VmaFlags::FIXED_KERNEL)
-    }
-
-    /// Whether `next` could be one mapping with this one.
-    fn joins(&self, next: &Self) -> bool {
-        self.end == next.start
-            && self.prot == next.prot
-            && self.max_prot == next.max_prot
-            && self.flags == next.flags
-            && self.backing.continued_by(&next.backing, self.len())
     }
 
     /// Lowest address another mapping should reach up to: leaves the guard gap.
@@ -526,37 +518,6 @@ impl<F: Clone + PartialEq> VmaMap<F> {
         };
         vma.end = address;
         lists::insert_within(&mut self.vmas, address, upper);
-    }
-
-    /// Merges the mappings that touch or lie in `start..end`.
-    fn merge(&mut self, start: u64, end: u64) {
-        let mut key = self.find_before(start).map_or(start, |vma| vma.start);
-        loop {
-            let Some((_, vma)) = self.vmas.range(key..).next() else {
-                return;
-            };
-            if vma.start > end {
-                return;
-            }
-            let (from, to) = (vma.start, vma.end);
-            let Some(next) = self.vmas.get(&to) else {
-                key = to;
-                continue;
-            };
-            if next.start > end {
-                return;
-            }
-            if vma.joins(next) {
-                let next_end = next.end;
-                self.vmas.remove(&to);
-                if let Some(vma) = self.vmas.get_mut(&from) {
-                    vma.end = next_end;
-                }
-                key = from;
-            } else {
-                key = to;
-            }
-        }
     }
 
     /// Checks every invariant; for tests. O(n).

@@ -4,11 +4,14 @@
 //! A user leaf exists if its `VALID` software bit is set; `PRESENT` is clear for
 //! PROT_NONE, so that the frame is kept (inverted, see [`inverted`]). `SEEN` marks pages that Linux was told
 //! of, `SEEN_WRITE` those of them that it may write to; `FOREIGN` marks frames that are Linux' (shared file mappings).
+//! `USED`: it was accessed before `ACCESSED` was cleared (`clear_refs`).
+//! `DIRTY` stays when a page loses the right to be written: it was written. `SOFT_CLEAN` marks pages that nobody has
+//! written since their soft-dirty bits were cleared; they are never writable.
 
 use crate::addr::PhysAddr;
 use crate::isolation::switch;
 use crate::pte::{self, Bits, Entry};
-use crate::table::{copy_upper_half, for_each_used, get, set};
+use crate::table::{copy_upper_half, for_each_used, get, replace, set};
 use core::ops::Range;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use hanare_abi::layout::{CPU_STACKS_BASE, DIRECT_BASE, KERNEL_BASE, STACKS_BASE};
@@ -501,8 +504,10 @@ impl PageTable {
             return Ok(());
         }
         let table = Counted { source, pages: &mut self.pages }.alloc_table().ok_or(NoMemory)?;
+        // The CPU may note a write in the large one until that is gone.
+        let noted = if e.has(pte::WRITE) { pte::DIRTY } else { Bits::NONE };
         for i in 0..512 {
-            set(table, i, (e & !pte::LARGE).behind(i as u64 * SMALL));
+            set(table, i, (e & !pte::LARGE | noted).behind(i as u64 * SMALL));
         }
         set(pd, index(addr, 1), table | LINK.with(pte::ALL_USED));
         crate::cpu::flush_page(addr & !(LARGE - 1));
@@ -554,7 +559,7 @@ fn update_below(
         } else if is_leaf && e.has(pte::VALID) && addr >= range.start {
             let new = f(Leaf { addr, size, entry: e });
             if new != e {
-                set(table, i, new);
+                replace(table, i, e, new);
             }
         }
     });
@@ -569,7 +574,7 @@ fn update_leaves(link: Entry, base: u64, range: Range<u64>, f: &mut dyn FnMut(Le
         if e.has(pte::VALID) {
             let new = f(Leaf { addr: base + i as u64 * SMALL, size: SMALL, entry: e });
             if new != e {
-                set(table, i, new);
+                replace(table, i, e, new);
             }
         }
     });

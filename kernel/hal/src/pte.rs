@@ -31,6 +31,8 @@ mod bits {
     pub const FOREIGN: Bits = Bits(Flags::BIT_10.bits());
     pub const VALID: Bits = Bits(Flags::BIT_11.bits());
     pub const SEEN_WRITE: Bits = Bits(Flags::BIT_52.bits());
+    pub const SOFT_CLEAN: Bits = Bits(Flags::BIT_53.bits());
+    pub const USED: Bits = Bits(Flags::BIT_54.bits());
     pub const NO_EXECUTE: Bits = Bits(Flags::NO_EXECUTE.bits());
     pub const ADDRESS: Bits = Bits(PhysAddr::FRAME_MASK);
 }

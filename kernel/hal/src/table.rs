@@ -2,8 +2,9 @@
 
 use crate::addr::PhysAddr;
 use crate::memory::direct;
-use crate::pte::{self, Entry};
+use crate::pte::{self, Bits, Entry};
 use core::ops::Range;
+use core::sync::atomic::{AtomicU64, Ordering};
 
 fn entry(table: PhysAddr, index: usize) -> *mut u64 {
     debug_assert!(index < 512);
@@ -21,6 +22,22 @@ pub(crate) fn get(table: PhysAddr, index: usize) -> Entry {
 pub(crate) fn set(table: PhysAddr, index: usize, value: Entry) {
     // SAFETY: as in `get`.
     unsafe { entry(table, index).write_volatile(value.inverted().raw()) };
+}
+
+/// Sets an entry that was `old` when it was read. What the CPU has noted in it since, a write or an access, stays.
+pub(crate) fn replace(table: PhysAddr, index: usize, old: Entry, new: Entry) {
+    const NOTED: Bits = pte::DIRTY.with(pte::ACCESSED);
+    let is_complete = old.has(pte::ACCESSED) && (old.has(pte::DIRTY) || !old.has(pte::WRITE));
+    if is_complete || !old.has(pte::PRESENT) || new.frame() != old.frame() {
+        return set(table, index, new);
+    }
+    // SAFETY: as in `get`; an entry is a word, aligned, that is only ever accessed whole.
+    let word = unsafe { AtomicU64::from_ptr(entry(table, index)) };
+    let before = Entry::of_raw(word.swap(new.inverted().raw(), Ordering::AcqRel));
+    let noted = (Entry::NONE | before.only(NOTED) & !old.only(NOTED)).raw();
+    if noted != 0 {
+        word.fetch_or(noted, Ordering::AcqRel);
+    }
 }
 
 /// The entries of the kernel's half of a root, as another root has them.

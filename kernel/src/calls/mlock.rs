@@ -285,7 +285,7 @@ fn resident(mm: &mut AddressSpace, start: u64, end: u64, is_own: bool, bytes: &m
     let first = mm.table.find(start).map_or(start, |l| l.addr);
     mm.table.update(first, end.min(USER_MAX), &mut |l| {
         let (from, to) = (l.addr.max(start), (l.addr + l.size).min(end));
-        let is_there = !is_own || l.entry.has(pte::ACCESSED | pte::SEEN | pte::FOREIGN);
+        let is_there = !is_own || is_used(l.entry);
         bytes[((from - start) / SMALL) as usize..((to - start) / SMALL) as usize]
             .fill(u8::from(is_there));
         l.entry

@@ -455,12 +455,37 @@ pub fn pte_bits(prot: Prot) -> Bits {
     }
     let mut bits = pte::PRESENT | pte::USER | pte::ACCESSED;
     if prot.contains(Prot::WRITE) {
-        bits |= pte::WRITE | pte::DIRTY;
+        bits |= pte::WRITE;
     }
     if !prot.contains(Prot::EXEC) {
         bits |= pte::NO_EXECUTE;
     }
     bits
+}
+
+/// Page table bits for a new page of a mapping, with these rights of it, that nobody has written yet.
+///
+/// Where soft-dirty bits were cleared the first write to it has to be seen: it is not writable before.
+pub(super) fn new_page_bits(vma: &Vma<FileRef>, prot: Prot) -> Bits {
+    if vma.flags.contains(VmaFlags::SOFT_CLEAN) {
+        pte_bits(prot - Prot::WRITE) | pte::SOFT_CLEAN
+    } else {
+        pte_bits(prot)
+    }
+}
+
+/// The entry of a page with other rights, and nothing of what Linux has seen. Whether the page was read or written stays
+/// known; one that is to be seen written stays read-only.
+pub(super) fn with_rights(entry: Entry, prot: Prot) -> Entry {
+    let known = pte::DIRTY | pte::ACCESSED | pte::USED | pte::SOFT_CLEAN;
+    let kept = entry & (pte::ADDRESS | pte::LARGE | pte::FOREIGN | pte::VALID | known);
+    let is_clean = entry.has(pte::SOFT_CLEAN);
+    kept | pte_bits(if is_clean { prot - Prot::WRITE } else { prot }) & !pte::ACCESSED
+}
+
+/// Whether somebody has used the page, a CPU or Linux, since it was brought in: it may be there ahead of that.
+pub fn is_used(entry: Entry) -> bool {
+    entry.has(pte::ACCESSED | pte::USED | pte::SEEN | pte::FOREIGN)
 }
 
 /// What Linux may have of a page of ours.

@@ -131,6 +131,11 @@ impl Content {
         keeps
     }
 
+    /// Whether a frame is what is kept of a page.
+    pub(super) fn has(&self, offset: u64, frame: PhysAddr) -> bool {
+        self.pages.lock().get(&offset) == Some(&frame)
+    }
+
     /// Forgets the pages in `low..high`.
     pub(super) fn forget(&self, low: u64, high: u64) {
         let mut pages = self.pages.lock();

@@ -1,7 +1,7 @@
 //! Page faults: finding out what belongs at an address, and putting it there.
 
 use super::access::{FETCH, Signal, WRITE};
-use super::address_space::{is_lost, pages_of};
+use super::address_space::{is_lost, new_page_bits, pages_of};
 use super::caller::Caller;
 use super::content::FileRef;
 use super::fill::{Fill, file_window};
@@ -212,7 +212,14 @@ fn plan(
         Some(_) => mm.gain(&vma, addr & !(SMALL - 1), change),
         None => {
             let settled = p.settled.load(Ordering::Relaxed);
-            mm.plan_missing(&vma, addr, Plan::Resolve { watch_seen, settled })
+            let written = wanted.contains(Prot::WRITE);
+            let plan = mm.plan_missing(&vma, addr, written, Plan::Resolve { watch_seen, settled });
+            // There as if it had been read: the write is to be seen.
+            let is_watched = written && vma.flags.contains(VmaFlags::SOFT_CLEAN);
+            match plan {
+                Plan::Done if is_watched => mm.gain(&vma, addr & !(SMALL - 1), change),
+                plan => plan,
+            }
         }
     }
 }
@@ -255,9 +262,15 @@ impl AddressSpace {
         false
     }
 
-    fn plan_missing(&mut self, vma: &Vma<FileRef>, addr: u64, resolve: Plan) -> Plan {
+    fn plan_missing(
+        &mut self,
+        vma: &Vma<FileRef>,
+        addr: u64,
+        written: bool,
+        resolve: Plan,
+    ) -> Plan {
         match &vma.backing {
-            Backing::Anonymous => done(self.populate_anonymous(vma, addr)),
+            Backing::Anonymous => done(self.populate_anonymous(vma, addr, written)),
             Backing::PrivateFile { .. } if self.map_known(vma, addr, file_window(vma, addr)) => {
                 Plan::Done
             }
@@ -334,7 +347,8 @@ impl AddressSpace {
                 continue;
             }
             let (offset, prot) = (fill.offset + (from - fill.start), v.prot);
-            let (all, read_only) = (pte_bits(prot), pte_bits(prot - Prot::WRITE));
+            let all = new_page_bits(v, prot);
+            let read_only = new_page_bits(v, prot - Prot::WRITE);
             // Without memory for a table the rest is free.
             let _ = self.table.map_missing(from, to, &mut frames::UserTables, &mut |page| {
                 let own = frame + (page - start);

@@ -1,6 +1,6 @@
 //! fork of an address space: private pages are shared until somebody writes.
 
-use super::address_space::{LOST, is_lost, pages_of, sight, sight_bits};
+use super::address_space::{LOST, is_lost, pages_of, sight, sight_bits, with_rights};
 use super::caller::Caller;
 use super::reserve::kept_for;
 use super::{AddressSpace, FileRef, change, limits, pte_bits, quarantine};
@@ -146,8 +146,10 @@ impl Fork {
 impl AddressSpace {
     /// Maps a page of the parent's; false: there is no memory.
     fn map_shared(&mut self, leaf: &Leaf, rights: Bits) -> bool {
-        // What nobody has accessed here the child has not, either.
-        let entry = (leaf.frame() | rights) & !pte::ACCESSED | leaf.entry.only(pte::ACCESSED);
+        // What can be written may be written just now. What nobody has accessed here the child has not, either.
+        let written = if leaf.entry.has(pte::WRITE) { pte::DIRTY } else { Bits::NONE };
+        let known = leaf.entry.only(pte::DIRTY | pte::SOFT_CLEAN | pte::ACCESSED | pte::USED);
+        let entry = (leaf.frame() | rights) & !pte::ACCESSED | known | written;
         let mapped = if leaf.size == LARGE {
             self.map_large(leaf.addr, entry)
         } else {
@@ -219,7 +221,8 @@ impl AddressSpace {
         let Some(new) = self.alloc(page) else { return false };
         memory::copy(new, leaf.frame(), SMALL as usize);
         let prot = self.vmas.find(page).map_or(Prot::empty(), |v| v.prot);
-        if self.table.map_small(page, new | pte_bits(prot), &mut frames::UserTables).is_err() {
+        let entry = new | with_rights(leaf.entry, prot).only(!pte::ADDRESS);
+        if self.table.map_small(page, entry, &mut frames::UserTables).is_err() {
             frames::free(new, 0); // cannot be: the table is there
             return false;
         }

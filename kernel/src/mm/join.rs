@@ -14,8 +14,9 @@ impl AddressSpace {
         let base = page & !(LARGE - 1);
         let end = base + LARGE;
         let fits = base >= vma.start && end <= vma.end && matches!(vma.backing, Backing::Anonymous);
-        if !fits || vma.flags.intersects(VmaFlags::NOHUGE | VmaFlags::STACK) || vma.prot.is_empty()
-        {
+        // What is written of it is to be seen by small pages as long as it has such.
+        let kept_apart = VmaFlags::NOHUGE | VmaFlags::STACK | VmaFlags::SOFT_CLEAN;
+        if !fits || vma.flags.intersects(kept_apart) || vma.prot.is_empty() {
             return false;
         }
         // The common refusals first: a look at three pages.
@@ -44,7 +45,7 @@ impl AddressSpace {
         if seen.has(pte::SEEN_WRITE) {
             self.written_by_linux += LARGE / SMALL; // of the large page, what Linux may of one of its
         }
-        let entry = first.frame() | pte_bits(vma.prot) | seen;
+        let entry = first.frame() | pte_bits(vma.prot) | pte::DIRTY | seen;
         self.table.update(base, end, &mut |_| Entry::NONE);
         self.flush(base, end);
         if self.map_large(base, entry) {

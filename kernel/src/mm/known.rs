@@ -1,7 +1,8 @@
 //! Pages of files in an address space that are known already, from this process or another one.
 
+use super::AddressSpace;
+use super::address_space::new_page_bits;
 use super::content::{FileHandle, FileRef};
-use super::{AddressSpace, pte_bits};
 use crate::base::frames;
 use hanare_core::vma::{Backing, Prot, Vma};
 use hanare_hal::addr::PhysAddr;
@@ -42,7 +43,7 @@ impl AddressSpace {
             return false;
         }
         let mut known = pages.range(first..first + (high - low)).peekable();
-        let bits = pte_bits(vma.prot - Prot::WRITE);
+        let bits = new_page_bits(vma, vma.prot - Prot::WRITE);
         let (mut shared, mut mapped) = (crate::base::mappings::Sharing::default(), 0);
         // Without memory for a table nothing is mapped: the window is within one.
         let _ = self.table.map_missing(low, high, &mut frames::UserTables, &mut |at| {

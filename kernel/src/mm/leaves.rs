@@ -4,7 +4,7 @@ use super::AddressSpace;
 use crate::base::{frames, heap, lists};
 use hanare_core::errno::{self, Result};
 use hanare_hal::paging::{LARGE, SMALL};
-use hanare_hal::pte::{self, Entry};
+use hanare_hal::pte::{self, Bits, Entry};
 
 impl AddressSpace {
     /// Maps the pages of `start..end`, which Linux has forgotten, at `target`, too, where nothing
@@ -24,7 +24,9 @@ impl AddressSpace {
             });
             let placed = leaves.iter().all(|l| {
                 let to = target + (l.addr - start);
-                let entry = l.entry & !(pte::SEEN | pte::SEEN_WRITE);
+                // What moves is soft-dirty, as on Linux. A write may come while it is at both places.
+                let noted = if l.entry.has(pte::WRITE) { pte::DIRTY } else { Bits::NONE };
+                let entry = l.entry & !(pte::SEEN | pte::SEEN_WRITE | pte::SOFT_CLEAN) | noted;
                 if l.size == LARGE {
                     self.map_large(to, entry)
                 } else {

@@ -21,7 +21,7 @@ use hanare_abi::service::SERVICE_FILL;
 use hanare_core::coherence::{Change, Sight};
 use hanare_core::errno;
 use hanare_core::mempolicy::Policy;
-use hanare_core::vma::{Backing, Prot, SpecialKind, Vma};
+use hanare_core::vma::{Backing, Prot, SpecialKind, Vma, VmaFlags};
 use hanare_hal::addr::PhysAddr;
 use hanare_hal::cpu;
 use hanare_hal::paging::{LARGE, SMALL};
@@ -115,7 +115,7 @@ pub fn fault(
             }
             match vma.backing {
                 Backing::Anonymous => {
-                    if mm.populate_anonymous(&vma, addr).is_err() {
+                    if mm.populate_anonymous(&vma, addr, write).is_err() {
                         return Err(Lack::Memory);
                     }
                 }
@@ -242,20 +242,22 @@ impl AddressSpace {
     ) -> usize {
         let end = vma.end.min(addr + pages.len() as u64 * SMALL);
         let executable = if vma.prot.contains(Prot::EXEC) { PAGE_EXECUTABLE } else { 0 };
+        // Ahead of what was asked for only where it is going to be written, and that need not be seen.
+        let ahead = write
+            && matches!(vma.backing, Backing::Anonymous)
+            && !vma.flags.contains(VmaFlags::SOFT_CLEAN);
         let mut n = 0;
         let mut at = addr;
         while at < end {
-            if self.table.find(at).is_none() {
-                // Ahead of what was asked for only where it is going to be written.
-                let ahead = write && matches!(vma.backing, Backing::Anonymous);
-                if !ahead || self.populate_anonymous(vma, at).is_err() {
-                    break;
-                }
+            if self.table.find(at).is_none()
+                && (!ahead || self.populate_anonymous(vma, at, true).is_err())
+            {
+                break;
             }
             let Some(mut leaf) = self.table.find(at) else { break };
             if write
                 && at != addr
-                && !leaf.entry.has(pte::WRITE | pte::FOREIGN)
+                && !leaf.entry.has(pte::WRITE | pte::FOREIGN | pte::SOFT_CLEAN)
                 && !is_shared(&leaf)
             {
                 // Nobody shares it any more.
@@ -267,14 +269,19 @@ impl AddressSpace {
                 break;
             }
             if write && !leaf.entry.has(pte::WRITE) {
-                break; // shared after a fork: copied when it is asked for itself
+                break; // shared after a fork: copied when it is asked for itself; or its next write is to be seen
+            }
+            if !leaf.entry.has(pte::ACCESSED) && !(base..base + leaf.size).contains(&addr) {
+                break; // whether it is accessed is to be seen
             }
             if self.coherence.is_reserved((base.max(at), base + leaf.size)) {
                 break;
             }
+            // What nobody has written yet Linux may write once it asks for that.
+            let writable = leaf.entry.has(pte::WRITE) && (write || leaf.entry.has(pte::DIRTY));
             let before = sight(leaf.entry);
-            let given = before.given(leaf.entry.has(pte::WRITE));
-            if given != before {
+            let given = before.given(writable);
+            if given != before || !leaf.entry.has(pte::ACCESSED) {
                 if leaf.size == LARGE {
                     crate::base::mappings::mark_large_seen(leaf.frame());
                 } else {
@@ -283,12 +290,14 @@ impl AddressSpace {
                 if given == Sight::Write {
                     self.written_by_linux += leaf.size / SMALL;
                 }
-                self.table.update(base, base + leaf.size, &mut |l| l.entry | sight_bits(given));
+                let noted = if writable { pte::DIRTY | pte::ACCESSED } else { pte::ACCESSED };
+                self.table
+                    .update(base, base + leaf.size, &mut |l| l.entry | sight_bits(given) | noted);
             }
             let stop = end.min(base + leaf.size);
             while at < stop {
-                let writable = if leaf.entry.has(pte::WRITE) { PAGE_WRITABLE } else { 0 };
-                pages[n] = (leaf.frame() + (at - base)).0 | writable | executable;
+                let rights = executable | if writable { PAGE_WRITABLE } else { 0 };
+                pages[n] = (leaf.frame() + (at - base)).0 | rights;
                 n += 1;
                 at += SMALL;
             }

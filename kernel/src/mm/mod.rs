@@ -44,6 +44,7 @@ pub mod policy;
 pub mod populate;
 pub mod protect;
 pub mod quarantine;
+pub mod refs;
 pub mod release;
 pub mod removed;
 pub mod reserve;

@@ -14,7 +14,7 @@ use hanare_abi::layout::USER_MIN;
 use hanare_abi::offer::OFFER_PAGES;
 use hanare_core::coherence::{Change, Sight};
 use hanare_core::syscalls::pointers::{POINTERS_MAX, Pointer, Pointers};
-use hanare_core::vma::{Backing, Prot, Vma};
+use hanare_core::vma::{Backing, Prot, Vma, VmaFlags};
 use hanare_hal::addr::PhysAddr;
 use hanare_hal::paging::SMALL;
 use hanare_hal::{pte, shared};
@@ -154,10 +154,12 @@ impl AddressSpace {
             return false;
         }
         let Some(leaf) = self.table.find(page) else {
-            let is_fresh = vma.backing == Backing::Anonymous;
-            return is_fresh
+            // Whether Linux writes where soft-dirty bits were cleared, its own fault says.
+            let is_watched = writes && vma.flags.contains(VmaFlags::SOFT_CLEAN);
+            return vma.backing == Backing::Anonymous
+                && !is_watched
                 && !self.coherence.is_reserved((page, page + SMALL))
-                && self.populate_anonymous(vma, page).is_ok();
+                && self.populate_anonymous(vma, page, writes).is_ok();
         };
         let seen = sight(leaf.entry);
         if !leaf.entry.has(pte::PRESENT) || leaf.entry.has(pte::FOREIGN) {
@@ -167,7 +169,7 @@ impl AddressSpace {
             return seen < if writes { Sight::Write } else { Sight::Read };
         }
         // Shared after a fork: copied where that takes one step. Else Linux' own write has it copied.
-        if seen.is_seen() || !self.is_alone() {
+        if seen.is_seen() || leaf.entry.has(pte::SOFT_CLEAN) || !self.is_alone() {
             return false;
         }
         let mut change = Change::new((page, page + SMALL));

@@ -73,6 +73,9 @@ impl AddressSpace {
             return self.unshare(&leaf, prot, change).map_err(|()| errno::ENOMEM);
         }
         memory::write(leaf.frame() + (addr - leaf.addr), bytes);
+        self.table.update(leaf.addr, leaf.addr + leaf.size, &mut |l| {
+            l.entry & !pte::SOFT_CLEAN | pte::DIRTY
+        });
         Ok(Gained::Done)
     }
 }
@@ -84,7 +87,7 @@ pub fn touch(p: &Space, addr: u64) -> bool {
         return true;
     }
     let vma = mm.vmas.find(addr).filter(|v| v.backing == Backing::Anonymous).cloned();
-    vma.is_some_and(|v| mm.populate_anonymous(&v, addr).is_ok())
+    vma.is_some_and(|v| mm.populate_anonymous(&v, addr, false).is_ok())
 }
 
 /// Reads what is there now: fewer bytes than asked for where a page is missing.

@@ -1,6 +1,6 @@
 //! Putting pages into an address space, and giving them the rights of their mapping.
 
-use super::address_space::{is_lost, is_shared, sight, sight_bits};
+use super::address_space::{is_lost, is_shared, new_page_bits, sight, sight_bits, with_rights};
 use super::content::FileRef;
 use super::{AddressSpace, pte_bits};
 use crate::base::frames;
@@ -8,7 +8,7 @@ use hanare_core::coherence::{Change, ForWrite, for_write};
 use hanare_core::vma::{Backing, Prot, Vma, VmaFlags};
 use hanare_hal::addr::PhysAddr;
 use hanare_hal::paging::{LARGE, Leaf, SMALL};
-use hanare_hal::pte::{self, Entry};
+use hanare_hal::pte::{self, Bits, Entry};
 use hanare_hal::{cpu, memory};
 
 /// Pages of an anonymous mapping brought in around a small fault beside a page that is there: the
@@ -22,8 +22,10 @@ const AROUND_SPARSE: u64 = 4;
 /// ([`pte::ACCESSED`] is clear) until a CPU uses it, and mincore(2) does not show it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Why {
-    /// It is accessed.
-    Accessed,
+    /// It is read.
+    Read,
+    /// It is written.
+    Written,
     /// It is likely to be accessed, or was promised.
     Ahead,
 }
@@ -50,7 +52,7 @@ impl AddressSpace {
         addr: u64,
         frame: PhysAddr,
     ) -> Result<(), ()> {
-        let entry = frame | pte_bits(vma.prot) | pte::FOREIGN;
+        let entry = frame | new_page_bits(vma, vma.prot) | pte::FOREIGN;
         match self.table.map_small(addr & !(SMALL - 1), entry, &mut frames::UserTables) {
             Ok(()) => {
                 // Counted as it is when it goes, and charged to nobody.
@@ -129,7 +131,7 @@ impl AddressSpace {
     fn copy_page(&mut self, leaf: &Leaf, prot: Prot) -> Result<Gained, ()> {
         let new = self.alloc(leaf.addr).ok_or(())?;
         memory::copy(new, leaf.frame(), SMALL as usize);
-        let entry = new | pte_bits(prot);
+        let entry = new | pte_bits(prot) | pte::DIRTY;
         if self.table.map_small(leaf.addr, entry, &mut frames::UserTables).is_err() {
             frames::free(new, 0);
             return Err(());
@@ -137,20 +139,32 @@ impl AddressSpace {
         Ok(Gained::Copied(leaf.frame()))
     }
 
-    /// Sets the rights of an existing small or large leaf from the mapping's.
+    /// Sets the rights of an existing small or large leaf from the mapping's. One that can be written then was, or is about
+    /// to be.
     pub(super) fn refresh(&mut self, addr: u64, prot: Prot) {
         let Some(leaf) = self.table.find(addr).filter(|l| !is_lost(l)) else { return };
         self.table.update(leaf.addr, leaf.addr + leaf.size, &mut |l| {
-            let keep = l.entry & (pte::ADDRESS | pte::LARGE | pte::FOREIGN | pte::VALID);
-            keep | sight_bits(sight(l.entry)) | pte_bits(prot)
+            let seen = sight_bits(sight(l.entry));
+            if prot.contains(Prot::WRITE) {
+                with_rights(l.entry & !pte::SOFT_CLEAN, prot) | pte::DIRTY | pte::ACCESSED | seen
+            } else {
+                with_rights(l.entry, prot) | seen
+            }
         });
         cpu::flush_page(addr);
     }
 
     /// Brings in zeroed memory around `addr`: a large page where the mapping
-    /// covers one and nothing is there yet, else up to [`AROUND`] or [`AROUND_SPARSE`] small ones.
-    pub(super) fn populate_anonymous(&mut self, vma: &Vma<FileRef>, addr: u64) -> Result<(), ()> {
-        if self.populate_large(vma, addr & !(LARGE - 1), Why::Accessed) {
+    /// covers one and nothing is there yet, else up to [`AROUND`] or [`AROUND_SPARSE`] small ones. `written`: the page
+    /// counts as written.
+    pub(super) fn populate_anonymous(
+        &mut self,
+        vma: &Vma<FileRef>,
+        addr: u64,
+        written: bool,
+    ) -> Result<(), ()> {
+        let why = if written { Why::Written } else { Why::Read };
+        if self.populate_large(vma, addr & !(LARGE - 1), why) {
             return Ok(());
         }
         let page = addr & !(SMALL - 1);
@@ -168,7 +182,7 @@ impl AddressSpace {
         let start = window.max(vma.start);
         let end = (window + around).min(vma.end);
         // The page asked for first: the others only as long as memory lasts.
-        self.populate_small(vma, page, Why::Accessed)?;
+        self.populate_small(vma, page, why)?;
         for at in (start..end).step_by(SMALL as usize) {
             if self.table.find(at).is_none() && self.populate_small(vma, at, Why::Ahead).is_err() {
                 break;
@@ -180,7 +194,7 @@ impl AddressSpace {
     fn populate_small(&mut self, vma: &Vma<FileRef>, page: u64, why: Why) -> Result<(), ()> {
         let frame = self.alloc(page).ok_or(())?;
         memory::zero(frame, SMALL as usize);
-        let entry = entry_for(frame, vma.prot, why);
+        let entry = entry_for(frame, vma, why);
         if self.table.map_small(page, entry, &mut frames::UserTables).is_err() {
             frames::free(frame, 0);
             return Err(());
@@ -201,7 +215,7 @@ impl AddressSpace {
         let is_needed = vma.flags.contains(VmaFlags::HUGETLB);
         let Some(frame) = self.alloc_large(large, is_needed) else { return false };
         memory::zero(frame, LARGE as usize);
-        let mapped = self.map_large(large, entry_for(frame, vma.prot, why));
+        let mapped = self.map_large(large, entry_for(frame, vma, why));
         if mapped {
             self.add_resident(512);
         } else {
@@ -211,8 +225,10 @@ impl AddressSpace {
     }
 }
 
-/// The entry of a new page.
-fn entry_for(frame: PhysAddr, prot: Prot, why: Why) -> Entry {
-    let entry = frame | pte_bits(prot);
+/// The entry of a new anonymous page. Where soft-dirty bits were cleared it counts as written once a write to it was seen.
+fn entry_for(frame: PhysAddr, vma: &Vma<FileRef>, why: Why) -> Entry {
+    let is_written = why == Why::Written && !vma.flags.contains(VmaFlags::SOFT_CLEAN);
+    let written = if is_written { pte::DIRTY } else { Bits::NONE };
+    let entry = frame | new_page_bits(vma, vma.prot) | written;
     if why == Why::Ahead { entry & !pte::ACCESSED } else { entry }
 }

@@ -1,9 +1,9 @@
 //! Changing the rights of mappings, and of the pages in them.
 
-use super::address_space::{is_shared, pages_of, sight, sight_bits};
+use super::AddressSpace;
+use super::address_space::{is_shared, pages_of, sight, sight_bits, with_rights};
 use super::caller::Caller;
 use super::change::carry_out;
-use super::{AddressSpace, pte_bits};
 use crate::base::frames;
 use hanare_core::coherence::Change;
 use hanare_core::errno::Result;
@@ -82,9 +82,7 @@ fn protected(leaf: &Leaf, prot: Prot, charges: bool, change: &Change) -> Entry {
     // a file that is not charged yet by the fault that charges it.
     let is_to_charge = || charges && leaf.size == SMALL && frames::group_of(leaf.frame()) == NOBODY;
     let is_read_only = !leaf.entry.has(pte::WRITE) && (is_shared(leaf) || is_to_charge());
-    let rights = pte_bits(if is_read_only { prot - Prot::WRITE } else { prot });
     // What Linux has been asked to forget for this change it has not seen any more.
     let seen = sight_bits(change.sight(pages_of(leaf), sight(leaf.entry)));
-    let kept = leaf.entry & (pte::ADDRESS | pte::LARGE | pte::VALID | pte::ACCESSED);
-    kept | rights.without(pte::ACCESSED) | seen
+    with_rights(leaf.entry, if is_read_only { prot - Prot::WRITE } else { prot }) | seen
 }

@@ -21,7 +21,7 @@ use hanare_core::link::{Failure, Outcome};
 use hanare_core::vma::{Backing, Prot, Vma, VmaFlags};
 use hanare_hal::addr::PhysAddr;
 use hanare_hal::paging::SMALL;
-use hanare_hal::pte;
+use hanare_hal::pte::{self, Bits};
 use linux_raw_sys::general::{__NR_mmap, __NR_munmap};
 
 const MAP_FIXED: u64 = 0x10;
@@ -219,7 +219,8 @@ pub fn resolve(
             };
             let known = mm.table.find(at);
             if known.is_none_or(|l| write && !l.entry.has(pte::WRITE)) {
-                let entry = (frame + i * SMALL) | pte_bits(rights) | pte::FOREIGN;
+                let written = if write { pte::DIRTY } else { Bits::NONE };
+                let entry = (frame + i * SMALL) | pte_bits(rights) | written | pte::FOREIGN;
                 mm.table
                     .map_small(at, entry, &mut frames::UserTables)
                     .map_err(|_| Signal::NoMemory)?;

@@ -6,6 +6,7 @@ use crate::base::quarantine;
 use crate::base::time::cycles_to_ns;
 use crate::mm::limits::is_accounted;
 use crate::mm::policy::{each_leaf, node_of};
+use crate::mm::refs::{Clear, is_own};
 use crate::mm::{AddressSpace, FileRef};
 use crate::process::Process;
 use crate::process::thread::Thread;
@@ -15,6 +16,7 @@ use hanare_abi::request::PAGES_MAX;
 use hanare_core::errno::{self, Result};
 use hanare_core::life::ThreadState;
 use hanare_core::nodes::Nodes;
+use hanare_core::pagemap::Runs;
 use hanare_core::signal::{SIGNAL_MAX, SigAction};
 use hanare_core::vma::{Backing, Prot, SpecialKind, Vma, VmaFlags};
 use hanare_hal::paging::{LARGE, PageTable, SMALL};
@@ -40,6 +42,16 @@ pub fn of_process(p: &Process, r: &RequestRef<'_>, call: &RequestCall) -> Result
             Ok(())
         }
         INFO_NUMA => numa(p, r, call.args[1]),
+        INFO_PAGEMAP => {
+            pagemap(p, r, call.args[1], call.args[2]);
+            Ok(())
+        }
+        INFO_CLEAR_REFS => clear_refs(p, r, call.args[1]),
+        INFO_WRITTEN_BY_LINUX => {
+            written_by_linux(p, r, call.args[1]);
+            Ok(())
+        }
+        INFO_SOFT_DIRTY => p.mm.lock().keep_soft_dirty(call.args[1]),
         _ => Err(errno::EINVAL),
     }
 }
@@ -193,11 +205,7 @@ fn sizes(mm: &mut AddressSpace) -> Sizes {
 
 /// Whether a page of a mapping is the process's own: not of a file, or written.
 fn is_anonymous(v: &Vma<FileRef>, entry: Entry) -> bool {
-    match v.backing {
-        Backing::Anonymous => true,
-        Backing::PrivateFile { .. } => entry.has(pte::WRITE),
-        _ => false,
-    }
+    matches!(v.backing, Backing::Anonymous) || is_own(v, entry)
 }
 
 fn process(p: &Process, r: &RequestRef<'_>, tid: u32) -> Result<()> {
@@ -301,6 +309,7 @@ fn vma_flags(v: &Vma<FileRef>) -> u64 {
         (VmaFlags::LOCK_ON_FAULT, VMA_LOCK_ON_FAULT),
         (VmaFlags::NORESERVE, VMA_NO_RESERVE),
         (VmaFlags::HUGETLB, VMA_HUGETLB),
+        (VmaFlags::SOFT_CLEAN, VMA_SOFT_CLEAN),
     ] {
         if v.flags.contains(flag) {
             bits |= bit;
@@ -352,9 +361,10 @@ fn numa(p: &Process, r: &RequestRef<'_>, at: u64) -> Result<()> {
 }
 
 /// The last words of a `VmaInfo`.
-fn resident(v: &Vma<FileRef>, table: &mut PageTable) -> [u64; 3] {
+fn resident(v: &Vma<FileRef>, table: &mut PageTable) -> [u64; 4] {
     let (mut all, mut written, mut large, mut shared, mut shared_written, mut proportional) =
         (0, 0, 0, 0, 0, 0);
+    let mut referenced = 0;
     let everybodys = v.flags.contains(VmaFlags::SHARED);
     table.update(v.start, v.end, &mut |leaf| {
         let own = is_anonymous(v, leaf.entry);
@@ -368,6 +378,7 @@ fn resident(v: &Vma<FileRef>, table: &mut PageTable) -> [u64; 3] {
         let is_shared = everybodys || mappings > 1;
         let when = |yes| if yes { leaf.size } else { 0 };
         all += leaf.size;
+        referenced += when(leaf.entry.has(pte::ACCESSED));
         written += when(is_written);
         large += when(leaf.size == LARGE);
         shared += when(is_shared);
@@ -380,7 +391,42 @@ fn resident(v: &Vma<FileRef>, table: &mut PageTable) -> [u64; 3] {
         pair(all / SMALL, written / SMALL),
         pair(large / SMALL, shared / SMALL),
         pair(shared_written / SMALL, proportional >> 10),
+        pair(referenced / SMALL, 0),
     ]
+}
+
+/// Addresses that one answer is about at most: that takes a few thousand looks at the page table.
+const PAGEMAP_BYTES_MAX: u64 = PAGES_MAX as u64 * PAGEMAP_RUN_MAX * SMALL;
+
+fn pagemap(p: &Process, r: &RequestRef<'_>, from: u64, to: u64) {
+    let from = from & !(SMALL - 1);
+    let to = (to & !(SMALL - 1)).min(from.saturating_add(PAGEMAP_BYTES_MAX));
+    let mut words = [0; PAGES_MAX];
+    let mut runs = Runs::new(&mut words, from);
+    p.mm.lock().pagemap(from, to, &mut runs);
+    let (end, used) = (runs.end(), runs.len());
+    r.set_arg(1, end);
+    r.set_pages(&words[..used]);
+}
+
+fn clear_refs(p: &Process, r: &RequestRef<'_>, number: u64) -> Result<()> {
+    let what = Clear::of(number).ok_or(errno::EINVAL)?;
+    let is_seen = p.mm.lock().clear_refs(what);
+    r.set_arg(1, is_seen.into());
+    Ok(())
+}
+
+fn written_by_linux(p: &Process, r: &RequestRef<'_>, from: u64) {
+    let mut words = [0; PAGES_MAX];
+    let mut used = 0;
+    let next = p.mm.lock().each_written_by_linux(from, &mut |leaf| {
+        let Some(to) = words.get_mut(used..used + 2) else { return false };
+        to.copy_from_slice(&[leaf.addr, leaf.frame().0 | (leaf.size / SMALL - 1)]);
+        used += 2;
+        true
+    });
+    r.set_arg(1, next);
+    r.set_pages(&words[..used]);
 }
 
 fn vmas(p: &Process, r: &RequestRef<'_>, from: u64, with_resident: bool) {
@@ -394,7 +440,7 @@ fn vmas(p: &Process, r: &RequestRef<'_>, from: u64, with_resident: bool) {
             next = v.start;
             break;
         };
-        let [resident, large, shared] = if with_resident { resident(v, table) } else { [0; 3] };
+        let amounts = if with_resident { resident(v, table) } else { [0; 4] };
         let (file, offset) = match &v.backing {
             Backing::PrivateFile { file, offset } => (file.id, *offset),
             Backing::SharedLinux { file, offset, .. } => {
@@ -402,7 +448,8 @@ fn vmas(p: &Process, r: &RequestRef<'_>, from: u64, with_resident: bool) {
             }
             _ => (0, 0),
         };
-        to.copy_from_slice(&[v.start, v.end, vma_flags(v), offset, file, resident, large, shared]);
+        to[..5].copy_from_slice(&[v.start, v.end, vma_flags(v), offset, file]);
+        to[5..].copy_from_slice(&amounts);
         used += VMA_WORDS;
     }
     drop(mm);

@@ -25,7 +25,7 @@ impl<F: Clone + PartialEq> VmaMap<F> {
         let mut last: Option<Vma<F>> = None;
         for vma in vmas {
             match &mut last {
-                Some(last) if last.joins(&vma) => last.end = vma.end,
+                Some(last) if last.joins(&vma) => last.join(&vma),
                 _ => last.replace(vma).map_or(Ok(()), |whole| self.append_one(whole, &room))?,
             }
         }

@@ -66,5 +66,7 @@ bitflags! {
         const ANONYMOUS_SHARED = 1 << 20;
         /// A thread has Linux move it: others wait.
         const MOVING = 1 << 21;
+        /// It was there when `clear_refs` cleared soft-dirty bits last: without Linux' `VM_SOFTDIRTY`.
+        const SOFT_CLEAN = 1 << 22;
     }
 }

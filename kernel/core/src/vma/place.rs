@@ -1,6 +1,6 @@
 //! What takes the place of mappings that were there, and what is to be there still.
 
-use super::{Vma, VmaMap};
+use super::{Vma, VmaFlags, VmaMap};
 use crate::errno::{EEXIST, EINVAL, Result};
 use crate::lists;
 use alloc::collections::LinkedList;
@@ -32,7 +32,11 @@ impl<F: Clone + PartialEq> VmaMap<F> {
     /// Whether this very mapping is there, be it as part of a larger one.
     #[must_use]
     pub fn holds(&self, vma: &Vma<F>) -> bool {
-        self.find(vma.start).and_then(|now| now.slice(vma.start, vma.end)).as_ref() == Some(vma)
+        let now = self.find(vma.start).and_then(|now| now.slice(vma.start, vma.end));
+        now.is_some_and(|mut now| {
+            now.flags.set(VmaFlags::SOFT_CLEAN, vma.flags.contains(VmaFlags::SOFT_CLEAN));
+            now == *vma
+        })
     }
 
     /// Removes what is mapped in `start..end` with `wanted`, and nothing else.

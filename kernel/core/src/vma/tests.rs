@@ -66,6 +66,30 @@ fn a_mapping_that_could_once_be_written_to_is_not_unwritten_again() {
 }
 
 #[test]
+fn a_mapping_beside_one_that_is_clean_makes_the_whole_soft_dirty() {
+    let mut map = map();
+    let clean = |map: &VmaMap<File>, page| {
+        map.find(MIN + page * P).unwrap().flags.contains(VmaFlags::SOFT_CLEAN)
+    };
+    map.insert(anonymous(MIN, MIN + 2 * P)).unwrap();
+    map.insert(file(MIN + 4 * P, MIN + 5 * P, 0)).unwrap();
+    assert!(!clean(&map, 0) && !clean(&map, 4));
+    map.clear_soft_dirty();
+    assert!(clean(&map, 0) && clean(&map, 4));
+    // What is cut stays clean.
+    map.protect(MIN + P, MIN + 2 * P, Prot::empty()).unwrap();
+    assert!(clean(&map, 0) && clean(&map, 1));
+    map.protect(MIN + P, MIN + 2 * P, Prot::READ).unwrap();
+    assert_eq!(map.count(), 2);
+    // From below and from above.
+    map.insert(anonymous(MIN + 2 * P, MIN + 3 * P)).unwrap();
+    assert_eq!((map.count(), clean(&map, 0), clean(&map, 4)), (2, false, true));
+    map.insert(file(MIN + 3 * P, MIN + 4 * P, 0)).unwrap();
+    assert_eq!((map.count(), clean(&map, 4)), (3, true));
+    map.check();
+}
+
+#[test]
 fn removing_a_middle_cuts_a_mapping_in_two() {
     let mut map = map();
     map.insert(file(MIN, MIN + 10 * P, 0)).unwrap();

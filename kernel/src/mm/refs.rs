@@ -1,0 +1,212 @@
+//! What `/proc/PID/pagemap` shows of pages, and what `/proc/PID/clear_refs` has watched from then on.
+//!
+//! A page is soft-dirty unless it is marked otherwise, so a program that never clears soft-dirty bits has nothing to do for
+//! them. To clear them marks all mappings and all pages, and takes the right to write from the pages: the next write to each,
+//! of the program or of Linux, is a fault, which takes the mark away. What Linux could write to it forgets after that; until
+//! then it may write unseen, as if before.
+
+use super::AddressSpace;
+use super::address_space::{is_lost, is_shared, sight, sight_bits};
+use super::content::FileRef;
+use super::reserve::kept_for;
+use crate::base::frames;
+use hanare_abi::info::{
+    PAGEMAP_EXCLUSIVE, PAGEMAP_FILE, PAGEMAP_LARGE, PAGEMAP_LINUX, PAGEMAP_PRESENT,
+    PAGEMAP_SOFT_DIRTY, PAGEMAP_SWAP, PAGEMAP_UNMAPPED,
+};
+use hanare_abi::layout::USER_MAX;
+use hanare_core::coherence::Sight;
+use hanare_core::errno::{self, Result};
+use hanare_core::pagemap::Runs;
+use hanare_core::vma::{Backing, SpecialKind, Vma, VmaFlags};
+use hanare_hal::paging::{LARGE, Leaf, SMALL};
+use hanare_hal::pte::{self, Entry};
+
+/// What is written to `clear_refs`: of which pages it is forgotten that they were accessed, or written.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Clear {
+    /// That they were accessed.
+    Accessed,
+    /// Likewise, of mappings without a file.
+    AccessedAnonymous,
+    /// Likewise, of mappings of files.
+    AccessedFiles,
+    /// That they were written.
+    SoftDirty,
+    /// How many there were at most.
+    Peak,
+}
+
+impl Clear {
+    /// By the number that is written.
+    pub const fn of(number: u64) -> Option<Clear> {
+        match number {
+            1 => Some(Clear::Accessed),
+            2 => Some(Clear::AccessedAnonymous),
+            3 => Some(Clear::AccessedFiles),
+            4 => Some(Clear::SoftDirty),
+            5 => Some(Clear::Peak),
+            _ => None,
+        }
+    }
+
+    /// Whether it is about the pages of a mapping.
+    fn concerns(self, v: &Vma<FileRef>) -> bool {
+        let has_file =
+            matches!(v.backing, Backing::PrivateFile { .. } | Backing::SharedLinux { .. });
+        match self {
+            Clear::Accessed => true,
+            Clear::AccessedAnonymous => !has_file,
+            Clear::AccessedFiles => has_file,
+            // Linux does not watch pages of its pools of large ones; what it shares with others it watches itself.
+            Clear::SoftDirty => {
+                !v.flags.contains(VmaFlags::HUGETLB)
+                    && !matches!(v.backing, Backing::SharedLinux { .. })
+            }
+            Clear::Peak => false,
+        }
+    }
+}
+
+impl AddressSpace {
+    /// Does what was written to `clear_refs`. Whether Linux has pages which it has to forget when the lock was given back.
+    pub fn clear_refs(&mut self, what: Clear) -> bool {
+        let mut is_seen = false;
+        match what {
+            Clear::Peak => {
+                self.peak = self.resident;
+                return false;
+            }
+            Clear::SoftDirty => self.vmas.clear_soft_dirty(),
+            _ => {}
+        }
+        for v in self.vmas.iter().filter(|v| what.concerns(v)) {
+            self.table.update(v.start, v.end, &mut |leaf| {
+                let seen = sight(leaf.entry);
+                match what {
+                    _ if is_lost(&leaf) => leaf.entry,
+                    Clear::SoftDirty => {
+                        is_seen |= seen == Sight::Write;
+                        leaf.entry & !pte::WRITE | pte::SOFT_CLEAN
+                    }
+                    _ => {
+                        is_seen |= seen.is_seen();
+                        leaf.entry & !pte::ACCESSED
+                    }
+                }
+            });
+        }
+        self.flush(0, 1 << 47);
+        is_seen
+    }
+
+    /// Pages from `from` on to which Linux could write, and has forgotten since their soft-dirty bits were cleared: calls
+    /// `f` for each until that is false, and returns where to go on, or 0.
+    pub fn each_written_by_linux(&mut self, from: u64, f: &mut dyn FnMut(&Leaf) -> bool) -> u64 {
+        let mut next = 0;
+        for v in self.vmas.range(from, USER_MAX) {
+            if next != 0 {
+                break;
+            }
+            self.table.update(v.start.max(from), v.end, &mut |leaf| {
+                let is_meant = leaf.entry.has(pte::SOFT_CLEAN) && sight(leaf.entry) == Sight::Write;
+                if next != 0 || !is_meant {
+                    return leaf.entry;
+                }
+                if !f(&leaf) {
+                    next = leaf.addr;
+                    return leaf.entry;
+                }
+                // It has been given them for reading only since.
+                leaf.entry & !sight_bits(Sight::Write) | sight_bits(Sight::Read)
+            });
+        }
+        next
+    }
+
+    /// A page may be written by a device, unseen: it is soft-dirty, and Linux counts as able to write to it.
+    pub fn keep_soft_dirty(&mut self, addr: u64) -> Result<()> {
+        let leaf = self.table.find(addr).ok_or(errno::EFAULT)?;
+        self.table.update(leaf.addr, leaf.addr + leaf.size, &mut |l| {
+            l.entry & !pte::SOFT_CLEAN | sight_bits(Sight::Write)
+        });
+        Ok(())
+    }
+
+    /// What `pagemap` says of the pages of `start..end`, as far as there is room.
+    pub fn pagemap(&self, start: u64, end: u64, runs: &mut Runs<'_>) {
+        let mut at = start;
+        while at < end && !runs.is_full() {
+            match self.vmas.find_next(at).filter(|v| v.start < end) {
+                None => runs.add(PAGEMAP_UNMAPPED, end),
+                Some(v) if v.start > at => runs.add(PAGEMAP_UNMAPPED, v.start),
+                Some(v) => self.pagemap_of(v, at, v.end.min(end), runs),
+            }
+            at = runs.end();
+        }
+    }
+
+    fn pagemap_of(&self, v: &Vma<FileRef>, start: u64, end: u64, runs: &mut Runs<'_>) {
+        let is_dirty = !v.flags.contains(VmaFlags::SOFT_CLEAN);
+        let none = if is_dirty { PAGEMAP_SOFT_DIRTY } else { 0 };
+        match v.backing {
+            _ if kept_for(v).is_some() => return runs.add(PAGEMAP_UNMAPPED, end),
+            Backing::SharedLinux { .. } => return runs.add(PAGEMAP_LINUX, end),
+            // Of these Linux has no pages but addresses of memory (VM_PFNMAP), which it does not show.
+            Backing::Special(SpecialKind::Vdso) => {}
+            Backing::Special(_) => return runs.add(PAGEMAP_UNMAPPED | none, end),
+            _ => {}
+        }
+        let mut at = start;
+        while at < end && !runs.is_full() {
+            match self.table.find(at) {
+                Some(leaf) => {
+                    let frame = (leaf.frame() + (at - leaf.addr)).0 / SMALL;
+                    let state = page_state(v, &leaf, at);
+                    let frame = if state & PAGEMAP_PRESENT == 0 { 0 } else { frame };
+                    runs.add(state | none | frame, end.min(leaf.addr + leaf.size));
+                }
+                None => {
+                    let first = self.table.first_leaf(at, end);
+                    runs.add(none, first);
+                }
+            }
+            at = runs.end();
+        }
+    }
+}
+
+/// State of a page that is there, without its frame.
+fn page_state(v: &Vma<FileRef>, leaf: &Leaf, at: u64) -> u64 {
+    let when = |is, bit| if is { bit } else { 0 };
+    // Linux does not watch pages of its pools of large ones.
+    let is_dirty = !leaf.entry.has(pte::SOFT_CLEAN) && !v.flags.contains(VmaFlags::HUGETLB);
+    let dirty = when(is_dirty, PAGEMAP_SOFT_DIRTY);
+    if is_lost(leaf) {
+        return PAGEMAP_SWAP | dirty;
+    }
+    let is_own = is_own(v, leaf.entry);
+    let is_file = !is_own && !matches!(v.backing, Backing::Anonymous);
+    let is_exclusive = match &v.backing {
+        Backing::Anonymous => is_own && !is_shared(leaf),
+        // What is kept of a file counts as a mapping.
+        Backing::PrivateFile { file, .. } => {
+            let offset = v.file_offset(at).unwrap_or(0);
+            let kept = |frame| file.content.as_ref().is_some_and(|c| c.has(offset, frame));
+            !is_shared(leaf) || frames::mappings(leaf.frame()) == 2 && kept(leaf.frame())
+        }
+        _ => false, // of all processes
+    };
+    PAGEMAP_PRESENT
+        | dirty
+        | when(is_file, PAGEMAP_FILE)
+        | when(is_exclusive, PAGEMAP_EXCLUSIVE)
+        | when(leaf.size == LARGE, PAGEMAP_LARGE)
+}
+
+/// Whether a page of a private mapping was written: then it is the process' own. Of one that was not Linux has no copy for
+/// the process.
+pub fn is_own(v: &Vma<FileRef>, entry: Entry) -> bool {
+    let is_private = matches!(v.backing, Backing::Anonymous | Backing::PrivateFile { .. });
+    is_private && (entry.has(pte::DIRTY) || v.flags.contains(VmaFlags::HUGETLB))
+}
