@@ -52,6 +52,33 @@ static inline void hanare_vm_flags_set(struct vm_area_struct *vma, vm_flags_t fl
 #define hanare_dump_shared(mm) set_bit(MMF_DUMP_MAPPED_SHARED, &(mm)->flags)
 #endif
 
+/* PAGEMAP_SCAN came with 6.7; without it these only stand for it. */
+#include <linux/fs.h>
+#ifdef PAGEMAP_SCAN
+#define HANARE_HAS_PAGEMAP_SCAN true
+#else
+#define HANARE_HAS_PAGEMAP_SCAN false
+#define PAGEMAP_SCAN 0
+enum {
+	PAGE_IS_WPALLOWED = 1, PAGE_IS_WRITTEN = 2, PAGE_IS_FILE = 4, PAGE_IS_PRESENT = 8,
+	PAGE_IS_SWAPPED = 16, PAGE_IS_PFNZERO = 32, PAGE_IS_HUGE = 64, PAGE_IS_SOFT_DIRTY = 128,
+	PM_SCAN_WP_MATCHING = 1, PM_SCAN_CHECK_WPASYNC = 2,
+};
+struct page_region {
+	u64 start, end, categories;
+};
+struct pm_scan_arg {
+	u64 size, flags, start, end, walk_end, vec, vec_len, max_pages;
+	u64 category_inverted, category_mask, category_anyof_mask, return_mask;
+};
+#endif
+/* Since 6.15. */
+#ifdef PAGE_IS_GUARD
+#define HANARE_PAGE_IS_GUARD PAGE_IS_GUARD
+#else
+#define HANARE_PAGE_IS_GUARD 0
+#endif
+
 /* Batches of folios have a header of their own in 7.x. Sparse, which checks with older ones, does not know that it can ask. */
 #ifdef __has_include
 #if __has_include(<linux/folio_batch.h>)

@@ -242,6 +242,7 @@ struct hanare_space {
 	atomic_t dump_ready;			/* tasks that wait to be dumped */
 	struct inode *inode;			/* whose mapping holds the VMAs */
 
+	struct mutex refs_lock;			/* clear_refs, one at a time */
 	struct rw_semaphore zap_lock;		/* see docs/architecture.md */
 	u64 zap_sequence;
 

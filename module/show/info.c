@@ -10,6 +10,7 @@
 #include <linux/pid.h>
 #include <linux/pid_namespace.h>
 #include <linux/proc_fs.h>
+#include <linux/sched/signal.h>
 
 #define INFO_MS 5000
 
@@ -50,6 +51,46 @@ int hanare_space_threads(struct hanare_space *space, u32 *from, struct hanare_th
 	*from = call.args[1];
 	memcpy(threads, words, count * sizeof(*threads));
 	return count;
+}
+
+#define COUNT_BITS ((HANARE_PAGEMAP_RUN_MAX - 1) << HANARE_PAGEMAP_RUN_SHIFT)
+
+/* Calls `each` for the pages of start..end, by address, until it fails. -ESRCH: the process is gone. */
+int hanare_space_pagemap(struct hanare_space *space, u64 start, u64 end, hanare_pages_seen each, void *data)
+{
+	u64 words[HANARE_PAGES_MAX];
+	u64 at = start;
+	int err;
+	u32 i;
+
+	while (at < end) {
+		struct hanare_call call = {
+			.kind = HANARE_REQUEST_INFO,
+			.args = { HANARE_INFO_PAGEMAP, at, end },
+			.pages = words,
+		};
+		u64 last = at;
+
+		if (fatal_signal_pending(current))
+			return -EINTR;
+		err = hanare_request_about(space, &call, WAIT_KILLABLE, INFO_MS);
+		if (err || call.status)
+			return err ?: min(call.status, 0) ?: -EIO;
+		for (i = 0; i < min_t(u32, call.count, HANARE_PAGES_MAX) && at < end; i++) {
+			u64 pages = ((words[i] & COUNT_BITS) >> HANARE_PAGEMAP_RUN_SHIFT) + 1;
+
+			pages = min(pages, (end - at) >> PAGE_SHIFT);
+			err = each(at, pages, words[i] & ~COUNT_BITS, data);
+			if (err)
+				return err;
+			at += pages << PAGE_SHIFT;
+		}
+		/* So the loop ends, whatever the LWK answers. */
+		if (at == last)
+			return -EIO;
+		cond_resched();
+	}
+	return 0;
 }
 
 /* Whether a path is what procfs itself has at PID/stat, in the caller's namespace of processes. */

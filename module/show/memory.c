@@ -25,6 +25,10 @@ static void linux_mapping(struct hanare_space *space, struct mapping *map)
 		return;
 	if (!mmap_read_lock_killable(space->mm)) {
 		vma = vma_lookup(space->mm, map->info.start);
+		if (vma && vma->vm_flags & VM_SOFTDIRTY)
+			map->info.flags &= ~HANARE_VMA_SOFT_CLEAN;
+		else if (vma)
+			map->info.flags |= HANARE_VMA_SOFT_CLEAN;
 		if (vma && vma->vm_file && !hanare_is_device(vma->vm_file)) {
 			map->file = get_file(vma->vm_file);
 			map->offset = ((u64)vma->vm_pgoff << PAGE_SHIFT) +
@@ -142,7 +146,7 @@ int hanare_show_maps(struct seq_file *m, struct hanare_pseudo *what)
 
 /* What smaps and smaps_rollup say of memory. */
 struct amounts {
-	u64 start, end, resident, proportional, written, own, large, locked;
+	u64 start, end, resident, proportional, written, own, large, locked, referenced;
 	/* Of these, what others have, too. */
 	u64 shared, shared_written;
 	/* Of the proportional ones: by what is behind them. */
@@ -167,7 +171,7 @@ static void show_amounts(struct seq_file *m, const struct amounts *a, bool rollu
 	KB("Shared_Dirty", a->shared_written);
 	KB("Private_Clean", a->resident - shared_clean - a->written);
 	KB("Private_Dirty", private_dirty);
-	KB("Referenced", a->resident);
+	KB("Referenced", a->referenced);
 	KB("Anonymous", a->own);
 	KB("LazyFree", 0);
 	KB("AnonHugePages", a->large);
@@ -199,6 +203,7 @@ static void add_amounts(struct amounts *a, const struct mapping *map)
 	a->own += own;
 	a->shared += shared;
 	a->shared_written += min((u64)info->shared_written << PAGE_SHIFT, min(written, shared));
+	a->referenced += min((u64)info->referenced << PAGE_SHIFT, resident);
 	a->large += min((u64)info->large << PAGE_SHIFT, own);
 	if (info->flags & HANARE_VMA_LOCKED)
 		a->locked += resident;
@@ -221,10 +226,16 @@ static void show_flags(struct seq_file *m, u64 flags)
 		{ HANARE_VMA_LOCK_ON_FAULT, "lf" }, { HANARE_VMA_ACCOUNTED, "ac" },
 		{ HANARE_VMA_NO_RESERVE, "nr" }, { HANARE_VMA_HUGETLB, "ht" },
 		{ HANARE_VMA_WIPE_ON_FORK, "wf" }, { HANARE_VMA_DONT_DUMP, "dd" },
+		{ HANARE_VMA_SOFT_CLEAN, "sd" },
 		{ HANARE_VMA_HUGE, "hg" }, { HANARE_VMA_NO_HUGE, "nh" },
 	};
 	int i;
 
+	/* From here on the bit says the contrary. */
+	if (IS_ENABLED(CONFIG_MEM_SOFT_DIRTY))
+		flags ^= HANARE_VMA_SOFT_CLEAN;
+	else
+		flags &= ~HANARE_VMA_SOFT_CLEAN;
 	seq_puts(m, "VmFlags: ");
 	for (i = 0; i < ARRAY_SIZE(names); i++)
 		if (flags & names[i].bit)

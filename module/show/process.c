@@ -357,6 +357,13 @@ static int show_statm(struct seq_file *m, struct hanare_pseudo *what)
 	return 0;
 }
 
+/* Where it waits is no function of Linux'. */
+static int show_wchan(struct seq_file *m, struct hanare_pseudo *what)
+{
+	seq_putc(m, '0');
+	return 0;
+}
+
 /* Time it ran; time it waited for a CPU, which nobody counts; times it got one. */
 static int show_schedstat(struct seq_file *m, struct hanare_pseudo *what)
 {
@@ -418,6 +425,7 @@ hanare_show hanare_process_show(const char *name)
 		{ "statm", show_statm },
 		{ "schedstat", show_schedstat },
 		{ "limits", show_limits },
+		{ "wchan", show_wchan },
 		{ "maps", hanare_show_maps },
 		{ "smaps", hanare_show_smaps },
 		{ "smaps_rollup", hanare_show_smaps_rollup },

@@ -67,7 +67,8 @@ struct hanare_space *hanare_pseudo_space(struct super_block *sb, u32 number, u32
 	return space;
 }
 
-static bool recognise_proc(struct hanare_pseudo *what, struct super_block *sb, char *path)
+static bool recognise_proc(struct hanare_pseudo *what, struct super_block *sb, char *path,
+			   bool can_read)
 {
 	char *parts[5] = {};
 	u32 number;
@@ -79,14 +80,17 @@ static bool recognise_proc(struct hanare_pseudo *what, struct super_block *sb, c
 			break;
 	}
 	if (n == 1) {
-		what->show = hanare_machine_show(parts[0]);
-		return what->show;
+		/* kpageflags and the like: of frames, of which Linux knows only what Linux does with them. */
+		what->hidden = !strncmp(parts[0], "kpage", 5);
+		what->show = can_read ? hanare_machine_show(parts[0]) : NULL;
+		return what->show || what->hidden;
 	}
 	what->whole = n == 2;
 	if (n != 2 && (n != 4 || strcmp(parts[1], "task")))
 		return false;
-	what->show = hanare_process_show(parts[n - 1]);
-	if (!what->show || kstrtou32(parts[n - 2 == 2 ? 2 : 0], 10, &number))
+	what->show = can_read ? hanare_process_show(parts[n - 1]) : NULL;
+	what->fops = hanare_process_fops(parts[n - 1]);
+	if ((!what->show && !what->fops) || kstrtou32(parts[n - 2 == 2 ? 2 : 0], 10, &number))
 		return false;
 	what->space = hanare_pseudo_space(sb, number, &what->tid);
 	return what->space;
@@ -111,7 +115,8 @@ static bool recognise_system(struct hanare_pseudo *what, const char *path, bool 
 
 static bool recognise(struct hanare_pseudo *what, struct file *file)
 {
-	bool is_file = S_ISREG(file_inode(file)->i_mode) && file->f_mode & FMODE_READ;
+	bool is_regular = S_ISREG(file_inode(file)->i_mode);
+	bool is_file = is_regular && file->f_mode & FMODE_READ;
 	char buffer[HANARE_PSEUDO_PATH_MAX], *path;
 
 	path = hanare_path_in(file, SYSFS_MAGIC, buffer);
@@ -127,11 +132,13 @@ static bool recognise(struct hanare_pseudo *what, struct file *file)
 		what->show = is_file ? hanare_device_show(file->f_path.dentry, &what->node) : NULL;
 		return what->show;
 	}
-	if (!is_file)
+	if (!is_regular || !(file->f_mode & (FMODE_READ | FMODE_WRITE)))
 		return false;
 	path = hanare_path_in(file, PROC_SUPER_MAGIC, buffer);
 	if (path)
-		return recognise_proc(what, file_inode(file)->i_sb, path);
+		return recognise_proc(what, file_inode(file)->i_sb, path, is_file);
+	if (!is_file)
+		return false;
 	if (is_cgroup(file_inode(file)->i_sb->s_magic)) {
 		what->show = hanare_cgroup_show(file->f_path.dentry->d_name.name);
 		what->node = -1;
@@ -141,6 +148,8 @@ static bool recognise(struct hanare_pseudo *what, struct file *file)
 }
 
 /* ---- our files ---- */
+
+static struct vfsmount *pseudo_mount;
 
 static void pseudo_free(struct hanare_pseudo *what)
 {
@@ -281,7 +290,7 @@ static const struct file_operations pseudo_poll_fops = { PSEUDO_FOPS, .poll = ps
 /* Whether a file is one of procfs, or ours in its place. */
 bool hanare_shows_procfs(struct file *file)
 {
-	if (file->f_op == &pseudo_fops || file->f_op == &pseudo_poll_fops)
+	if (file_inode(file)->i_sb == pseudo_mount->mnt_sb)
 		file = linux_file_of(file);
 	return file_inode(file)->i_sb->s_magic == PROC_SUPER_MAGIC;
 }
@@ -344,8 +353,6 @@ static struct file_system_type pseudo_type = {
 	.kill_sb		= kill_anon_super,
 };
 
-static struct vfsmount *pseudo_mount;
-
 int hanare_pseudo_init(void)
 {
 	pseudo_mount = kern_mount(&pseudo_type);
@@ -361,8 +368,8 @@ void hanare_pseudo_exit(void)
 static struct file *pseudo_file(struct hanare_pseudo *what)
 {
 	struct inode *from = file_inode(what->linux_file);
-	const struct file_operations *fops = file_can_poll(what->linux_file) ?
-					     &pseudo_poll_fops : &pseudo_fops;
+	const struct file_operations *fops = what->fops ?:
+		(file_can_poll(what->linux_file) ? &pseudo_poll_fops : &pseudo_fops);
 	struct inode *inode = new_inode(pseudo_mount->mnt_sb);
 	struct file *file;
 	int err;
@@ -385,8 +392,8 @@ static struct file *pseudo_file(struct hanare_pseudo *what)
 	}
 	/* Given back when the file is closed. */
 	__module_get(THIS_MODULE);
-	file->f_mode |= FMODE_LSEEK | FMODE_PREAD;
-	err = pseudo_open(inode, file);
+	file->f_mode |= FMODE_LSEEK | FMODE_PREAD | (what->fops ? FMODE_PWRITE : 0);
+	err = what->fops ? 0 : pseudo_open(inode, file);
 	if (err) {
 		fput(file);
 		return ERR_PTR(err);

@@ -14,6 +14,7 @@ typedef int (*hanare_show)(struct seq_file *m, struct hanare_pseudo *what);
 struct hanare_pseudo {
 	struct file *linux_file;
 	hanare_show show;
+	const struct file_operations *fops;	/* of one that is not text; or NULL */
 	struct hanare_instance *inst;
 	struct hanare_space *space;		/* the process, or NULL: the machine */
 	u32 tid;				/* its thread, in its namespace */
@@ -58,6 +59,10 @@ int hanare_show_environ(struct seq_file *m, struct hanare_pseudo *what);
 hanare_show hanare_process_show(const char *name);
 hanare_show hanare_machine_show(const char *name);
 int hanare_show_meminfo(struct seq_file *m, struct hanare_pseudo *what);
+/* pagemap.c: operations of a file of /proc/PID that is not text; NULL: none. */
+const struct file_operations *hanare_process_fops(const char *name);
+/* scan.c: PAGEMAP_SCAN; `argument`: its address. */
+long hanare_pagemap_scan(struct hanare_pseudo *what, unsigned long argument);
 /* memory.c: */
 int hanare_show_maps(struct seq_file *m, struct hanare_pseudo *what);
 int hanare_show_smaps(struct seq_file *m, struct hanare_pseudo *what);

@@ -327,6 +327,7 @@ static struct hanare_space *space_new(struct hanare_instance *inst, struct inode
 	spin_lock_init(&space->answer_lock);
 	INIT_LIST_HEAD(&space->answers);
 	mutex_init(&space->table_lock);
+	mutex_init(&space->refs_lock);
 	xa_init_flags(&space->files, XA_FLAGS_ALLOC1);
 	xa_init_flags(&space->watches, XA_FLAGS_ALLOC1);
 	hanare_space_init_eventfds(space);

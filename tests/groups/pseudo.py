@@ -33,6 +33,9 @@ def compared():
     same('pseudo-files-static', [f'{GUEST}/static/pseudo-files'])
     with only_long('pseudo-files-static makes the same calls'):
         same('pseudo-files-dynamic', [f'{GUEST}/dynamic/pseudo-files'])
+    same('pagemap-static', [f'{GUEST}/static/pagemap'])
+    with only_long('pagemap-static makes the same calls'):
+        same('pagemap-dynamic', [f'{GUEST}/dynamic/pagemap'])
     same('pseudo-nobody', ['/usr/bin/cat', '/proc/self/comm', '/proc/self/cmdline', '/proc/version'],
          prefix=NOBODY, prepare=prepare)
     # Opened before an execve, read after it.
@@ -88,6 +91,22 @@ def tools():
         with open('/sys/fs/cgroup/cpuset.cpus.effective') as file:
             expect(file.read() == '0-1\n', "Linux' own CPUs")
     check('cpusets-have-the-lwks-cpus', cpusets)
+
+
+def frames():
+    """Files by frame, in which Linux would tell of its proxies only, are not there."""
+    text = '''
+import os
+for name in 'kpageflags', 'kpagecount', 'kpagecgroup':
+    try:
+        os.open('/proc/' + name, os.O_RDONLY)
+        print(name, 'is there')
+    except OSError as error:
+        print(name, error.errno)
+'''
+    lines = said('/usr/bin/python3', '-c', text)
+    expect(lines == 'kpageflags 2\nkpagecount 2\nkpagecgroup 2\n', lines)
+    expect(os.path.exists('/proc/kpageflags'), 'Linux has none')
 
 
 def kept_for_readers():
@@ -350,6 +369,7 @@ kept_for_readers()
 cpu_numbers(before, numbers_of_linux)
 outside()
 vulnerabilities()
+check('files-by-frame-are-not-there', frames)
 check('pending-signals-in-another-pid-namespace', pending)
 check('states-of-waiting-and-ended-threads', states)
 hostile()
