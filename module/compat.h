@@ -72,6 +72,8 @@ struct pm_scan_arg {
 	u64 category_inverted, category_mask, category_anyof_mask, return_mask;
 };
 #endif
+/* Where small pages have a table, those that are not there are written for PAGEMAP_SCAN (seen of 6.18, not of 6.12). */
+#define HANARE_MISSING_IS_WRITTEN (LINUX_VERSION_CODE >= KERNEL_VERSION(6, 18, 0))
 /* Since 6.15. */
 #ifdef PAGE_IS_GUARD
 #define HANARE_PAGE_IS_GUARD PAGE_IS_GUARD

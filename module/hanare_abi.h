@@ -1445,6 +1445,8 @@ struct hanare_start_block {
 #define HANARE_PAGEMAP_SWAP 0x4000000000000000ULL
 /* See `PAGEMAP_SOFT_DIRTY`. */
 #define HANARE_PAGEMAP_PRESENT 0x8000000000000000ULL
+/* In an entry, for the module: no page is there, and a table for 2 MiB of pages is. */
+#define HANARE_PAGEMAP_TABLE 0x200000000000000ULL
 /* In an entry, for the module: no mapping of pages is there; a part of a large page; Linux knows what is there. */
 #define HANARE_PAGEMAP_UNMAPPED 0x400000000000000ULL
 /* See `PAGEMAP_UNMAPPED`. */

@@ -48,6 +48,8 @@ pub const PAGEMAP_FILE: u64 = 1 << 61;
 pub const PAGEMAP_SWAP: u64 = 1 << 62;
 /// See [`PAGEMAP_SOFT_DIRTY`].
 pub const PAGEMAP_PRESENT: u64 = 1 << 63;
+/// In an entry, for the module: no page is there, and a table for 2 MiB of pages is.
+pub const PAGEMAP_TABLE: u64 = 1 << 57;
 /// In an entry, for the module: no mapping of pages is there; a part of a large page; Linux knows what is there.
 pub const PAGEMAP_UNMAPPED: u64 = 1 << 58;
 /// See [`PAGEMAP_UNMAPPED`].

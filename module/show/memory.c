@@ -76,9 +76,6 @@ static int some_mappings(struct seq_file *m, struct hanare_pseudo *what, u64 *fr
 	u32 i;
 
 	*from = 0;
-	/* A process that is gone has no mappings. */
-	if (!err && call.status == -ESRCH)
-		return 0;
 	if (err || call.status)
 		return err ?: min(call.status, 0) ?: -EIO;
 	for (i = 0; (i + 1) * sizeof(map.info) <= call.count * sizeof(u64); i++) {
@@ -100,7 +97,8 @@ static int part_of_mappings(struct seq_file *m, struct hanare_pseudo *what, bool
 	int err = some_mappings(m, what, &from, resident, each, data);
 
 	hanare_next_part(m, from);
-	return err;
+	/* A process that is gone has no mappings. */
+	return err == -ESRCH ? 0 : err;
 }
 
 static const char *special_name(u64 flags)
@@ -280,8 +278,7 @@ int hanare_show_smaps_rollup(struct seq_file *m, struct hanare_pseudo *what)
 			return err;
 		/* Each part begins behind the last one, so the loop ends whatever the LWK answers. */
 	} while (from > last);
-	if (!a.end)
-		return -ESRCH;
+	/* Also of a process that has unmapped everything. */
 	seq_setwidth(m, 25 + sizeof(void *) * 6 - 1);
 	seq_printf(m, "%08llx-%08llx ---p 00000000 00:00 0 ", a.start, a.end);
 	seq_pad(m, ' ');

@@ -152,7 +152,14 @@ static int scan_linux(struct scan *s, u64 start, u64 end)
 	return 0;
 }
 
-static u64 categories_of(u64 entry)
+/* Linux looks for nothing but pages that were written. */
+static bool is_short(const struct pm_scan_arg *arg)
+{
+	return !arg->category_anyof_mask && !arg->category_inverted &&
+	       arg->category_mask == PAGE_IS_WRITTEN && arg->return_mask == PAGE_IS_WRITTEN;
+}
+
+static u64 categories_of(const struct scan *s, u64 entry)
 {
 	u64 categories = 0;
 
@@ -162,6 +169,9 @@ static u64 categories_of(u64 entry)
 		categories |= PAGE_IS_PRESENT | PAGE_IS_WRITTEN;
 	if (entry & HANARE_PAGEMAP_SWAP)
 		categories |= PAGE_IS_SWAPPED | PAGE_IS_WRITTEN;
+	/* By the short way of a scan for what was written, whose table of pages it reads, on each kernel. */
+	if (entry & HANARE_PAGEMAP_TABLE && (HANARE_MISSING_IS_WRITTEN || is_short(&s->arg)))
+		categories |= PAGE_IS_WRITTEN;
 	if (entry & HANARE_PAGEMAP_FILE)
 		categories |= PAGE_IS_FILE;
 	if (entry & HANARE_PAGEMAP_LARGE)
@@ -184,7 +194,7 @@ static int scan_run(u64 at, u64 pages, u64 entry, void *data)
 		return 0;
 	if (entry & HANARE_PAGEMAP_LINUX)
 		return scan_linux(s, at, end);
-	return found(s, at, end, categories_of(entry));
+	return found(s, at, end, categories_of(s, entry));
 }
 
 /* ---- the call ---- */

@@ -27,15 +27,48 @@ print(vdso.__vdso_getcpu(ctypes.byref(cpu), ctypes.byref(node), None), cpu.value
 """
 
 
+# Each file and folder of a process, of its own and of another one: its kind and rights, and whether something is in it.
+FILES = """
+import errno, os, signal, stat
+def seen(path, info):
+    try:
+        if stat.S_ISLNK(info.st_mode):
+            return 'a link' if os.readlink(path) else 'an empty link'
+        if stat.S_ISDIR(info.st_mode):
+            return 'entries' if os.listdir(path) else 'no entries'
+        if not info.st_mode & 0o444:
+            os.close(os.open(path, os.O_WRONLY))
+            return 'to be written'
+        fd = os.open(path, os.O_RDONLY)
+        try:
+            return 'text' if os.read(fd, 1 << 16) else 'nothing'
+        finally:
+            os.close(fd)
+    except OSError as error:
+        return errno.errorcode[error.errno]
+child = os.fork()
+if not child:
+    signal.pause()
+for process in os.getpid(), child:
+    for folder in f'/proc/{process}', f'/proc/{process}/task/{process}':
+        for name in sorted(os.listdir(folder)):
+            info = os.lstat(f'{folder}/{name}')
+            print(folder.replace(str(process), 'PID'), name, oct(info.st_mode), seen(f'{folder}/{name}', info))
+os.kill(child, signal.SIGKILL)
+"""
+
+
 def compared():
     def prepare(folder):
         os.chmod(folder, 0o777)
     same('pseudo-files-static', [f'{GUEST}/static/pseudo-files'])
     with only_long('pseudo-files-static makes the same calls'):
         same('pseudo-files-dynamic', [f'{GUEST}/dynamic/pseudo-files'])
+    same('files-of-a-process', ['/usr/bin/python3', '-c', FILES])
     same('pagemap-static', [f'{GUEST}/static/pagemap'])
     with only_long('pagemap-static makes the same calls'):
         same('pagemap-dynamic', [f'{GUEST}/dynamic/pagemap'])
+    same('pagemap-scan', [f'{GUEST}/static/pagemap-scan'])
     same('pseudo-nobody', ['/usr/bin/cat', '/proc/self/comm', '/proc/self/cmdline', '/proc/version'],
          prefix=NOBODY, prepare=prepare)
     # Opened before an execve, read after it.

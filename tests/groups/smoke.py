@@ -24,10 +24,10 @@ same('shared-files', ['sqlite3', 'db'], stdin=b'pragma journal_mode=wal; create 
      b'insert into t values (5); select * from t;')
 same('guest-mmap', [GUEST + '/static/mmap'])
 same('guest-interrupted-calls', [GUEST + '/static/interrupted-calls'])
-for name in 'io-uring', 'process-vm-access':
+for name in 'io-uring', 'process-vm-access', 'pagemap', 'pagemap-scan':
     same('guest-' + name, [f'{GUEST}/static/{name}'], files=False)
 same('death-by-signal', [GUEST + '/static/die', 'null'], status=-11)
-with only_long('shared-files, guest-mmap, guest-interrupted-calls, guest-io-uring and guest-process-vm-access show what depends on this kernel'):
+with only_long('shared-files, guest-mmap, guest-interrupted-calls, guest-io-uring, guest-process-vm-access and guest-pagemap show what depends on this kernel'):
     same('python', ['/usr/bin/python3', '-c', 'import json, mmap; print(json.dumps([1, 2]))'])
     same('guest-signal-masks-and-handlers', [GUEST + '/static/signal-masks-and-handlers'])
     same('guest-fault-signals', [GUEST + '/static/fault-signals'])

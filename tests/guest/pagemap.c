@@ -2,36 +2,12 @@
  * What /proc/PID/pagemap says of pages of each kind, and what becomes of that by clear_refs and by writes, whoever makes
  * them: the program, Linux for it (read), a tracer, another process (process_vm_writev, /proc/PID/mem).
  */
-#include "guest.h"
+#include "pagemap.h"
+#include <pthread.h>
 #include <sys/auxv.h>
 #include <sys/ioctl.h>
 #include <sys/ptrace.h>
 #include <sys/utsname.h>
-
-#define PRESENT (1ULL << 63)
-#define SWAP (1ULL << 62)
-#define FILE_OR_SHARED (1ULL << 61)
-#define EXCLUSIVE (1ULL << 56)
-#define SOFT_DIRTY (1ULL << 55)
-#define FRAME ((1ULL << 55) - 1)
-
-static int own_map;
-
-static uint64_t entry_of(int fd, const void *page)
-{
-	uint64_t entry = 0;
-
-	pread(fd, &entry, 8, (uintptr_t)page / PAGE * 8);
-	return entry;
-}
-
-static int open_of(pid_t pid, const char *name, int flags)
-{
-	char path[64];
-
-	snprintf(path, sizeof(path), "/proc/%d/%s", pid, name);
-	return open(path, flags);
-}
 
 static void tell_in(int fd, const char *what, const void *page, uint64_t hidden)
 {
@@ -41,55 +17,6 @@ static void tell_in(int fd, const char *what, const void *page, uint64_t hidden)
 	       e & FILE_OR_SHARED ? " file" : "", e & EXCLUSIVE ? " exclusive" : "",
 	       e & SOFT_DIRTY ? " soft-dirty" : "");
 	fflush(stdout);
-}
-
-static int count_dirty(const char *pages, int count)
-{
-	int dirty = 0, i;
-
-	for (i = 0; i < count; i++)
-		dirty += !!(entry_of(own_map, pages + i * PAGE) & SOFT_DIRTY);
-	return dirty;
-}
-
-static long clear_of(pid_t pid, const char *type)
-{
-	int fd = open_of(pid, "clear_refs", O_WRONLY);
-	long done = write(fd, type, strlen(type));
-	int error = errno;
-
-	close(fd);
-	errno = error;
-	return done;
-}
-
-static void clear(const char *type)
-{
-	if (clear_of(getpid(), type) != (long)strlen(type))
-		printf("cannot clear: %m\n");
-}
-
-/* Pages of a mapping of their own, far from others, so that nothing is merged with it. */
-static char *lone(int pages, int flags, int fd, int first)
-{
-	char *at = mmap(NULL, (pages + 2) * PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-
-	return mmap(at + PAGE, pages * PAGE, PROT_READ | PROT_WRITE, flags | MAP_FIXED, fd, first * PAGE);
-}
-
-static char *anonymous(int pages)
-{
-	return lone(pages, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-}
-
-static int data_file(void)
-{
-	static char page[PAGE] = "data";
-	int fd = open("pagemap.data", O_RDWR | O_CREAT | O_TRUNC, 0600), i;
-
-	for (i = 0; i < 4; i++)
-		write(fd, page, PAGE);
-	return fd;
 }
 
 enum { UNTOUCHED, READ, WRITTEN, FILE_READ, FILE_WRITTEN, SHARED_FILE, SHARED_ANONYMOUS, SHARED_UNTOUCHED, HUGE_PAGE, NONE,
@@ -231,6 +158,70 @@ static void writers(void)
 	TELL(count_dirty(at, 16));
 	TELL(count_dirty(bss, 16));
 	TELL(memcmp(at + 9 * PAGE + 1, "\0\0", 2) || at[5 * PAGE] == 'a');
+	close(pipes[0]);
+	close(pipes[1]);
+}
+
+static volatile int wanted, done;
+static char *volatile written_page;
+
+/* Makes no call between two writes, so that its CPU keeps what it knows of the page. */
+static void *write_when_wanted(void *unused)
+{
+	int number;
+
+	while ((number = wanted) >= 0)
+		if (number != done) {
+			*written_page = number;
+			done = number;
+		}
+	return unused;
+}
+
+static void *read_into(void *pipe)
+{
+	read(*(int *)pipe, written_page, 1);
+	return NULL;
+}
+
+/* A thread that runs on another CPU all the time, and one that is in a call while soft-dirty bits are cleared. */
+static void threads(void)
+{
+	int pipes[2], i, early = 0, missed = 0;
+	pthread_t thread;
+
+	written_page = anonymous(1);
+	pthread_create(&thread, NULL, write_when_wanted, NULL);
+	for (i = 1; i <= 40; i++) {
+		wanted = 2 * i;
+		while (done != wanted)
+			;
+		clear("4");
+		early += count_dirty(written_page, 1);
+		wanted = 2 * i + 1;
+		while (done != wanted)
+			;
+		missed += !count_dirty(written_page, 1);
+	}
+	wanted = -1;
+	pthread_join(thread, NULL);
+	printf("  by another CPU: early %d, missed %d\n", early, missed);
+
+	pipe(pipes);
+	early = missed = 0;
+	for (i = 0; i < 5; i++) {
+		/* Linux can write to the page, and is in the call. */
+		write(pipes[1], "x", 1);
+		read(pipes[0], written_page, 1);
+		pthread_create(&thread, NULL, read_into, pipes);
+		usleep(20000);
+		clear("4");
+		early += count_dirty(written_page, 1);
+		write(pipes[1], "y", 1);
+		pthread_join(thread, NULL);
+		missed += !count_dirty(written_page, 1) || *written_page != 'y';
+	}
+	printf("  by a call under way: early %d, missed %d\n", early, missed);
 	close(pipes[0]);
 	close(pipes[1]);
 }
@@ -455,81 +446,6 @@ static void frames(void)
 	close(fd);
 }
 
-/* PAGEMAP_SCAN, which Linux has since 6.7 (include/uapi/linux/fs.h). */
-struct region {
-	uint64_t start, end, categories;
-};
-struct scan {
-	uint64_t size, flags, start, end, walk_end, vec, vec_len, max_pages, inverted, mask, anyof, wanted;
-};
-#define SCAN _IOWR('f', 16, struct scan)
-#define IS_WPALLOWED 1
-#define IS_WRITTEN 2
-#define IS_FILE 4
-#define IS_PRESENT 8
-#define IS_SOFT_DIRTY 128
-#define ALL_BUT_ZERO (0xff & ~32)
-
-static void scan(const char *what, char *at, int count, struct scan s)
-{
-	struct region regions[8] = { 0 };
-	long found, i;
-
-	s.size = s.size ? s.size : sizeof(s);
-	s.start = (uintptr_t)at + s.start;
-	s.end = (uintptr_t)at + count * PAGE;
-	s.vec = s.vec_len ? (uintptr_t)regions : 0;
-	errno = 0;
-	found = ioctl(own_map, SCAN, &s);
-	printf("  %s: %ld %s, to page %ld\n", what, found, found < 0 ? strerrorname_np(errno) : "",
-	       s.walk_end ? (long)(s.walk_end - (uintptr_t)at) / PAGE : -1);
-	for (i = 0; i < found; i++)
-		printf("    pages %ld to %ld: %#lx\n", (long)(regions[i].start - (uintptr_t)at) / PAGE,
-		       (long)(regions[i].end - (uintptr_t)at) / PAGE, (long)regions[i].categories);
-	fflush(stdout);
-}
-
-static void scans(void)
-{
-	int fd = data_file(), again;
-	char *at = anonymous(12);
-
-	mmap(at + 6 * PAGE, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED, fd, 0);
-	mmap(at + 7 * PAGE, 2 * PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
-	munmap(at + 10 * PAGE, PAGE);
-	/* Alone, so that nothing around it is there on either kernel. */
-	mprotect(at + 2 * PAGE, 2 * PAGE, PROT_NONE);
-	at[0] = at[PAGE] = at[4 * PAGE] = at[5 * PAGE] = at[7 * PAGE] = at[9 * PAGE] = at[11 * PAGE] = 1;
-	mprotect(at + 4 * PAGE, PAGE, PROT_NONE);
-	(void)*(volatile char *)(at + 6 * PAGE);
-	for (again = 0; again < 2; again++) {
-		scan("all", at, 12, (struct scan){ .vec_len = 8, .wanted = ALL_BUT_ZERO });
-		scan("present", at, 12, (struct scan){ .vec_len = 8, .mask = IS_PRESENT, .wanted = IS_PRESENT });
-		scan("soft-dirty", at, 12, (struct scan){ .vec_len = 8, .mask = IS_SOFT_DIRTY, .wanted = IS_SOFT_DIRTY });
-		scan("of files or soft-dirty", at, 12,
-		     (struct scan){ .vec_len = 8, .anyof = IS_FILE | IS_SOFT_DIRTY, .wanted = IS_FILE });
-		scan("not present", at, 12,
-		     (struct scan){ .vec_len = 8, .mask = IS_PRESENT, .inverted = IS_PRESENT, .wanted = IS_PRESENT });
-		scan("three pages", at, 12,
-		     (struct scan){ .vec_len = 8, .max_pages = 3, .mask = IS_WRITTEN, .wanted = IS_WRITTEN | IS_PRESENT });
-		scan("two regions", at, 12, (struct scan){ .vec_len = 2, .mask = IS_PRESENT, .wanted = IS_PRESENT });
-		scan("from the third on", at, 12, (struct scan){ .start = 3 * PAGE, .vec_len = 8, .wanted = IS_PRESENT });
-		clear("4");
-		at[PAGE] = at[8 * PAGE] = 2;
-	}
-	scan("nobody wants it", at, 12, (struct scan){ 0 });
-	scan("none", at, 0, (struct scan){ .vec_len = 8, .wanted = ALL_BUT_ZERO });
-	scan("write-protected", at, 12, (struct scan){ .vec_len = 8, .mask = IS_WPALLOWED, .wanted = ALL_BUT_ZERO });
-	scan("to be write-protected", at, 12, (struct scan){ .flags = 1, .vec_len = 8, .wanted = ALL_BUT_ZERO });
-	scan("all to be write-protected", at, 12, (struct scan){ .flags = 3, .vec_len = 8, .wanted = ALL_BUT_ZERO });
-	scan("wrong size", at, 12, (struct scan){ .size = 88, .vec_len = 8 });
-	scan("wrong flags", at, 12, (struct scan){ .flags = 4, .vec_len = 8 });
-	scan("wrong category", at, 12, (struct scan){ .mask = 1 << 20, .vec_len = 8 });
-	scan("wrong address", at, 12, (struct scan){ .start = 1, .vec_len = 8 });
-	TELL(ioctl(own_map, SCAN, NULL));
-	close(fd);
-}
-
 int main(void)
 {
 	own_map = open("/proc/self/pagemap", O_RDONLY);
@@ -538,6 +454,8 @@ int main(void)
 	kinds();
 	printf("writers\n");
 	writers();
+	printf("threads\n");
+	threads();
 	printf("changes\n");
 	changes();
 	printf("forks\n");
@@ -548,8 +466,6 @@ int main(void)
 	referenced();
 	printf("refused\n");
 	refused();
-	printf("scans\n");
-	scans();
 	printf("frames\n");
 	frames();
 	unlink("pagemap.data");

@@ -12,7 +12,7 @@ use super::reserve::kept_for;
 use crate::base::frames;
 use hanare_abi::info::{
     PAGEMAP_EXCLUSIVE, PAGEMAP_FILE, PAGEMAP_LARGE, PAGEMAP_LINUX, PAGEMAP_PRESENT,
-    PAGEMAP_SOFT_DIRTY, PAGEMAP_SWAP, PAGEMAP_UNMAPPED,
+    PAGEMAP_SOFT_DIRTY, PAGEMAP_SWAP, PAGEMAP_TABLE, PAGEMAP_UNMAPPED,
 };
 use hanare_abi::layout::USER_MAX;
 use hanare_core::coherence::Sight;
@@ -166,12 +166,22 @@ impl AddressSpace {
                     let frame = if state & PAGEMAP_PRESENT == 0 { 0 } else { frame };
                     runs.add(state | none | frame, end.min(leaf.addr + leaf.size));
                 }
-                None => {
-                    let first = self.table.first_leaf(at, end);
-                    runs.add(none, first);
-                }
+                None => self.pagemap_of_hole(at, self.table.first_leaf(at, end), none, runs),
             }
             at = runs.end();
+        }
+    }
+}
+
+impl AddressSpace {
+    /// The pages of `start..end`, of which none is there.
+    fn pagemap_of_hole(&self, start: u64, end: u64, state: u64, runs: &mut Runs<'_>) {
+        let mut at = start;
+        while at < end && !runs.is_full() {
+            let stop = end.min((at & !(LARGE - 1)) + LARGE);
+            let table = if self.table.has_small_table(at) { PAGEMAP_TABLE } else { 0 };
+            runs.add(state | table, stop);
+            at = stop;
         }
     }
 }

@@ -38,6 +38,11 @@ impl PageTable {
         Ok(())
     }
 
+    /// Whether the small pages around `addr` have a table, though maybe none is there.
+    pub fn has_small_table(&self, addr: u64) -> bool {
+        self.table(addr, 0).is_some()
+    }
+
     /// The first address in `start..end` that a leaf beginning there covers, else `end`.
     pub fn first_leaf(&self, start: u64, end: u64) -> u64 {
         let mut addr = start;
