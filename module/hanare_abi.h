@@ -1429,6 +1429,11 @@ struct hanare_start_block {
 /* The page of `space` at address args[1] is soft-dirty: a device may write to it still. */
 #define HANARE_INFO_SOFT_DIRTY 9ULL
 /*
+ * What the thread with id args[1] of `space` waits in. Answer: `pages`: number of the system call, or -1, its six
+ * arguments, stack pointer, instruction pointer; nothing: it runs, or could. -ESRCH: no such thread.
+ */
+#define HANARE_INFO_CALL 10ULL
+/*
  * A run of pages in an answer to `INFO_PAGEMAP`: the entry of the first one, and here the number of the others. If
  * they are present, each has the frame behind the last one's.
  */

@@ -33,6 +33,10 @@ pub const INFO_WRITTEN_BY_LINUX: u64 = 8;
 /// The page of `space` at address args[1] is soft-dirty: a device may write to it still.
 pub const INFO_SOFT_DIRTY: u64 = 9;
 
+/// What the thread with id args[1] of `space` waits in. Answer: `pages`: number of the system call, or -1, its six
+/// arguments, stack pointer, instruction pointer; nothing: it runs, or could. -ESRCH: no such thread.
+pub const INFO_CALL: u64 = 10;
+
 /// A run of pages in an answer to [`INFO_PAGEMAP`]: the entry of the first one, and here the number of the others. If
 /// they are present, each has the frame behind the last one's.
 pub const PAGEMAP_RUN_SHIFT: u32 = 40;

@@ -14,6 +14,7 @@
 #include <linux/sched/task.h>
 #include <linux/slab.h>
 
+#define REQUEST_MS 5000
 #define TICK_NS (NSEC_PER_SEC / 100)		/* USER_HZ */
 
 /* Blocked signals wait on Linux, which hands them over when they are let through. */
@@ -357,6 +358,41 @@ static int show_statm(struct seq_file *m, struct hanare_pseudo *what)
 	return 0;
 }
 
+/* As of Linux: of a thread that waits, its call, its arguments, and where it is. */
+static int show_syscall(struct seq_file *m, struct hanare_pseudo *what)
+{
+	u64 words[HANARE_PAGES_MAX] = {};
+	struct hanare_call call = {
+		.kind = HANARE_REQUEST_INFO,
+		.args = { HANARE_INFO_CALL, what->tid },
+		.pages = words,
+	};
+	/* Says who may see it. */
+	char *text = hanare_linux_text(what->linux_file);
+	int err, i;
+
+	if (IS_ERR(text))
+		return PTR_ERR(text);
+	err = hanare_request_about(what->space, &call, WAIT_KILLABLE, REQUEST_MS);
+	if (!err && call.status == -ESRCH)
+		/* It has ended, and only Linux knows anything of it. */
+		seq_puts(m, text);
+	kvfree(text);
+	if (err || call.status == -ESRCH)
+		return err;
+	if (call.status)
+		return min(call.status, 0) ?: -EIO;
+	if (call.count < 9) {
+		seq_puts(m, "running\n");
+		return 0;
+	}
+	seq_printf(m, "%lld", (s64)words[0]);
+	for (i = (s64)words[0] < 0 ? 7 : 1; i < 9; i++)
+		seq_printf(m, " 0x%llx", words[i]);
+	seq_putc(m, '\n');
+	return 0;
+}
+
 /* Where it waits is no function of Linux'. */
 static int show_wchan(struct seq_file *m, struct hanare_pseudo *what)
 {
@@ -426,6 +462,7 @@ hanare_show hanare_process_show(const char *name)
 		{ "schedstat", show_schedstat },
 		{ "limits", show_limits },
 		{ "wchan", show_wchan },
+		{ "syscall", show_syscall },
 		{ "maps", hanare_show_maps },
 		{ "smaps", hanare_show_smaps },
 		{ "smaps_rollup", hanare_show_smaps_rollup },

@@ -67,6 +67,13 @@ impl Regs {
         }
     }
 
+    /// Whether they are those of a system call: `syscall` leaves address and flags in two registers, and who comes from
+    /// elsewhere has others there. `ignored`: flags that were changed since.
+    pub fn is_call(&self, ignored: u64) -> bool {
+        let has_left = self.rcx == self.rip && (self.r11 ^ self.rflags) & !ignored == 0;
+        has_left && self.orig_rax as i64 >= 0
+    }
+
     /// Whether these are registers of user mode.
     pub fn is_user(&self) -> bool {
         self.cs & 3 == 3
@@ -77,12 +84,19 @@ impl Regs {
 /// ([`gdt::set_kernel_stack`]): those of the running thread. None: that never was in user mode.
 pub fn saved_registers() -> Option<Regs> {
     let top = crate::percpu::kernel_rsp();
-    if top == 0 {
-        return None;
-    }
+    // SAFETY: this stack is the calling CPU's.
+    if top == 0 { None } else { unsafe { registers_on_stack(top) } }
+}
+
+/// The registers with which a thread last came from user mode on the kernel stack that ends at `top`. None: it never was
+/// in user mode. They may be anything if the thread runs.
+///
+/// # Safety
+/// `top` is the end of a kernel stack that is there.
+pub unsafe fn registers_on_stack(top: u64) -> Option<Regs> {
     let place = (top as usize - size_of::<Regs>()) as *const Regs;
-    // SAFETY: kernel stacks stay mapped, and this one is the calling CPU's. Any words are `Regs`. They are read
-    // as volatile, since the entry's handler, which waits further up the stack, has a reference to them.
+    // SAFETY: the stack is there. Any words are `Regs`. They are read as volatile, since the entry's handler, which
+    // waits further up the stack, has a reference to them.
     let regs = unsafe { place.read_volatile() };
     let of_user = regs.cs == u64::from(gdt::USER_CS) && regs.ss == u64::from(gdt::USER_DS);
     of_user.then_some(regs)

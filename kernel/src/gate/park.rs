@@ -69,15 +69,10 @@ pub fn tell_tracer(thread: &Thread) {
     }
 }
 
-/// `syscall` leaves address and flags in two registers; who comes from elsewhere has others.
-fn is_call(regs: &Regs) -> bool {
-    regs.rcx == regs.rip && (regs.r11 ^ regs.rflags) & !TRAP_FLAG == 0 && regs.orig_rax as i64 >= 0
-}
-
 /// The registers as Linux shows them: -1 in place of the number where there is no call,
 /// and a call that is not over is one that was interrupted.
 fn shown(thread: &Thread, regs: &Regs, waits: bool) -> Regs {
-    let is_call = is_call(regs);
+    let is_call = regs.is_call(TRAP_FLAG);
     let over = !waits && !thread.signals.lock().is_interrupted();
     Regs {
         orig_rax: if is_call { regs.orig_rax } else { NO_CALL },
@@ -106,7 +101,7 @@ fn load_raw(thread: &Thread, s: &Snapshot, regs: &mut Regs) {
 
 /// Takes on registers that were set.
 fn load(thread: &Thread, s: &Snapshot, regs: &mut Regs) {
-    let (result, from_call) = (regs.rax, is_call(regs));
+    let (result, from_call) = (regs.rax, regs.is_call(TRAP_FLAG));
     load_raw(thread, s, regs);
     let restarts = regs.orig_rax as i64 >= 0 && RESTARTS.contains(&regs.rax);
     match (restarts, from_call) {

@@ -14,6 +14,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use hanare_abi::info::*;
 use hanare_abi::request::PAGES_MAX;
 use hanare_core::errno::{self, Result};
+use hanare_core::gate::TRAP_FLAG;
 use hanare_core::life::ThreadState;
 use hanare_core::nodes::Nodes;
 use hanare_core::pagemap::Runs;
@@ -21,6 +22,7 @@ use hanare_core::signal::{SIGNAL_MAX, SigAction};
 use hanare_core::vma::{Backing, Prot, SpecialKind, Vma, VmaFlags};
 use hanare_hal::paging::{LARGE, PageTable, SMALL};
 use hanare_hal::pte::{self, Entry};
+use hanare_hal::traps::NO_CALL;
 use hanare_ikc::{RequestCall, RequestRef};
 
 /// Words of the structures of the answer.
@@ -51,6 +53,7 @@ pub fn of_process(p: &Process, r: &RequestRef<'_>, call: &RequestCall) -> Result
             written_by_linux(p, r, call.args[1]);
             Ok(())
         }
+        INFO_CALL => call_of(p, r, call.args[1] as u32),
         INFO_SOFT_DIRTY => p.mm.lock().keep_soft_dirty(call.args[1]),
         _ => Err(errno::EINVAL),
     }
@@ -126,6 +129,29 @@ fn thread_words(t: &Thread) -> [u64; THREAD_WORDS] {
         get(&t.counts.faults),
         u64::from(t.slot.number()) | u64::from(link(t)) << 32,
     ]
+}
+
+/// The call in which a thread waits; nothing of one that runs, or has gone on meanwhile.
+fn call_of(p: &Process, r: &RequestRef<'_>, tid: u32) -> Result<()> {
+    let thread = p.threads().find(|t| t.slot.tid() == tid).ok_or(errno::ESRCH)?;
+    // Its CPU may halt on its stack: what counts is that it waits.
+    let looks = || {
+        let switches = thread.counts.voluntary.load(Ordering::SeqCst);
+        (state(&thread) != THREAD_RUNS).then_some(switches)
+    };
+    let before = looks();
+    let regs = thread.registers_on_stack().filter(|_| before.is_some() && looks() == before);
+    let mut words = [0; 9];
+    let Some(regs) = regs else {
+        r.set_pages(&[]);
+        return Ok(());
+    };
+    let number = if regs.is_call(TRAP_FLAG) { regs.orig_rax } else { NO_CALL };
+    words[0] = number;
+    words[1..7].copy_from_slice(&regs.arguments());
+    words[7..].copy_from_slice(&[regs.rsp, regs.rip]);
+    r.set_pages(&words);
+    Ok(())
 }
 
 /// From the newest to the oldest: one that ends between two questions moves only those to lower places that have been told of.

@@ -17,6 +17,7 @@ use hanare_hal::context::Context;
 use hanare_hal::cpu;
 use hanare_hal::fpu::FpuState;
 use hanare_hal::oncpu::{self, OnCpu};
+use hanare_hal::traps::{self, Regs};
 use hanare_ikc::wake::Whereabouts;
 
 /// What a thread waits for. Asked on the thread's CPU, by whichever thread runs there: the
@@ -201,6 +202,13 @@ impl Task {
     /// Top of the kernel stack.
     pub fn stack_top(&self) -> u64 {
         self.stack.top()
+    }
+
+    /// The registers with which it last came from user mode, if it waits in the kernel; anything, if it does not.
+    #[allow(unsafe_code)]
+    pub fn registers_on_stack(&self) -> Option<Regs> {
+        // SAFETY: the task has its stack as long as it is there.
+        unsafe { traps::registers_on_stack(self.stack_top()) }
     }
 
     /// Whether `addr` lies below the end of the kernel stack.
