@@ -28,7 +28,7 @@
  * is never taken for the same. The module refuses an image of another version and names both; so do
  * the proxy and the command.
  */
-#define HANARE_VERSION 0xe75d77a9U
+#define HANARE_VERSION 0x22e7cf47U
 /* Bytes of a base page. */
 #define HANARE_PAGE_SIZE 4096ULL
 /* Bytes of a large page, and the granule in which memory is reserved. */
@@ -1042,6 +1042,8 @@ struct hanare_request {
  * higher: likewise known for their own. Above it Linux may lay the proxy's own memory out among the application's addresses.
  */
 #define HANARE_STACK_LIMIT_OF_PROXY 0x3fa5000ULL
+/* How long file args[0] is now: status = bytes. */
+#define HANARE_SERVICE_FILE_SIZE 16U
 /* Most extents in one service. */
 #define HANARE_EXTENTS_MAX 64
 /*

@@ -8,7 +8,7 @@ use crate::base::user::{UserAddr, put};
 use crate::calls::rlimits::LockLimit;
 use crate::link::{delegate, services};
 use crate::mm::reserve::{holds_accesses, lock_settled};
-use crate::mm::{AddressSpace, FileRef, access, fault};
+use crate::mm::{AddressSpace, FileRef, access, fault, is_used};
 use crate::process::thread::Thread;
 use crate::sched::cpus;
 use hanare_abi::layout::USER_MAX;

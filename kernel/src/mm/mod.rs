@@ -56,7 +56,7 @@ pub mod unmap;
 pub mod vdso;
 pub mod writes;
 
-pub use address_space::{AddressSpace, anonymous, pte_bits};
+pub use address_space::{AddressSpace, anonymous, is_used, pte_bits};
 pub use caller::Caller;
 pub use content::{FileHandle, FileRef};
 pub use guard::MmLock;

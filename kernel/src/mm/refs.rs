@@ -6,7 +6,7 @@
 //! then it may write unseen, as if before.
 
 use super::AddressSpace;
-use super::address_space::{is_lost, is_shared, sight, sight_bits};
+use super::address_space::{is_lost, is_shared, is_used, sight, sight_bits};
 use super::content::FileRef;
 use super::reserve::kept_for;
 use crate::base::frames;
@@ -20,7 +20,7 @@ use hanare_core::errno::{self, Result};
 use hanare_core::pagemap::Runs;
 use hanare_core::vma::{Backing, SpecialKind, Vma, VmaFlags};
 use hanare_hal::paging::{LARGE, Leaf, SMALL};
-use hanare_hal::pte::{self, Entry};
+use hanare_hal::pte::{self, Bits, Entry};
 
 /// What is written to `clear_refs`: of which pages it is forgotten that they were accessed, or written.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -91,7 +91,8 @@ impl AddressSpace {
                     }
                     _ => {
                         is_seen |= seen.is_seen();
-                        leaf.entry & !pte::ACCESSED
+                        let used = if is_used(leaf.entry) { pte::USED } else { Bits::NONE };
+                        leaf.entry & !pte::ACCESSED | used
                     }
                 }
             });
@@ -160,6 +161,11 @@ impl AddressSpace {
         let mut at = start;
         while at < end && !runs.is_full() {
             match self.table.find(at) {
+                // It was brought in ahead, and Linux has no such page yet.
+                Some(leaf) if matches!(v.backing, Backing::Anonymous) && !is_used(leaf.entry) => {
+                    let table = if leaf.size == SMALL { PAGEMAP_TABLE } else { 0 };
+                    runs.add(none | table, end.min(leaf.addr + leaf.size));
+                }
                 Some(leaf) => {
                     let frame = (leaf.frame() + (at - leaf.addr)).0 / SMALL;
                     let state = page_state(v, &leaf, at);
