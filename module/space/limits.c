@@ -18,15 +18,31 @@
 /* What the LWK finds of one process has the order in which it was found. */
 static atomic64_t last_sequence;
 
-/* prlimit(2) takes this lock as well. */
-static void lock_limits(struct task_struct *task)
+/*
+ * prlimit(2) takes this lock as well: that of the first thread, which another one becomes by execve. It is given back to whom it
+ * was taken of, with a reference. NULL: the thread has ended.
+ */
+static struct task_struct *lock_limits(struct task_struct *task)
 {
-	task_lock(task->group_leader);
+	struct task_struct *first;
+
+	rcu_read_lock();
+	/* As long as it is of the group the first one is there, until the end of the grace period at least. */
+	first = pid_alive(task) ? READ_ONCE(task->group_leader) : NULL;
+	if (first)
+		get_task_struct(first);
+	rcu_read_unlock();
+	if (first)
+		task_lock(first);
+	return first;
 }
 
-static void unlock_limits(struct task_struct *task)
+static void unlock_limits(struct task_struct *first)
 {
-	task_unlock(task->group_leader);
+	if (!first)
+		return;
+	task_unlock(first);
+	put_task_struct(first);
 }
 
 static bool is_process_of(struct task_struct *task, const struct hanare_space *space)
@@ -62,6 +78,7 @@ static void limits_told(struct task_struct *task, struct hanare_space *space, co
 	memcpy(space->limits, words, sizeof(space->limits));
 	space->limits[SOFT(RLIMIT_AS)] = HANARE_LIMIT_LIFTED;
 	space->limits_sequence = sequence;
+	space->owes_limits = false;
 }
 
 /*
@@ -71,23 +88,40 @@ static void limits_told(struct task_struct *task, struct hanare_space *space, co
 void hanare_space_begin_limits(struct hanare_space *space, const struct hanare_space *parent)
 {
 	unsigned long *soft = &current->signal->rlim[RLIMIT_AS].rlim_cur;
+	struct task_struct *first = lock_limits(current);
 
-	lock_limits(current);
 	space->begun_with = HANARE_LIMIT_LIFTED;
 	if (parent) {
 		space->begun_with = *soft;
 		memcpy(space->limits, parent->limits, sizeof(space->limits));
 	}
 	*soft = HANARE_LIMIT_LIFTED;
-	unlock_limits(current);
+	unlock_limits(first);
+}
+
+/* The lifted soft limit of a process that has no space any more, or never got one, is that hard limit again. */
+void hanare_lower_limits(struct task_struct *task)
+{
+	struct rlimit *space = &task->signal->rlim[RLIMIT_AS];
+	struct task_struct *first;
+
+	if (READ_ONCE(space->rlim_cur) != HANARE_LIMIT_LIFTED)
+		return;
+	first = lock_limits(task);
+	if (first && space->rlim_cur == HANARE_LIMIT_LIFTED)
+		space->rlim_cur = space->rlim_max;
+	unlock_limits(first);
 }
 
 /* The program starts: the LWK is told its limits by the proxy. */
 void hanare_space_note_limits(struct hanare_space *space)
 {
-	lock_limits(current);
+	struct task_struct *first = lock_limits(current);
+
 	read_limits(current, space, space->limits);
-	unlock_limits(current);
+	/* A proxy may have said something else. */
+	space->owes_limits = true;
+	unlock_limits(first);
 }
 
 /* What is new of them. False: the LWK takes no more now. */
@@ -97,30 +131,33 @@ bool hanare_space_tell_limits(struct hanare_space *space)
 		.kind = HANARE_REQUEST_SPACE_LIMITS,
 		.data_words = HANARE_LIMITS_WORDS,
 	};
-	struct task_struct *task = get_pid_task(space->pid, PIDTYPE_TGID);
+	struct task_struct *task = get_pid_task(space->pid, PIDTYPE_TGID), *first;
 	u64 words[HANARE_LIMITS_WORDS];
 	bool same;
 	int err = 0;
 
 	if (!task)
 		return true;
-	lock_limits(task);
+	first = lock_limits(task);
+	if (!first) {
+		put_task_struct(task);
+		return true;
+	}
 	read_limits(task, space, words);
 	/* An image of the proxy is being loaded, with a limit of its own. */
 	if (words[SOFT(RLIMIT_STACK)] == HANARE_STACK_LIMIT_OF_PROXY)
 		words[SOFT(RLIMIT_STACK)] = space->limits[SOFT(RLIMIT_STACK)];
-	same = !memcmp(words, space->limits, sizeof(words));
+	same = !space->owes_limits && !memcmp(words, space->limits, sizeof(words));
 	call.args[0] = atomic64_inc_return(&last_sequence);
-	unlock_limits(task);
+	unlock_limits(first);
 	if (!same) {
 		call.data = words;
 		err = hanare_post_about(space, &call);
 	}
-	if (!same && !err) {
-		lock_limits(task);
+	first = same || err ? NULL : lock_limits(task);
+	if (first)
 		limits_told(task, space, words, call.args[0]);
-		unlock_limits(task);
-	}
+	unlock_limits(first);
 	put_task_struct(task);
 	return err != -EBUSY;
 }
@@ -129,7 +166,7 @@ bool hanare_space_tell_limits(struct hanare_space *space)
 long hanare_limits(struct hanare_job *job)
 {
 	struct hanare_space *space = job->args[1] <= U32_MAX ? hanare_space_find(job->args[1]) : NULL;
-	struct task_struct *task = NULL;
+	struct task_struct *task = NULL, *first = NULL;
 	long err = -ESRCH;
 
 	BUILD_BUG_ON(HANARE_LIMITS_WORDS > HANARE_EXTENTS_MAX);
@@ -137,19 +174,20 @@ long hanare_limits(struct hanare_job *job)
 		return err;
 	if (space->inst == job->inst)
 		task = hanare_task_of(job->args[0], space->mm);
-	if (task) {
-		u64 sequence;
+	if (task)
+		first = lock_limits(task);
+	if (first) {
+		u64 sequence = atomic64_inc_return(&last_sequence);
 
-		lock_limits(task);
 		read_limits(task, space, job->extents);
-		sequence = atomic64_inc_return(&last_sequence);
 		limits_told(task, space, job->extents, sequence);
-		unlock_limits(task);
+		unlock_limits(first);
 		job->args[0] = sequence;
 		job->count = HANARE_LIMITS_WORDS;
-		put_task_struct(task);
 		err = 0;
 	}
+	if (task)
+		put_task_struct(task);
 	hanare_space_put(space);
 	return err;
 }

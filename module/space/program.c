@@ -42,8 +42,11 @@ static int load_binary(struct linux_binprm *bprm)
 	struct hanare_space *space = hanare_space_of_caller();
 	int err = -ENOEXEC;
 
-	if (!space)
+	if (!space) {
+		/* The child of a proxy, which has no space. */
+		hanare_lower_limits(current);
 		return err;
+	}
 	/* The last time, in place of the program: an ELF file like others. */
 	if (!space->proxy || bprm->file == space->proxy)
 		goto put;

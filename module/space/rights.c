@@ -134,11 +134,15 @@ long hanare_rights(struct hanare_space *space, void *data)
 	new->cap_permitted = cap_combine(new->cap_permitted, new->cap_ambient);
 	new->cap_effective = effective ? new->cap_permitted : new->cap_ambient;
 	if (!cap_issubset(new->cap_permitted, old->cap_permitted) ||
-	    !cap_issubset(new->cap_effective, old->cap_effective)) {
+	    !cap_issubset(new->cap_effective, old->cap_effective) ||
+	    !uid_eq(new->euid, old->euid) || !gid_eq(new->egid, old->egid)) {
 		if (!arg->keeps) {
 			abort_creds(new);
 			return -EAGAIN;
 		}
+		/* The real ids may be those of somebody who may more. */
+		new->euid = new->suid = new->fsuid = old->euid;
+		new->egid = new->sgid = new->fsgid = old->egid;
 		new->cap_permitted = cap_intersect(new->cap_permitted, old->cap_permitted);
 		new->cap_effective = cap_intersect(new->cap_effective, old->cap_effective);
 	}

@@ -52,6 +52,7 @@ bool hanare_space_tell_groups(struct hanare_space *space, bool again);
 void hanare_space_begin_limits(struct hanare_space *space, const struct hanare_space *parent);
 void hanare_space_note_limits(struct hanare_space *space);
 bool hanare_space_tell_limits(struct hanare_space *space);
+void hanare_lower_limits(struct task_struct *task);
 
 /* share.c */
 /* `flush` ends a space whose process is gone, if nobody uses its memory any more. */

@@ -94,7 +94,9 @@ pub fn restart_code(regs: &Regs) -> u64 {
 
 /// Takes on registers that were set, in the middle of a call.
 fn load_raw(thread: &Thread, s: &Snapshot, regs: &mut Regs) {
-    if !s.load(regs) {
+    if s.load(regs) {
+        thread.ptrace.clear(WRONG_SELECTORS);
+    } else {
         thread.ptrace.set(WRONG_SELECTORS);
     }
 }
@@ -134,6 +136,7 @@ pub fn in_kernel(thread: &Thread) {
 /// The running thread will begin a program with `regs`: nothing that was set of it before counts.
 pub fn begin(thread: &Thread, regs: &Regs) {
     traps::save_registers(regs);
+    thread.ptrace.clear(WRONG_SELECTORS);
     thread.parking.change(|parking, left| {
         if parking.begin() {
             let drops = parking.settle(thread.process.observed.holds());

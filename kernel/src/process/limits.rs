@@ -52,8 +52,15 @@ impl Process {
             id.as_hard = Some(changes.space_hard);
             changes.cpu
         };
-        if let Some((soft, hard)) = cpu {
-            self.cpu_timers.set_limit(soft, hard);
+        if cpu.is_some() {
+            // The last one that was taken, whoever took it: this may be late.
+            loop {
+                let last = self.identity.lock().limits.cpu();
+                self.cpu_timers.set_limit(last.0, last.1);
+                if self.identity.lock().limits.cpu() == last {
+                    break;
+                }
+            }
             self.kick_all(); // CPUs that run its threads have another time to interrupt them
         }
     }

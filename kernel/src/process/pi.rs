@@ -10,6 +10,7 @@ use crate::process::Process;
 use crate::process::futex::{Sleeper, count, in_place, mark, rouse, wait_until, with_queues};
 use crate::process::thread::{self, Thread};
 use crate::process::until::Until;
+use crate::process::workers::had_thread;
 use crate::sched::cpus;
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
@@ -79,7 +80,7 @@ enum Whereabouts {
 fn where_is(p: &Process, tid: u32) -> Whereabouts {
     let (mut is_here, mut was_here) = (false, false);
     for process in p.memory().processes() {
-        was_here |= process.pid() == tid;
+        was_here |= process.pid() == tid || had_thread(&process, tid);
         let is_it =
             |t: &Arc<Thread>| t.slot.tid() == tid && !t.has_left_locks.load(Ordering::SeqCst);
         is_here |= process.with_threads(|all| all.iter().any(is_it));
@@ -87,11 +88,11 @@ fn where_is(p: &Process, tid: u32) -> Whereabouts {
     if is_here {
         Whereabouts::Here
     } else if was_here {
-        Whereabouts::Nowhere // the worker of a process' first thread outlives it
+        Whereabouts::Nowhere // a worker may outlive its thread
     } else {
         match delegate::linux(__NR_tkill, [tid.into(), 0, 0, 0, 0, 0]) {
-            Ok(_) | Err(errno::EPERM) => Whereabouts::Elsewhere,
-            Err(_) => Whereabouts::Nowhere,
+            Err(errno::ESRCH) => Whereabouts::Nowhere,
+            _ => Whereabouts::Elsewhere,
         }
     }
 }
@@ -226,6 +227,13 @@ pub fn requeue(from: Key, lock: Key, most: u64, expected: u32) -> Result<u64> {
         Ok(Requeued { woken: mark(requeued.woken), ..requeued })
     })?;
     rouse(&woken);
+    // Its owner may have left it before others were moved to it, and so have found nobody.
+    if let Ok(value) = Words.read(lock)
+        && value & OWNER != 0
+        && where_is(p, value & OWNER) == Whereabouts::Nowhere
+    {
+        give_on(p, value & OWNER);
+    }
     Ok(result? as u64)
 }
 
@@ -241,8 +249,11 @@ fn give_on(p: &Process, owner: u32) {
     loop {
         match in_place(p, |queues| queues.owner_died(owner, &Words).map(marked)) {
             Ok(Given::Free) | Err(Stop::Error(_) | Stop::Unknown(_)) => return,
-            Ok(given) => told(&given),
-            Err(Stop::Changed) => {}
+            Ok(given) => {
+                told(&given);
+                cpus::yield_now(); // one look at all waiters for each lock
+            }
+            Err(Stop::Changed) => cpus::yield_now(),
             Err(Stop::Fault { key, writes }) => {
                 if bring_in(key, writes).is_err() {
                     let woken = in_place(p, |queues| mark(queues.give_up_lock(key)));

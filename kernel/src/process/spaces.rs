@@ -57,14 +57,17 @@ pub fn find_thread(asker: &Process, tid: u32) -> Option<Arc<Thread>> {
         let mut known = space.processes().filter(|p| p.pid_namespace() == namespace);
         known.find_map(|p| p.threads().find(|t| t.slot.tid() == tid))
     })?;
-    Some(successor(&found).unwrap_or(found))
+    Some(successor(&found, tid).unwrap_or(found))
 }
 
-/// The thread that has the id of `thread` from now on: a program goes on as that one in memory of its own (execve).
-pub fn successor(thread: &Thread) -> Option<Arc<Thread>> {
+/// The thread that has the id `tid` from now on, which `thread` had: a program goes on as that one in memory of its own
+/// (execve). Not asked of the thread: its slot may be gone with its process.
+pub fn successor(thread: &Thread, tid: u32) -> Option<Arc<Thread>> {
     let mut last = None;
     let mut process = thread.process.clone();
-    while let Some(next) = process.successor().filter(|t| t.slot.tid() == thread.slot.tid()) {
+    while process.pid() == tid
+        && let Some(next) = process.successor()
+    {
         process = next.process.clone();
         last = Some(next);
     }

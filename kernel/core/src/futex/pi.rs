@@ -8,8 +8,26 @@ use super::{Aim, Key, MATCH_ANY, OWNER, OWNER_DIED, Queues, WAITERS, Waiter, Wok
 use crate::errno::{EAGAIN, EDEADLK, EINVAL, EPERM, ESRCH, Errno, Result};
 use alloc::collections::LinkedList;
 
-/// Waiters that are looked at, at most, to find that threads wait for each other in a circle; beyond that it is one.
-const LOOKS_MAX: usize = 1 << 18;
+/// Waiters that are looked at, at most, to find who waits for whom; beyond that it counts as a circle. It is done with the
+/// queues locked.
+const LOOKS_MAX: usize = 1 << 16;
+/// Threads that wait for each other, at most; beyond that it counts as a circle, as on Linux beyond 1,024.
+const CHAIN_MAX: usize = 128;
+
+/// A thread, and those for which it waits, one by way of the other.
+struct Chain {
+    tids: [u32; CHAIN_MAX],
+    length: usize,
+    /// It goes on.
+    is_cut: bool,
+}
+
+impl Chain {
+    /// Whether a thread that waits for the first one closes a circle.
+    fn is_closed_by(&self, tid: u32) -> bool {
+        self.is_cut || self.tids[..self.length].contains(&tid)
+    }
+}
 
 /// A page is not there, or may not be written to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -156,27 +174,24 @@ impl<W: PartialEq> Queues<W> {
         if known.lives { Ok(Acquired::By(owner)) } else { Err(ESRCH.into()) }
     }
 
-    /// Whether `owner` waits, directly or through others, for a lock of the thread `tid`.
-    fn closes_circle(&self, tid: u32, owner: u32) -> bool {
-        let mut looks = 0;
-        let locks = || {
-            self.0.iter().flatten().filter_map(|w| match w.aim {
-                Aim::Lock { tid, owner } => Some((tid, owner)),
-                _ => None,
-            })
-        };
-        if !locks().any(|(_, has)| has == tid) {
-            return false;
-        }
-        let mut at = owner;
-        loop {
-            looks += self.0.iter().map(LinkedList::len).sum::<usize>();
-            match locks().find(|&(waits, _)| waits == at) {
-                Some((_, has)) if has == tid || looks > LOOKS_MAX => return true,
-                Some((_, has)) => at = has,
-                None => return false,
+    /// For whom `owner` waits, directly and through others.
+    fn chain(&self, owner: u32) -> Chain {
+        let mut chain = Chain { tids: [0; CHAIN_MAX], length: 0, is_cut: false };
+        let (mut at, mut looks) = (Some(owner), 0);
+        while let Some(tid) = at {
+            chain.is_cut = chain.length == CHAIN_MAX || looks > LOOKS_MAX;
+            if chain.is_closed_by(tid) {
+                break;
             }
+            chain.tids[chain.length] = tid;
+            chain.length += 1;
+            let mut waiters = self.0.iter().flatten().inspect(|_| looks += 1);
+            at = waiters.find_map(|w| match w.aim {
+                Aim::Lock { tid: waits, owner } if waits == tid => Some(owner),
+                _ => None,
+            });
         }
+        chain
     }
 
     /// FUTEX_TRYLOCK_PI by the thread `tid`.
@@ -211,7 +226,7 @@ impl<W: PartialEq> Queues<W> {
     ) -> core::result::Result<Acquired, Stop> {
         let acquired = self.acquire(key, tid, known, false, memory)?;
         if let Acquired::By(owner) = acquired {
-            if self.closes_circle(tid, owner) {
+            if self.chain(owner).is_closed_by(tid) {
                 return Err(EDEADLK.into());
             }
             self.append(key, who, MATCH_ANY, Aim::Lock { tid, owner })?;
@@ -335,29 +350,35 @@ impl<W: PartialEq> Queues<W> {
             Acquired::Taken => (first, most, take(self.queue(from), |w| w.key == from)),
             Acquired::By(owner) => (owner, most.saturating_add(1), LinkedList::new()),
         };
+        let chain = self.chain(owner);
         let (mut count, mut error) = (woken.len(), None);
-        while left > 0
-            && error.is_none()
-            && let Some(top) = self.top(from)
-        {
-            match top.aim {
-                Aim::Requeue { tid, lock: aimed } if aimed == lock => {
-                    if self.closes_circle(tid, owner) {
-                        error = Some(EDEADLK);
-                        continue;
+        // Each waiter of the queue is looked at once.
+        let mut rest = core::mem::take(self.queue(from));
+        let (mut stay, mut moved) = (LinkedList::new(), LinkedList::new());
+        while left > 0 && error.is_none() && !rest.is_empty() {
+            let behind = rest.split_off(1);
+            let mut one = core::mem::replace(&mut rest, behind);
+            match one.front_mut().filter(|w| w.key == from) {
+                None => stay.append(&mut one),
+                Some(waiter) => {
+                    match waiter.aim {
+                        Aim::Requeue { tid, .. } if chain.is_closed_by(tid) => {
+                            error = Some(EDEADLK)
+                        }
+                        Aim::Requeue { tid, lock: aimed } if aimed == lock => {
+                            (waiter.key, waiter.aim) = (lock, Aim::Lock { tid, owner });
+                            count += 1;
+                            left -= 1;
+                        }
+                        _ => error = Some(EINVAL),
                     }
-                    let mut moved = take(self.queue(from), |w| w.key == from);
-                    for waiter in &mut moved {
-                        waiter.key = lock;
-                        waiter.aim = Aim::Lock { tid, owner };
-                    }
-                    self.queue(lock).append(&mut moved);
-                    count += 1;
-                    left -= 1;
+                    if error.is_some() { &mut stay } else { &mut moved }.append(&mut one);
                 }
-                _ => error = Some(EINVAL),
             }
         }
+        stay.append(&mut rest);
+        *self.queue(from) = stay;
+        self.queue(lock).append(&mut moved);
         Ok(Requeued { woken: Woken::of(woken), result: error.map_or(Ok(count), Err) })
     }
 }

@@ -124,7 +124,7 @@ enum Ask {
 use Ask::{Has, HasNone, Is, IsControl, IsNull, OneOf};
 
 /// Calls that may have such arguments as answer all questions of a line.
-const BOUND: [(u32, &[Ask]); 20] = [
+const BOUND: [(u32, &[Ask]); 21] = [
     (__NR_ioctl, &[IsControl(0), OneOf(1, &COMMANDS)]),
     // Memory of nobody, and the module's.
     (__NR_mmap, &[HasNone(2, PROT_EXEC), Has(3, MAP_ANONYMOUS, MAP_ANONYMOUS)]),
@@ -137,6 +137,7 @@ const BOUND: [(u32, &[Ask]); 20] = [
     (__NR_shmctl, &[Is(1, IPC_STAT)]),
     // Whether there is such a thread, or a file of that name.
     (__NR_tgkill, &[Is(2, 0)]),
+    (__NR_tkill, &[Is(1, 0)]),
     // Whether a child is still there, which somebody else waits for.
     (__NR_waitid, &[Has(3, WNOHANG | WNOWAIT, WNOHANG | WNOWAIT)]),
     (__NR_openat, &[Is(2, O_PATH_CLOEXEC)]),

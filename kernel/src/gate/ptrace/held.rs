@@ -76,7 +76,7 @@ pub fn stand(mut thread: Arc<Thread>) -> Result<Arc<Thread>> {
         if !has_ended() {
             return Ok(thread);
         }
-        let Some(next) = spaces::successor(&thread) else {
+        let Some(next) = spaces::successor(&thread, tid) else {
             // On Linux it would be killed where it stands. What is left of its worker is needed: it
             // goes on without the tracer's doing.
             let _ = linux([request::CONT, tid.into(), 0, 0, 0, 0]);

@@ -39,9 +39,10 @@ pub fn set_tracer(thread: &Thread, tracer: &Arc<Thread>) {
 
 /// The thread is traced no more, nor is the one that goes on for it ([`continue_as`]).
 pub fn end(thread: &Arc<Thread>) {
+    let tid = thread.slot.tid(); // it was found just now, or runs: not later, when its process may be gone
     end_of(thread);
     // Looked for when `thread` is seen not to be traced any more: who goes on for it and has not seen that is there.
-    if let Some(next) = spaces::successor(thread) {
+    if let Some(next) = spaces::successor(thread, tid) {
         end_of(&next);
     }
 }

@@ -364,3 +364,30 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn what_is_looked_at_has_an_end() {
+    let (mut q, m) = (Q::default(), Words::default());
+    // Thread `t` waits for `t` + 1, which waits for the next one.
+    let wait = |q: &mut Q, tid: u32| {
+        m.set(u64::from(tid) * 8, tid + 1);
+        q.lock(key(u64::from(tid) * 8), tid, tid, lives(tid + 1), &m)
+    };
+    let longest = 999 - CHAIN_MAX as u32;
+    for tid in (longest + 1..1_000).rev() {
+        assert_eq!(wait(&mut q, tid), Ok(Acquired::By(tid + 1)), "{tid}");
+    }
+    assert_eq!(wait(&mut q, longest), error(EDEADLK));
+    // Many are moved: each of them is looked at once, whatever else is in their queue.
+    let (mut q, m) = (Q::default(), Words::default());
+    m.set(16, 7);
+    for tid in 1_000..11_000 {
+        q.push_for_lock(key(8), tid, tid, key(16)).unwrap();
+    }
+    let known = lives(7);
+    let began = std::time::Instant::now();
+    let moved = q.requeue_for_lock((key(8), key(16)), usize::MAX - 1, 0, known, &m).unwrap();
+    assert_eq!(moved.result, Ok(10_000));
+    // A hundred million looks took longer on any machine.
+    assert!(began.elapsed().as_secs() < 5);
+}

@@ -107,6 +107,7 @@ pub const OF_CALLS: &[Reach] = reaches! {
     __NR_fcntl: "whether a descriptor is there, and closes by execve(2)",
     __NR_shmctl: "attributes of segments of shared memory",
     __NR_tgkill: "whether there is such a thread, which /proc says",
+    __NR_tkill: "whether there is such a thread, which /proc says",
     __NR_waitid: "how a child is, without reaping it",
     __NR_openat: "whether a file is there, with what attributes (O_PATH), as far as its user may look",
     __NR_prctl: "the options above",
