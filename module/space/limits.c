@@ -113,6 +113,18 @@ void hanare_lower_limits(struct task_struct *task)
 	unlock_limits(first);
 }
 
+/* The space ends, perhaps before its process does. */
+void hanare_space_end_limits(struct hanare_space *space)
+{
+	struct task_struct *task = get_pid_task(space->pid, PIDTYPE_TGID);
+
+	/* Not of one that goes on in another space, by execve. */
+	if (task && READ_ONCE(task->mm) == space->mm)
+		hanare_lower_limits(task);
+	if (task)
+		put_task_struct(task);
+}
+
 /* The program starts: the LWK is told its limits by the proxy. */
 void hanare_space_note_limits(struct hanare_space *space)
 {

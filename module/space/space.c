@@ -522,17 +522,6 @@ static void account(struct hanare_space *space, const struct hanare_call *call)
  * The program is gone, and nothing of it is mapped. When this returns its
  * memory is free again (or the LWK does not answer). Only the first call counts.
  */
-static void lower_limits(struct hanare_space *space)
-{
-	struct task_struct *task = get_pid_task(space->pid, PIDTYPE_TGID);
-
-	/* Not of one that goes on in another space, by execve. */
-	if (task && READ_ONCE(task->mm) == space->mm)
-		hanare_lower_limits(task);
-	if (task)
-		put_task_struct(task);
-}
-
 void hanare_space_end(struct hanare_space *space)
 {
 	struct hanare_instance *inst = space->inst;
@@ -568,7 +557,7 @@ void hanare_space_end(struct hanare_space *space)
 	hanare_space_put_files(space);
 	tell_end(space);
 	delist(space);
-	lower_limits(space);
+	hanare_space_end_limits(space);
 }
 
 /*

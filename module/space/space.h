@@ -53,6 +53,7 @@ void hanare_space_begin_limits(struct hanare_space *space, const struct hanare_s
 void hanare_space_note_limits(struct hanare_space *space);
 bool hanare_space_tell_limits(struct hanare_space *space);
 void hanare_lower_limits(struct task_struct *task);
+void hanare_space_end_limits(struct hanare_space *space);
 
 /* share.c */
 /* `flush` ends a space whose process is gone, if nobody uses its memory any more. */
