@@ -103,6 +103,13 @@ static int found(struct scan *s, u64 start, u64 end, u64 categories)
 
 /* ---- where it is found ---- */
 
+/* Linux looks for nothing but pages that were written. */
+static bool is_short(const struct pm_scan_arg *arg)
+{
+	return !arg->category_anyof_mask && !arg->category_inverted &&
+	       arg->category_mask == PAGE_IS_WRITTEN && arg->return_mask == PAGE_IS_WRITTEN;
+}
+
 /* Linux' categories of its own mapping. */
 static int scan_linux(struct scan *s, u64 start, u64 end)
 {
@@ -123,13 +130,15 @@ static int scan_linux(struct scan *s, u64 start, u64 end)
 	question = (struct pm_scan_arg __user *)s->questions;
 	regions = (struct page_region __user *)(question + 1);
 	while (start < end) {
+		/* It finds more the short way: as it is asked itself. */
 		struct pm_scan_arg arg = {
+			.category_mask = is_short(&s->arg) ? PAGE_IS_WRITTEN : 0,
 			.size = sizeof(arg),
 			.start = start,
 			.end = end,
 			.vec = (u64)(unsigned long)regions,
 			.vec_len = (PAGE_SIZE - sizeof(arg)) / sizeof(region),
-			.return_mask = CATEGORIES,
+			.return_mask = is_short(&s->arg) ? PAGE_IS_WRITTEN : CATEGORIES,
 		};
 
 		if (copy_to_user(question, &arg, sizeof(arg)))
@@ -150,13 +159,6 @@ static int scan_linux(struct scan *s, u64 start, u64 end)
 		start = arg.walk_end;
 	}
 	return 0;
-}
-
-/* Linux looks for nothing but pages that were written. */
-static bool is_short(const struct pm_scan_arg *arg)
-{
-	return !arg->category_anyof_mask && !arg->category_inverted &&
-	       arg->category_mask == PAGE_IS_WRITTEN && arg->return_mask == PAGE_IS_WRITTEN;
 }
 
 static u64 categories_of(const struct scan *s, u64 entry)
