@@ -19,10 +19,10 @@
 static atomic64_t last_sequence;
 
 /*
- * prlimit(2) takes this lock as well: that of the first thread, which another one becomes by execve. It is given back to whom it
- * was taken of, with a reference. NULL: the thread has ended.
+ * The first thread of a process, with a reference, or NULL: the thread has ended. Its task_lock() is that of the limits, which
+ * prlimit(2) takes as well. Another one becomes the first by execve: the lock is given back to whom it was taken of.
  */
-static struct task_struct *lock_limits(struct task_struct *task)
+static struct task_struct *first_of(struct task_struct *task)
 {
 	struct task_struct *first;
 
@@ -32,17 +32,7 @@ static struct task_struct *lock_limits(struct task_struct *task)
 	if (first)
 		get_task_struct(first);
 	rcu_read_unlock();
-	if (first)
-		task_lock(first);
 	return first;
-}
-
-static void unlock_limits(struct task_struct *first)
-{
-	if (!first)
-		return;
-	task_unlock(first);
-	put_task_struct(first);
 }
 
 static bool is_process_of(struct task_struct *task, const struct hanare_space *space)
@@ -88,15 +78,17 @@ static void limits_told(struct task_struct *task, struct hanare_space *space, co
 void hanare_space_begin_limits(struct hanare_space *space, const struct hanare_space *parent)
 {
 	unsigned long *soft = &current->signal->rlim[RLIMIT_AS].rlim_cur;
-	struct task_struct *first = lock_limits(current);
+	struct task_struct *first = first_of(current);
 
+	task_lock(first);
 	space->begun_with = HANARE_LIMIT_LIFTED;
 	if (parent) {
 		space->begun_with = *soft;
 		memcpy(space->limits, parent->limits, sizeof(space->limits));
 	}
 	*soft = HANARE_LIMIT_LIFTED;
-	unlock_limits(first);
+	task_unlock(first);
+	put_task_struct(first);
 }
 
 /* The lifted soft limit of a process that has no space any more, or never got one, is that hard limit again. */
@@ -107,10 +99,14 @@ void hanare_lower_limits(struct task_struct *task)
 
 	if (READ_ONCE(space->rlim_cur) != HANARE_LIMIT_LIFTED)
 		return;
-	first = lock_limits(task);
-	if (first && space->rlim_cur == HANARE_LIMIT_LIFTED)
+	first = first_of(task);
+	if (!first)
+		return;
+	task_lock(first);
+	if (space->rlim_cur == HANARE_LIMIT_LIFTED)
 		space->rlim_cur = space->rlim_max;
-	unlock_limits(first);
+	task_unlock(first);
+	put_task_struct(first);
 }
 
 /* The space ends, perhaps before its process does. */
@@ -128,12 +124,14 @@ void hanare_space_end_limits(struct hanare_space *space)
 /* The program starts: the LWK is told its limits by the proxy. */
 void hanare_space_note_limits(struct hanare_space *space)
 {
-	struct task_struct *first = lock_limits(current);
+	struct task_struct *first = first_of(current);
 
+	task_lock(first);
 	read_limits(current, space, space->limits);
 	/* A proxy may have said something else. */
 	space->owes_limits = true;
-	unlock_limits(first);
+	task_unlock(first);
+	put_task_struct(first);
 }
 
 /* What is new of them. False: the LWK takes no more now. */
@@ -150,26 +148,29 @@ bool hanare_space_tell_limits(struct hanare_space *space)
 
 	if (!task)
 		return true;
-	first = lock_limits(task);
+	first = first_of(task);
 	if (!first) {
 		put_task_struct(task);
 		return true;
 	}
+	task_lock(first);
 	read_limits(task, space, words);
 	/* An image of the proxy is being loaded, with a limit of its own. */
 	if (words[SOFT(RLIMIT_STACK)] == HANARE_STACK_LIMIT_OF_PROXY)
 		words[SOFT(RLIMIT_STACK)] = space->limits[SOFT(RLIMIT_STACK)];
 	same = !space->owes_limits && !memcmp(words, space->limits, sizeof(words));
 	call.args[0] = atomic64_inc_return(&last_sequence);
-	unlock_limits(first);
+	task_unlock(first);
 	if (!same) {
 		call.data = words;
 		err = hanare_post_about(space, &call);
 	}
-	first = same || err ? NULL : lock_limits(task);
-	if (first)
+	if (!same && !err) {
+		task_lock(first);
 		limits_told(task, space, words, call.args[0]);
-	unlock_limits(first);
+		task_unlock(first);
+	}
+	put_task_struct(first);
 	put_task_struct(task);
 	return err != -EBUSY;
 }
@@ -187,13 +188,16 @@ long hanare_limits(struct hanare_job *job)
 	if (space->inst == job->inst)
 		task = hanare_task_of(job->args[0], space->mm);
 	if (task)
-		first = lock_limits(task);
+		first = first_of(task);
 	if (first) {
-		u64 sequence = atomic64_inc_return(&last_sequence);
+		u64 sequence;
 
+		task_lock(first);
+		sequence = atomic64_inc_return(&last_sequence);
 		read_limits(task, space, job->extents);
 		limits_told(task, space, job->extents, sequence);
-		unlock_limits(first);
+		task_unlock(first);
+		put_task_struct(first);
 		job->args[0] = sequence;
 		job->count = HANARE_LIMITS_WORDS;
 		err = 0;

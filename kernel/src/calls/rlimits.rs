@@ -122,7 +122,11 @@ impl Change {
 /// getrlimit(2), setrlimit(2), prlimit(2), after Linux has made the call: what was set is applied, and of the address space what is told is the
 /// program's limit, since Linux has another one for the proxy.
 pub fn made(change: &Change, before: Before) -> Result<()> {
-    let Before::Known { process, tid, soft } = before else { return Ok(()) };
+    let (process, tid, soft) = match before {
+        Before::Known { process, tid, soft } => (process, tid, soft),
+        Before::Refused => return Err(errno::EPERM),
+        Before::Nothing => return Ok(()),
+    };
     if change.new.is_some() {
         let _ = limits::ask(&process, tid); // else the module tells it soon
     }
@@ -136,6 +140,8 @@ pub fn made(change: &Change, before: Before) -> Result<()> {
 pub enum Before {
     /// Nothing of the LWK's is concerned.
     Nothing,
+    /// The running thread has not the right, whatever its proxy will say.
+    Refused,
     /// A process of the instance, and its soft limit of the address space.
     Known {
         /// Whose limit it is.
@@ -157,8 +163,10 @@ pub fn before(change: &Change) -> Before {
     let is_own = core::ptr::eq(&*process, &*me.process);
     let tid = if is_own { me.slot.tid() } else { change.pid as u32 };
     // Its own proxy's answer is no permission.
-    if !is_own && rights::may(MAY_LIMIT, tid, &process).is_err() {
-        return Before::Nothing;
+    match if is_own { Ok(()) } else { rights::may(MAY_LIMIT, tid, &process) } {
+        Ok(()) => {}
+        Err(errno::EPERM) => return Before::Refused,
+        Err(_) => return Before::Nothing,
     }
     // Somebody else may have changed it.
     let _ = limits::ask(&process, tid);
