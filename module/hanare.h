@@ -222,7 +222,8 @@ struct hanare_space {
 	u64 groups[HANARE_GROUPS_WORDS];	/* group.c; as the LWK was told them */
 	u64 limits[HANARE_LIMITS_WORDS];	/* limits.c; as the LWK was told them */
 	u64 limits_sequence;			/* the number of the last that it was told */
-	bool owes_limits;			/* what the LWK has is from the proxy */
+	bool has_limits;			/* a program of it has limits: one that was started, or a child's */
+	bool owes_limits;			/* what the LWK has of them is from the proxy */
 	u64 begun_with;				/* soft RLIMIT_AS that it was not told; or HANARE_LIMIT_LIFTED */
 	u32 control_fd;				/* the proxy's descriptor of it, not shown */
 	bool shares_table;			/* another space's process has its descriptor table */

@@ -85,6 +85,7 @@ void hanare_space_begin_limits(struct hanare_space *space, const struct hanare_s
 	if (parent) {
 		space->begun_with = *soft;
 		memcpy(space->limits, parent->limits, sizeof(space->limits));
+		space->has_limits = true;
 	}
 	*soft = HANARE_LIMIT_LIFTED;
 	task_unlock(first);
@@ -129,7 +130,7 @@ void hanare_space_note_limits(struct hanare_space *space)
 	task_lock(first);
 	read_limits(current, space, space->limits);
 	/* A proxy may have said something else. */
-	space->owes_limits = true;
+	space->has_limits = space->owes_limits = true;
 	task_unlock(first);
 	put_task_struct(first);
 }
@@ -141,11 +142,15 @@ bool hanare_space_tell_limits(struct hanare_space *space)
 		.kind = HANARE_REQUEST_SPACE_LIMITS,
 		.data_words = HANARE_LIMITS_WORDS,
 	};
-	struct task_struct *task = get_pid_task(space->pid, PIDTYPE_TGID), *first;
+	struct task_struct *task, *first;
 	u64 words[HANARE_LIMITS_WORDS];
 	bool same;
 	int err = 0;
 
+	/* Who has many spaces in which nothing runs takes no requests by that. */
+	if (!READ_ONCE(space->has_limits))
+		return true;
+	task = get_pid_task(space->pid, PIDTYPE_TGID);
 	if (!task)
 		return true;
 	first = first_of(task);

@@ -3,8 +3,8 @@
 use hanare_abi::layout::USER_MAX;
 use hanare_core::debugregs::{ADDRESSES, DebugRegisters, STATUS_HITS};
 use hanare_core::ptrace::{
-    FXSAVE, SETTABLE_FLAGS, USER_REGS, check_fxsave, check_xsave, index, set_word, stopped,
-    user_offset,
+    FXSAVE, SETTABLE_FLAGS, USER_REGS, check_fxsave, check_xsave, enters_user_mode, index,
+    set_word, stopped, user_offset,
 };
 use hanare_core::rseq::{Area, SIZE, Section, change};
 
@@ -83,7 +83,7 @@ fn debug(mut input: Input) {
     }
 }
 
-/// No flag changes that is not the program's, nor a segment; bases are its addresses.
+/// No flag changes that is not the program's; selectors stay user mode's, and bases are its addresses.
 fn general(mut input: Input) {
     let mut regs = [0; USER_REGS];
     (regs[index::EFLAGS], regs[index::CS], regs[index::SS]) = (0x202, 0x33, 0x2b);
@@ -99,7 +99,9 @@ fn general(mut input: Input) {
         others.for_each(|i| assert_eq!(regs[i], before[i]));
         assert!(done.is_err() || which < USER_REGS);
         assert_eq!(regs[index::EFLAGS] & !SETTABLE_FLAGS, 0x202 & !SETTABLE_FLAGS);
-        assert_eq!((regs[index::CS], regs[index::SS]), (0x33, 0x2b));
+        let (cs, ss) = (regs[index::CS], regs[index::SS]);
+        assert!(cs & ss & 3 == 3 && (cs | ss) <= 0xffff, "selectors of user mode");
+        assert_eq!(enters_user_mode(cs, ss), (cs, ss) == (0x33, 0x2b));
         assert!(regs[index::FS_BASE] < 1 << 47 && regs[index::GS_BASE] < 1 << 47);
         if let Some(stop) = stopped(value as u32) {
             assert!(stop.signal <= 0xff && value & 0xff == 0x7f);
