@@ -227,7 +227,7 @@ fn collect_async(me: usize, base: u32) {
 /// Run by the worker of the current thread. One that has to end keeps the memory the same on both
 /// sides, but does not begin what may wait for a file: who replaces the program waits for it.
 pub fn by_worker(kind: u32, args: &[u64], extents: &[u64]) -> Result<Answer, Failure> {
-    by_worker_unless(false, kind, args, extents)
+    by_worker_in(Turn::Awaited, kind, args, extents)
 }
 
 /// Like [`by_worker`], but for a thread that can come again: if a signal comes while it waits for
@@ -237,15 +237,24 @@ pub fn by_worker_unless_signalled(
     args: &[u64],
     extents: &[u64],
 ) -> Result<Answer, Failure> {
-    by_worker_unless(true, kind, args, extents)
+    by_worker_in(Turn::UnlessSignalled, kind, args, extents)
 }
 
-fn by_worker_unless(
-    signalled: bool,
-    kind: u32,
-    args: &[u64],
-    extents: &[u64],
-) -> Result<Answer, Failure> {
+/// Like [`by_worker`], for what can be done without: where threads of the process hold all that it may have, which may be
+/// for ever, it is not begun ([`Failure::NotStarted`]).
+pub fn by_worker_at_once(kind: u32, args: &[u64], extents: &[u64]) -> Result<Answer, Failure> {
+    by_worker_in(Turn::AtOnce, kind, args, extents)
+}
+
+/// How a service waits for its turn.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Turn {
+    Awaited,
+    UnlessSignalled,
+    AtOnce,
+}
+
+fn by_worker_in(turn: Turn, kind: u32, args: &[u64], extents: &[u64]) -> Result<Answer, Failure> {
     let me = caller::current();
     if matches!(kind, SERVICE_FILL | SERVICE_PROGRAM_GET | SERVICE_FILE_GET | SERVICE_MAY)
         && me.must_end()
@@ -266,9 +275,13 @@ fn by_worker_unless(
             return Ok(answer);
         }
         let gives_up = || {
-            let is_signalled = || signalled && me.has_signal();
+            let gives_up = || match turn {
+                Turn::Awaited => false,
+                Turn::UnlessSignalled => me.has_signal(),
+                Turn::AtOnce => true,
+            };
             let ends = me.must_end().then_some(Failure::ThreadEnding);
-            ends.or_else(|| is_signalled().then_some(Failure::NotStarted))
+            ends.or_else(|| gives_up().then_some(Failure::NotStarted))
         };
         if let Some(why) = gives_up() {
             return Err(why);

@@ -10,6 +10,9 @@ use crate::process::thread::{self, Thread};
 use core::sync::atomic::Ordering;
 use hanare_abi::service::{LIMITS_WORDS, SERVICE_LIMITS};
 use hanare_core::errno::{self, Result};
+use hanare_core::link::Failure;
+
+type Service = fn(u32, &[u64], &[u64]) -> core::result::Result<services::Answer, Failure>;
 
 /// Whether limits may be others by what the running thread knows.
 pub fn may_differ(me: &Thread) -> bool {
@@ -21,7 +24,9 @@ pub fn may_differ(me: &Thread) -> bool {
 pub fn look(me: &Thread) {
     if may_differ(me) {
         let calls = me.counts.calls();
-        let _ = ask(&me.process, me.slot.tid()); // those of before, where nobody can be asked
+        // Those of before, where nobody can be asked now: others are told of within a second.
+        let by = services::by_worker_at_once;
+        let _ = ask_by(by, &me.process, me.slot.tid());
         me.limits_looked.store(calls, Ordering::Relaxed);
     }
 }
@@ -31,10 +36,14 @@ pub fn look(me: &Thread) {
 /// # Errors
 /// `ESRCH`: there is no such thread, or it is about to end. `ENOSYS`: the running thread has no worker; its limits are those that it began with.
 pub fn ask(p: &Process, tid: u32) -> Result<()> {
+    ask_by(services::by_worker, p, tid)
+}
+
+fn ask_by(by: Service, p: &Process, tid: u32) -> Result<()> {
     if thread::current().process.native.get().is_some() {
         return Err(errno::ENOSYS);
     }
-    let answer = services::by_worker(SERVICE_LIMITS, &[tid.into(), p.space.into()], &[])?;
+    let answer = by(SERVICE_LIMITS, &[tid.into(), p.space.into()], &[])?;
     let words: &[u64; LIMITS_WORDS] = (&*answer.extents).try_into().map_err(|_| errno::EIO)?;
     p.take_limits(answer.args[0], words);
     Ok(())
