@@ -257,6 +257,11 @@ mod tests {
         LOOKS.set(LOOKS.get() + 1);
     }
 
+    /// How many were.
+    pub fn looks() -> usize {
+        LOOKS.get()
+    }
+
     #[test]
     fn waking_one_looks_at_one_however_many_wait() {
         for waiters in [1, 16, 64, 10_000] {

@@ -168,8 +168,9 @@ pub fn before(change: &Change) -> Before {
         Err(errno::EPERM) => return Before::Refused,
         Err(_) => return Before::Nothing,
     }
-    // Somebody else may have changed it.
-    let _ = limits::ask(&process, tid);
+    if change.is_of_space() && change.old.is_some() {
+        let _ = limits::ask(&process, tid); // somebody else may have changed it
+    }
     let soft = process.identity.lock().as_soft;
     Before::Known { process, tid, soft }
 }

@@ -185,7 +185,11 @@ impl<W: PartialEq> Queues<W> {
             }
             chain.tids[chain.length] = tid;
             chain.length += 1;
-            let mut waiters = self.0.iter().flatten().inspect(|_| looks += 1);
+            let mut waiters = self.0.iter().flatten().inspect(|_| {
+                #[cfg(test)]
+                super::tests::look();
+                looks += 1;
+            });
             at = waiters.find_map(|w| match w.aim {
                 Aim::Lock { tid: waits, owner } if waits == tid => Some(owner),
                 _ => None,
@@ -356,6 +360,8 @@ impl<W: PartialEq> Queues<W> {
         let mut rest = core::mem::take(self.queue(from));
         let (mut stay, mut moved) = (LinkedList::new(), LinkedList::new());
         while left > 0 && error.is_none() && !rest.is_empty() {
+            #[cfg(test)]
+            super::tests::look();
             let behind = rest.split_off(1);
             let mut one = core::mem::replace(&mut rest, behind);
             match one.front_mut().filter(|w| w.key == from) {
