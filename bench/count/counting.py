@@ -47,13 +47,13 @@ def build():
 def vm(script, boot='', timeout_s=580, data=False, cpus=2, mib=512, booted=True, plugin_options=''):
     """What the script prints in a VM that counts, with an instance of so many CPUs and so much memory, which it boots itself
     unless that is `booted` before (BOOT is how); the boot options are the LWK's. `data`: count the cache lines of data that the
-    LWK touches, too; `plugin_options`: others of the plugin's."""
+    LWK touches, too; `plugin_options`: others of the plugin's. QEMU is the installed one: from 9.0 on plugins have other calls."""
     plugin = f'{BUILD}/plugin.so,out={BUILD}/marks' + (f',data={LWK_BASE:x}' if data else '') + plugin_options
     boot = f'hanare boot --cpus 2-{cpus + 1} --mem {mib}M {boot} >&2'
     script = f'{boot} && {script}' if booted else script.replace('BOOT', boot)
     done = subprocess.run([f'{ROOT}/tools/vm', '--timeout', str(timeout_s), '--append=init_on_alloc=1', '--cpus', str(max(4, cpus + 2)),
                            '--mem', f'{mib + 1536}M', '--qemu=-plugin', f'--qemu=file={plugin}', '--', 'sh', '-c', script],
-                          env=dict(os.environ, HANARE_ACCEL='tcg'), stdout=subprocess.PIPE, text=True)
+                          env=dict(os.environ, HANARE_ACCEL='tcg', HANARE_QEMU='qemu-system-x86_64'), stdout=subprocess.PIPE, text=True)
     if done.returncode:
         sys.exit(f'{os.path.basename(sys.argv[0])}: the VM ended with {done.returncode}')
     return done.stdout

@@ -118,29 +118,13 @@ def hotplug():
         pass
 
 
-def is_emulated():
-    with open('/proc/cpuinfo') as file:
-        return 'QEMU TCG' in file.read()
-
-
 def patching():
-    """Code of the kernel is patched: each time all CPUs of Linux are told to.
-
-    In an emulated machine, code that hardly ever runs. QEMU 7.2's TCG sometimes keeps a translation of the breakpoint that
-    Linux puts there meanwhile, and each CPU that comes there then traps for ever, though memory has the new code (soft
-    lockups of all CPUs at `vfs_open`, whose first bytes were no breakpoint).
-    """
-    emulated = is_emulated()
-    # Else the first event has the scheduler's code patched, too.
-    write(TRACING + '/options/record-cmd', '0' if emulated else '1')
+    """Code of the kernel is patched: each time all CPUs of Linux are told to."""
     for value in '1', '0':
         write(TRACING + '/events/module/enable', value)
-        if not emulated:
-            write('/proc/sys/kernel/sched_schedstats', value)
-            write(TRACING + '/events/sched/enable', value)
-    if emulated:
-        return
-    write(TRACING + '/set_ftrace_filter', 'vfs_*')
+        write('/proc/sys/kernel/sched_schedstats', value)
+        write(TRACING + '/events/sched/enable', value)
+    write(TRACING + '/set_ftrace_filter', 'vfs_open')
     for tracer in 'function', 'nop':
         write(TRACING + '/current_tracer', tracer)
 
@@ -333,7 +317,6 @@ def all_at_once():
 start('--cpus', f'{CPUS[0]}-{CPUS[-1]}', '--mem', '512M')
 each_alone()
 check('quiet-beside-all-at-once', all_at_once, lwk=False)
-write(TRACING + '/options/record-cmd', '1')
 write(controlgroup.ROOT_GROUP + '/cgroup.subtree_control', '-memory')
 hanare('shutdown', '--force', status=None)
 finish()

@@ -28,8 +28,10 @@ class Stub:
         self.socket.settimeout(SECONDS)
         self.socket.connect(path)
         self.data = b''
-        self.answer()  # the machine stops because we came
-        self.ask('qSupported:xmlRegisters=i386')
+        self.ask('?')  # the machine stops because we came, which QEMU before 9 says unasked, too
+        self.send('qSupported:xmlRegisters=i386')
+        while 'PacketSize' not in self.answer():
+            pass
         self.ask('qXfer:features:read:target.xml:0,ffb')  # else it writes no single register
         self.ask(f'Hg{THREAD}')
 
