@@ -11,6 +11,7 @@ import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '../lib'))
 from harness import *
+from repeats import hundred_times
 
 NOBODY = ['/usr/bin/setpriv', '--reuid=65534', '--regid=65534', '--groups=65534,12,hanare']
 # Programs compared, by the part of the group that runs them: parts take about as long.
@@ -442,6 +443,7 @@ part, = sys.argv[1:]
 start(*BOOT)
 compared(COMPARED[part])
 if part == 'threads':
+    hundred_times(['pi-mutexes'], 'pi-mutexes-static shows the same promise')
     little_memory()
     held()
 elif part == 'processes':

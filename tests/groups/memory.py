@@ -7,6 +7,7 @@ import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '../lib'))
 from harness import *
+from repeats import hundred_times
 
 LIBC = ctypes.CDLL(None, use_errno=True)
 LIBC.shmat.restype = ctypes.c_void_p
@@ -56,9 +57,10 @@ def large_pages():
             pool.seek(0)
             return pool.read().strip()
     there = pool_of('20')
-    same('hugetlb', [GUEST + '/static/hugetlb'], skip=None if there == '20' else f'a pool of {there} pages')
-    same('hugetlb-beside-faults', [GUEST + '/static/hugetlb-beside-faults'], files=False,
-         skip=None if there == '20' else f'a pool of {there} pages')
+    skip = None if there == '20' else f'a pool of {there} pages'
+    for name in 'hugetlb', 'hugetlb-beside-faults':
+        same(name, [f'{GUEST}/static/{name}'], files=False, skip=skip)
+    hundred_times(['hugetlb', 'hugetlb-beside-faults'], 'each has been run once', skip)
     pool_of('0')
 
 
@@ -213,6 +215,7 @@ def kernel_memory():
 start(*BOOT)
 kernel_memory()
 compared()
+hundred_times(['replaced-beside-accesses', 'sysv-shm', 'mincore-of-memory'], 'each has been run once')
 threads()
 userfaultfd()
 large_pages()

@@ -1,0 +1,26 @@
+"""Programs of races and of rare states, run again and again: once is no answer there."""
+
+import os
+
+from harness import GUEST, check, command, difference, expect, only_long, run, ways
+
+TIMES = 100
+
+
+def hundred_times(names, shown, skip=None):
+    """Each of the static guest programs `names` says on the LWK, every time, what it says on Linux; `make test`, where `shown` shows
+    the same promise, has none of it. Loops within them have the counts of `make test`: what is repeated is all of a program."""
+    if any(ways.values()):  # the programs are after what the LWK itself does
+        return
+
+    def body(path):
+        environment = {**os.environ, 'LC_ALL': 'C', 'TESTS_TIER': 'test'}
+        linux = command([path], env=environment)
+        expect(linux.status == 0, f'test broken, on Linux: {linux}')
+        for time in range(1, TIMES + 1):
+            lwk = run(path, env=environment)
+            expect(lwk.status == 0 and not lwk.late, f'time {time}: {lwk}')
+            expect(lwk.out == linux.out, f'time {time}: {difference(linux.out, lwk.out)}')
+    with only_long(shown):
+        for name in names:
+            check(f'{name}-{TIMES}-times', lambda: body(f'{GUEST}/static/{name}'), skip=skip)
