@@ -215,7 +215,7 @@ def kernel_memory():
 start(*BOOT)
 kernel_memory()
 compared()
-hundred_times(['replaced-beside-accesses', 'sysv-shm', 'mincore-of-memory'], 'each has been run once')
+hundred_times(['replaced-beside-accesses 3', 'sysv-shm', 'mincore-of-memory'], 'each has been run once')
 threads()
 userfaultfd()
 large_pages()

@@ -10,7 +10,7 @@
 #define BYTES (PAGES * PAGE)
 #define RW (PROT_READ | PROT_WRITE)
 #define ANONYMOUS (MAP_PRIVATE | MAP_ANONYMOUS)
-#define ROUNDS by_tier(100, 500)
+static long rounds;
 
 enum { TOUCHERS = 4, USERS = TOUCHERS + 3 };
 
@@ -90,7 +90,7 @@ static void replaces(const char *what, int calls, long (*replace)(long round))
 	with_calls = calls;
 	for (long i = 0; i < USERS; i++)
 		pthread_create(&users[i], NULL, i < TOUCHERS ? touch_pages : bodies[i - TOUCHERS], (void *)(i + 1));
-	for (long round = 0; round < ROUNDS; round++)
+	for (long round = 0; round < rounds; round++)
 		if (replace(round) == -1) {
 			printf("%s, round %ld: %s\n", what, round, strerrorname_np(errno));
 			break;
@@ -195,7 +195,7 @@ static void inherited(void)
 	way = "fork";
 	ends = refusals = 0;
 	pthread_create(&forker, NULL, fork_children, NULL);
-	for (long round = 0; round < ROUNDS; round++) {
+	for (long round = 0; round < rounds; round++) {
 		/* Not by memory of Linux' own: docs/coherence.md, "What is not handled". */
 		if (round % 2)
 			by_memory(round);
@@ -215,7 +215,7 @@ static void *swap(void *which)
 {
 	char *from = places[(long)which], *to = places[!which];
 
-	for (long round = 0; round < ROUNDS; round++)
+	for (long round = 0; round < rounds; round++)
 		if (mremap(from, BYTES, BYTES, MREMAP_MAYMOVE | MREMAP_FIXED, to) == MAP_FAILED && errno != EFAULT)
 			expect(-1, 0);
 		else if (mmap(from, BYTES, RW, ANONYMOUS | MAP_FIXED, -1, 0) != from)
@@ -264,7 +264,7 @@ static void stack(void)
 	place = top;
 	for (long i = 0; i < TOUCHERS; i++)
 		pthread_create(&users[i], NULL, use_stack, (void *)(i + 1));
-	for (long round = 0; round < ROUNDS; round++) {
+	for (long round = 0; round < rounds; round++) {
 		read(zeros, top - PAGE - 100, 200); /* Linux has it */
 		if (round % 2)
 			munmap(top - BELOW, BELOW - PAGE);
@@ -284,7 +284,7 @@ static void *move_end(void *seed)
 {
 	unsigned int state = (long)seed;
 
-	for (long round = 0; round < ROUNDS; round++) {
+	for (long round = 0; round < rounds; round++) {
 		char *end = heap + (4 + rand_r(&state) % 28) * PAGE;
 
 		expect(syscall(SYS_brk, end), (long)end);
@@ -309,8 +309,9 @@ static void ends_of_heap(void)
 	printf("brk: %d refused\n", refusals);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+	rounds = argc > 1 ? atol(argv[1]) : by_tier(100, 500);
 	struct sigaction action = { .sa_sigaction = signalled, .sa_flags = SA_SIGINFO };
 
 	alarm(300);

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import threading
 import time
+import weakref
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 INSIDE = os.path.join(ROOT, 'tests/lib/inside.py')
@@ -32,12 +33,29 @@ def cpu_seconds(pid):
     return total
 
 
+# Commands that may still run, of which a signal that ends the runner is to leave none.
+started = weakref.WeakSet()
+
+
+def end_with_the_runner():
+    """From here on a signal that ends this process ends what it has started, too: each has a session of its own, and would go on."""
+    def end(signum, _frame):
+        for lines in list(started):
+            if lines.process.returncode is None:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(lines.process.pid, signal.SIGTERM)
+        os._exit(128 + signum)
+    for signum in signal.SIGINT, signal.SIGTERM, signal.SIGHUP:
+        signal.signal(signum, end)
+
+
 class Lines:
     """A command on the host whose output is read line by line, with a deadline for each."""
 
     def __init__(self, argv, environment=None, stdin=subprocess.DEVNULL):
         self.process = subprocess.Popen(argv, cwd=ROOT, stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                                         errors='replace', env=environment, start_new_session=True)
+        started.add(self)
         self.lines, self.used_s = queue.Queue(), 0.0
         self.reader = threading.Thread(target=self._read, daemon=True)
         self.reader.start()
@@ -129,11 +147,11 @@ class Machine:
         return said
 
 
-def run_on_host(argv, environment, limit_s, take, started=None):
-    """Runs a command; `take(line)` is given each line. Its exit status. `started` is told the command."""
+def run_on_host(argv, environment, limit_s, take, tell=None):
+    """Runs a command; `take(line)` is given each line. Its exit status. `tell` is told the command."""
     lines = Lines(argv, environment)
-    if started:
-        started(lines)
+    if tell:
+        tell(lines)
     deadline, last = time.monotonic() + limit_s, []
     while True:
         try:

@@ -7,20 +7,21 @@ from harness import GUEST, check, command, difference, expect, only_long, run, w
 TIMES = 100
 
 
-def hundred_times(names, shown, skip=None):
-    """Each of the static guest programs `names` says on the LWK, every time, what it says on Linux; `make test`, where `shown` shows
-    the same promise, has none of it. Loops within them have the counts of `make test`: what is repeated is all of a program."""
+def hundred_times(programs, shown, skip=None):
+    """Each of the static guest programs, a name that words may follow, says on the LWK, every time, what it says on Linux;
+    `make test`, where `shown` shows the same promise, has none of it. Loops within them have few rounds: what is repeated is all
+    of a program."""
     if any(ways.values()):  # the programs are after what the LWK itself does
         return
 
-    def body(path):
+    def body(*argv):
         environment = {**os.environ, 'LC_ALL': 'C', 'TESTS_TIER': 'test'}
-        linux = command([path], env=environment)
+        linux = command(argv, env=environment)
         expect(linux.status == 0, f'test broken, on Linux: {linux}')
         for time in range(1, TIMES + 1):
-            lwk = run(path, env=environment)
+            lwk = run(*argv, env=environment)
             expect(lwk.status == 0 and not lwk.late, f'time {time}: {lwk}')
             expect(lwk.out == linux.out, f'time {time}: {difference(linux.out, lwk.out)}')
     with only_long(shown):
-        for name in names:
-            check(f'{name}-{TIMES}-times', lambda: body(f'{GUEST}/static/{name}'), skip=skip)
+        for name, *words in map(str.split, programs):
+            check(f'{name}-{TIMES}-times', lambda: body(f'{GUEST}/static/{name}', *words), skip=skip)

@@ -2,6 +2,9 @@
 """What tests/run makes of the lines of a group: retries, unstable checks, skips, lists, budgets."""
 
 import os
+import select
+import signal
+import subprocess
 import sys
 import tempfile
 import unittest
@@ -147,6 +150,21 @@ class Table(unittest.TestCase):
     def test_group_has_a_promise_and_one_place(self):
         for name, group in groups.GROUPS.items():
             self.assertTrue(group.promise and bool(group.inside) != bool(group.host) and group.tiers(), name)
+
+
+class Ends(unittest.TestCase):
+    def test_a_runner_that_is_ended_takes_along_what_it_has_started(self):
+        program = ('import machines, signal\nmachines.end_with_the_runner()\n'
+                   'print(machines.Lines(["sleep", "600"]).process.pid, flush=True)\nsignal.pause()')
+        for signum in signal.SIGTERM, signal.SIGINT:
+            runs = subprocess.Popen([sys.executable, '-c', program], stdout=subprocess.PIPE, text=True,
+                                    cwd=os.path.dirname(os.path.abspath(__file__)))
+            sleeps = os.pidfd_open(int(runs.stdout.readline()))
+            runs.send_signal(signum)
+            self.assertEqual(runs.wait(20), 128 + signum)
+            self.assertTrue(select.select([sleeps], [], [], 20)[0], 'it goes on')
+            os.close(sleeps)
+            runs.stdout.close()
 
 
 class State(unittest.TestCase):
