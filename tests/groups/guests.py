@@ -24,7 +24,7 @@ COMPARED = {
         'pi-mutexes', 'rseq', 'calls-beside-blocked-threads', 'control-beside-blocked-read',
         'full-descriptor-table', 'proc-self',
         'signal-delivery', 'concurrent-memory-calls', 'refused-mappings', 'utility-threads', 'utility-memory', 'utility-area', 'utility-again', 'utility-shared',
-        'utility-descriptors', 'thread-ids', 'ended-threads', 'madvise-vdso',
+        'utility-descriptors', 'thread-ids', 'ended-threads', 'madvise-vdso', 'overflowing-arguments', 'program-addresses',
     ],
     # signals, times, futexes
     'waits': [
@@ -41,11 +41,11 @@ COMPARED = {
         'execve-credentials', 'execve-process-attributes', 'namespaces', 'ptrace', 'selectors', 'tracee-killed-in-fork',
     ],
 }
-# Static only: they wait for clocks and states for most of their time, or take much, and use of libc what `clocks-agree`,
-# `futex-operations` and `sigwait-takes-blocked-signals`, which wait for the same, use dynamic, too.
+# Static only: they wait for clocks and states for most of their time, or take much, or make calls by their numbers, and use of
+# libc what `clocks-agree`, `futex-operations` and `sigwait-takes-blocked-signals`, which wait for the same, use dynamic, too.
 WAITING = {'cpu-clock-monotonic', 'cpu-clock-timers', 'cpu-timers-and-limits', 'futex-table', 'futex-waitv', 'process-states',
            'time-namespace', 'timer-overrun', 'waits-while-clock-is-set', 'utility-again', 'utility-area', 'utility-memory',
-           'utility-shared', 'utility-rung'}
+           'utility-shared', 'utility-rung', 'overflowing-arguments', 'program-addresses'}
 # Programs of `held` that do all there that they do elsewhere.
 HELD = {'concurrent-memory-calls'}
 # What Linux gives, where that is not 0.

@@ -63,7 +63,7 @@ impl<F: Clone + PartialEq> Vma<F> {
         match &self.backing {
             Backing::PrivateFile { offset, .. }
             | Backing::SharedLinux { file: Some(_), offset, .. } => {
-                Some(offset + (address - self.start))
+                Some(offset.wrapping_add(address - self.start)) // as `advanced`
             }
             _ => None,
         }

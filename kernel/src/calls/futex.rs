@@ -121,7 +121,8 @@ fn wake_op(p: &Process, places: (Place, Place), a: &[u64; 6]) -> Result<u64> {
     let old = futex::exchange(a[4], |old| code.apply(old))?;
     let also = code.also_wakes(old)?;
     let woken = wake(places.0, a[0], a[2])?;
-    Ok(woken + if also { wake(places.1, a[4], a[3])? } else { 0 })
+    let also_woken = if also { wake(places.1, a[4], a[3])? } else { 0 };
+    Ok(woken.saturating_add(also_woken)) // a proxy says what it likes
 }
 
 /// FUTEX_WAIT_REQUEUE_PI. Where a kernel has the word and the other one the lock, the thread gets the lock by itself.

@@ -12,14 +12,14 @@ const ITIMER_VIRTUAL: u64 = 1;
 const ITIMER_PROF: u64 = 2;
 
 fn read_itimer(at: u64) -> Result<(u64, u64)> {
-    let one = |at| -> Result<u64> {
-        let t: Timespec = user::get(UserAddr::of(at))?; // its nanoseconds are microseconds
+    let one = |offset| -> Result<u64> {
+        let t: Timespec = user::get(UserAddr::behind(at, offset))?; // its nanoseconds are microseconds
         if !(0..1_000_000).contains(&t.nsec) || t.sec < 0 {
             return Err(errno::EINVAL);
         }
         Ok((t.sec as u64).saturating_mul(1_000_000_000).saturating_add(t.nsec as u64 * 1000))
     };
-    Ok((one(at + 16)?, one(at)?))
+    Ok((one(size_of::<Timespec>() as u64)?, one(0)?))
 }
 
 fn write_itimer(at: u64, (value, interval): (u64, u64)) -> Result<()> {

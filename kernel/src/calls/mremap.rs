@@ -86,9 +86,10 @@ pub fn mremap(me: &Thread, a: &[u64; 6]) -> Result<u64> {
         return move_to(me, &mut m, flags & FIXED != 0, new);
     }
     if m.old_size >= m.new_size {
-        let end = old.checked_add(m.old_size).filter(|&e| e <= TASK_SIZE);
+        let end = end_of_source(&m);
         if m.old_size > m.new_size {
-            unmap_range(p, old + m.new_size, end.ok_or(errno::EINVAL)?.min(USER_MAX))?;
+            let end = end.ok_or(errno::EINVAL)?;
+            unmap_range(p, old + m.new_size, end.min(USER_MAX))?;
         } else if end.is_none() {
             // Nothing is to be done: of a size beyond all addresses Linux 6.1 says so, and
             // later ones `EINVAL`.
@@ -110,6 +111,11 @@ pub fn mremap(me: &Thread, a: &[u64; 6]) -> Result<u64> {
     }
     let target = choose(p, 0, m.new_size, 0, m.source())?;
     relocate(me, &vma, &m, target, lock_flags)
+}
+
+/// Where the old range ends, if no address behind those of programs is in it. Behind `USER_MAX` nothing is mapped.
+fn end_of_source(m: &Move) -> Option<u64> {
+    m.old.checked_add(m.old_size).filter(|&end| end <= TASK_SIZE)
 }
 
 /// With `MREMAP_FIXED` or `MREMAP_DONTUNMAP`.
@@ -139,8 +145,8 @@ fn move_to(me: &Thread, m: &mut Move, fixed: bool, new: u64) -> Result<u64> {
 fn move_from(me: &Thread, m: &mut Move, fixed: bool, new: u64) -> Result<u64> {
     let p = &me.caller();
     if m.old_size > m.new_size {
-        let end = m.old.checked_add(m.old_size).ok_or(errno::EINVAL)?;
-        unmap_range(p, m.old + m.new_size, end)?;
+        let end = end_of_source(m).ok_or(errno::EINVAL)?;
+        unmap_range(p, m.old + m.new_size, end.min(USER_MAX))?;
         m.old_size = m.new_size;
     }
     let vma = lock_settled(p, m.old, m.old.saturating_add(SMALL))?
@@ -426,7 +432,9 @@ pub fn file_pages(me: &Thread, a: &[u64; 6]) -> Result<u64> {
         .checked_add(page_down(len))
         .filter(|&end| end > start && end <= USER_MAX)
         .ok_or(errno::EINVAL)?;
-    let offset = page.checked_mul(SMALL).ok_or(errno::EINVAL)?;
+    let is_offset =
+        |offset: &u64| offset.checked_add(end - start).is_some_and(|end| end <= i64::MAX as u64);
+    let offset = page.checked_mul(SMALL).filter(is_offset);
     let p = &me.caller();
     let shared = |v: &Vma<FileRef>| {
         v.flags.contains(VmaFlags::SHARED) && matches!(v.backing, Backing::SharedLinux { .. })
@@ -442,10 +450,11 @@ pub fn file_pages(me: &Thread, a: &[u64; 6]) -> Result<u64> {
         return Err(errno::EINVAL);
     }
     delegate::linux(__NR_remap_file_pages, [addr, len, prot, page, flags, 0])?;
+    let offset = offset.ok_or(errno::EOVERFLOW)?; // as Linux has said, whatever a proxy says
     p.mm.lock().vmas.update(start, end, |v| {
         let distance = v.start - start;
         if let Backing::SharedLinux { offset: o, .. } = &mut v.backing {
-            *o = offset.wrapping_add(distance);
+            *o = offset + distance;
         }
         Ok(())
     })?;

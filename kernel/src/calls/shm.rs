@@ -129,7 +129,8 @@ fn place(p: &Caller<'_>, addr: u64, len: u64, is_large: bool, replace: bool) -> 
     }
     if addr == 0 {
         // Not where a large page could begin.
-        let at = choose(p, 0, len + SMALL, 0, NOTHING)?;
+        let room = len.checked_add(SMALL).ok_or(errno::ENOMEM)?; // a proxy says how large a segment is
+        let at = choose(p, 0, room, 0, NOTHING)?;
         return Ok(if at.is_multiple_of(LARGE) {
             unreserve(p, at, at + SMALL);
             at + SMALL

@@ -57,6 +57,12 @@ fn layout(id: &Identity) -> Layout {
     }
 }
 
+/// Where an address of a program's file lies. One that is made for high addresses may be moved down, and a file may name any
+/// address as its entry.
+const fn moved(bias: u64, address: u64) -> u64 {
+    bias.wrapping_add(address)
+}
+
 /// Builds the program in the empty memory of the running thread, and sets its registers.
 pub fn build(
     thread: &Thread,
@@ -76,18 +82,18 @@ pub fn build(
         (mm.mmap_base, mm.brk_start, mm.brk) = (place.mmap_base, 0, 0);
         let bias = program.plan.bias_above(place.pie_base).ok_or(memory(errno::ENOMEM))?;
         map_segments(&mut mm, program, bias).map_err(memory)?;
-        let end = page_up(bias + program.plan.data_end());
+        let end = page_up(moved(bias, program.plan.data_end()));
         mm.brk_start = end + place.brk_gap;
         mm.brk = mm.brk_start;
         bias
     };
     clear_tails(program, bias).map_err(|_| Failed(errno::ENOEXEC, BROKEN))?;
-    let mut entry = bias + program.plan.entry;
+    let mut entry = moved(bias, program.plan.entry);
     let mut base = 0;
     if let Some(i) = interpreter {
         base = map_interpreter(p, i).map_err(memory)?;
         clear_tails(i, base).map_err(|_| Failed(errno::ENOEXEC, START_FAILED_INTERPRETER))?;
-        entry = base + i.plan.entry;
+        entry = moved(base, i.plan.entry);
     }
     let traps = p.identity.lock().time.differ();
     let vdso = vdso::map(&mut p.mm.lock(), traps);
@@ -178,9 +184,10 @@ fn words_for_linux(
     let span = |exec: bool| {
         let segments =
             || program.plan.segments.iter().filter(|s| s.prot.contains(Prot::EXEC) == exec);
-        let start = segments().map(|s| bias + s.map_start()).min();
-        let end = segments().map(|s| bias + s.map_end()).max();
-        start.zip(end).unwrap_or((bias + program.plan.entry, bias + program.plan.entry + 1))
+        let start = segments().map(|s| moved(bias, s.map_start())).min();
+        let end = segments().map(|s| moved(bias, s.map_end())).max();
+        let entry = moved(bias, program.plan.entry);
+        start.zip(end).unwrap_or((entry, entry.saturating_add(1)))
     };
     let (code, data) = (span(true), span(false));
     let (auxv, auxv_bytes) = (stack.auxv_start, stack.auxv_end - stack.auxv_start);
@@ -212,8 +219,8 @@ fn map_stack(mm: &mut AddressSpace, top: u64, least: u64, limit: u64, exec: bool
 
 fn map_segments(mm: &mut AddressSpace, program: &Program, bias: u64) -> Result<()> {
     for s in &program.plan.segments {
-        let (start, middle, end) =
-            (bias + s.map_start(), bias + s.file_map_end(), bias + s.map_end());
+        let [start, middle, end] =
+            [s.map_start(), s.file_map_end(), s.map_end()].map(|at| moved(bias, at));
         drop(mm.vmas.remove(start, end));
         if middle > start {
             let backing =
@@ -233,7 +240,7 @@ fn clear_tails(program: &Program, bias: u64) -> Result<()> {
     for s in &program.plan.segments {
         let (start, end) = s.clear_range();
         if s.prot.contains(Prot::WRITE) && end > start {
-            usercopy::zero(UserAddr::of(bias + start), (end - start) as usize)
+            usercopy::zero(UserAddr::of(moved(bias, start)), (end - start) as usize)
                 .map_err(|_| errno::EFAULT)?;
         }
     }
@@ -246,7 +253,7 @@ fn map_interpreter(p: &Process, i: &Program) -> Result<u64> {
     let below = Search::TopDown(mm.mmap_base);
     let bias = if i.plan.is_pie {
         let at = mm.vmas.find_gap(max - min, i.plan.align, below).ok_or(errno::ENOMEM)?;
-        at - min
+        at.wrapping_sub(min)
     } else {
         0
     };
@@ -269,12 +276,12 @@ fn auxv(
         (at::HWCAP, id.hwcap),
         (at::PAGESZ, 4096),
         (at::CLKTCK, id.clktck),
-        (at::PHDR, program.plan.phdr_vaddr.map_or(0, |a| bias + a)),
+        (at::PHDR, program.plan.phdr_vaddr.map_or(0, |a| moved(bias, a))),
         (at::PHENT, 56),
         (at::PHNUM, u64::from(program.plan.phnum)),
         (at::BASE, base),
         (at::FLAGS, 0),
-        (at::ENTRY, bias + program.plan.entry),
+        (at::ENTRY, moved(bias, program.plan.entry)),
         (at::UID, u64::from(ids.uid)),
         (at::EUID, u64::from(ids.euid)),
         (at::GID, u64::from(ids.gid)),

@@ -89,7 +89,9 @@ fn serve(
     };
     thread.count_fault();
     let page = addr & !(SMALL - 1);
-    let mut change = Change::new((page, page + SMALL));
+    // The last page of all has no end, and is no program's.
+    let end = page.checked_add(SMALL).ok_or(Signal::NotMapped)?;
+    let mut change = Change::new((page, end));
     let mut is_forgotten = false;
     loop {
         if p.is_killed() {

@@ -100,7 +100,8 @@ impl Debugger<Process> {
             OBSERVE_BREAK => self.set_breakpoint(a, b != 0),
             OBSERVE_WATCH => self.watches.set(&*self.process()?, a, b, &r.words()),
             OBSERVE_ACTION => {
-                self.thread(a)?.observe.action.store(b + 1, Ordering::Relaxed);
+                let action = b.checked_add(1).ok_or(errno::EINVAL)?;
+                self.thread(a)?.observe.action.store(action, Ordering::Relaxed);
                 Ok(())
             }
             OBSERVE_RESUME => self.resume(a),
