@@ -53,13 +53,22 @@ fn until_done<T>(
 ) -> Result<T> {
     let mut known = None;
     loop {
-        match in_place(p, |queues| f(queues, known)) {
+        let stop = match in_place(p, |queues| f(queues, known)) {
             Ok(value) => return Ok(value),
-            Err(Stop::Error(error)) => return Err(error),
-            Err(Stop::Fault { key, writes }) => bring_in(key, writes)?,
-            Err(Stop::Changed) if thread::current().must_end() => return Err(errno::EINTR),
-            Err(Stop::Changed) => cpus::yield_now(),
-            Err(Stop::Unknown(tid)) => {
+            Err(stop) => stop,
+        };
+        match stop {
+            Stop::Error(error) => return Err(error),
+            Stop::Fault { key, writes } => bring_in(key, writes)?,
+            Stop::Changed | Stop::Unknown(_) if thread::current().must_end() => {
+                return Err(errno::EINTR);
+            }
+            Stop::Changed => cpus::yield_now(),
+            Stop::Unknown(tid) => {
+                // Others may name one owner after the other, for ever: the CPU is not this thread's alone.
+                if known.is_some() {
+                    cpus::yield_now();
+                }
                 known = Some(Owner { tid, lives: where_is(p, tid) != Whereabouts::Nowhere });
             }
         }
