@@ -428,8 +428,11 @@ impl PageTable {
         Some(table)
     }
 
-    /// The leaf that covers `addr`.
+    /// The leaf that covers `addr`: none where no program has addresses.
     pub fn find(&self, addr: u64) -> Option<Leaf> {
+        if addr >= USER_END {
+            return None; // the kernel's half is in the same table
+        }
         let pd = self.table(addr, 1)?;
         let e = get(pd, index(addr, 1));
         if e.has(pte::LARGE) {
