@@ -28,7 +28,7 @@
  * is never taken for the same. The module refuses an image of another version and names both; so do
  * the proxy and the command.
  */
-#define HANARE_VERSION 0x22e7cf47U
+#define HANARE_VERSION 0x96850facU
 /* Bytes of a base page. */
 #define HANARE_PAGE_SIZE 4096ULL
 /* Bytes of a large page, and the granule in which memory is reserved. */
@@ -1010,6 +1010,8 @@ struct hanare_request {
 #define HANARE_FILE_NOEXEC 4ULL
 /* `FILE_*`: a program that its user may run and not read. */
 #define HANARE_FILE_UNREADABLE 8ULL
+/* `FILE_*`: Linux' binfmt_misc has entries that may take the program, see `SERVICE_BINFMT`. */
+#define HANARE_FILE_BINFMT 16ULL
 /*
  * Which pages of file args[0] Linux has in its page cache, from byte offset args[1] on, args[2]
  * of them: answer `extents`, bit i % 64 of word i / 64 for page i. All of them, where the
@@ -1042,6 +1044,17 @@ struct hanare_request {
  * higher: likewise known for their own. Above it Linux may lay the proxy's own memory out among the application's addresses.
  */
 #define HANARE_STACK_LIMIT_OF_PROXY 0x3fa5000ULL
+/*
+ * The texts of the files of Linux' binfmt_misc, where the worker has that mounted, from number args[2] on, to the worker's address args[0], of
+ * args[1] bytes: each with a zero behind it, as many as fit, in the order in which Linux looks at the entries; the last one is
+ * the file `status`. Answer args: [0] = bytes, [1] = the number to go on with, or 0: these were all. -ENOENT: it is not mounted.
+ */
+#define HANARE_SERVICE_BINFMT 17U
+/*
+ * What execve(2) does to descriptors: closes those that close on exec, and then opens file args[0] for the program
+ * (AT_EXECFD). status = the descriptor.
+ */
+#define HANARE_SERVICE_EXEC_FILE 18U
 /* How long file args[0] is now: status = bytes. */
 #define HANARE_SERVICE_FILE_SIZE 16U
 /* Most extents in one service. */
@@ -2036,7 +2049,7 @@ struct hanare_debug {
 /* See `DumpThread`. */
 #define HANARE_IOCTL_DUMP_THREAD 0xc1184834U
 /* See `Child`. */
-#define HANARE_IOCTL_CHILD 0xc0304817U
+#define HANARE_IOCTL_CHILD 0xc0384817U
 /* See `Observe`. */
 #define HANARE_IOCTL_OBSERVE 0xc0d04818U
 /* See `Observation`. */
@@ -2169,7 +2182,7 @@ struct hanare_child {
 	/* In: 1: the program has more rights than who started it (AT_SECURE). */
 	__u32 secure;
 	/* In: file ids that move from the parent to the new space; 0: none. */
-	__u64 files[2];
+	__u64 files[3];
 	/* In: id of the parent's space. */
 	__u32 parent;
 	/* In: 1: the caller has its parent's descriptor table; `Control::Fork` only. */
@@ -3220,11 +3233,11 @@ _Static_assert(__builtin_offsetof(struct hanare_child, token) == 0, "Child.token
 _Static_assert(__builtin_offsetof(struct hanare_child, program) == 8, "Child.program");
 _Static_assert(__builtin_offsetof(struct hanare_child, secure) == 12, "Child.secure");
 _Static_assert(__builtin_offsetof(struct hanare_child, files) == 16, "Child.files");
-_Static_assert(__builtin_offsetof(struct hanare_child, parent) == 32, "Child.parent");
-_Static_assert(__builtin_offsetof(struct hanare_child, shares_table) == 36, "Child.shares_table");
-_Static_assert(__builtin_offsetof(struct hanare_child, space) == 40, "Child.space");
-_Static_assert(__builtin_offsetof(struct hanare_child, parts) == 44, "Child.parts");
-_Static_assert(sizeof(struct hanare_child) == 48, "Child");
+_Static_assert(__builtin_offsetof(struct hanare_child, parent) == 40, "Child.parent");
+_Static_assert(__builtin_offsetof(struct hanare_child, shares_table) == 44, "Child.shares_table");
+_Static_assert(__builtin_offsetof(struct hanare_child, space) == 48, "Child.space");
+_Static_assert(__builtin_offsetof(struct hanare_child, parts) == 52, "Child.parts");
+_Static_assert(sizeof(struct hanare_child) == 56, "Child");
 _Static_assert(__builtin_offsetof(struct hanare_dump_thread, signal) == 0, "DumpThread.signal");
 _Static_assert(__builtin_offsetof(struct hanare_dump_thread, others) == 4, "DumpThread.others");
 _Static_assert(__builtin_offsetof(struct hanare_dump_thread, regs) == 8, "DumpThread.regs");

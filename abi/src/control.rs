@@ -373,8 +373,8 @@ requests! {
         directory: u64,
         /// Address of the path.
         path: u64,
-        /// As of execveat(2).
-        flags: u64,
+        /// As of execveat(2), and the id of the file that the program gets open (AT_EXECFD), or 0.
+        flags: (u32, u32),
         /// File ids of the program and of its ELF interpreter, or 0.
         files: (u32, u32),
         /// Address of the arguments, or 0: the path alone.

@@ -115,7 +115,7 @@ pub struct Child {
     /// In: 1: the program has more rights than who started it (AT_SECURE).
     pub secure: u32,
     /// In: file ids that move from the parent to the new space; 0: none.
-    pub files: [u64; 2],
+    pub files: [u64; 3],
     /// In: id of the parent's space.
     pub parent: u32,
     /// In: 1: the caller has its parent's descriptor table; `Control::Fork` only.

@@ -112,6 +112,8 @@ pub const FILE_NOEXEC: u64 = 4;
 
 /// `FILE_*`: a program that its user may run and not read.
 pub const FILE_UNREADABLE: u64 = 8;
+/// `FILE_*`: Linux' binfmt_misc has entries that may take the program, see [`SERVICE_BINFMT`].
+pub const FILE_BINFMT: u64 = 16;
 
 /// Which pages of file args[0] Linux has in its page cache, from byte offset args[1] on, args[2]
 /// of them: answer `extents`, bit i % 64 of word i / 64 for page i. All of them, where the
@@ -138,6 +140,13 @@ pub const LIMIT_LIFTED: u64 = 0xffff_ffff_f5a6_b000;
 /// higher: likewise known for their own. Above it Linux may lay the proxy's own memory out among the application's addresses.
 pub const STACK_LIMIT_OF_PROXY: u64 = (64 << 20) - 0x5_b000;
 const _: () = assert!(LIMITS_WORDS <= EXTENTS_MAX);
+/// The texts of the files of Linux' binfmt_misc, where the worker has that mounted, from number args[2] on, to the worker's address args[0], of
+/// args[1] bytes: each with a zero behind it, as many as fit, in the order in which Linux looks at the entries; the last one is
+/// the file `status`. Answer args: [0] = bytes, [1] = the number to go on with, or 0: these were all. -ENOENT: it is not mounted.
+pub const SERVICE_BINFMT: u32 = 17;
+/// What execve(2) does to descriptors: closes those that close on exec, and then opens file args[0] for the program
+/// (AT_EXECFD). status = the descriptor.
+pub const SERVICE_EXEC_FILE: u32 = 18;
 /// How long file args[0] is now: status = bytes.
 pub const SERVICE_FILE_SIZE: u32 = 16;
 

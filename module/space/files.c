@@ -3,6 +3,7 @@
 #include "space/service.h"
 
 #include <linux/cred.h>
+#include <linux/fdtable.h>
 #include <linux/file.h>
 #include <linux/io.h>
 #include <linux/magic.h>
@@ -238,6 +239,8 @@ long hanare_program_get(struct hanare_job *job)
 	}
 	id = file_keep(job, get_file(program), true);
 	if (id > 0) {
+		if (hanare_has_binfmt())
+			job->args[3] |= HANARE_FILE_BINFMT;
 		err = look_at_rights(program, &job->args[3]) ?: look_at(job, program);
 		if (err) {
 			drop(job->space, id);
@@ -258,6 +261,44 @@ static struct file *file_of(struct hanare_space *space, u64 id)
 		get_file(file);
 	mutex_unlock(&space->table_lock);
 	return file;
+}
+
+/* What execve(2) closes, but for the space's own. Linux' own function is not for modules. */
+void hanare_close_for_exec(const struct hanare_space *space)
+{
+	u32 control = space->control_fd;
+	struct files_struct *files = current->files;
+	struct fdtable *fdt;
+	u32 fd = 0, end;
+
+	for (;; fd++) {
+		spin_lock(&files->file_lock);
+		fdt = files_fdtable(files);
+		end = fdt->max_fds;
+		fd = find_next_bit(fdt->close_on_exec, end, fd);
+		spin_unlock(&files->file_lock);
+		if (fd >= end)
+			break;
+		/* The bit of a number that is not in use means nothing. */
+		if (fd != control)
+			close_fd(fd);
+	}
+}
+
+long hanare_exec_file(struct hanare_job *job)
+{
+	struct file *file = file_of(job->space, job->args[0]);
+	int fd;
+
+	if (!file)
+		return -EBADF;
+	hanare_close_for_exec(job->space);
+	fd = get_unused_fd_flags(0);
+	if (fd < 0)
+		fput(file);
+	else
+		fd_install(fd, file);
+	return fd;
 }
 
 long hanare_file_name(struct hanare_job *job)

@@ -94,7 +94,8 @@ static int enter_own(struct file *file, struct hanare_space *parent, struct hana
 	hanare_file_set_space(own, space);
 	if (arg->program) {
 		err = hanare_space_move_file(space, parent, arg->files[0]) ?:
-		      hanare_space_move_file(space, parent, arg->files[1]);
+		      hanare_space_move_file(space, parent, arg->files[1]) ?:
+		      hanare_space_move_file(space, parent, arg->files[2]);
 		/* Whatever failed: to the LWK it is not one of the parent's any more. */
 		hanare_space_leave(parent);
 	}

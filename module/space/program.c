@@ -4,12 +4,12 @@
  * that Linux checks, tells and changes what it does for any program: permissions, security
  * modules, audit, credentials, descriptors, thread ids. Only so does a process leave memory and
  * descriptors that it shares with others. What is loaded in the program's place
- * is the proxy once more, as Linux loads the interpreter in the place of a script.
+ * is the proxy once more.
  */
 #include "space/space.h"
 
 #include <linux/binfmts.h>
-#include <linux/fdtable.h>
+#include <linux/elf.h>
 #include <linux/file.h>
 #include <linux/mount.h>
 #include <linux/sched.h>
@@ -37,6 +37,55 @@ struct hanare_space *hanare_space_of_caller(void)
 	return space;
 }
 
+/* Whether Linux' own loaders of ELF files look at more of a file than at this. */
+static bool is_native(const struct linux_binprm *bprm)
+{
+	const struct elfhdr *header = (const void *)bprm->buf;
+
+	if (memcmp(header->e_ident, ELFMAG, SELFMAG))
+		return false;
+	switch (header->e_machine) {
+	case EM_X86_64:
+	case EM_386:
+	case EM_486:
+		return true;
+	}
+	return false;
+}
+
+/* What binfmt_misc has its interpreter get open (AT_EXECFD) the LWK opens. Nor is anything gained by it. */
+static void take_open_file(struct linux_binprm *bprm)
+{
+	if (bprm->executable) {
+		would_dump(bprm, bprm->executable);
+		fput(bprm->executable);
+	}
+	bprm->executable = NULL;
+	bprm->have_execfd = 0;
+	bprm->execfd_creds = 0;
+}
+
+/*
+ * Linux goes on with the proxy's file in the place of the program's. As its interpreter it would
+ * count to those that Linux allows one after the other, which are the program's.
+ */
+static int take_place(struct linux_binprm *bprm, struct file *proxy)
+{
+	struct file *program = bprm->file;
+	loff_t position = 0;
+	ssize_t bytes;
+
+	memset(bprm->buf, 0, BINPRM_BUF_SIZE);
+	bytes = kernel_read(proxy, bprm->buf, BINPRM_BUF_SIZE, &position);
+	if (bytes < 0)
+		return bytes;
+	bprm->file = get_file(proxy);
+	hanare_allow_write(program, denies_writes);
+	fput(program);
+	/* Not ours to load: that is for those who come next. */
+	return -ENOEXEC;
+}
+
 static int load_binary(struct linux_binprm *bprm)
 {
 	struct hanare_space *space = hanare_space_of_caller();
@@ -47,11 +96,11 @@ static int load_binary(struct linux_binprm *bprm)
 		hanare_lower_limits(current);
 		return err;
 	}
-	/* The last time, in place of the program: an ELF file like others. */
+	/* Asked once more, where nobody has loaded it. */
 	if (!space->proxy || bprm->file == space->proxy)
 		goto put;
-	/* Linux finds the interpreter, which is another program to look at. */
-	if (bprm->buf[0] == '#' && bprm->buf[1] == '!')
+	/* Linux finds the interpreter, of a script or by binfmt_misc, which is another program to look at. */
+	if (!is_native(bprm))
 		goto put;
 	would_dump(bprm, bprm->file);
 	err = hanare_deny_write(space->proxy, denies_writes);
@@ -59,7 +108,10 @@ static int load_binary(struct linux_binprm *bprm)
 		goto put;
 	/* The new image comes by the space's descriptor, when its memory may be gone already. */
 	hanare_space_prepare_leave(space);
-	bprm->interpreter = get_file(space->proxy);
+	take_open_file(bprm);
+	err = take_place(bprm, space->proxy);
+	if (err != -ENOEXEC)
+		hanare_allow_write(space->proxy, denies_writes);
 put:
 	hanare_space_put(space);
 	return err;
@@ -119,27 +171,6 @@ put:
 
 /* ---- the end of an execve by the LWK ---- */
 
-/* What execve(2) closes, but for `control`. Linux' own function is not for modules. */
-static void close_for_exec(u32 control)
-{
-	struct files_struct *files = current->files;
-	struct fdtable *fdt;
-	u32 fd = 0, end;
-
-	for (;; fd++) {
-		spin_lock(&files->file_lock);
-		fdt = files_fdtable(files);
-		end = fdt->max_fds;
-		fd = find_next_bit(fdt->close_on_exec, end, fd);
-		spin_unlock(&files->file_lock);
-		if (fd >= end)
-			break;
-		/* The bit of a number that is not in use means nothing. */
-		if (fd != control)
-			close_fd(fd);
-	}
-}
-
 /* What read(2) and write(2) of a pipe would do; filters of system calls forbid more than that. */
 long hanare_copy(struct hanare_space *space, void *data)
 {
@@ -176,6 +207,6 @@ long hanare_execed(struct hanare_space *space, void *data)
 	/* A child with a program of its own is not moved to another group by its parent. */
 	current->flags &= ~PF_FORKNOEXEC;
 	err = arg->file ? set_exe(space, arg->file) : 0;
-	close_for_exec(space->control_fd);
+	hanare_close_for_exec(space);
 	return err;
 }

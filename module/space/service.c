@@ -344,6 +344,10 @@ static long run(struct hanare_job *job, enum hanare_context context)
 		return worker ? hanare_file_get(job) : -EPERM;
 	case HANARE_SERVICE_PROGRAM_GET:
 		return worker ? hanare_program_get(job) : -EPERM;
+	case HANARE_SERVICE_BINFMT:
+		return worker ? hanare_binfmt(job) : -EPERM;
+	case HANARE_SERVICE_EXEC_FILE:
+		return worker ? hanare_exec_file(job) : -EPERM;
 	case HANARE_SERVICE_CACHED:
 		return worker ? hanare_file_cached(job) : -EPERM;
 	case HANARE_SERVICE_RESOLVE:

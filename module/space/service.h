@@ -41,6 +41,7 @@ static inline bool hanare_extents_ok(const struct hanare_job *job)
 long hanare_file_get(struct hanare_job *job);
 long hanare_file_put(struct hanare_job *job);
 long hanare_program_get(struct hanare_job *job);
+long hanare_exec_file(struct hanare_job *job);
 long hanare_file_name(struct hanare_job *job);
 long hanare_fill(struct hanare_job *job);
 long hanare_file_cached(struct hanare_job *job);
@@ -53,6 +54,10 @@ long hanare_file_fill(struct file *file, struct hanare_job *job);
 bool hanare_is_cached(struct address_space *mapping, pgoff_t index);
 /* Before a file is mapped. 0 or -errno of its file system. */
 int hanare_file_refresh(struct file *file);
+
+/* binfmt.c: whether the caller has entries of binfmt_misc; their texts, what becomes an entry's status. */
+bool hanare_has_binfmt(void);
+long hanare_binfmt(struct hanare_job *job);
 
 /* version.c: the number of a file's state, which no other state of any file has; 0: it may change unseen. */
 u64 hanare_file_version(struct file *file, const struct kstat *stat);

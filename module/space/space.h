@@ -19,6 +19,8 @@ bool hanare_offer_take(struct hanare_space *space, u64 addr, bool write,
 /* `shows`: whether it is a file of procfs, or one in the place of such. */
 void hanare_files_init(bool (*shows)(struct file *file));
 bool hanare_is_device(const struct file *file);
+/* Of the calling process. */
+void hanare_close_for_exec(const struct hanare_space *space);
 int hanare_space_copy_files(struct hanare_space *to, struct hanare_space *from);
 int hanare_space_move_file(struct hanare_space *to, struct hanare_space *from, u64 id);
 void hanare_space_put_files(struct hanare_space *space);

@@ -58,6 +58,9 @@ def by_group():
             os.chown('/dev/hanare', 0, grp.getgrnam('hanare').gr_gid)
     check('device-by-group', body)
     check('device-by-group-when-loaded-anew', loaded_anew)
+    with only_long('binfmt shows the same promise'):
+        # Now Linux asks the module before it asks binfmt_misc.
+        same('binfmt-behind-the-module', [GUEST + '/static/binfmt'])
     check('device-by-another-group', another_group)
 
 
@@ -200,6 +203,31 @@ def in_place():
         boot('--cpus', '2-3', '--mem', '256M', '--option', 'exec=local')
     check('boot-exec-local', body, lwk=False, prepares=True)
     same('execve-credentials-in-place', [GUEST + '/static/execve-credentials'])
+    with only_long('binfmt shows the same promise'):
+        same('binfmt-in-place', [GUEST + '/static/binfmt'])
+
+
+def interpreters():
+    """Files that entries of binfmt_misc take. The program registers them, in a mount of its own."""
+    program, interpreter = GUEST + '/static/binfmt', PLACE + '/interpreter'
+    entries = '/proc/sys/fs/binfmt_misc'
+    check('binfmt-misc-is-loaded', lambda: expect(command(['modprobe', 'binfmt_misc']).status == 0, 'modprobe'), lwk=False, prepares=True)
+    same('binfmt', [program])
+
+    def script(launch, then):
+        """The first program of `hanare run`; its interpreter was opened when the entry was made."""
+        return ['unshare', '-m', 'sh', '-c', f"""mount -t binfmt_misc none {entries}; echo >file.hnx; chmod 755 file.hnx
+            cp {program} {interpreter}; echo ":hnf:E::hnx::{interpreter}:F" >{entries}/register
+            {then}; HN_SHOWS=1 {' '.join(launch)} ./file.hnx one
+            status=$?; [ -e {entries}/hnf ] || mount -t binfmt_misc none {entries}; echo -1 >{entries}/hnf; exit $status"""]
+
+    same('binfmt-of-a-first-program', None, both=lambda launch: script(launch, ':'), status=7)
+
+    def not_there(then):
+        result = command(script(['hanare', 'run', '--'], then), cwd=PLACE)
+        expect(result.status == 126 and b'Exec format error' in result.err, result)
+    check('binfmt-fixed-interpreter-of-another-place', lambda: not_there(f'rm {interpreter}'))
+    check('binfmt-misc-that-is-not-mounted', lambda: not_there(f'umount {entries}'))
 
 
 # Soft limits, of each resource lower than at first and higher again; where nothing else is said: what nothing depends on.
@@ -337,6 +365,7 @@ unreadable()
 identities()
 idle_workers()
 listings()
+interpreters()
 by_group()
 log()
 limits()

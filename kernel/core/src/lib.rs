@@ -14,6 +14,7 @@ extern crate std;
 pub mod account;
 pub mod addr;
 pub mod bandwidth;
+pub mod binfmt;
 pub mod bounce;
 pub mod buddy;
 pub mod clone;

@@ -12,6 +12,8 @@ use crate::lists;
 pub mod at {
     /// End of the vector.
     pub const NULL: u64 = 0;
+    /// Descriptor of the file that the program interprets.
+    pub const EXECFD: u64 = 2;
     /// Address of the program headers.
     pub const PHDR: u64 = 3;
     /// Bytes of one program header.
@@ -24,6 +26,8 @@ pub mod at {
     pub const BASE: u64 = 7;
     /// Flags.
     pub const FLAGS: u64 = 8;
+    /// [`FLAGS`]: the arguments have the interpreted file's own first one, too (`AT_FLAGS_PRESERVE_ARGV0`).
+    pub const FLAGS_PRESERVE_ARGV0: u64 = 1;
     /// Entry point of the program.
     pub const ENTRY: u64 = 9;
     /// Real user id.

@@ -112,6 +112,7 @@ pub fn exec(
     let Ok(path) = room else { return Failed(errno::ENOMEM, START_FAILED_MEMORY) };
     let file = |program: &Program| program.file_id() as u32;
     let files = (file(&program), interpreter.as_ref().map_or(0, file));
+    let open = program.interprets.open.as_ref().map_or(0, |file| file.id as u32);
     let key = (p.space, p.next_token());
     let plan = Plan {
         old: me.clone(),
@@ -136,7 +137,7 @@ pub fn exec(
         token: key.1,
         directory: target.dir,
         path: scratch,
-        flags: target.flags,
+        flags: (target.flags as u32, open),
         files,
         arguments: told,
     });

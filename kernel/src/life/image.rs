@@ -3,7 +3,7 @@
 use crate::base::{heap, lists};
 use crate::gate::{debugregs, park};
 use crate::life::program::{BROKEN, Failed, Program, is_hidden};
-use crate::link::delegate;
+use crate::link::{delegate, services};
 use crate::mm::{self, AddressSpace, parts, vdso};
 use crate::process::thread::Thread;
 use crate::process::{Identity, Ids, Process};
@@ -12,6 +12,7 @@ use crate::signal::dispositions;
 use alloc::vec::Vec;
 use hanare_abi::control::{Control, EXECED_WORDS, START_FAILED_INTERPRETER, START_FAILED_MEMORY};
 use hanare_abi::layout::{USER_MAX, scratch};
+use hanare_abi::service::SERVICE_EXEC_FILE;
 use hanare_core::addr::{page_down, page_up};
 use hanare_core::errno::{self, Result};
 use hanare_core::limits::{COMM_SIZE, STACK_EXPAND};
@@ -97,7 +98,14 @@ pub fn build(
     }
     let traps = p.identity.lock().time.differ();
     let vdso = vdso::map(&mut p.mm.lock(), traps);
-    let auxv = auxv(&id, *thread.ids.lock(), program, bias, base, vdso).map_err(memory)?;
+    let open = match &program.interprets.open {
+        None => None,
+        Some(file) => {
+            let answer = services::by_worker(SERVICE_EXEC_FILE, &[file.id], &[]);
+            Some(answer.map_err(|e| memory(e.into()))?.status)
+        }
+    };
+    let auxv = auxv(&id, *thread.ids.lock(), program, (bias, base), vdso, open).map_err(memory)?;
     let mut random = [0; 16];
     random.copy_from_slice(&id.random[..16]);
     let stack = heap::fallible(|| {
@@ -265,13 +273,14 @@ fn auxv(
     id: &Identity,
     ids: Ids,
     program: &Program,
-    bias: u64,
-    base: u64,
+    (bias, base): (u64, u64),
     vdso: Option<u64>,
+    open: Option<u64>,
 ) -> Result<Vec<(u64, u64)>> {
     // In the order of Linux.
     let vdso = vdso.map(|a| (at::SYSINFO_EHDR, a));
-    lists::collected(vdso.into_iter().chain([
+    let open = open.map(|descriptor| (at::EXECFD, descriptor));
+    let all = vdso.into_iter().chain([
         (at::MINSIGSTKSZ, hanare_hal::fpu::size() as u64 + 1024),
         (at::HWCAP, id.hwcap),
         (at::PAGESZ, 4096),
@@ -280,7 +289,7 @@ fn auxv(
         (at::PHENT, 56),
         (at::PHNUM, u64::from(program.plan.phnum)),
         (at::BASE, base),
-        (at::FLAGS, 0),
+        (at::FLAGS, if program.interprets.keeps_name { at::FLAGS_PRESERVE_ARGV0 } else { 0 }),
         (at::ENTRY, moved(bias, program.plan.entry)),
         (at::UID, u64::from(ids.uid)),
         (at::EUID, u64::from(ids.euid)),
@@ -291,5 +300,6 @@ fn auxv(
         (at::HWCAP2, id.hwcap2),
         (at::EXECFN, 0),
         (at::PLATFORM, 0),
-    ]))
+    ]);
+    lists::collected(all.chain(open))
 }

@@ -1,6 +1,7 @@
 //! How threads and processes begin, take another program, and end.
 
 pub mod begin;
+mod binfmt;
 pub mod child;
 pub mod clone;
 mod comes;

@@ -5,6 +5,7 @@ use crate::base::frames;
 use crate::base::heap;
 use crate::base::lists;
 use crate::base::pages::Pages;
+use crate::life::binfmt::{self, Taker};
 use crate::life::target::{AT_FDCWD, Target, write_path};
 use crate::link::services;
 use crate::mm::content::{self, Content};
@@ -17,7 +18,7 @@ use alloc::vec::Vec;
 use hanare_abi::control::{
     START_FAILED_FILE, START_FAILED_FORMAT, START_FAILED_INTERPRETER, START_FAILED_MEMORY,
 };
-use hanare_abi::service::{FILE_UNREADABLE, SERVICE_FILL, SERVICE_PROGRAM_GET};
+use hanare_abi::service::{FILE_BINFMT, FILE_UNREADABLE, SERVICE_FILL, SERVICE_PROGRAM_GET};
 use hanare_core::elf::{ElfHeader, ElfPlan};
 use hanare_core::errno::{self, Errno, Result};
 use hanare_core::limits::{ARG_MAX_TOTAL, MAX_INTERPRETERS, PATH_MAX};
@@ -27,9 +28,21 @@ use hanare_core::script::Script;
 pub struct Program {
     pub file: FileRef,
     pub head: Vec<u8>,
-    /// The program's user may not read its file.
+    /// The program's user may not read its file, or that which it gets open.
     pub hidden: bool,
     pub plan: ElfPlan,
+    pub interprets: Interprets,
+}
+
+/// What a program has of binfmt_misc, which has it interpret another file.
+#[derive(Default)]
+pub struct Interprets {
+    /// Its arguments have the other file's own first one, too (AT_FLAGS).
+    pub keeps_name: bool,
+    /// The file that it gets open (AT_EXECFD).
+    pub open: Option<FileRef>,
+    /// That may not be read by its user.
+    hidden: bool,
 }
 
 impl Program {
@@ -40,8 +53,10 @@ impl Program {
 
     /// The module moves the file to the space `to`.
     pub fn move_to(&mut self, to: &Space) {
-        if let Some(file) = Arc::get_mut(&mut self.file) {
-            file.space = to.space;
+        for file in core::iter::once(&mut self.file).chain(&mut self.interprets.open) {
+            if let Some(file) = Arc::get_mut(file) {
+                file.space = to.space;
+            }
         }
     }
 }
@@ -93,28 +108,57 @@ pub struct Opened {
     pub file: FileRef,
     pub head: Vec<u8>,
     pub hidden: bool,
+    /// Entries of binfmt_misc may take it.
+    pub has_binfmt: bool,
 }
 
-/// Opens a program, following `#!` lines; `argv` is rewritten as Linux does.
+/// Opens a program, following entries of binfmt_misc and `#!` lines; `argv` is rewritten as Linux does.
 pub fn open_program(target: &Target, argv: &mut Strings) -> core::result::Result<Program, Failed> {
-    let mut name = heap::copied(&target.name).map_err(|e| Failed(e, START_FAILED_MEMORY))?;
+    let memory = |e| Failed(e, START_FAILED_MEMORY);
+    let mut name = heap::copied(&target.name).map_err(memory)?;
+    let (mut interprets, mut is_fixed) = (Interprets::default(), false);
     for depth in 0..=MAX_INTERPRETERS {
         let kind = if depth == 0 { START_FAILED_FILE } else { START_FAILED_INTERPRETER };
         let opened = match depth {
             0 => open(target.dir, &target.open, target.flags),
             _ => open(AT_FDCWD, &name, 0),
         };
-        let opened = opened.map_err(|e| Failed(e, kind))?;
-        match Script::parse(&opened.head).map_err(|e| Failed(e, START_FAILED_FORMAT))? {
-            None => return parse(opened).map_err(|e| Failed(e.errno(), START_FAILED_FORMAT)),
-            Some(_) if target.closes => return Err(Failed(errno::ENOENT, kind)),
-            Some(script) => {
-                let next =
-                    rewrite(argv, &script, &name).map_err(|e| Failed(e, START_FAILED_MEMORY))?;
-                services::put_together(|| drop(opened));
-                name = next;
+        // Linux has it open; by its path it is not to be found here.
+        let opened = opened.map_err(|e| Failed(if is_fixed { errno::ENOEXEC } else { e }, kind))?;
+        let taker = if opened.has_binfmt { binfmt::taker(&name, &opened.head) } else { Ok(None) };
+        let taker = taker.map_err(|e| Failed(e, kind))?;
+        let script = match &taker {
+            None => Script::parse(&opened.head).map_err(|e| Failed(e, START_FAILED_FORMAT))?,
+            Some(_) => None,
+        };
+        is_fixed = taker.as_ref().is_some_and(|taker| taker.is_fixed);
+        let next = match (taker, script) {
+            (None, None) => {
+                let program = parse(opened).map_err(|e| Failed(e.errno(), START_FAILED_FORMAT))?;
+                let hidden = program.hidden || interprets.hidden;
+                return Ok(Program { hidden, interprets, ..program });
             }
-        }
+            _ if target.closes => return Err(Failed(errno::ENOENT, kind)),
+            // What is to be open for an interpreter is for that one alone.
+            _ if interprets.open.is_some() => return Err(Failed(errno::ENOEXEC, kind)),
+            (Some(taker), _) => {
+                interpreted(argv, &taker, &name).map_err(memory)?;
+                interprets.keeps_name |= taker.keeps_name;
+                if taker.opens {
+                    interprets.open = Some(opened.file);
+                    interprets.hidden = opened.hidden;
+                } else {
+                    services::put_together(|| drop(opened));
+                }
+                taker.interpreter
+            }
+            (None, Some(script)) => {
+                let next = rewrite(argv, &script, &name).map_err(memory)?;
+                services::put_together(|| drop(opened));
+                next
+            }
+        };
+        name = next;
     }
     Err(Failed(errno::ELOOP, START_FAILED_INTERPRETER))
 }
@@ -122,10 +166,29 @@ pub fn open_program(target: &Target, argv: &mut Strings) -> core::result::Result
 /// Arguments of the interpreter of a `#!` line in place of the script's first one; the interpreter's name.
 fn rewrite(argv: &mut Strings, script: &Script<'_>, name: &[u8]) -> Result<Vec<u8>> {
     let new = [Some(script.interpreter), script.argument, Some(name)];
-    let new = copied_all(new.into_iter().flatten())?;
-    heap::more_room(argv, new.len())?;
-    argv.splice(..argv.len().min(1), new);
+    replace_first(argv, 1, new.into_iter().flatten())?;
     heap::copied(script.interpreter)
+}
+
+/// Arguments of an interpreter of binfmt_misc in place of the program's first one, or before it.
+fn interpreted(argv: &mut Strings, taker: &Taker, name: &[u8]) -> Result<()> {
+    if argv.is_empty() {
+        lists::push(argv, Vec::new())?; // Linux gives every program one
+    }
+    let count = usize::from(!taker.keeps_name);
+    replace_first(argv, count, [&taker.interpreter[..], name].into_iter())
+}
+
+/// Strings in place of the first `count` of `argv`.
+fn replace_first<'a>(
+    argv: &mut Strings,
+    count: usize,
+    new: impl Iterator<Item = &'a [u8]>,
+) -> Result<()> {
+    let new = copied_all(new)?;
+    heap::more_room(argv, new.len())?;
+    argv.splice(..argv.len().min(count), new);
+    Ok(())
 }
 
 pub fn open(dir: u64, path: &[u8], flags: u64) -> Result<Opened> {
@@ -156,6 +219,7 @@ pub fn open(dir: u64, path: &[u8], flags: u64) -> Result<Opened> {
         file: heap::arc(file)?,
         head: pages.bytes(0, answer.args[0] as u32 as usize)?,
         hidden: answer.args[3] & FILE_UNREADABLE != 0,
+        has_binfmt: answer.args[3] & FILE_BINFMT != 0,
     })
 }
 
@@ -197,7 +261,8 @@ pub fn parse(opened: Opened) -> core::result::Result<Program, hanare_core::elf::
     {
         head = read_at(&opened.file, offset, len).map_err(|_| ElfError::Truncated)?;
     }
-    Ok(Program { file: opened.file, head, hidden: opened.hidden, plan })
+    let interprets = Interprets::default();
+    Ok(Program { file: opened.file, head, hidden: opened.hidden, plan, interprets })
 }
 
 pub fn read_file(program: &Program, offset: u64, len: usize) -> Result<Vec<u8>> {

@@ -13,8 +13,9 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use hanare_abi::boot::EVENT_SERVICE;
 use hanare_abi::control::Control;
 use hanare_abi::service::{
-    EXTENTS_MAX, SERVICE_FILE_GET, SERVICE_FILE_PUT, SERVICE_FILL, SERVICE_HELD, SERVICE_MAY,
-    SERVICE_PROGRAM_GET, SERVICE_READY, SERVICE_READY_FAULT, SERVICE_READY_THREAD, SERVICE_ZAP,
+    EXTENTS_MAX, SERVICE_BINFMT, SERVICE_FILE_GET, SERVICE_FILE_PUT, SERVICE_FILL, SERVICE_HELD,
+    SERVICE_MAY, SERVICE_PROGRAM_GET, SERVICE_READY, SERVICE_READY_FAULT, SERVICE_READY_THREAD,
+    SERVICE_ZAP,
 };
 use hanare_core::errno::{self, Errno};
 use hanare_core::fair;
@@ -256,8 +257,10 @@ enum Turn {
 
 fn by_worker_in(turn: Turn, kind: u32, args: &[u64], extents: &[u64]) -> Result<Answer, Failure> {
     let me = caller::current();
-    if matches!(kind, SERVICE_FILL | SERVICE_PROGRAM_GET | SERVICE_FILE_GET | SERVICE_MAY)
-        && me.must_end()
+    if matches!(
+        kind,
+        SERVICE_FILL | SERVICE_PROGRAM_GET | SERVICE_BINFMT | SERVICE_FILE_GET | SERVICE_MAY
+    ) && me.must_end()
     {
         return Err(Failure::ThreadEnding);
     }

@@ -1,6 +1,7 @@
 //! The targets, a file each.
 
 mod arguments;
+mod binfmt;
 mod clone;
 mod command;
 mod elf;
@@ -25,6 +26,7 @@ use crate::target::Target;
 pub const TARGETS: &[Target] = &[
     elf::TARGET,
     script::TARGET,
+    binfmt::TARGET,
     filter::TARGET,
     narrow::TARGET,
     options::TARGET,

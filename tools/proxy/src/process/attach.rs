@@ -324,7 +324,7 @@ pub fn program(
     parent: u32,
     instance: [u8; NAME_SIZE],
     token: u64,
-    files: [u64; 2],
+    files: [u64; 3],
     secure: bool,
 ) -> sys::Result<Space> {
     let mut request = Child {
@@ -350,7 +350,7 @@ pub fn child(space: &Space, token: u64, shares_table: bool) -> sys::Result<()> {
         token,
         program: 0,
         secure: 0,
-        files: [0; 2],
+        files: [0; 3],
         parent,
         shares_table: shares_table.into(),
         space: 0,

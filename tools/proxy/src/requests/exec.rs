@@ -18,21 +18,21 @@ use crate::sys::shared::Initial;
 use crate::sys::{self, Errno, Execution, signal};
 
 /// By its first variable an image knows that it goes on for another one:
-/// `HANARE_RESUME=TOKEN:FD:SPACE:PROGRAM:INTERPRETER:SOFT:HARD:STATS:CALLS:SLEEPS:COPY:DEVICE:INODE`, all decimal: the
-/// limits of RLIMIT_STACK, whether figures are told at the end, what they are so far, and the stderr that they are told on. The second one is the name of the instance.
+/// `HANARE_RESUME=TOKEN:FD:SPACE:PROGRAM:INTERPRETER:OPEN:SOFT:HARD:STATS:CALLS:SLEEPS:COPY:DEVICE:INODE`, all decimal: the
+/// ids of three files, the limits of RLIMIT_STACK, whether figures are told at the end, what they are so far, and the stderr that they are told on. The second one is the name of the instance.
 /// The arguments are the program's, for those who watch (audit).
 const OPTION: &[u8] = b"HANARE_RESUME=";
 const INSTANCE: &[u8] = b"HANARE_INSTANCE=";
-/// Thirteen numbers of at most twenty digits fit.
-const OPTION_MAX: usize = 288;
+/// Fourteen numbers of at most twenty digits fit.
+const OPTION_MAX: usize = 309;
 /// What the old image hands to the new one.
 pub struct Resumption {
     token: u64,
     /// The descriptor that served the space that is left, and the id of that.
     fd: u32,
     left: u32,
-    /// File ids of the program and its ELF interpreter.
-    files: [u64; 2],
+    /// File ids of the program, of its ELF interpreter, and of what it gets open (AT_EXECFD).
+    files: [u64; 3],
     /// RLIMIT_STACK of the program.
     stack: rlimit64,
     /// Whether figures are told at the end, and those of calls and sleeps.
@@ -46,7 +46,7 @@ pub struct Resumption {
 pub fn exec(
     process: &Process,
     token: u64,
-    (program, interpreter): (u32, u32),
+    [program, interpreter, open]: [u32; 3],
     how: &Execution,
 ) -> i64 {
     let (fd, left) = (process.space.fd, process.space.id.load(Ordering::Relaxed));
@@ -58,7 +58,7 @@ pub fn exec(
     let (stats, [calls, sleeps]) = (u8::from(process.is_reporting()), process.counted());
     let _ = write!(
         option,
-        "{prefix}{token}:{fd}:{left}:{program}:{interpreter}:{soft}:{hard}:{stats}:{calls}:{sleeps}:{copy}:{device}:{inode}"
+        "{prefix}{token}:{fd}:{left}:{program}:{interpreter}:{open}:{soft}:{hard}:{stats}:{calls}:{sleeps}:{copy}:{device}:{inode}"
     );
     let mut instance = Argument::<OPTION_MAX>::new();
     let _ = write!(
@@ -100,7 +100,7 @@ pub fn resumption(initial: &Initial) -> Option<Resumption> {
         core::str::from_utf8(numbers).ok()?.split(':').map(|number| number.parse().ok());
     let mut next = || numbers.next().flatten();
     let (token, fd, left) = (next()?, u32::try_from(next()?).ok()?, u32::try_from(next()?).ok()?);
-    let files = [next()?, next()?];
+    let files = [next()?, next()?, next()?];
     let stack = rlimit64 { rlim_cur: next()?, rlim_max: next()? };
     let (stats, counted) = (next()? != 0, [next()?, next()?]);
     let stderr = [next()?, next()?, next()?];

@@ -129,7 +129,9 @@ fn serve_request(process: &Process, worker: &Worker, slot: SlotRef) -> Option<i6
             number(threads::share(process, first_slot, slot, flags, pidfd, wanted))
         }
         Control::Exec { token, directory, path, flags, files, arguments } => {
-            exec::exec(process, token, files, &sys::Execution { directory, path, arguments, flags })
+            let (flags, open) = (flags.0.into(), flags.1);
+            let how = sys::Execution { directory, path, arguments, flags };
+            exec::exec(process, token, [files.0, files.1, open], &how)
         }
         Control::Fork { token, flags, pidfd, set_tid, set_tid_size, cgroup } => {
             let wanted = fork::Wanted { flags, pidfd, set_tid, set_tid_size, cgroup };
