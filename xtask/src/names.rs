@@ -5,12 +5,11 @@ use std::collections::BTreeSet;
 use crate::sources::Source;
 
 /// Documents that name many things of Linux, of its tests and of other programs.
-const FOREIGN: [&str; 6] = [
+const FOREIGN: [&str; 5] = [
     "README.md",
     "docs/compatibility.md",
     "docs/forged-slots.md",
     "docs/pseudo-files.md",
-    "docs/security.md",
     "docs/syscalls.md",
 ];
 const ENDS: [&str; 7] = [".rs", ".c", ".h", ".py", ".md", ".sh", ".toml"];

@@ -12,6 +12,8 @@ use crate::layers;
 use crate::lints;
 use crate::locks;
 use crate::names;
+use crate::panics;
+use crate::promises;
 use crate::sources::{self, Source, read, write};
 
 /// Lines that a file of ours should not exceed.
@@ -58,6 +60,8 @@ fn check(update: bool) -> Result<Vec<String>, String> {
     complaints.extend(licences(&ours));
     complaints.extend(lints::check(&sources));
     complaints.extend(names::check(&sources));
+    complaints.extend(promises::check(&sources)?);
+    complaints.extend(panics::check(&sources)?);
     complaints.extend(layers::check(&sources, update)?);
     complaints.extend(locks::check(update)?);
     Ok(complaints)
