@@ -10,6 +10,7 @@ import os
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '../lib'))
+from attacks import PROGRAMS, attacked
 from harness import *
 from users import *
 
@@ -121,6 +122,8 @@ def rounds(name, body):
 
 
 start('--cpus', '2-3', '--mem', '1G')
+# Each for longer, in each of its kinds: group `attack`.
+check('attacks', attacked([(name, 'program') for name in PROGRAMS], 4, SEED))
 check('random-ioctls-harm-nobody', ioctls(SEED))
 with only_long('random-ioctls-harm-nobody: the same with another seed'):
     check('random-ioctls-harm-nobody-other-seed', ioctls(SEED + 1))

@@ -1,7 +1,7 @@
 """Which groups of tests a change needs: `tests/run --changed`.
 
 Every file of the repository is in a layer or in a set of files (xtask/layers.toml). LAYERS says which of them a group
-needs. Of tests/groups, tests/lib, tests/guest and tests/module a group needs the files that it names. A file that is in no
+needs. Of tests/groups, tests/lib, tests/guest, tests/module and tests/attack a group needs the files that it names. A file that is in no
 layer concerns every group.
 """
 
@@ -29,7 +29,7 @@ STACK = [*EVERY, 'kernel/*', 'hal/*', 'core/*', 'abi/*', 'ikc/*', 'module/*', 'p
 BENCHES = ['bench-guest/*', 'bench-posted/*', 'libhanare/*', 'async/*', '!async/tests']
 LAYERS = {
     **dict.fromkeys((
-        'accounts', 'cgroup', 'conformance', 'conformance-6.12', 'conformance-7.2', 'cycles', 'dispatch', 'ends', 'faults',
+        'accounts', 'attack', 'cgroup', 'conformance', 'conformance-6.12', 'conformance-7.2', 'cycles', 'dispatch', 'ends', 'faults',
         'files', 'files-box', 'files-copied', 'fuzz', 'guests-processes', 'guests-processes-box', 'guests-threads',
         'guests-threads-box', 'guests-waits', 'guests-waits-box', 'hostile-users', 'module', 'numa', 'pseudo', 'security-hooks', 'smoke-6.12',
         'smoke-7.2', 'smoke-x2apic', 'soak', 'strikes', 'terminal',
@@ -156,8 +156,9 @@ def text_of(path, root):
 def programs(root):
     """{name of a test program: its source}."""
     found = dict(PROGRAMS)
-    for folder, before in ('tests/guest', ''), ('tests/module', 'module-'):
-        found.update({before + name[:-2]: f'{folder}/{name}' for name in os.listdir(os.path.join(root, folder))
+    for folder, before in ('tests/guest', ''), ('tests/module', 'module-'), ('tests/attack', 'attack-'):
+        names = os.listdir(os.path.join(root, folder)) if os.path.isdir(os.path.join(root, folder)) else []
+        found.update({before + name[:-2]: f'{folder}/{name}' for name in names
                       if name.endswith('.c')})
     return found
 
@@ -227,7 +228,7 @@ def needs(group, root=ROOT):
             continue
         found.add(path)
         # Of other files a group needs no more than themselves.
-        if path == script or path.startswith(('tests/lib/', 'tests/guest/', 'tests/module/')):
+        if path == script or path.startswith(('tests/lib/', 'tests/guest/', 'tests/module/', 'tests/attack/')):
             ahead += named(path, part, root)
     return Needs(tuple(LAYERS[group]), frozenset(found))
 

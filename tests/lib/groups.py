@@ -120,6 +120,8 @@ GROUPS = {
                      long_s=420, limit_s=3600),
     'fuzz': Group('nonsense from user mode and forged proxies gains nothing and harms nobody', 'fuzz.py', test_s=60, long_s=1000,
                   limit_s=3600),
+    'attack': Group('programs that do their worst to the newest mechanisms gain nothing and harm nobody', 'attack.py', long_s=300,
+                    limit_s=3600, checked=True),
     'soak': Group('programs of many kinds at once, struck at random, leave nothing behind', 'soak.py', test_s=50, long_s=1200,
                   limit_s=3600),
     'command': Group('the command: what users meet besides running programs', 'command.py', test_s=90, long_s=150),

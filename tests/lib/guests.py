@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+HEADER = os.path.join(ROOT, 'module/hanare_abi.h')
 OUT = os.path.join(ROOT, 'build/tests')
 GUEST = os.path.join(OUT, 'guest')
 
@@ -30,7 +31,9 @@ def build():
             if not name.endswith('.c'):
                 continue
             target = f'{GUEST}/{kind}/{name[:-2]}'
-            if not newer(target, f'{source}/{name}', f'{source}/guest.h', f'{source}/utility.h'):
+            with open(f'{source}/{name}') as file:
+                abi = [HEADER] if 'hanare_abi.h' in file.read() else []  # attackers look addresses up there
+            if not newer(target, f'{source}/{name}', f'{source}/guest.h', f'{source}/utility.h', *abi):
                 flags = ['-static'] if kind == 'static' else []
                 jobs.append(['gcc', '-O1', '-g', '-Wall', '-Wno-unused-result',
                              '-Wno-infinite-recursion', '-Wno-nonnull', '-pthread', *flags,
@@ -38,13 +41,18 @@ def build():
     for name in ('boot', 'fuzz', 'inherited-descriptor', 'hostile', 'beside-slow-file', 'forged-proxy', 'hoard', 'stranger',
                  'late-answer', 'pool', 'forged-member'):
         target, program = f'{GUEST}/module-{name}', f'{ROOT}/tests/module/{name}.c'
-        if not newer(target, program, f'{ROOT}/module/hanare_abi.h', f'{ROOT}/tests/module/need.h'):
+        if not newer(target, program, HEADER, f'{ROOT}/tests/module/need.h'):
             jobs.append(['gcc', '-static', '-O1', '-o', target, program])
     # Above the application's addresses.
     target, program = f'{GUEST}/module-forged', f'{ROOT}/tests/module/forged.c'
     headers = (f'{ROOT}/tests/module/{name}.h' for name in ('proxy', 'servers', 'forged', 'lies', 'programs', 'spoil'))
-    if not newer(target, program, f'{ROOT}/module/hanare_abi.h', *headers):
+    if not newer(target, program, HEADER, *headers):
         jobs.append(['gcc', '-static-pie', '-O1', '-g', '-Wall', '-Wno-unused-result', '-pthread', '-o', target, program])
+    attacks = f'{ROOT}/tests/attack'
+    for name in sorted(os.listdir(attacks)):
+        target, program = f'{GUEST}/attack-{name[:-2]}', f'{attacks}/{name}'
+        if name.endswith('.c') and not newer(target, program, f'{attacks}/attack.h'):
+            jobs.append(['gcc', '-static', '-O1', '-g', '-Wall', '-Wno-unused-result', '-pthread', '-o', target, program])
     target, program = f'{GUEST}/strike', f'{ROOT}/tests/module/strike.c'
     if not newer(target, program):
         jobs.append(['gcc', '-static', '-O1', '-Wall', '-o', target, program])
