@@ -6,6 +6,7 @@ import struct
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '../lib'))
+import abi
 from harness import *
 
 TOOL = GUEST + '/module-boot'
@@ -113,6 +114,12 @@ def stolen():
         process.wait(TIMEOUT)
 
 
+def managed():
+    """The descriptor of a proxy manages no instance and looks at nobody, though its user may."""
+    result = command([FORGE, 'default', 'manage'])
+    expect(result.out == b'nothing\n', result)
+
+
 def filled():
     """Start blocks take no memory that the kernel needs."""
     result = command([FORGE, 'default', 'fill'])
@@ -184,11 +191,14 @@ class SlowFile:
 
 def forged_answer():
     """The proxy says that a service has failed which it still runs: its frames stay the service's."""
-    slot, done, result = 0x7d0040100000 + 128, (0, b'\4\0\0\0'), (56, struct.pack('<q', -22))
+    state, result = (abi.slot(1) + abi.offset('slot', field) for field in ('state', 'result'))  # of the thread that waits
     with SlowFile() as slow:
         with open(f'/proc/{slow.program.pid}/mem', 'r+b', buffering=0) as memory:
-            for at, data in result, done:
-                memory.seek(slot + at)
+            memory.seek(state)
+            asked = struct.unpack('<I', memory.read(4))[0]
+            expect(asked == abi.constant('SLOT_CONTROL'), f'test broken: no service is asked for in the slot, whose state is {asked}')
+            for at, data in (result, struct.pack('<q', -22)), (state, struct.pack('<I', abi.constant('SLOT_DONE'))):
+                memory.seek(at)
                 memory.write(data)
         for number in signal.SIGSTOP, signal.SIGCONT:  # has the LWK look
             slow.program.send_signal(number)
@@ -353,6 +363,7 @@ check('hostile-maps-elsewhere', hostile('moved'))
 check('hostile-asks-for-capabilities', hostile('rights'))
 check('hostile-makes-a-cycle-of-descriptors', cycle)
 check('forged-grant-of-another-process', stolen)
+check('forged-proxy-manages-nothing', managed)
 check('forged-start-blocks-fill-memory', filled)
 check('hostile-waits-in-status', hostile_at_shutdown('stuck'))
 check('hostile-forges-an-answer', forged_answer)

@@ -6,6 +6,7 @@
  * Prints a line at the end; with FUZZ_VERBOSE also each seed and how its child ended, to stderr.
  */
 #include "guest.h"
+#include "../../module/hanare_abi.h"
 #include <poll.h>
 #include <sched.h>
 #include <sys/epoll.h>
@@ -84,10 +85,10 @@ static uint64_t number(void)
 static uint64_t pointer(void)
 {
 	static const uint64_t places[] = {
-		0, 1, 0xfff, 0x1000, 0x10000, 0x7d0000000000, 0x7d0040100000, 0x7d0042100000,
-		0x7d00400ff000, 0x7d0043100000, 0x7e0000000000, 0x7e0000001000, 0x7ffffffff000,
-		0x7fffffffffff, 0x800000000000, 0xffff7fffffffffff, 0xffff800000000000,
-		0xffff800001000000, 0xffffffff80000000, 0xffffffff81000000, 0xffffffffff600000,
+		0, 1, 0xfff, 0x1000, HANARE_USER_MIN, HANARE_USER_MAX, HANARE_SLOT_BASE, HANARE_START_BASE,
+		HANARE_SCRATCH_END - PAGE, HANARE_BOX_BASE, HANARE_PROXY_BASE, HANARE_PROXY_BASE + PAGE, 0x7ffffffff000,
+		0x7fffffffffff, 0x800000000000, 0xffff7fffffffffff, HANARE_DIRECT_BASE,
+		HANARE_DIRECT_BASE + (1 << 24), HANARE_KERNEL_BASE, HANARE_KERNEL_BASE + (1 << 24), 0xffffffffff600000,
 		~0ULL, ~0ULL - 7,
 	};
 	unsigned char *base = buffer[below(BUFFERS)];

@@ -7,11 +7,9 @@
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <pthread.h>
+#include <stddef.h>
 #include <sys/prctl.h>
-
-#define SLOTS 0x7d0040100000UL
-#define SLOT_BYTES 256
-#define REQUESTED 1
+#include "../../module/hanare_abi.h"
 
 static char path[] = "breaks-out-made-this";
 static int forged[2], zero;
@@ -63,10 +61,11 @@ static void *ends(void *unused)
 
 static void attack(void (*confine)(void))
 {
-	/* struct Slot: state, number, arguments. */
-	struct { unsigned state, number; unsigned long args[6]; } request = {
-		REQUESTED, SYS_mkdir, { (unsigned long)path, 0755 },
+	/* The beginning of a slot: state, number, arguments. */
+	struct hanare_slot request = {
+		.state = HANARE_SLOT_REQUESTED, .nr = SYS_mkdir, .args = { (unsigned long)path, 0755 },
 	};
+	size_t bytes = offsetof(struct hanare_slot, result);
 	pthread_t thread;
 
 	pipe(forged);
@@ -79,8 +78,8 @@ static void attack(void (*confine)(void))
 	confine();
 	for (int i = 0; i < 300; i++)
 		for (int slot = 1; slot < 4; slot++) {
-			syscall(SYS_write, forged[1], &request, sizeof(request));
-			syscall(SYS_read, forged[0], SLOTS + slot * SLOT_BYTES, sizeof(request));
+			syscall(SYS_write, forged[1], &request, bytes);
+			syscall(SYS_read, forged[0], HANARE_SLOT_BASE + slot * sizeof(request), bytes);
 		}
 	done = 1;
 	syscall(SYS_exit, 0);

@@ -3,6 +3,7 @@
  * A forged proxy, which lies to its LWK. Needs a running instance:
  *   forged-proxy NAME steal PID   a program of nobody's asks the LWK for process PID; its proxy says that
  *                                 Linux has granted whatever it was asked about others
+ *   forged-proxy NAME manage      asks its descriptor for all that manages instances and looks at others
  *   forged-proxy NAME fill        start blocks as large as they may be, in an instance of 64 MiB
  *   forged-proxy - steal PID      on the LWK: says what it got
  */
@@ -187,6 +188,31 @@ static int fill(void)
 	return 0;
 }
 
+/* ---- manage ---- */
+
+/* Whoever its user is: its program could have its worker ask, past a filter that lets it open no descriptor of its own. */
+static int manage(void)
+{
+	static const struct { unsigned int command; const char *name; } all[] = {
+#define COMMAND(name) { HANARE_IOCTL_##name, #name }
+		COMMAND(INFO), COMMAND(CREATE), COMMAND(ADD_MEMORY), COMMAND(ADD_CPU), COMMAND(BOOT), COMMAND(STATUS), COMMAND(LOG),
+		COMMAND(PROCESS), COMMAND(THREADS), COMMAND(DEBUG), COMMAND(OBSERVE), COMMAND(OBSERVATION), COMMAND(TRACE_READ),
+		COMMAND(POOL), COMMAND(SHUTDOWN),
+	};
+	static char argument[1 << 16];
+	int fd, served = 0;
+	size_t i;
+
+	attach(&fd);
+	for (i = 0; i < sizeof(all) / sizeof(*all); i++)
+		if (!ioctl(fd, all[i].command, argument) || errno != EPERM)
+			served += printf("%s\n", all[i].name);
+	if (!served)
+		printf("nothing\n");
+	fflush(stdout);
+	return 0;
+}
+
 int main(int argc, char **argv)
 {
 	self = argv[0];
@@ -196,6 +222,8 @@ int main(int argc, char **argv)
 		return strcmp(name, "-") ? steal(argv[3]) : thief(atoi(argv[3]));
 	if (argc == 3 && !strcmp(argv[2], "fill"))
 		return fill();
+	if (argc == 3 && !strcmp(argv[2], "manage"))
+		return manage();
 	fprintf(stderr, "usage: see the head of forged-proxy.c\n");
 	return 2;
 }
