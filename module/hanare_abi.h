@@ -28,7 +28,7 @@
  * is never taken for the same. The module refuses an image of another version and names both; so do
  * the proxy and the command.
  */
-#define HANARE_VERSION 0x96850facU
+#define HANARE_VERSION 0x74e4d116U
 /* Bytes of a base page. */
 #define HANARE_PAGE_SIZE 4096ULL
 /* Bytes of a large page, and the granule in which memory is reserved. */
@@ -1057,6 +1057,26 @@ struct hanare_request {
 #define HANARE_SERVICE_EXEC_FILE 18U
 /* How long file args[0] is now: status = bytes. */
 #define HANARE_SERVICE_FILE_SIZE 16U
+/*
+ * Descriptor args[0] of the caller, a listener of Linux' (`SECCOMP_FILTER_FLAG_NEW_LISTENER`), is replaced by one that also
+ * tells of calls which the LWK serves: status = the descriptor; answer args: [0] = id of the listener (> 0), which no other
+ * one gets. -EBADF; -EINVAL: it is none.
+ */
+#define HANARE_SERVICE_LISTENER 19U
+/*
+ * The worker is about to make a call of which listener args[0] is told, in place of it, what `extents` say:
+ * `CALL_WORDS` words, the call's number, the address behind its instruction, and its arguments. args[1]: `NOTIFY_*`.
+ * status = a number (> 0), by which it is known. -ENOSYS: nobody listens.
+ */
+#define HANARE_SERVICE_NOTIFY 20U
+/* See `SERVICE_NOTIFY`. */
+#define HANARE_CALL_WORDS 8
+/* The worker makes `NR_NOTIFY` with the number as its argument. */
+#define HANARE_NOTIFY_ALONE 0ULL
+/* The worker makes an execve of its own. */
+#define HANARE_NOTIFY_EXECVE 1ULL
+/* Whether listener args[0] has let the call go on that is known by args[1]: status = 1, or 0. It is forgotten. */
+#define HANARE_SERVICE_CONTINUED 21U
 /* Most extents in one service. */
 #define HANARE_EXTENTS_MAX 64
 /*
@@ -1138,6 +1158,13 @@ struct hanare_service {
  * `args[2]` flags (`PACKED_*`). The result is 0 where the call was executed, whose result is in the message, or -errno.
  */
 #define HANARE_NR_PACKED 0x50434bU
+/*
+ * In place of the number of a system call that the LWK serves itself, or that a worker may make whatever its filter says: a
+ * listener of the filter is to decide about it. Linux has no such call, so a filter without a listener lets it pass
+ * (`ENOSYS`); one with a listener notifies that, which is told the call for which this one stands
+ * (`crate::service::SERVICE_NOTIFY`), named by `args[0]`.
+ */
+#define HANARE_NR_NOTIFY 0x4e5459U
 
 /* 256 bytes: a cache line for the call, one for the LWK's words, one for the worker's. */
 struct hanare_slot {

@@ -150,6 +150,23 @@ pub const SERVICE_EXEC_FILE: u32 = 18;
 /// How long file args[0] is now: status = bytes.
 pub const SERVICE_FILE_SIZE: u32 = 16;
 
+/// Descriptor args[0] of the caller, a listener of Linux' (`SECCOMP_FILTER_FLAG_NEW_LISTENER`), is replaced by one that also
+/// tells of calls which the LWK serves: status = the descriptor; answer args: [0] = id of the listener (> 0), which no other
+/// one gets. -EBADF; -EINVAL: it is none.
+pub const SERVICE_LISTENER: u32 = 19;
+/// The worker is about to make a call of which listener args[0] is told, in place of it, what `extents` say:
+/// [`CALL_WORDS`] words, the call's number, the address behind its instruction, and its arguments. args[1]: `NOTIFY_*`.
+/// status = a number (> 0), by which it is known. -ENOSYS: nobody listens.
+pub const SERVICE_NOTIFY: u32 = 20;
+/// See [`SERVICE_NOTIFY`].
+pub const CALL_WORDS: usize = 8;
+/// The worker makes `NR_NOTIFY` with the number as its argument.
+pub const NOTIFY_ALONE: u64 = 0;
+/// The worker makes an execve of its own.
+pub const NOTIFY_EXECVE: u64 = 1;
+/// Whether listener args[0] has let the call go on that is known by args[1]: status = 1, or 0. It is forgotten.
+pub const SERVICE_CONTINUED: u32 = 21;
+
 /// Most extents in one service.
 pub const EXTENTS_MAX: usize = 64;
 /// Bits of an extent word that hold the number of pages minus one; the rest is

@@ -33,6 +33,11 @@ pub const NR_MESSAGE: u32 = 0x4d_5347;
 /// `args[0]` is the number of its first page, or `MESSAGE_PAGE_NONE`, `args[1]` whose call it is, as its pages say,
 /// `args[2]` flags (`PACKED_*`). The result is 0 where the call was executed, whose result is in the message, or -errno.
 pub const NR_PACKED: u32 = 0x50_434b;
+/// In place of the number of a system call that the LWK serves itself, or that a worker may make whatever its filter says: a
+/// listener of the filter is to decide about it. Linux has no such call, so a filter without a listener lets it pass
+/// (`ENOSYS`); one with a listener notifies that, which is told the call for which this one stands
+/// ([`crate::service::SERVICE_NOTIFY`]), named by `args[0]`.
+pub const NR_NOTIFY: u32 = 0x4e_5459;
 
 /// 256 bytes: a cache line for the call, one for the LWK's words, one for the worker's.
 #[repr(C, align(256))]

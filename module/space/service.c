@@ -360,6 +360,12 @@ static long run(struct hanare_job *job, enum hanare_context context)
 		return worker ? hanare_may(job) : -EPERM;
 	case HANARE_SERVICE_LIMITS:
 		return worker ? hanare_limits(job) : -EPERM;
+	case HANARE_SERVICE_LISTENER:
+		return worker ? hanare_listener(job) : -EPERM;
+	case HANARE_SERVICE_NOTIFY:
+		return worker ? hanare_notify(job) : -EPERM;
+	case HANARE_SERVICE_CONTINUED:
+		return worker ? hanare_continued(job) : -EPERM;
 	default:
 		return -EINVAL;
 	}

@@ -68,5 +68,9 @@ long hanare_may(struct hanare_job *job);
 struct task_struct *hanare_task_of(u64 tid, const struct mm_struct *mm);
 /* limits.c: the same */
 long hanare_limits(struct hanare_job *job);
+/* listener.c: the same */
+long hanare_listener(struct hanare_job *job);
+long hanare_notify(struct hanare_job *job);
+long hanare_continued(struct hanare_job *job);
 
 #endif

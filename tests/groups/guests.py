@@ -37,14 +37,14 @@ COMPARED = {
     'processes': [
         'execve', 'inherited-attributes', 'clone-flags', 'clone-vm', 'execve-with-threads', 'waiting-for-children',
         'vfork-shares-memory', 'vfork-beside-threads', 'vfork-killed-in-execve', 'vfork-then-execve', 'file-table',
-        'children-rusage', 'first-calls', 'seccomp', 'confinement', 'seccomp-forged-request', 'seccomp-allowlist',
+        'children-rusage', 'first-calls', 'seccomp', 'confinement', 'seccomp-forged-request', 'seccomp-allowlist', 'seccomp-listener', 'seccomp-listener-flags',
         'execve-credentials', 'execve-process-attributes', 'namespaces', 'ptrace', 'selectors', 'tracee-killed-in-fork',
     ],
 }
 # Static only: they wait for clocks and states for most of their time, or take much, or make calls by their numbers, and use of
 # libc what `clocks-agree`, `futex-operations` and `sigwait-takes-blocked-signals`, which wait for the same, use dynamic, too.
 WAITING = {'cpu-clock-monotonic', 'cpu-clock-timers', 'cpu-timers-and-limits', 'futex-table', 'futex-waitv', 'process-states',
-           'time-namespace', 'timer-overrun', 'waits-while-clock-is-set', 'utility-again', 'utility-area', 'utility-memory',
+           'seccomp-listener', 'seccomp-listener-flags', 'time-namespace', 'timer-overrun', 'waits-while-clock-is-set', 'utility-again', 'utility-area', 'utility-memory',
            'utility-shared', 'utility-rung', 'overflowing-arguments', 'program-addresses'}
 # Programs of `held` that do all there that they do elsewhere.
 HELD = {'concurrent-memory-calls'}
@@ -411,6 +411,14 @@ def futexes_beside_linux():
         f'kill $! 2>/dev/null; wait; rm -f {file}; exit $status'])
 
 
+def supervisor_on_linux():
+    """A process on Linux decides about calls of a program that runs on either side (SECCOMP_RET_USER_NOTIF)."""
+    path, socket = GUEST + '/static/seccomp-listener', '/run/seccomp-listener'
+    same('seccomp-supervisor-on-linux', None, both=lambda launch: [
+        'sh', '-c', f'rm -f {socket}; {path} supervise {socket} & {" ".join(launch)} {path} target {socket}; status=$?; '
+        f'wait; rm -f {socket}; exit $status'])
+
+
 def little_memory():
     """There is no place for so many filters on this LWK; Linux has it."""
     def filters():
@@ -450,6 +458,7 @@ elif part == 'processes':
     newborns()
     many_vforks()
     arguments()
+    supervisor_on_linux()
     deaths()
     killed()
     stopped_program()

@@ -21,7 +21,8 @@ static void strict(void)
 		_exit(1);
 }
 
-static void filtered(void)
+/* What all calls but a few are answered with, and flags. */
+static void filter(unsigned answer, unsigned long flags)
 {
 	struct sock_filter all[] = {
 		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 0),
@@ -29,14 +30,25 @@ static void filtered(void)
 		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_write, 3, 0),
 		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_exit, 2, 0),
 		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_exit_group, 1, 0),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | 1),
+		BPF_STMT(BPF_RET | BPF_K, answer),
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
 	};
 	struct sock_fprog program = { sizeof(all) / sizeof(*all), all };
 
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) ||
-	    syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program))
+	    syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, flags, &program) < 0)
 		_exit(1);
+}
+
+static void filtered(void)
+{
+	filter(SECCOMP_RET_ERRNO | 1, 0);
+}
+
+/* A supervisor decides about it, which decides nothing: its descriptor stays open. */
+static void notified(void)
+{
+	filter(SECCOMP_RET_USER_NOTIF, SECCOMP_FILTER_FLAG_NEW_LISTENER);
 }
 
 static void *calls(void *confine)
@@ -109,6 +121,7 @@ int main(void)
 		return 1;
 	try("strict", strict);
 	try("filtered", filtered);
+	try("notified", notified);
 	chdir("/");
 	rmdir(dir);
 	return 0;

@@ -7,6 +7,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 use crate::errno::{EINVAL, Result};
 use crate::lists;
 
+pub mod notified;
 pub mod worker;
 
 /// Instructions of one filter at most (`BPF_MAXINSNS`).

@@ -1,5 +1,6 @@
 //! The system call entry: the table's row decides who serves a call.
 
+use crate::calls::notified::{self, Decision};
 use crate::calls::seccomp::{self, Judged};
 use crate::calls::{delegated, local, packed};
 use crate::process::thread;
@@ -49,6 +50,23 @@ pub fn serve(regs: &mut Regs, number: u64) -> Option<()> {
     match seccomp::judge(regs) {
         Judged::Allowed => execute(regs, number),
         Judged::Answered => Some(()),
+        Judged::Notified(listener) => match notified::ask(regs, listener) {
+            Decision::GoesOn => execute(regs, number),
+            Decision::Departs(call) => {
+                let served = execute(regs, number);
+                notified::forget(listener, call);
+                served
+            }
+            Decision::Plainly(row) => {
+                let result = delegated::forward(row, regs.arguments());
+                regs.rax = result.unwrap_or_else(|e| e.as_return() as u64);
+                Some(())
+            }
+            Decision::Answered(value) => {
+                regs.rax = value;
+                Some(())
+            }
+        },
         Judged::Replaced => None,
     }
 }

@@ -15,6 +15,7 @@ pub mod mempolicy;
 pub mod mlock;
 pub mod mmap;
 pub mod mremap;
+pub mod notified;
 pub mod packed;
 pub mod prctl;
 pub mod program;

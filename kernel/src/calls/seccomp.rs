@@ -2,6 +2,8 @@
 //! behind what a worker does for the LWK (`hanare_core::seccomp::worker`), so that no worker
 //! makes a call that its program may not make, whatever the program has had Linux write there.
 //!
+//! About some calls a listener decides (`calls/notified.rs`).
+//!
 //! Linux has a filter before it counts here. All workers of a process have it, those without
 //! a thread included, where all its threads have; else those without a thread are sent away.
 
@@ -11,7 +13,7 @@ use crate::base::user::{self, UserAddr};
 use crate::calls::rlimits;
 use crate::gate::{coredump, raise};
 use crate::life::exit;
-use crate::link::delegate;
+use crate::link::{delegate, services};
 use crate::mm::limits;
 use crate::parts::seccomp::{FILTER, Filter, Inherited, NONE, STRICT};
 use crate::process::Process;
@@ -20,8 +22,9 @@ use crate::process::thread::Thread;
 use crate::process::workers;
 use crate::sched::cpus;
 use alloc::sync::Arc;
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicU64, Ordering};
 use hanare_abi::control::{Control, FILTER_PART};
+use hanare_abi::service::SERVICE_LISTENER;
 use hanare_core::errno::{self, Result};
 use hanare_core::link::{ENDING, Last};
 use hanare_core::seccomp::{
@@ -29,7 +32,9 @@ use hanare_core::seccomp::{
 };
 use hanare_core::signal::{self, QueuedSignal, SigInfo};
 use hanare_hal::traps::Regs;
-use linux_raw_sys::general::{__NR_exit, __NR_prctl, __NR_read, __NR_rt_sigreturn, __NR_write};
+use linux_raw_sys::general::{
+    __NR_close, __NR_exit, __NR_prctl, __NR_read, __NR_rt_sigreturn, __NR_write,
+};
 use zerocopy::{FromZeros, IntoBytes};
 
 /// Operations of seccomp(2).
@@ -37,15 +42,22 @@ mod operation {
     pub const STRICT: u32 = 0;
     pub const FILTER: u32 = 1;
     pub const ACTION_AVAILABLE: u32 = 2;
+    pub const NOTIFICATION_SIZES: u32 = 3;
 }
 
-/// Flags of the operation that sets a filter. Listeners there are none.
+/// Flags of the operation that sets a filter.
 mod flag {
     pub const TSYNC: u64 = 1;
     pub const LOG: u64 = 2;
     pub const SPEC_ALLOW: u64 = 4;
+    pub const NEW_LISTENER: u64 = 8;
     pub const TSYNC_ESRCH: u64 = 16;
+    pub const WAIT_KILLABLE_RECV: u64 = 32;
+    pub const ALL: u64 = TSYNC | LOG | SPEC_ALLOW | NEW_LISTENER | TSYNC_ESRCH | WAIT_KILLABLE_RECV;
 }
+
+/// `struct seccomp_notif_sizes`: bytes of a notification, of the answer to it, and of what both know of a call.
+const NOTIFICATION_SIZES: [u16; 3] = [80, 24, 64];
 
 const PR_GET_NO_NEW_PRIVS: u64 = 39;
 const CAP_SYS_ADMIN: u32 = 21;
@@ -61,6 +73,8 @@ pub enum Judged {
     Allowed,
     /// The call is not made; its result is in the registers.
     Answered,
+    /// The listener with this id decides.
+    Notified(u64),
     /// The call is not made, and the registers are a signal handler's, or the process ends.
     Replaced,
 }
@@ -86,7 +100,8 @@ pub fn judge(regs: &mut Regs) -> Judged {
 fn filtered(thread: &Thread, regs: &mut Regs) -> Judged {
     let number = regs.orig_rax as u32;
     let args = [regs.rdi, regs.rsi, regs.rdx, regs.r10, regs.r8, regs.r9];
-    let answer = thread.seccomp.answer(&Data { number, arch: ARCH, instruction: regs.rip, args });
+    let (answer, listener) =
+        thread.seccomp.answer(&Data { number, arch: ARCH, instruction: regs.rip, args });
     let value = answer & !action::MASK;
     match answer & action::MASK {
         action::ALLOW | action::LOG => Judged::Allowed,
@@ -94,6 +109,7 @@ fn filtered(thread: &Thread, regs: &mut Regs) -> Judged {
             regs.rax = u64::from(value.min(ERRNO_MAX)).wrapping_neg();
             Judged::Answered
         }
+        action::USER_NOTIF if listener != 0 => Judged::Notified(listener),
         action::TRACE | action::USER_NOTIF => {
             regs.rax = errno::ENOSYS.as_return() as u64;
             Judged::Answered
@@ -127,11 +143,16 @@ pub fn seccomp(what: u64, flags: u64, args: UserAddr) -> Result<u64> {
         operation::STRICT if flags as u32 == 0 && args.is_null() => set_strict(),
         operation::FILTER => set_filter(flags & 0xffff_ffff, args),
         operation::ACTION_AVAILABLE if flags as u32 == 0 => {
-            use action::{ALLOW, ERRNO, KILL_PROCESS, KILL_THREAD, LOG, TRACE, TRAP};
+            use action::{ALLOW, ERRNO, KILL_PROCESS, KILL_THREAD, LOG, TRACE, TRAP, USER_NOTIF};
             match user::get::<u32>(args)? {
-                KILL_PROCESS | KILL_THREAD | TRAP | ERRNO | TRACE | LOG | ALLOW => Ok(0),
+                KILL_PROCESS | KILL_THREAD | TRAP | ERRNO | USER_NOTIF | TRACE | LOG | ALLOW => {
+                    Ok(0)
+                }
                 _ => Err(errno::EOPNOTSUPP),
             }
+        }
+        operation::NOTIFICATION_SIZES if flags as u32 == 0 => {
+            user::put(args, NOTIFICATION_SIZES.as_bytes())
         }
         _ => Err(errno::EINVAL),
     }
@@ -154,14 +175,20 @@ fn set_strict() -> Result<u64> {
     if thread.seccomp.mode() == NONE {
         let _turn = Turn::take(&thread.process)?;
         workers::await_exits(&thread.process, thread);
-        tell_linux(thread, &worker::STRICT, 0, true)?;
+        tell_linux(thread, &worker::STRICT, 0, true).map(drop)?;
     }
     thread.seccomp.mode.store(STRICT, Ordering::Release);
     Ok(0)
 }
 
 fn set_filter(flags: u64, from: UserAddr) -> Result<u64> {
-    if flags & !(flag::TSYNC | flag::LOG | flag::SPEC_ALLOW | flag::TSYNC_ESRCH) != 0 {
+    let listens = flags & flag::NEW_LISTENER != 0;
+    let synchronised = flags & flag::TSYNC != 0;
+    // Of a thread that does not follow there is no room beside the listener's descriptor.
+    if flags & !flag::ALL != 0
+        || listens && synchronised && flags & flag::TSYNC_ESRCH == 0
+        || !listens && flags & flag::WAIT_KILLABLE_RECV != 0
+    {
         return Err(errno::EINVAL);
     }
     let thread = thread::current();
@@ -172,7 +199,9 @@ fn set_filter(flags: u64, from: UserAddr) -> Result<u64> {
     }
     let program = read_program(p, thread.slot_index, from)?;
     let bytes = program.len() * size_of::<Instruction>() + FILTER_OBJECTS;
-    let filter = heap::arc(Filter { program, _charge: p.account.charge(bytes as u64)? })?;
+    let _charge = p.account.charge(bytes as u64)?;
+    let waits = flags & flag::WAIT_KILLABLE_RECV != 0;
+    let filter = heap::arc(Filter { program, listener: AtomicU64::new(0), waits, _charge })?;
     if thread.seccomp.mode() == STRICT {
         return Err(errno::EINVAL);
     }
@@ -181,9 +210,29 @@ fn set_filter(flags: u64, from: UserAddr) -> Result<u64> {
     if let Some(refused) = p.with_threads(|threads| refusal(thread, threads, &filter, flags)) {
         return refused;
     }
-    tell_linux(thread, filter.instructions(), flags, false)?;
+    let told = tell_linux(thread, filter.instructions(), flags, false)?;
+    let descriptor = if listens { listen(told, &filter)? } else { 0 };
     // No thread is entered meanwhile, and none takes another one's filters.
-    p.with_threads(|threads| attach(thread, threads, filter, flags))
+    let attached = p.with_threads(|threads| attach(thread, threads, filter, flags));
+    if listens && attached.is_err() {
+        let _ = delegate::linux(__NR_close, [descriptor, 0, 0, 0, 0, 0]);
+    }
+    attached.map(|()| descriptor)
+}
+
+/// Gives a filter a listener that tells of what the LWK serves, too, in place of Linux' own, whose descriptor is given. The
+/// listener's descriptor.
+fn listen(descriptor: u64, filter: &Filter) -> Result<u64> {
+    match services::by_worker(SERVICE_LISTENER, &[descriptor], &[]) {
+        Ok(answer) => {
+            filter.listener.store(answer.args[0], Ordering::Relaxed);
+            Ok(answer.status)
+        }
+        Err(e) => {
+            let _ = delegate::linux(__NR_close, [descriptor, 0, 0, 0, 0, 0]);
+            Err(e.into())
+        }
+    }
 }
 
 /// How a process ends by such a signal.
@@ -219,30 +268,49 @@ impl Drop for Turn<'_> {
 }
 
 /// Has Linux judge what the workers do by a filter, those that serve the running thread and,
-/// with TSYNC or where it is the only one, all of the process. `confine`: with no_new_privs.
-fn tell_linux(thread: &Thread, program: &[Instruction], flags: u64, confine: bool) -> Result<()> {
+/// with TSYNC or where it is the only one, all of the process. `confine`: with no_new_privs. The descriptor of a listener, or 0.
+fn tell_linux(thread: &Thread, program: &[Instruction], flags: u64, confine: bool) -> Result<u64> {
     let p = &thread.process;
     let control_fd = p.identity.lock().control_fd;
-    let filter = heap::fallible(|| worker::for_worker(program, control_fd))?;
+    let listens = flags & flag::NEW_LISTENER != 0;
+    let filter = heap::fallible(|| worker::for_worker(program, control_fd, listens))?;
     let flags = flags & !flag::TSYNC_ESRCH;
     let all = flags & flag::TSYNC != 0;
     if all || p.thread_count() == 1 {
-        if send(thread, &filter, flags | flag::TSYNC, confine)? == 0 {
-            return Ok(());
+        if let Some(told) = send_to_all(thread, &filter, flags, confine)? {
+            return Ok(told);
         }
         // A worker without a thread has filters of its own, which its thread had.
         workers::dismiss(p);
-        if send(thread, &filter, flags | flag::TSYNC, confine)? == 0 {
-            return Ok(());
+        if let Some(told) = send_to_all(thread, &filter, flags, confine)? {
+            return Ok(told);
         }
         if all {
             return Err(errno::ESRCH);
         }
     }
-    send(thread, &filter, flags, confine)?;
+    let told = send(thread, &filter, flags, confine)?;
     thread.is_apart.store(true, Ordering::Relaxed);
     workers::rights_changed(thread);
-    Ok(())
+    Ok(told)
+}
+
+/// Sends a filter for all workers of the process. `None`: one of them has other filters.
+fn send_to_all(
+    thread: &Thread,
+    filter: &[Instruction],
+    flags: u64,
+    confine: bool,
+) -> Result<Option<u64>> {
+    let listens = flags & flag::NEW_LISTENER != 0;
+    let flags = flags | flag::TSYNC | if listens { flag::TSYNC_ESRCH } else { 0 };
+    match send(thread, filter, flags, confine) {
+        Ok(descriptor) if listens => Ok(Some(descriptor)),
+        Ok(0) => Ok(Some(0)),
+        Ok(_) => Ok(None),
+        Err(errno::ESRCH) if listens => Ok(None),
+        Err(e) => Err(e),
+    }
 }
 
 /// Sends a filter to Linux, part by part; gives what seccomp(2) does.
@@ -298,7 +366,7 @@ fn refusal(
     })
 }
 
-fn attach(me: &Thread, threads: &[Arc<Thread>], filter: Arc<Filter>, flags: u64) -> Result<u64> {
+fn attach(me: &Thread, threads: &[Arc<Thread>], filter: Arc<Filter>, flags: u64) -> Result<()> {
     let before = me.seccomp.filters.lock().clone();
     let before = before.as_ref().map_or(&[][..], |f| f);
     let filters = lists::collected(before.iter().cloned().chain([filter]))?;
@@ -308,7 +376,7 @@ fn attach(me: &Thread, threads: &[Arc<Thread>], filter: Arc<Filter>, flags: u64)
     } else {
         me.seccomp.inherit(new);
     }
-    Ok(0)
+    Ok(())
 }
 
 /// Whether a thread has no filters but those of the caller, or the first of them.

@@ -1,11 +1,13 @@
 //! Which system calls a thread may make: its mode and its filters.
 
 use crate::base::accounts::Charge;
+use crate::base::heap;
 use crate::base::lock::{Mutex, rank};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::Deref;
-use core::sync::atomic::{AtomicU8, Ordering};
+use core::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use hanare_core::seccomp::worker::always_notifies;
 use hanare_core::seccomp::{Data, Program, action};
 
 /// No call is judged.
@@ -22,8 +24,19 @@ pub type Filters = Option<Arc<Vec<Arc<Filter>>>>;
 pub struct Filter {
     /// Its instructions, checked.
     pub program: Program,
+    /// Id of its listener (`SERVICE_LISTENER`), or 0. Set before any thread has the filter.
+    pub listener: AtomicU64,
+    /// Its listener's calls wait for the answer once they have been received (SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV).
+    pub waits: bool,
     /// Of its user.
     pub _charge: Charge,
+}
+
+impl Filter {
+    /// Whether its listener is told of each call `number`, whatever its arguments.
+    pub fn always_notifies(&self, number: u32) -> bool {
+        heap::fallible(|| always_notifies(self.instructions(), number)).unwrap_or(false)
+    }
 }
 
 impl Deref for Filter {
@@ -74,12 +87,18 @@ impl Seccomp {
         drop(old);
     }
 
-    /// What its filters say of a call.
-    pub fn answer(&self, data: &Data) -> u32 {
+    /// What its filters say of a call, and the listener of the one that does, or 0.
+    pub fn answer(&self, data: &Data) -> (u32, u64) {
         let filters = self.filters.lock().clone();
         let all = filters.as_ref().map_or(&[][..], |f| f);
-        let answers = all.iter().rev().map(|f| f.run(data));
+        let answers = all.iter().rev().map(|f| (f.run(data), f.listener.load(Ordering::Relaxed)));
         // Of equal ones the latest filter's; min_by_key gives the first.
-        answers.min_by_key(|a| (a & action::MASK) as i32).unwrap_or(action::ALLOW)
+        answers.min_by_key(|(a, _)| (a & action::MASK) as i32).unwrap_or((action::ALLOW, 0))
+    }
+
+    /// The filter with this listener.
+    pub fn with_listener(&self, listener: u64) -> Option<Arc<Filter>> {
+        let filters = self.filters.lock().clone()?;
+        filters.iter().find(|f| f.listener.load(Ordering::Relaxed) == listener).cloned()
     }
 }

@@ -146,6 +146,13 @@ fn tell(
     }
 }
 
+/// A call of the process may wait where no handler interrupts it: what ends the process by its default has to be Linux' own.
+pub fn end_on_linux(thread: &Thread) {
+    if thread.process.signals.lock().mirrored.end_on_linux() {
+        tell_changed(thread, SigSet::ALL);
+    }
+}
+
 /// Before Linux executes something: it learns what it has not been told yet.
 #[cold]
 #[inline(never)]

@@ -6,6 +6,10 @@
 //! what does nobody any good who may already use the CPU: it asks the module, maps and unmaps
 //! memory that cannot be executed, makes threads and processes like itself, has signals
 //! blocked and handled, asks who it is, and ends.
+//!
+//! A filter with a listener (SECCOMP_RET_USER_NOTIF) notifies it on Linux, too, of what a worker
+//! makes for its program as it is. Of what never comes to Linux, or stands in front of the filter,
+//! the listener is told by a call that stands for it (`NR_NOTIFY`).
 
 pub mod reach;
 
@@ -15,6 +19,7 @@ use super::{ARCH, Instruction, MAX_INSTRUCTIONS, action, code};
 use crate::errno::Result;
 use crate::lists;
 use hanare_abi::ioctl::*;
+use hanare_abi::slot::NR_NOTIFY;
 use linux_raw_sys::general::*;
 use linux_raw_sys::prctl::*;
 
@@ -253,8 +258,9 @@ fn push_line(all: &mut Vec<Instruction>, number: u32, questions: &[Ask], control
 }
 
 /// What stands in front of a program's filter: fewer instructions than [`OWN_MAX`].
-fn push_own_calls(all: &mut Vec<Instruction>, control_fd: u32) {
-    lists::push_within(all, load(NUMBER_AT));
+fn push_own_calls(all: &mut Vec<Instruction>, control_fd: u32, listens: bool) {
+    let notified = if listens { action::USER_NOTIF } else { action::ALLOW };
+    lists::extend_within(all, &[load(NUMBER_AT), jump(code::JEQ, NR_NOTIFY, 0, 1), end(notified)]);
     for (at, number) in FREE.iter().enumerate() {
         lists::push_within(all, jump(code::JEQ, *number, (FREE.len() - at) as u8, 0));
     }
@@ -266,22 +272,43 @@ fn push_own_calls(all: &mut Vec<Instruction>, control_fd: u32) {
 
 const OWN_MAX: usize = 256;
 
-/// The filter that a worker has for `program`, where the device has descriptor `control_fd`.
+/// Whether a worker may make a call whatever its program's filter says, where the device has
+/// descriptor `control_fd`.
+#[must_use]
+pub fn is_own(number: u32, args: &[u64; 6], control_fd: u32) -> bool {
+    let low = |argument: u32| args[argument as usize] as u32;
+    let holds = |question: &Ask| match *question {
+        Is(argument, value) => low(argument) == value,
+        IsControl(argument) => low(argument) == control_fd,
+        IsNull(argument) => args[argument as usize] == 0,
+        Has(argument, mask, value) => low(argument) & mask == value,
+        HasNone(argument, mask) => low(argument) & mask == 0,
+        OneOf(argument, values) => values.contains(&low(argument)),
+    };
+    FREE.contains(&number)
+        || BOUND.iter().any(|(bound, all)| *bound == number && all.iter().all(holds))
+}
+
+/// The filter that a worker has for `program`, where the device has descriptor `control_fd`. `listens`: it has a listener.
 ///
 /// # Errors
 /// `ENOMEM`.
-pub fn for_worker(program: &[Instruction], control_fd: u32) -> Result<Vec<Instruction>> {
+pub fn for_worker(
+    program: &[Instruction],
+    control_fd: u32,
+    listens: bool,
+) -> Result<Vec<Instruction>> {
     let mut all = lists::with_room(OWN_MAX + program.len().max(BY_NUMBER_MAX))?;
     // Calls of another architecture are the program's filter's; it begins with empty registers.
     lists::extend_within(
         &mut all,
         &[load(ARCH_AT), jump(code::JEQ, ARCH, 1, 0), op(code::JMP | code::JA, 0)],
     );
-    push_own_calls(&mut all, control_fd);
+    push_own_calls(&mut all, control_fd, listens);
     all[2].k = all.len() as u32 - 3;
     lists::extend_within(&mut all, &[op(code::LD | code::IMM, 0), op(code::MISC, 0)]);
     if program.iter().any(reads_pointer) || all.len() + program.len() > MAX_INSTRUCTIONS {
-        push_by_number(&mut all, program)?;
+        push_by_number(&mut all, program, listens)?;
     } else {
         lists::extend_within(&mut all, program);
     }
@@ -294,25 +321,30 @@ const fn reads_pointer(i: &Instruction) -> bool {
 
 /// In place of a filter that asks where a call is made, which is elsewhere in the worker, or that
 /// is so long that nothing fits in front of it: the calls that it may allow, whatever their
-/// arguments. At most [`BY_NUMBER_MAX`] instructions.
-fn push_by_number(all: &mut Vec<Instruction>, program: &[Instruction]) -> Result<()> {
+/// arguments; of one with a listener that is notified of those of which it may be. At most [`BY_NUMBER_MAX`] instructions.
+fn push_by_number(
+    all: &mut Vec<Instruction>,
+    program: &[Instruction],
+    listens: bool,
+) -> Result<()> {
     let mut known = lists::filled(program.len() + 1, Known { round: 0, a: None })?;
-    let mut may = |number| may_allow(program, number, &mut known);
+    let mut may = |number| match listens {
+        true if may_answer(program, number, is_notification, &mut known) => action::USER_NOTIF,
+        _ if may_answer(program, number, is_permission, &mut known) => action::ALLOW,
+        _ => DENIED,
+    };
     lists::extend_within(
         all,
         &[load(ARCH_AT), jump(code::JEQ, ARCH, 1, 0), end(action::KILL_PROCESS), load(NUMBER_AT)],
     );
-    let (mut allowed, mut number) = (may(0), 0);
+    let (mut answer, mut number) = (may(0), 0);
     while number < NR_END {
-        let before = allowed;
-        while number < NR_END && allowed == before {
+        let before = answer;
+        while number < NR_END && answer == before {
             number += 1;
-            allowed = may(number);
+            answer = may(number);
         }
-        lists::extend_within(
-            all,
-            &[jump(code::JGE, number, 1, 0), end(if before { action::ALLOW } else { DENIED })],
-        );
+        lists::extend_within(all, &[jump(code::JGE, number, 1, 0), end(before)]);
     }
     lists::push_within(all, end(DENIED));
     Ok(())
@@ -328,16 +360,38 @@ const DENIED: u32 = action::ERRNO | 1;
 /// instructions is gone through 512 times).
 #[derive(Clone, Copy)]
 struct Known {
-    /// For which number, plus 1; the instruction has not been come to for others.
+    /// For which number, and which answers; the instruction has not been come to for others.
     round: u32,
     /// `None`: it depends on what is not known.
     a: Option<u32>,
 }
 
-/// Whether a filter allows call `number` with some arguments, made somewhere. `known` has room
+/// Whether a filter answers call `number` by a notification, whatever its arguments and wherever it is made.
+///
+/// # Errors
+/// `ENOMEM`.
+pub fn always_notifies(program: &[Instruction], number: u32) -> Result<bool> {
+    let mut known = lists::filled(program.len() + 1, Known { round: 0, a: None })?;
+    Ok(!may_answer(program, number, |answer| !is_notification(answer), &mut known))
+}
+
+const fn is_permission(answer: u32) -> bool {
+    matches!(answer & action::MASK, action::ALLOW | action::LOG)
+}
+
+const fn is_notification(answer: u32) -> bool {
+    answer & action::MASK == action::USER_NOTIF
+}
+
+/// Whether a filter gives such an answer to call `number` with some arguments, made somewhere. `known` has room
 /// for what is known at each instruction and behind the last one.
-fn may_allow(program: &[Instruction], number: u32, known: &mut [Known]) -> bool {
-    let round = number + 1;
+fn may_answer(
+    program: &[Instruction],
+    number: u32,
+    is_such: fn(u32) -> bool,
+    known: &mut [Known],
+) -> bool {
+    let round = 2 * number + 1 + u32::from(is_such(action::USER_NOTIF));
     known[0] = Known { round, a: Some(0) };
     // Jumps go forwards only: what leads to an instruction has been seen before it.
     for (at, i) in program.iter().enumerate() {
@@ -369,9 +423,7 @@ fn may_allow(program: &[Instruction], number: u32, known: &mut [Known]) -> bool 
             },
             code::RET => {
                 let answer = if i.code & code::A == 0 { Some(i.k) } else { a };
-                if answer.is_none_or(|answer| {
-                    matches!(answer & action::MASK, action::ALLOW | action::LOG)
-                }) {
+                if answer.is_none_or(is_such) {
                     return true;
                 }
                 continue;

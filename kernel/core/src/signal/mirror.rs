@@ -6,7 +6,8 @@
 //! LWK drops what it ignores.
 
 use super::{
-    Actions, SA_RESTART, SIGCHLD, SIGNAL_MAX, SigAction, SigSet, is_valid, mirror, mirror_flags,
+    Actions, DefaultAction, SA_RESTART, SIGCHLD, SIGNAL_MAX, SigAction, SigSet, default_action,
+    is_valid, mirror, mirror_flags,
 };
 use hanare_abi::control::Mirror;
 
@@ -53,11 +54,18 @@ pub struct Mirrored {
     told: [Option<Told>; SIGNAL_MAX as usize],
     changes: [u8; SIGNAL_MAX as usize],
     owed: SigSet,
+    /// See [`Mirrored::end_on_linux`].
+    ends_on_linux: bool,
 }
 
 impl Default for Mirrored {
     fn default() -> Self {
-        Self { told: DEFAULT, changes: [0; SIGNAL_MAX as usize], owed: SigSet::EMPTY }
+        Self {
+            told: DEFAULT,
+            changes: [0; SIGNAL_MAX as usize],
+            owed: SigSet::EMPTY,
+            ends_on_linux: false,
+        }
     }
 }
 
@@ -75,6 +83,20 @@ impl Mirrored {
         mirrored
     }
 
+    /// From now on Linux has the default of signals that end the process by it, without a core dump, and so ends it itself:
+    /// also in a wait that no handler interrupts. False: it has already.
+    pub fn end_on_linux(&mut self) -> bool {
+        !core::mem::replace(&mut self.ends_on_linux, true)
+    }
+
+    const fn wanted(&self, signal: u32, action: &SigAction) -> Told {
+        let wanted = Told::wanted(signal, action);
+        let ends = matches!(wanted.class, Mirror::Forward)
+            && !action.is_caught()
+            && matches!(default_action(signal), DefaultAction::Terminate);
+        if self.ends_on_linux && ends { Told { class: Mirror::Default, ..wanted } } else { wanted }
+    }
+
     /// Those of `signals` that are not [known](Self::is_known).
     #[must_use]
     pub fn unknown(&self, signals: SigSet, actions: &Actions) -> SigSet {
@@ -89,7 +111,7 @@ impl Mirrored {
     pub fn is_known(&self, signal: u32, action: &SigAction) -> bool {
         is_valid(signal)
             && !self.owed.contains(signal)
-            && self.told[signal as usize - 1] == Some(Told::wanted(signal, action))
+            && self.told[signal as usize - 1] == Some(self.wanted(signal, action))
     }
 
     /// `signal` has this action now: what Linux has to be told before anything else
@@ -107,7 +129,7 @@ impl Mirrored {
             return None;
         }
         let i = signal as usize - 1;
-        let (told, wanted) = (self.told[i], Told::wanted(signal, action));
+        let (told, wanted) = (self.told[i], self.wanted(signal, action));
         self.owed = self.owed.without(signal);
         if told == Some(wanted) {
             return None;
@@ -136,7 +158,7 @@ impl Mirrored {
             return None;
         }
         self.owed = self.owed.without(signal);
-        let wanted = Told::wanted(signal, action);
+        let wanted = self.wanted(signal, action);
         let told = &mut self.told[signal as usize - 1];
         (*told != Some(wanted)).then(|| *told.insert(wanted))
     }
@@ -148,7 +170,7 @@ impl Mirrored {
         let mut left = self.owed;
         while let Some(signal) = left.first() {
             left = left.without(signal);
-            if Told::wanted(signal, &actions.get(signal)) == ignored
+            if self.wanted(signal, &actions.get(signal)) == ignored
                 && self.take_owed(signal, &actions.get(signal)).is_some()
             {
                 taken = taken.with(signal);
@@ -189,7 +211,9 @@ impl Mirrored {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{SA_NOCLDWAIT, SIG_IGN, SIGTERM, SIGUSR1, SIGWINCH};
+    use super::super::{
+        SA_NOCLDWAIT, SIG_IGN, SIGKILL, SIGQUIT, SIGSEGV, SIGTERM, SIGUSR1, SIGWINCH,
+    };
     use super::*;
 
     const IGNORED: SigAction = SigAction { handler: SIG_IGN, ..SigAction::DEFAULT };
@@ -235,6 +259,36 @@ mod tests {
         );
         assert_eq!(m.changed(0, &IGNORED, true, SigSet::EMPTY), None);
         assert_eq!(m.changed(65, &IGNORED, true, SigSet::EMPTY), None);
+    }
+
+    #[test]
+    fn what_ends_the_process_may_be_left_to_linux() {
+        let mut m = Mirrored::default();
+        let mut actions = Actions::new();
+        assert!(m.end_on_linux());
+        assert!(!m.end_on_linux());
+        let unknown = m.unknown(SigSet::ALL, &actions);
+        // Those with a core dump, and those that do not end it, are as ever.
+        assert!(unknown.contains(SIGTERM) && unknown.contains(SIGUSR1) && unknown.contains(64));
+        for other in [SIGSEGV, SIGQUIT, SIGCHLD, SIGWINCH, SIGKILL] {
+            assert!(!unknown.contains(other), "{other}");
+        }
+        let (default, forward) =
+            (Told { class: Mirror::Default, flags: 0 }, Told { class: Mirror::Forward, flags: 0 });
+        let told =
+            |m: &mut Mirrored, action: &SigAction| m.changed(SIGTERM, action, true, SigSet::EMPTY);
+        assert_eq!(told(&mut m, &SigAction::DEFAULT), Some(default));
+        assert_eq!(
+            m.of_child().changed(SIGTERM, &caught(100, 0), true, SigSet::EMPTY),
+            Some(forward)
+        );
+        actions.set(SIGTERM, caught(100, 0)).unwrap();
+        assert_eq!(m.unknown(SigSet::of(SIGTERM), &actions), SigSet::of(SIGTERM));
+        assert_eq!(told(&mut m, &caught(100, 0)), Some(forward));
+        // The proxy forwards it after an exec, and has to hear that it is Linux' again.
+        m.on_exec();
+        assert_eq!(m.unknown(SigSet::of(SIGTERM), &Actions::new()), SigSet::of(SIGTERM));
+        assert_eq!(told(&mut m, &SigAction::DEFAULT), Some(default));
     }
 
     #[test]

@@ -53,7 +53,7 @@ fn check(input: &[u8]) {
         return;
     }
     let filter = |program: &[Instruction]| {
-        let worker = for_worker(program, descriptor).expect("there is memory");
+        let worker = for_worker(program, descriptor, false).expect("there is memory");
         Program::new(worker).expect("Linux takes it")
     };
     let (worker, nothing) = (filter(&program), filter(&[end(action::KILL_PROCESS)]));

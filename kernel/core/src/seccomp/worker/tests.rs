@@ -6,7 +6,7 @@ const CONTROL: u32 = 4095;
 const NOWHERE: u64 = 0x1234;
 
 fn with(program: &[Instruction]) -> Program {
-    Program::new(for_worker(program, CONTROL).unwrap()).unwrap()
+    Program::new(for_worker(program, CONTROL, false).unwrap()).unwrap()
 }
 
 fn ask(program: &Program, number: u32, args: &[u64]) -> u32 {
@@ -178,6 +178,83 @@ fn a_programs_call_gets_its_filters_answer() {
     }
 }
 
+/// The same questions, asked of numbers and by the filter.
+#[test]
+fn what_is_a_workers_own_is_what_passes_its_filter() {
+    let worker = with(&[end(action::KILL_PROCESS)]);
+    let ioctl = u64::from(IOCTL_WAIT);
+    let words = [0, 1, 2, 3, 8, 0x22, 16, 38, ioctl, 0x5401, 0o12_000_000, 4095, 1 << 32, u64::MAX];
+    for number in 0..NR_END {
+        for (at, &word) in words.iter().enumerate() {
+            for &other in &words[at..] {
+                for place in 0..6 {
+                    let mut args = [word; 6];
+                    args[place] = other;
+                    let passes = ask(&worker, number, &args) == action::ALLOW;
+                    assert_eq!(is_own(number, &args, CONTROL), passes, "{number} {args:x?}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_listener_is_told_by_a_call_that_does_not_exist() {
+    let refuses = [end(action::KILL_PROCESS)];
+    assert_eq!(ask(&with(&refuses), NR_NOTIFY, &[7]), action::ALLOW, "as Linux answers: ENOSYS");
+    let listens = Program::new(for_worker(&refuses, CONTROL, true).unwrap()).unwrap();
+    assert_eq!(ask(&listens, NR_NOTIFY, &[7]), action::USER_NOTIF);
+    assert_eq!(ask(&listens, __NR_mkdir, &[7]), action::KILL_PROCESS);
+    assert_eq!(ask(&listens, __NR_futex, &[7]), action::ALLOW);
+    for number in (0..2 * NR_END).chain([u32::MAX]) {
+        assert!(number != NR_NOTIFY);
+    }
+}
+
+#[test]
+fn of_a_filter_that_asks_where_a_listener_is_told_of_numbers() {
+    // dup with some arguments, mkdir from one place; write is allowed.
+    let filter = [
+        load(NUMBER_AT),
+        jump(code::JEQ, 1, 6, 0),
+        jump(code::JEQ, 32, 3, 0),
+        jump(code::JEQ, 83, 0, 5),
+        load(POINTER_AT[0]),
+        jump(code::JEQ, 0xbeef, 1, 3),
+        load(argument_at(0)),
+        end(action::USER_NOTIF),
+        end(action::ALLOW),
+        end(action::ERRNO | 5),
+    ];
+    let worker = |listens| Program::new(for_worker(&filter, CONTROL, listens).unwrap()).unwrap();
+    for (number, told, untold) in [
+        (1, action::ALLOW, action::ALLOW),
+        (32, action::USER_NOTIF, DENIED),
+        (83, action::USER_NOTIF, DENIED),
+        (2, DENIED, DENIED),
+    ] {
+        assert_eq!(ask(&worker(true), number, &[]), told, "{number}");
+        assert_eq!(ask(&worker(false), number, &[]), untold, "{number}");
+    }
+}
+
+#[test]
+fn what_depends_on_arguments_is_not_always_notified() {
+    let filter = [
+        load(NUMBER_AT),
+        jump(code::JEQ, 59, 4, 0),
+        jump(code::JEQ, 2, 0, 4),
+        load(argument_at(5)),
+        jump(code::JEQ, 7, 1, 2),
+        end(action::KILL_PROCESS),
+        end(action::USER_NOTIF),
+        end(action::ALLOW),
+    ];
+    for (number, always) in [(59, true), (2, false), (3, false)] {
+        assert_eq!(always_notifies(&filter, number), Ok(always), "{number}");
+    }
+}
+
 #[test]
 fn strict_mode_knows_four_calls() {
     let strict = Program::new(STRICT.to_vec()).unwrap();
@@ -219,7 +296,7 @@ fn where_a_call_is_made_is_left_open() {
 
 #[test]
 fn of_a_filter_that_leaves_no_room_the_numbers_count() {
-    let room = MAX_INSTRUCTIONS - for_worker(&[], CONTROL).unwrap().len();
+    let room = MAX_INSTRUCTIONS - for_worker(&[], CONTROL, false).unwrap().len();
     let filter = [
         load(argument_at(0)),
         jump(code::JEQ, 5, 0, 3),
@@ -262,7 +339,7 @@ fn without_memory_there_is_no_filter() {
     let asks_where = [load(POINTER_AT[0]), end(action::ALLOW)];
     for program in [&asks_where[..], &STRICT] {
         let count = crate::lists::failing::each(|| {
-            let filter = for_worker(program, CONTROL)?;
+            let filter = for_worker(program, CONTROL, false)?;
             Program::new(filter).map(drop)
         });
         assert!(count >= 2);

@@ -1,0 +1,113 @@
+//! Calls about which a listener decides (SECCOMP_RET_USER_NOTIF, `docs/seccomp.md`).
+//!
+//! Of what the worker makes as it is Linux tells the listener, by the filter that it has there, and
+//! does what that says. Of what the LWK serves itself, or what a worker may make whatever its filter
+//! says, the listener is told by a call that stands for it: the module knows the call by a number
+//! (`SERVICE_NOTIFY`), the worker makes `NR_NOTIFY` with the number, of which Linux tells the
+//! listener, and the module says whether that has let the call go on (`SERVICE_CONTINUED`). What the
+//! worker answers counts for nothing but the call's value.
+
+use crate::life::depart;
+use crate::link::{delegate, services};
+use crate::parts::signals::Interrupted;
+use crate::process::thread::{self, Thread};
+use crate::signal::dispositions;
+use hanare_abi::service::{
+    CALL_WORDS, NOTIFY_ALONE, NOTIFY_EXECVE, SERVICE_CONTINUED, SERVICE_NOTIFY,
+};
+use hanare_abi::slot::NR_NOTIFY;
+use hanare_core::errno::{self, Errno};
+use hanare_core::link::{Call, ENDING, Failure, Outcome};
+use hanare_core::seccomp::notified::{Way, way};
+use hanare_core::syscalls::{self, Row};
+use hanare_hal::traps::Regs;
+
+/// What becomes of a call.
+pub enum Decision {
+    /// It is served as ever.
+    GoesOn,
+    /// It is an execve, about which the listener is asked when the worker makes it. If it fails [`forget`] it.
+    Departs(u64),
+    /// It is made on Linux, and the LWK has no part in it.
+    Plainly(&'static Row),
+    /// This is in `rax` afterwards.
+    Answered(u64),
+}
+
+/// Has a listener decide about a call of the running thread.
+pub fn ask(regs: &Regs, listener: u64) -> Decision {
+    let me = thread::current();
+    let (number, args) = (regs.orig_rax as u32, regs.arguments());
+    let row = syscalls::row(number.into());
+    let control_fd = me.process.identity.lock().control_fd;
+    let filter = me.seccomp.with_listener(listener);
+    if filter.as_ref().is_some_and(|f| f.waits) {
+        dispositions::end_on_linux(me);
+    }
+    // The worker's execve has other arguments than the program's.
+    let notifies = || filter.as_ref().is_some_and(|f| f.always_notifies(number));
+    let departs = || depart::is_needed(me) && notifies();
+    match way(row, &args, control_fd, departs) {
+        Way::AsEver => Decision::GoesOn,
+        Way::Plainly => row.map_or(Decision::GoesOn, Decision::Plainly),
+        Way::Execve => match tell(regs, listener, NOTIFY_EXECVE) {
+            Ok(call) => Decision::Departs(call),
+            Err(answered) => answered,
+        },
+        Way::Apart => match tell(regs, listener, NOTIFY_ALONE) {
+            Ok(call) => decided(me, listener, call),
+            Err(answered) => answered,
+        },
+    }
+}
+
+/// An execve that failed, perhaps before Linux has heard of it: what the module knows is for no later one.
+pub fn forget(listener: u64, call: u64) {
+    // One that succeeded ends the thread, whose worker is another program's.
+    if !thread::current().must_end() {
+        let _ = services::by_worker(SERVICE_CONTINUED, &[listener, call], &[]);
+    }
+}
+
+/// Has the module know the call of the running thread: the number by which it does.
+fn tell(regs: &Regs, listener: u64, how: u64) -> Result<u64, Decision> {
+    let mut words = [0; CALL_WORDS];
+    (words[0], words[1]) = (regs.orig_rax & 0xffff_ffff, regs.rip);
+    words[2..].copy_from_slice(&regs.arguments());
+    let told = services::by_worker_unless_signalled(SERVICE_NOTIFY, &[listener, how], &words);
+    told.map(|answer| answer.status).map_err(failed)
+}
+
+fn failed(why: Failure) -> Decision {
+    match why {
+        Failure::NotStarted => again(),
+        why => error(why.into()),
+    }
+}
+
+const fn error(e: Errno) -> Decision {
+    Decision::Answered(e.as_return() as u64)
+}
+
+/// A signal came: the call is made again when it has been delivered, as it is where a listener is left without an answer.
+fn again() -> Decision {
+    thread::current().signals.lock().set_interrupted(Interrupted::NotStarted);
+    error(errno::EINTR)
+}
+
+/// What a listener says of a call that is known by the number `call`.
+fn decided(me: &Thread, listener: u64, call: u64) -> Decision {
+    match delegate::call_worker(me, Call::new(NR_NOTIFY, [call, 0, 0, 0, 0, 0])) {
+        // There is no such call: it has gone on, or the listener is gone, or says so.
+        Outcome::Done(value) if Errno::from_return(value) == Some(errno::ENOSYS) => {
+            match services::by_worker(SERVICE_CONTINUED, &[listener, call], &[]) {
+                Ok(answer) if answer.status == 1 => Decision::GoesOn,
+                Ok(_) | Err(Failure::Refused(_)) => error(errno::ENOSYS),
+                Err(why) => failed(why),
+            }
+        }
+        Outcome::Done(value) => Decision::Answered(value as u64),
+        Outcome::NotStarted => again(),
+        Outcome::ThreadEnding | Outcome::PeerGone => error(ENDING),
+    }
+}
