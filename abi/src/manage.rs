@@ -1,7 +1,7 @@
 //! What manages instances and looks at them: arguments of the ioctls of a descriptor without a space ([`crate::ioctl`]).
 
 use crate::copied::CopiedStatus;
-use crate::request::KEPT_WORDS;
+use crate::request::LEDGER_WORDS;
 use crate::requestbox::DispatchStatus;
 use crate::text::{MESSAGE_SIZE, NAME_SIZE};
 
@@ -201,6 +201,6 @@ pub struct Debug {
     pub op: u32,
     /// In: args from [1] on of the request. Out: the answer's args.
     pub args: [u64; 4],
-    /// Out: what `DEBUG_MEMORY` answers in `pages`.
-    pub kept: [u64; KEPT_WORDS],
+    /// Out: what `DEBUG_MEMORY` and `DEBUG_LEDGER` answer in `pages`.
+    pub words: [u64; LEDGER_WORDS],
 }

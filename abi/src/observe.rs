@@ -1,13 +1,16 @@
 //! Watching processes from outside: `hanare trace` and `hanare gdb`.
 //!
-//! An observer is a descriptor with a *session* on the LWK, which outlives the process
-//! that it began with. Its requests are `OBSERVE_*`, each answered at once; news are
-//! told by `EVENT_OBSERVE`.
+//! An observer is a descriptor with a *session* on the LWK. Its requests are `OBSERVE_*`, each answered at once; news are
+//! told by `EVENT_OBSERVE`. What the session keeps on the LWK is charged to the user who made the descriptor. A trace
+//! ends with the descriptor, or once its last process has ended and all records are read ([`TraceRing::over`]); of a
+//! debugger whose process has ended only its status is left.
 
 use crate::text::MESSAGE_SIZE;
 
 /// Trace: args: [0] = `TRACE_*` flags, [1] = most bytes kept of a string.
-/// Answer: args: [0] = physical address of a [`TraceRing`], [1] = bytes of its text.
+/// data: [0] = the user who is charged for the ring, a user id of Linux' first user namespace; written by the module.
+/// Answer: args: [0] = physical address of a [`TraceRing`], [1] = bytes of its text. `EAGAIN`: the user has as many rings
+/// as he may. `ENOMEM`: his limit of kernel memory, or there is none.
 pub const OBSERVE_TRACE: u32 = 1;
 /// Ends the session: breakpoints are removed, threads go on. `EAGAIN`: one cannot be removed for the moment;
 /// args: [0] = it is ended even then.
@@ -16,7 +19,8 @@ pub const OBSERVE_CLOSE: u32 = 2;
 /// signal << 8 | thread id << 32; data: [0] = exit status as of wait(2), if it ended,
 /// [1] = address (of a breakpoint or watchpoint).
 pub const OBSERVE_STATUS: u32 = 3;
-/// Debug: takes hold of the process; it is not stopped yet. EBUSY: another debugger has it.
+/// Debug: takes hold of the process; it is not stopped yet. EBUSY: another debugger has it. data: [0] = the user who is
+/// charged for breakpoints, as of [`OBSERVE_TRACE`].
 pub const OBSERVE_DEBUG: u32 = 4;
 /// Stops all threads; `OBSERVE_STATUS` says when it is so.
 pub const OBSERVE_STOP: u32 = 5;
@@ -35,7 +39,8 @@ pub const OBSERVE_SET_FPU: u32 = 10;
 /// process only. EFAULT: nothing is mapped there, or it is shared with others.
 /// EAGAIN: no thread is stopped where it could do it.
 pub const OBSERVE_WRITE: u32 = 11;
-/// Breakpoint at address args[0]: args[1] = 1: set, 0: cleared.
+/// Breakpoint at address args[0]: args[1] = 1: set, 0: cleared. `ENOMEM`: the user's limit of kernel memory. `ENOSPC`: the
+/// debugger has as many as it may.
 pub const OBSERVE_BREAK: u32 = 12;
 /// What thread args[0] does next: args[1] = `ACTION_*` | signal to be delivered << 8.
 pub const OBSERVE_ACTION: u32 = 13;
@@ -89,8 +94,10 @@ pub struct TraceRing {
     pub head: u64,
     /// Records that found no room. Written by the LWK.
     pub lost: u64,
+    /// 1: no process is traced any more, and nothing more will be written, unless it becomes 0 again. Written by the LWK.
+    pub over: u64,
     /// Zero.
-    pub reserved: [u64; 6],
+    pub reserved: [u64; 5],
     /// Bytes read since the beginning. Written by the module.
     pub tail: u64,
 }

@@ -131,6 +131,40 @@ pub const DEBUG_OVERFLOW: u64 = 4;
 /// Answer args: [0] = allocations counted before.
 pub const DEBUG_FAIL_ALLOC: u64 = 5;
 
+/// The ledger of frames: who has each frame of the instance. args: [1] = 0, or which user's frames are asked for, too: the
+/// first one whose id is [1] - 1 or more. Answer args: [0] = his id plus 1, 0: there is none; [1], [2] = kernel memory and
+/// memory that he is charged for, bytes; [3] = his processes. `pages`: [`LEDGER_WORDS`] words.
+pub const DEBUG_LEDGER: u64 = 6;
+/// Subjects of the ledger (`kernel/core/src/ledger.rs`): frames without an owner, in stock of CPUs, page tables, kernel
+/// stacks, the kernel's heap, what all programs share, pages of programs kept for the next, bad memory, pages of
+/// programs, control windows, messages, rings of traces, answers of Linux, quarantine.
+pub const LEDGER_SUBJECTS: usize = 14;
+/// Word of the ledger: all frames.
+pub const LEDGER_TOTAL: usize = 0;
+/// Word of the ledger: frames that are never handed out.
+pub const LEDGER_RESERVED: usize = 1;
+/// Word of the ledger: of these, those of the shared region and of the image.
+pub const LEDGER_IMAGE: usize = 2;
+/// Word of the ledger: free frames, those in stock of CPUs left out.
+pub const LEDGER_FREE: usize = 3;
+/// Word of the ledger: free frames, as the allocator counts them.
+pub const LEDGER_FREE_COUNTED: usize = 4;
+/// Word of the ledger: frames in quarantine, as their list counts them.
+pub const LEDGER_QUARANTINE_COUNTED: usize = 5;
+/// Word of the ledger: frames of the heap, as the heap counts them.
+pub const LEDGER_HEAP_COUNTED: usize = 6;
+/// Word of the ledger: frames of rings, as the list of rings counts them.
+pub const LEDGER_RINGS_COUNTED: usize = 7;
+/// Words of the ledger from here on: the kernel's own frames, by subject.
+pub const LEDGER_KERNEL: usize = 8;
+/// Words of the ledger from here on: frames of all users.
+pub const LEDGER_USERS: usize = LEDGER_KERNEL + LEDGER_SUBJECTS;
+/// Words of the ledger from here on: frames of the user that is asked for.
+pub const LEDGER_USER: usize = LEDGER_USERS + LEDGER_SUBJECTS;
+/// Words of the ledger.
+pub const LEDGER_WORDS: usize = LEDGER_USER + LEDGER_SUBJECTS;
+const _: () = assert!(LEDGER_WORDS <= PAGES_MAX && KEPT_WORDS <= LEDGER_WORDS);
+
 /// `status` > 0: run the service whose index is in `args[3]` in the caller's
 /// context, then post the fault again with `args[3]` = index + 1.
 pub const STATUS_SERVE_FIRST: i32 = 1;

@@ -23,6 +23,7 @@ mod requests;
 mod sched;
 mod signal;
 
+use base::tables::Tables;
 use base::{accounts, frames, heap, log, stacks, time};
 use gate::observe;
 use life::{depart, exit, fork};
@@ -84,10 +85,10 @@ fn first_cpu() {
     info!("cpu features: {features:?}");
     machinecheck::init();
     mitigate(options.mitigations);
-    paging::build_kernel(&mut frames::Tables, features.nx)
+    paging::build_kernel(&mut Tables::kernel(), features.nx)
         .expect("memory for the kernel's page tables");
     stacks::init();
-    isolation::build(&mut frames::Tables).expect("memory for user mode's page tables");
+    isolation::build(&mut Tables::kernel()).expect("memory for user mode's page tables");
     cpus::init();
     caller::init(|| thread::try_current().map(|thread| thread as _));
     services::init(&MEMORY);
@@ -163,7 +164,7 @@ fn this_cpu(cpu: usize) {
     gdt::init(cpu, stacks::of_cpu(cpu).interrupts, number);
     percpu::init(cpu); // loading the selectors cleared the GS base
     percpu::set_attention(attention::mine());
-    isolation::add_cpu(cpu, stacks::of_cpu(cpu).interrupts, &mut frames::Tables)
+    isolation::add_cpu(cpu, stacks::of_cpu(cpu).interrupts, &mut Tables::kernel())
         .expect("memory for user mode's page tables");
     traps::init_cpu();
     let features = cpu::Features::detect();

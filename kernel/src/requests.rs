@@ -1,7 +1,7 @@
 //! What Linux asks of the LWK: one function for each kind of request.
 
 use crate::base::counts::{Kind, there_are};
-use crate::base::{failing, frames, heap, quarantine};
+use crate::base::{failing, frames, heap, ledger, quarantine};
 use crate::gate::observe;
 use crate::life::{exec, open as open_space, share};
 use crate::link::inbound::complete;
@@ -207,6 +207,12 @@ fn debug(r: &RequestRef<'_>, call: &RequestCall) -> hanare_core::errno::Result<(
                 r.set_arg(i, v);
             }
             r.set_pages(&kept());
+            Ok(())
+        }
+        abi::DEBUG_LEDGER => {
+            let (user, words) = ledger::report(call.args[1]);
+            user.into_iter().enumerate().for_each(|(i, word)| r.set_arg(i, word));
+            r.set_pages(&words);
             Ok(())
         }
         abi::DEBUG_FAIL_ALLOC => {

@@ -31,6 +31,9 @@ struct hanare_observer {
 	struct hanare_trace_ring *ring;		/* in the instance's memory, or NULL */
 	u64 text_size;
 	u64 tail;
+	kuid_t user;				/* who is charged for what the session keeps */
+	u64 lost;				/* records, once it is over */
+	bool over;				/* all is read, and the session has ended */
 };
 
 static DEFINE_XARRAY_ALLOC1(observers);
@@ -148,6 +151,7 @@ long hanare_do_observe(struct hanare_file *hf, void *data)
 		return refuse(arg->message, -ENOMEM, "Linux has no memory left");
 	}
 	observer->space = space;
+	observer->user = hanare_user_of_caller();
 	init_waitqueue_head(&observer->wait);
 	mutex_init(&observer->lock);
 	err = xa_alloc_cyclic(&observers, &observer->session, observer, xa_limit_31b,
@@ -212,20 +216,27 @@ static long take_ring(struct hanare_observer *observer, struct hanare_call *call
 	struct hanare_instance *inst = observer->space->inst;
 	u64 phys = call->args[0], bytes = call->args[1];
 	u64 pages = bytes / PAGE_SIZE + 1;
-	bool is_there;
+	long err = -EIO;
 
 	if (!IS_ALIGNED(phys, PAGE_SIZE) || !bytes || bytes > RING_MAX ||
 	    !IS_ALIGNED(bytes, PAGE_SIZE))
 		return -EIO;
 	/* A shutdown gives the memory back meanwhile, and forgets which it was. */
 	down_read(&inst->live);
-	is_there = inst->shared && hanare_owns_frames(inst, phys, pages);
+	if (inst->shared && hanare_owns_frames(inst, phys, pages)) {
+		observer->ring = phys_to_virt(phys);
+		observer->text_size = bytes;
+		observer->tail = 0;
+		err = 0;
+	}
 	up_read(&inst->live);
-	if (!is_there)
-		return -EIO;
-	observer->ring = phys_to_virt(phys);
-	observer->text_size = bytes;
-	observer->tail = 0;
+	return err;
+}
+
+/* The answer to OBSERVE_STATUS of a trace that has ended. */
+static long nothing_watched(struct hanare_call *call)
+{
+	memset(call->args, 0, sizeof(call->args));
 	return 0;
 }
 
@@ -249,8 +260,12 @@ long hanare_do_observation(struct hanare_file *hf, void *data)
 		return -EINTR;
 	if (arg->op == HANARE_OBSERVE_STATUS)
 		WRITE_ONCE(observer->news, false);
-	if (arg->op == HANARE_OBSERVE_TRACE && observer->ring)
+	if (arg->op == HANARE_OBSERVE_TRACE || arg->op == HANARE_OBSERVE_DEBUG)
+		arg->data[0] = __kuid_val(observer->user);
+	if (arg->op == HANARE_OBSERVE_TRACE && (observer->ring || observer->over))
 		err = -EBUSY;
+	else if (arg->op == HANARE_OBSERVE_STATUS && observer->over)
+		err = nothing_watched(&call);
 	else
 		err = ask(observer, &call);
 	if (!err && arg->op == HANARE_OBSERVE_TRACE) {
@@ -294,6 +309,7 @@ long hanare_do_trace_read(struct hanare_file *hf, void *data)
 	struct hanare_trace_read *arg = data;
 	u32 room = min_t(u64, arg->size, PIECE), bytes = 0;
 	struct hanare_instance *inst;
+	bool over = false;
 	char *piece;
 	long err = 0;
 
@@ -306,14 +322,28 @@ long hanare_do_trace_read(struct hanare_file *hf, void *data)
 	mutex_lock(&observer->lock);
 	down_read(&inst->live);
 	WRITE_ONCE(observer->news, false);
-	if (!observer->ring)
+	arg->lost = 0;
+	if (observer->over) {
+		arg->lost = observer->lost;
+	} else if (!observer->ring) {
 		err = -EINVAL;
-	else if (!inst->shared)
+	} else if (!inst->shared) {
 		err = -EIO;
-	else
+	} else {
+		/* Before the look at what is there: nothing is written afterwards. */
+		over = smp_load_acquire(&observer->ring->over) == 1;
 		bytes = ring_copy(observer, piece, room);
-	arg->lost = err ? 0 : READ_ONCE(observer->ring->lost);
+		arg->lost = READ_ONCE(observer->ring->lost);
+		over = over && !bytes;
+	}
 	up_read(&inst->live);
+	if (over) {
+		/* Nobody looks there any more when the LWK frees it. */
+		observer->ring = NULL;
+		observer->lost = arg->lost;
+		observer->over = true;
+		close_session(observer);
+	}
 	mutex_unlock(&observer->lock);
 	arg->size = bytes;
 	/* May fault on LWK memory, so no lock is held that the LWK's end takes. */

@@ -176,7 +176,7 @@ long hanare_do_debug(struct hanare_file *hf, void *data)
 		err = hanare_request(inst, &inst->cpus[arg->cpu], &call, WAIT_KILLABLE, 5000);
 	up_read(&inst->live);
 	memcpy(arg->args, call.args, sizeof(arg->args));
-	memcpy(arg->kept, words, sizeof(arg->kept));
+	memcpy(arg->words, words, sizeof(arg->words));
 	hanare_instance_put(inst);
 	return err ?: call.status;
 }

@@ -55,6 +55,22 @@ impl Device {
         })
     }
 
+    /// Sends a debug request.
+    pub(crate) fn ask_debug(
+        &self,
+        name: &str,
+        cpu: u32,
+        op: u64,
+        args: [u64; 4],
+    ) -> Result<ioctl::Debug> {
+        let name_field = name::field(name)?;
+        let words = [0; request::LEDGER_WORDS];
+        let mut debug = ioctl::Debug { name: name_field, cpu, op: op as u32, args, words };
+        raw::debug(self.fd(), &mut debug)
+            .map_err(|errno| Error::of_instance("send the debug request", errno, name))?;
+        Ok(debug)
+    }
+
     /// A debug request to the CPU with index `cpu` of an instance.
     pub fn debug(&self, name: &str, cpu: u32, what: Debug) -> Result<MemoryReport> {
         let op = match what {
@@ -69,15 +85,7 @@ impl Device {
             Debug::FailAlloc { first, step } => [first, step, 0, 0],
             Debug::Panic | Debug::Memory | Debug::Overflow => [0; 4],
         };
-        let mut debug = ioctl::Debug {
-            name: name::field(name)?,
-            cpu,
-            op: op as u32,
-            args,
-            kept: Default::default(),
-        };
-        raw::debug(self.fd(), &mut debug)
-            .map_err(|errno| Error::of_instance("send the debug request", errno, name))?;
+        let debug = self.ask_debug(name, cpu, op, args)?;
         let [free_bytes, total_bytes, quarantined_bytes, processes] = debug.args;
         let [
             heap_bytes,
@@ -91,7 +99,8 @@ impl Device {
             programs,
             traces,
             debuggers,
-        ] = debug.kept;
+            ..,
+        ] = debug.words;
         Ok(MemoryReport {
             free_bytes,
             total_bytes,

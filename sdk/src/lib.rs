@@ -14,6 +14,7 @@
 mod builder;
 mod device;
 mod error;
+mod ledger;
 mod log;
 mod name;
 mod observer;
@@ -26,6 +27,7 @@ mod text;
 pub use builder::{BootTimes, Builder};
 pub use device::{DEVICE_PATH, Debug, Device, MemoryReport, Space, Usage};
 pub use error::{Error, Result};
+pub use ledger::Ledger;
 pub use log::LogReader;
 pub use name::{NAME_LENGTH_MAX, check_name};
 pub use observer::{Observed, Observer};

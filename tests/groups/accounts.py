@@ -4,6 +4,7 @@ TESTS_FAILS (1 in `make test`, 7 in `make test-long`) multiplies the number of a
 work all do at 7, of those of its start at 50 or so. One in seven is spread over all that it does, and each way back from there is
 shared by many."""
 
+import errno
 import fcntl
 import os
 import re
@@ -15,6 +16,7 @@ import sys
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '../lib'))
+import ledger
 from harness import *
 
 HOARD = GUEST + '/module-hoard'
@@ -55,8 +57,12 @@ def end_of_a_hoarder():
     expect(healthy(), 'nothing runs any more')
 
 
+def for_user(uid, *argv, **more):
+    return command(['/usr/bin/setpriv', f'--reuid={uid}', f'--regid={uid}', '--groups=hanare', *argv], **more)
+
+
 def as_user(uid, *argv, **more):
-    return command(['/usr/bin/setpriv', f'--reuid={uid}', f'--regid={uid}', '--groups=hanare', 'hanare', 'run', '--', *argv], **more)
+    return for_user(uid, 'hanare', 'run', '--', *argv, **more)
 
 
 def spaces_of_one():
@@ -93,6 +99,99 @@ def hoarder_dies(*decoy):
                 return [pid for pid in children.read().split() if is_proxy(pid)]
         # Its memory is free before its descriptors are closed.
         until(lambda: len(left()) < 3, lambda: f'all of them are alive: {left()}')
+    lwk_memory_is(before)
+
+
+class Holder:
+    """A user's program that says what it has and goes on with it; ends with the block."""
+
+    def __init__(self, uid, *argv):
+        self.process = subprocess.Popen(['/usr/bin/setpriv', f'--reuid={uid}', f'--regid={uid}', '--groups=hanare', *argv],
+                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
+        self.said = self.process.stdout.readline().decode().strip()
+        print(f'# {self.said}', flush=True)
+
+    def refused_after(self):
+        """How many it has, and the error that it got then."""
+        found = re.match(r'(\d+), refused: (\d+)', self.said)
+        expect(found, f'it said {self.said!r}')
+        return int(found[1]), int(found[2])
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.communicate(timeout=TIMEOUT)
+
+
+def of_user(uid):
+    """What the ledger says of a user, once Linux has been asked what it holds."""
+    debug_memory()
+    found = [user for user in ledger.read(asked)['users'] if user['uid'] == uid]
+    return found[0] if found else {'kernel_bytes': 0, 'memory_bytes': 0, 'frames': {}}
+
+
+def rings_of_one():
+    """Rings of traces whose process has ended and whose records nobody reads are their user's, who gets no more than a part:
+    another user's program goes on."""
+    before, _ = debug_memory()
+    with Holder(UID, GUEST + '/module-observers', 'rings', '200', GUEST + '/static/observed') as holder:
+        count, error = holder.refused_after()
+        expect(0 < count < 200 and error == errno.EAGAIN, holder.said)
+        user = of_user(UID)
+        frames = user['frames'].get('rings', 0)
+        # Each has 16 pages at least.
+        expect(frames >= 16 * count and user['kernel_bytes'] >= frames * 4096, user)
+        until(lambda: set(of_user(UID)['frames']) == {'rings'}, lambda: f'more than rings: {of_user(UID)}', 30)
+        result = as_user(1000, GUEST + '/static/eat-memory', '40')
+        expect(result.status == 0, f'{result}; {log_tail()}')
+        result = for_user(1000, 'hanare', 'trace', '--', '/bin/true')
+        expect(result.status == 0, f'another user gets no trace: {result}')
+    lwk_memory_is(before)
+
+
+def breakpoints_of_one():
+    """Breakpoints are their user's kernel memory."""
+    before, _ = debug_memory()
+    with Holder(UID, 'hanare', 'run', '--', GUEST + '/static/observed') as program:
+        has = of_user(UID)['kernel_bytes']
+        with Holder(UID, GUEST + '/module-observers', 'breakpoints', '4096', *program.said.split()) as holder:
+            expect(holder.refused_after() == (4096, 0), holder.said)
+            more = of_user(UID)['kernel_bytes'] - has
+            expect(more >= 4096 * 16, f'{more} bytes more')
+        until(lambda: of_user(UID)['kernel_bytes'] <= has, lambda: f'{has} bytes before, {of_user(UID)} after', 30)
+    lwk_memory_is(before)
+
+
+def breakpoints_to_the_limit():
+    """A user's breakpoints are refused at his limit of kernel memory."""
+    with contextlib.ExitStack() as stack:
+        programs = []
+        for _ in range(40):
+            program = stack.enter_context(Holder(UID, 'hanare', 'run', '--', GUEST + '/static/observed'))
+            if not program.said:
+                break
+            programs += program.said.split()
+        expect(len(programs) >= 4 and not program.said, f'{programs}: he gets as many programs as he likes')
+        with Holder(UID, GUEST + '/module-observers', 'breakpoints', '4096', *programs) as holder:
+            count, error = holder.refused_after()
+            expect(count < 4096 * len(programs) // 2 and error == errno.ENOMEM, holder.said)
+            expect(as_user(1000, '/bin/true').status == 0, 'another user is refused')
+
+
+def pipes_of_one():
+    """Pages that Linux holds are whose they were: memory is short, and he pays for it. Another user's program goes on."""
+    before, _ = debug_memory()
+    with Holder(UID, 'hanare', 'run', '--', GUEST + '/static/pages-in-pipes', 'all', '36') as holder:
+        expect(holder.said == '36 MiB', holder.said)
+        user = of_user(UID)
+        held = user['frames'].get('quarantine', 0)
+        expect(held >= 36 * 256 and user['memory_bytes'] >= held * 4096, user)
+        result = as_user(1000, GUEST + '/static/eat-memory', '30')
+        expect(result.status == 0, f'{result}; {log_tail()}')
+        expect(f'of user {UID} killed' in log_tail(20), log_tail(20))
     lwk_memory_is(before)
 
 
@@ -144,16 +243,16 @@ def again(*arguments):
 class Asked:
     """What tests ask of the LWK (IOCTL_DEBUG), without a process for each question."""
 
-    IOCTL, MEMORY, FAIL = 0xc0a04808, 3, 5
+    IOCTL, MEMORY, FAIL = 0xc1d84808, 3, 5
 
     def ask(self, what, *args):
         with open('/dev/hanare', 'r+b', buffering=0) as device:
-            data = bytearray(struct.pack('<32sII4Q88x', b'default', 0, what, *args, *[0] * (4 - len(args))))
+            data = bytearray(struct.pack('<32sII4Q400x', b'default', 0, what, *args, *[0] * (4 - len(args))))
             end = time.monotonic() + TIMEOUT
             while True:
                 try:
                     fcntl.ioctl(device, self.IOCTL, data)
-                    return struct.unpack('<40x4Q88x', data)
+                    return struct.unpack('<40x4Q400x', data)
                 except TimeoutError:  # a CPU that stands still for longer than five seconds is asked again
                     expect(what == self.MEMORY and time.monotonic() < end, f'{what} is not answered')
 
@@ -339,10 +438,16 @@ check('one-user-does-not-use-up-spaces', spaces_of_one)
 check('start-blocks-are-charged', start_blocks_of_one)
 check('boot-with-user-limits', again('--mem', '128M', '--user-limits', 'processes=6,memory=24M'), lwk=False, prepares=True)
 check('limits-bind-a-user-not-a-process', limited)
+with only_long('breakpoints are charged as what else is kernel memory: breakpoints-are-charged'):
+    check('boot-with-little-kernel-memory', again('--mem', '128M', '--user-limits', 'kernel-memory=2M'), lwk=False, prepares=True)
+    check('breakpoints-are-refused-at-the-limit', breakpoints_to_the_limit)
 check('boot-without-limits', again('--mem', '64M', '--user-limits', 'none'), lwk=False, prepares=True)
 check('hoarder-dies', hoarder_dies)
 check('hoarder-with-a-decoy-dies', lambda: hoarder_dies('decoy'))
 check('pages-in-pipes', pages_in_pipes)
+check('hoarder-of-pipes-dies', pipes_of_one)
+check('hoarder-of-rings-is-refused', rings_of_one)
+check('breakpoints-are-charged', breakpoints_of_one)
 check('processes-end-without-kernel-memory', end_of_a_hoarder)
 check('each-allocation-may-fail', failing)
 check('each-allocation-may-fail-at-start-and-end', failing_start)

@@ -1,6 +1,7 @@
 /*
  * One page of each of many large pages is in a pipe (vmsplice); then all are unmapped. Waits to be killed.
  * Usage: pages-in-pipes [COUNT]
+ *        pages-in-pipes all MIB    all pages of as many MiB, each MiB unmapped before the next one is mapped
  */
 #include "guest.h"
 #include <fcntl.h>
@@ -9,8 +10,33 @@
 
 #define LARGE (2UL << 20)
 
+#define PIPE (1UL << 20)
+
+static int all_pages(unsigned long mib)
+{
+	for (unsigned long i = 0; i < mib; i++) {
+		char *mapped = mmap(NULL, PIPE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		struct iovec pages = { mapped, PIPE };
+		int to[2];
+
+		if (mapped == MAP_FAILED || pipe(to) || fcntl(to[1], F_SETPIPE_SZ, PIPE) != PIPE)
+			return 1;
+		memset(mapped, 1, PIPE);
+		if (vmsplice(to[1], &pages, 1, 0) != PIPE)
+			return 2;
+		munmap(mapped, PIPE);
+	}
+	printf("%lu MiB\n", mib);
+	fflush(stdout);
+	pause();
+	return 0;
+}
+
 int main(int argc, char **argv)
 {
+	if (argc > 2 && !strcmp(argv[1], "all"))
+		return all_pages(atol(argv[2]));
+
 	unsigned long count = argc > 1 ? atol(argv[1]) : 1, i;
 	char *mapped = mmap(NULL, (count + 1) * LARGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	char *first = (char *)(((unsigned long)mapped + LARGE - 1) & ~(LARGE - 1));

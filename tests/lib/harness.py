@@ -24,6 +24,8 @@ import tempfile
 import threading
 import time
 
+from ledger import settled_faults
+
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 GUEST = os.path.join(ROOT, 'build/tests/guest')
 WORK = '/run/hanare-test'
@@ -293,6 +295,14 @@ def objects(text):
     found = re.findall(rf'(\d+) ({kinds})', text)
     expect(len(found) == 7, text)
     return [f'{number} {kind}' for number, kind in found if number != '0']
+
+
+def ledgers_fit():
+    """Each frame of each LWK has an owner, and no user has one: no program runs."""
+    for instance in json.loads(hanare('ls', '--json').out or b'[]'):
+        if instance['state'] == 'running':
+            whys = settled_faults(asked, debug_memory, instance['name'])
+            expect(not whys, '; '.join(whys))
 
 
 def nothing_left():
@@ -584,6 +594,7 @@ def finish():
             print(f'# {len(lost)} interrupts were late, or lost: {lost[0]}', flush=True)
     if ways['--arguments'] == 'copied':
         check('arguments-were-copied', arguments_were_copied, lwk=False)
+    check('ledger', ledgers_fit, lwk=False)
     check('shutdown', shutdown, lwk=False, prepares=True)
     check('linux-log', kernel_log, lwk=False)
     sys.exit(1 if counts['FAIL'] else 0)

@@ -24,6 +24,17 @@ enum State {
     Allocated,
 }
 
+/// What a block of frames is, for who looks at all of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BlockState {
+    /// Never given to the allocator.
+    Reserved,
+    /// Free.
+    Free,
+    /// Handed out.
+    Allocated,
+}
+
 /// Of [`Frame::marks`] those that a block made of single pages has if one of them had them.
 pub const MARKS_ADDED: u16 = 0xf;
 
@@ -460,6 +471,37 @@ impl<'a> Zone<'a> {
             }
         }
         self.counts[order as usize] -= 1;
+    }
+
+    /// Tells of the blocks from a frame on: first frame, pages and state. So many of them at most: where to go on, or
+    /// `None` at the end. Where blocks change between two such looks, some are told of twice, or not at all.
+    pub fn walk(
+        &self,
+        from: Pfn,
+        most: usize,
+        mut tell: impl FnMut(Pfn, u64, BlockState),
+    ) -> Option<Pfn> {
+        let mut left = most;
+        for chunk in self.chunks.iter() {
+            let mut at = from.0.saturating_sub(chunk.base.0);
+            while let Some(frame) = usize::try_from(at).ok().and_then(|at| chunk.frames.get(at)) {
+                let pfn = Pfn(chunk.base.0 + at);
+                left = match left.checked_sub(1) {
+                    None => return Some(pfn),
+                    Some(left) => left,
+                };
+                let (pages, state) = match frame.state {
+                    State::Reserved => (1, BlockState::Reserved),
+                    State::Free => (1 << frame.order, BlockState::Free),
+                    State::Allocated => (1 << frame.order, BlockState::Allocated),
+                    // Of a block that has become free since the last look.
+                    State::Tail => (1, BlockState::Free),
+                };
+                tell(pfn, pages, state);
+                at += pages;
+            }
+        }
+        None
     }
 
     /// Checks every invariant; for tests and `hanare doctor`. O(frames).

@@ -30,6 +30,7 @@ pub mod futex;
 pub mod gate;
 pub mod groups;
 pub mod grouptable;
+pub mod ledger;
 pub mod life;
 pub mod limits;
 pub mod link;

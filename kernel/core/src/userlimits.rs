@@ -48,6 +48,25 @@ pub(crate) fn number(text: &str) -> Option<u64> {
     text.bytes().all(|b| b.is_ascii_digit()).then(|| text.parse().ok()).flatten()
 }
 
+/// Rings of traces have one part of so many of the memory.
+pub const RINGS_SHARE: u64 = 8;
+
+/// The largest of these orders of pages that the ring of one more trace may have, all of them having a `share` of so many
+/// bytes: all users' rings have `all` bytes, this one's `own`. `None`: he may have none. A user has as much as he leaves
+/// to the others; of what is left for him a ring takes half at most, as long as it need not be a smallest one.
+#[must_use]
+pub fn ring_order(
+    mut orders: core::ops::RangeInclusive<u32>,
+    share: u64,
+    all: u64,
+    own: u64,
+) -> Option<u32> {
+    let others = all.saturating_sub(own);
+    let left = (share.saturating_sub(others) / 2).saturating_sub(own);
+    let least = *orders.start();
+    orders.rfind(|&order| 4096 << order <= if order == least { left } else { left / 2 })
+}
+
 /// The limits of each user but root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UserLimits {
@@ -99,6 +118,24 @@ impl UserLimits {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_user_leaves_others_as_much_for_rings() {
+        let share = 8 << 20;
+        let take_all = |others: u64| {
+            let (mut own, mut count) = (0, 0);
+            while let Some(order) = ring_order(4..=8, share, others + own, own) {
+                own += 4096 << order;
+                count += 1;
+            }
+            (own, count)
+        };
+        assert_eq!(take_all(0), (4 << 20, 8)); // 3 of 1 MiB, then smaller ones
+        assert_eq!(take_all(4 << 20), (2 << 20, 6));
+        assert_eq!(take_all(share), (0, 0));
+        assert_eq!(ring_order(4..=8, share, 0, 0), Some(8));
+        assert_eq!(ring_order(4..=8, 0, 0, 0), None);
+    }
 
     #[test]
     fn what_is_not_named_has_its_default() {

@@ -9,16 +9,21 @@
 //!
 //! Root is charged and not limited. Limits are `hanare boot --user-limits`.
 //!
+//! What Linux holds of what a space has given up stays charged to it ([`GivenUp`], `quarantine`), also when its last
+//! process has ended: its account lives as long. Whose each frame is, its word says (`owners`).
+//!
 //! A program's pages are also charged to its control group, if that has a limit (`memory.max`), each
 //! page once, however many share it (`core::groups`); its CPU time to that which limits it
 //! (`cpu.max`, `core::bandwidth`, `sched::quota`). As on Linux both bind root, too.
 
+use crate::base::chain::Chain;
 use crate::base::frames::{self, GROUPS, NoPage};
 use crate::base::heap;
 use crate::base::lists;
 use crate::base::lock::{Mutex, rank};
 use alloc::collections::BTreeMap;
 use alloc::sync::{Arc, Weak};
+use core::ops::RangeInclusive;
 use core::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 use hanare_abi::boot::BELL_BYTES;
 use hanare_abi::request::MEMORY_GROUPS_WORDS;
@@ -26,16 +31,37 @@ use hanare_core::account::Sum;
 use hanare_core::bandwidth::{self, Bandwidths, Limit};
 use hanare_core::errno::{self, Result};
 use hanare_core::groups::{self, NOBODY, Tag};
+use hanare_core::ledger::{FrameOwner, Subject, USERS_END};
 use hanare_core::nodes::{Nodes, Placement};
-use hanare_core::userlimits::UserLimits;
+use hanare_core::userlimits::{self, UserLimits};
 use hanare_hal::addr::PhysAddr;
 use hanare_hal::shared;
 use spin::Once;
 
 /// The user whom nothing limits.
 const ROOT: u32 = 0;
-/// Those of users that have spaces, by user id.
-static USERS: Mutex<BTreeMap<u32, Weak<User>>, rank::Users> = Mutex::new(BTreeMap::new());
+/// Those of users that have spaces or observe some, by user id.
+static USERS: Mutex<BTreeMap<u32, Known>, rank::Users> = Mutex::new(BTreeMap::new());
+/// Bytes of the rings of all traces.
+static RINGS: AtomicU64 = AtomicU64::new(0);
+
+/// A user, whom the list does not keep.
+struct Known {
+    user: Weak<User>,
+    number: u32,
+}
+
+/// A number that none of these users has, the next one after the last one's: a frame that outlives its user is not
+/// soon another one's.
+fn next_number(users: &BTreeMap<u32, Known>) -> u32 {
+    static LAST: AtomicU64 = AtomicU64::new(0);
+    loop {
+        let number = (LAST.fetch_add(1, Ordering::Relaxed) % u64::from(USERS_END - 1)) as u32 + 1;
+        if users.values().all(|known| known.number != number) {
+            return number;
+        }
+    }
+}
 
 /// As booted, in bytes.
 static LIMITS: Once<Limits> = Once::new();
@@ -70,10 +96,14 @@ pub fn trim() {
 /// A user.
 pub struct User {
     uid: u32,
+    /// By which the words of frames name him.
+    number: u32,
     limits: Limits,
     processes: AtomicU64,
     /// Bells of his programs' slots.
     bells: AtomicU64,
+    /// Bytes of the rings of his traces.
+    rings: AtomicU64,
     kernel: AtomicU64,
     memory: AtomicU64,
     /// Pages of his programs on the NUMA nodes that were looked at last, where those were full.
@@ -87,29 +117,42 @@ impl User {
     /// `ENOMEM`.
     fn of(uid: u32) -> Result<Arc<User>> {
         let mut users = USERS.lock();
-        if let Some(known) = users.get(&uid).and_then(Weak::upgrade) {
+        if let Some(known) = users.get(&uid).and_then(|known| known.user.upgrade()) {
             return Ok(known);
         }
-        heap::room_for_entry::<u32, Weak<User>>()?;
+        heap::room_for_entry::<u32, Known>()?;
         let limits =
             if uid == ROOT { Limits::NONE } else { LIMITS.get().copied().unwrap_or(Limits::NONE) };
         heap::room_for_arc::<User>()?; // made and dropped he would want the lock
+        let number = next_number(&users);
         let new = lists::arc_within(User {
             uid,
+            number,
             limits,
             processes: AtomicU64::new(0),
             bells: AtomicU64::new(0),
+            rings: AtomicU64::new(0),
             kernel: AtomicU64::new(0),
             memory: AtomicU64::new(0),
             on_nodes: AtomicU64::new(0),
         });
-        lists::insert_within(&mut users, uid, Arc::downgrade(&new));
+        lists::insert_within(&mut users, uid, Known { user: Arc::downgrade(&new), number });
         Ok(new)
     }
 
     /// His id.
     pub fn uid(&self) -> u32 {
         self.uid
+    }
+
+    /// By which the words of frames name him.
+    pub fn number(&self) -> u32 {
+        self.number
+    }
+
+    /// What he is charged for: kernel memory and memory, bytes; processes.
+    pub fn charged(&self) -> [u64; 3] {
+        [&self.kernel, &self.memory, &self.processes].map(|sum| sum.load(Ordering::Relaxed))
     }
 
     /// All memory that is charged to the user, bytes.
@@ -130,30 +173,31 @@ impl User {
     }
 }
 
-/// The user who has most. No lock is held when a user is looked at: he may be the last one's to
-/// hold him.
-pub fn richest() -> Option<Arc<User>> {
-    let mut best: Option<Arc<User>> = None;
-    let mut from = 0;
+/// The first user whose id is `from` or more. No lock is held when a user is looked at: the caller may be the last one
+/// to hold him.
+pub fn first_from(from: u32) -> Option<Arc<User>> {
+    let mut from = Some(from);
     loop {
-        let next = USERS.lock().range(from..).next().map(|(&uid, weak)| (uid, weak.upgrade()));
-        let Some((uid, user)) = next else { return best };
-        if user
-            .as_ref()
-            .is_some_and(|user| best.as_ref().is_none_or(|best| best.bytes() < user.bytes()))
-        {
-            best = user;
+        let next =
+            USERS.lock().range(from?..).next().map(|(&uid, known)| (uid, known.user.upgrade()));
+        let (uid, user) = next?;
+        if user.is_some() {
+            return user;
         }
-        let Some(behind) = uid.checked_add(1) else { return best };
-        from = behind;
+        from = uid.checked_add(1); // he is going
     }
+}
+
+/// Bytes of the rings of all traces.
+pub fn rings() -> u64 {
+    RINGS.load(Ordering::Relaxed)
 }
 
 impl Drop for User {
     fn drop(&mut self) {
         let mut users = USERS.lock();
         // Another one may have his id by now.
-        if users.get(&self.uid).is_some_and(|weak| core::ptr::eq(weak.as_ptr(), self)) {
+        if users.get(&self.uid).is_some_and(|known| core::ptr::eq(known.user.as_ptr(), self)) {
             users.remove(&self.uid);
         }
     }
@@ -168,7 +212,17 @@ pub enum Refusal {
     Nodes(Nodes),
 }
 
-/// What a space has, and a fork that is to become one.
+/// Frames that a space has given up while Linux holds them, or may do so (`quarantine`).
+pub struct GivenUp {
+    /// The frames.
+    pub frames: Chain,
+    /// The next account with such frames, in the list of `quarantine`.
+    pub next: Option<Arc<Account>>,
+    /// This one is in that list.
+    pub is_listed: bool,
+}
+
+/// What a space has, and a fork that is to become one, or a session that observes some.
 pub struct Account {
     user: Arc<User>,
     kernel: Sum,
@@ -181,6 +235,8 @@ pub struct Account {
     cpu_group: AtomicU16,
     /// A hash of the words by which its control groups and their limits were told last.
     told: AtomicU64,
+    /// What Linux holds of it.
+    pub given_up: Mutex<GivenUp, rank::Quarantine>,
 }
 
 /// Control groups that are charged for CPU time, in cycles of the TSC.
@@ -212,6 +268,7 @@ impl Account {
             refused_by,
             cpu_group,
             told: AtomicU64::new(0),
+            given_up: Mutex::new(GivenUp { frames: Chain::new(), next: None, is_listed: false }),
         })?;
         new.enter(groups, false)?;
         Ok(new)
@@ -280,7 +337,8 @@ impl Account {
     /// A block of `1 << order` pages of a program; `is_own`: charged to its control group.
     pub fn alloc(&self, order: u32, place: &Placement, is_own: bool) -> Option<PhysAddr> {
         let group = self.group.lock();
-        let block = frames::alloc_charged(order, if is_own { *group } else { NOBODY }, place);
+        let charged = if is_own { *group } else { NOBODY };
+        let block = frames::alloc_charged(order, charged, place, self.owner(Subject::Pages));
         // For a larger one smaller ones may do.
         self.note(block.err().filter(|_| order == 0), place);
         block.ok()
@@ -308,6 +366,16 @@ impl Account {
     /// that were refused one ask, so it stays until another reason takes its place.
     pub fn refusal(&self) -> Option<Refusal> {
         *self.refused_by.lock()
+    }
+
+    /// Its user, as the words of frames have him, with a subject.
+    pub fn owner(&self, subject: Subject) -> FrameOwner {
+        FrameOwner::user(self.user.number, subject)
+    }
+
+    /// Pages that it has given up are held by Linux, or not any more.
+    pub fn move_held(&self, before: u64, now: u64) {
+        self.memory.change(before, now, &self.user.memory);
     }
 
     /// Whose it is.
@@ -390,6 +458,22 @@ impl Account {
         if others < self.user.limits.kernel / BELL_BYTES { Ok(place) } else { Err(errno::EAGAIN) }
     }
 
+    /// Room for the ring of a trace, of the largest of these orders of pages that may be: until the place is dropped it is
+    /// charged. Rings are for Linux' tracers, who need have no program whose end would give one back, so all of them have
+    /// a part of the memory only, and each user as much as is left to the others.
+    ///
+    /// # Errors
+    /// `EAGAIN`: the user has as many as he may. `ENOMEM`: it is beyond his limit.
+    pub fn ring(self: &Arc<Self>, orders: RangeInclusive<u32>) -> Result<RingPlace> {
+        let share = frames::usage_without_stocks().1 / userlimits::RINGS_SHARE;
+        let own = self.user.rings.load(Ordering::Relaxed);
+        let order = userlimits::ring_order(orders, share, rings(), own).ok_or(errno::EAGAIN)?;
+        let charge = self.charge(4096 << order)?;
+        self.user.rings.fetch_add(charge.bytes, Ordering::Relaxed);
+        RINGS.fetch_add(charge.bytes, Ordering::Relaxed);
+        Ok(RingPlace { charge, order })
+    }
+
     /// Whether the user may have one more process.
     ///
     /// # Errors
@@ -456,5 +540,31 @@ pub struct BellPlace(Arc<Account>);
 impl Drop for BellPlace {
     fn drop(&mut self) {
         self.0.user.bells.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// The ring of a trace of a user.
+pub struct RingPlace {
+    charge: Charge,
+    order: u32,
+}
+
+impl RingPlace {
+    /// The order of its pages.
+    pub fn order(&self) -> u32 {
+        self.order
+    }
+
+    /// Who has it.
+    pub fn owner(&self) -> FrameOwner {
+        self.charge.account.owner(Subject::Rings)
+    }
+}
+
+impl Drop for RingPlace {
+    fn drop(&mut self) {
+        let Charge { account, bytes } = &self.charge;
+        account.user.rings.fetch_sub(*bytes, Ordering::Relaxed);
+        RINGS.fetch_sub(*bytes, Ordering::Relaxed);
     }
 }

@@ -4,16 +4,16 @@
 //! machine with one node nothing is chosen, and nobody looks for the zone of a frame.
 
 use crate::base::lock::{Mutex, rank};
-use crate::base::{badmemory, failing, stocks};
+use crate::base::{badmemory, failing, owners, stocks};
 use core::sync::atomic::{AtomicU64, Ordering};
 use hanare_abi::boot::MemoryChunk;
 use hanare_core::addr::Pfn;
-use hanare_core::buddy::{Chunk, Frame, MARKS_ADDED, Zone};
+use hanare_core::buddy::{BlockState, Chunk, Frame, MARKS_ADDED, Zone};
 use hanare_core::groups::{GROUPS_MAX, Groups, NOBODY, Tag};
+use hanare_core::ledger::{FrameOwner, Subject};
 use hanare_core::nodes::{Nodes, Placement};
 use hanare_hal::addr::PhysAddr;
 use hanare_hal::memory::Block;
-use hanare_hal::paging::TableSource;
 use hanare_hal::{memory, shared};
 use spin::Once;
 
@@ -88,6 +88,7 @@ pub fn init() {
     let ids_at = take(set.count() as usize * size_of::<u32>());
     let nodes_at = take(set.count() as usize * size_of::<Node>());
     let lists_at = take(chunks.len() * size_of::<Chunk<'static>>());
+    let owners_at = take(owners::list_bytes(chunks.len()));
     // Each chunk with the first address behind its metadata.
     let start = |c: &MemoryChunk| {
         if (c.base..c.base + c.size).contains(&taken.start) { taken.end } else { c.base }
@@ -109,6 +110,9 @@ pub fn init() {
     });
     // SAFETY: as above.
     let (nodes, ids) = unsafe { (memory::fill(nodes_at, zones), memory::fill(ids_at, set.iter())) };
+    let words = chunks.iter().map(|c| (c, PhysAddr(start(c) + frames_bytes(c))));
+    // SAFETY: as above. The words of a chunk lie behind the metadata of its frames, and were zeroed with that.
+    unsafe { owners::init(owners_at, words) };
     for c in chunks {
         let (end, mib) = (c.base + c.size, c.size >> 20);
         crate::info!("memory: {:#x}..{end:#x} node {} ({mib} MiB)", c.base, c.node);
@@ -116,11 +120,15 @@ pub fn init() {
     ALL.call_once(|| All { nodes, ids, set });
 }
 
-fn metadata_bytes(c: &MemoryChunk) -> u64 {
+fn frames_bytes(c: &MemoryChunk) -> u64 {
     ((c.size / 4096) as usize * size_of::<Frame>()).next_multiple_of(4096) as u64
 }
 
-/// The metadata of a chunk's frames, at `first`.
+fn metadata_bytes(c: &MemoryChunk) -> u64 {
+    frames_bytes(c) + owners::bytes(c)
+}
+
+/// The metadata of a chunk's frames, at `first`; behind it the words that say whose each is.
 fn metadata(c: &MemoryChunk, first: u64) -> &'static mut [Frame] {
     let bytes = metadata_bytes(c);
     assert!(first + bytes < c.base + c.size, "chunk {:#x} is too small", c.base);
@@ -140,13 +148,13 @@ fn claim_frames(paddr: PhysAddr, count: usize) -> &'static mut [Frame] {
 pub const KERNEL_SHARE: usize = 64;
 
 /// A block of `4096 << order` bytes near the calling CPU, or anywhere.
-pub fn alloc(order: u32) -> Option<PhysAddr> {
-    alloc_keeping(order, |_| 0, &Placement::NEAR)
+pub fn alloc(order: u32, owner: FrameOwner) -> Option<PhysAddr> {
+    alloc_keeping(order, |_| 0, &Placement::NEAR, owner)
 }
 
 /// As [`alloc`], for an application's pages: leaves the kernel its share.
-pub fn alloc_user(order: u32) -> Option<PhysAddr> {
-    alloc_keeping(order, kernel_share, &Placement::NEAR)
+pub fn alloc_user(order: u32, owner: FrameOwner) -> Option<PhysAddr> {
+    alloc_keeping(order, kernel_share, &Placement::NEAR, owner)
 }
 
 fn kernel_share(zone: &Zone<'static>) -> usize {
@@ -163,9 +171,14 @@ pub enum NoPage {
 }
 
 /// As [`alloc_user`], where a policy wants it, charged to a control group until it is free.
-pub fn alloc_charged(order: u32, group: Tag, place: &Placement) -> Result<PhysAddr, NoPage> {
+pub fn alloc_charged(
+    order: u32,
+    group: Tag,
+    place: &Placement,
+    owner: FrameOwner,
+) -> Result<PhysAddr, NoPage> {
     GROUPS.charge(group, 1 << order).map_err(NoPage::Group)?;
-    let Some(paddr) = alloc_keeping(order, kernel_share, place) else {
+    let Some(paddr) = alloc_keeping(order, kernel_share, place, owner) else {
         GROUPS.uncharge(group, 1 << order);
         return Err(NoPage::Memory);
     };
@@ -198,6 +211,7 @@ fn alloc_keeping(
     order: u32,
     keep: impl Fn(&Zone<'static>) -> usize,
     place: &Placement,
+    owner: FrameOwner,
 ) -> Option<PhysAddr> {
     if failing::is_to_fail() {
         return None;
@@ -209,6 +223,7 @@ fn alloc_keeping(
             if any { take(order, &keep, place) } else { None }
         });
         let paddr = PhysAddr(found?.0 * 4096);
+        owners::set(paddr, owner);
         if !badmemory::contains(paddr, order) {
             return Some(paddr);
         }
@@ -254,6 +269,7 @@ fn take_stocked(zone: usize, order: u32) -> Option<Pfn> {
             let enough = z.free_pages() >= stocks::PAGES as usize + kernel_share(z);
             let block = if enough { z.alloc(stocks::ORDER) } else { None }?;
             z.split(block, stocks::ORDER);
+            owners::in_stock(PhysAddr(block.0 * 4096), stocks::PAGES);
             Some(block)
         })
     })
@@ -268,13 +284,13 @@ fn empty_stocks() -> bool {
 }
 
 /// A block of the kernel, for who has it to itself.
-pub fn alloc_block(order: u32) -> Option<Block> {
-    alloc(order).map(|frame| block(frame, order))
+pub fn alloc_block(order: u32, owner: FrameOwner) -> Option<Block> {
+    alloc(order, owner).map(|frame| block(frame, order))
 }
 
 /// A block of an application, likewise.
-pub fn alloc_user_block(order: u32) -> Option<Block> {
-    alloc_user(order).map(|frame| block(frame, order))
+pub fn alloc_user_block(order: u32, owner: FrameOwner) -> Option<Block> {
+    alloc_user(order, owner).map(|frame| block(frame, order))
 }
 
 #[allow(unsafe_code)]
@@ -284,22 +300,25 @@ fn block(frame: PhysAddr, order: u32) -> Block {
 }
 
 /// A zeroed page.
-pub fn alloc_zeroed() -> Option<PhysAddr> {
-    let p = alloc(0)?;
+pub fn alloc_zeroed(owner: FrameOwner) -> Option<PhysAddr> {
+    let p = alloc(0, owner)?;
     memory::zero(p, 4096);
     Some(p)
 }
 
 /// A zeroed page of an application.
-pub fn alloc_user_zeroed() -> Option<PhysAddr> {
-    let p = alloc_user(0)?;
+pub fn alloc_user_zeroed(owner: FrameOwner) -> Option<PhysAddr> {
+    let p = alloc_user(0, owner)?;
     memory::zero(p, 4096);
     Some(p)
 }
 
 /// Splits an allocated block so that its pages are freed one by one.
 pub fn split(paddr: PhysAddr, order: u32) {
-    with_zone(paddr, |z| z.split(pfn(paddr), order));
+    with_zone(paddr, |z| {
+        z.split(pfn(paddr), order);
+        owners::split(paddr, order);
+    });
 }
 
 /// Makes a block of single pages again, if nobody shares one. False: somebody does.
@@ -328,6 +347,7 @@ fn free_others(paddr: PhysAddr, order: u32) {
     for i in 0..1 << order {
         let page = paddr + i * 4096;
         if badmemory::contains(page, 0) {
+            owners::set(page, FrameOwner::kernel(Subject::Bad));
             uncharge(page);
         } else {
             free(page, 0);
@@ -394,6 +414,19 @@ fn usage_of_zones(some: &Nodes) -> (u64, u64) {
     })
 }
 
+/// Tells of all blocks: first frame, pages, state. What changes meanwhile is told of twice, or not at all.
+pub fn walk(mut tell: impl FnMut(PhysAddr, u64, BlockState)) {
+    const WITH_LOCK: usize = 4096;
+    for node in all().nodes {
+        let mut from = Some(Pfn(0));
+        while let Some(at) = from {
+            from = node.zone.lock().walk(at, WITH_LOCK, |pfn, pages, state| {
+                tell(PhysAddr(pfn.0 * 4096), pages, state);
+            });
+        }
+    }
+}
+
 /// Whether none of these nodes has a page for applications.
 pub fn are_full(some: &Nodes) -> bool {
     let All { nodes, ids, .. } = all();
@@ -404,30 +437,6 @@ pub fn are_full(some: &Nodes) -> bool {
 /// NUMA node of a frame of ours.
 pub fn node_of(paddr: PhysAddr) -> Option<u32> {
     memory::chunk_of(paddr).map(|c| c.node)
-}
-
-/// Page table pages from the zones.
-pub struct Tables;
-
-impl TableSource for Tables {
-    fn alloc_table(&mut self) -> Option<PhysAddr> {
-        alloc_zeroed()
-    }
-    fn free_table(&mut self, paddr: PhysAddr) {
-        free(paddr, 0);
-    }
-}
-
-/// Page table pages for what an application maps: they leave the kernel its share.
-pub struct UserTables;
-
-impl TableSource for UserTables {
-    fn alloc_table(&mut self) -> Option<PhysAddr> {
-        alloc_user_zeroed()
-    }
-    fn free_table(&mut self, paddr: PhysAddr) {
-        free(paddr, 0);
-    }
 }
 
 /// The number that the owner of a block keeps with its first page, see `chain`.
@@ -497,6 +506,7 @@ pub fn split_large(paddr: PhysAddr) {
     with_zone(paddr, |z| {
         if z.block_order(pfn(paddr)) == Some(LARGE_ORDER) {
             z.split(pfn(paddr), LARGE_ORDER);
+            owners::split(paddr, LARGE_ORDER);
         }
     });
 }

@@ -16,8 +16,9 @@ use crate::base::{failing, frames};
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use hanare_core::errno::{self, Result};
+use hanare_core::ledger::{FrameOwner, Subject};
 use hanare_core::lists;
 use hanare_hal::boot::CPUS_MAX;
 use hanare_hal::heap::{self, Heap, Supply};
@@ -39,11 +40,22 @@ pub const SMALL_PARTS: usize = 1024;
 /// Where the heap has its pages from.
 struct Frames;
 
+/// Pages that it has from there.
+static PAGES: AtomicU64 = AtomicU64::new(0);
+
+/// Pages of the heap, in pieces, in blocks of their own, and in the reserve.
+pub fn pages() -> u64 {
+    PAGES.load(Ordering::Relaxed)
+}
+
 impl Supply for Frames {
     fn pages(order: u32) -> Option<Block> {
-        frames::alloc_block(order)
+        let block = frames::alloc_block(order, FrameOwner::kernel(Subject::Heap))?;
+        PAGES.fetch_add(1 << order, Ordering::Relaxed);
+        Some(block)
     }
     fn give_back(block: Block) {
+        PAGES.fetch_sub(1 << block.order(), Ordering::Relaxed);
         frames::free(block.frame(), block.order());
     }
     fn is_to_fail() -> bool {

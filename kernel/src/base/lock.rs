@@ -174,8 +174,10 @@ ranks! {
     ControlGroup,
     /// Why a space was refused a page.
     Refusal,
-    /// Frames that Linux holds still.
+    /// Frames that Linux holds still, of who gave them up.
     Quarantine,
+    /// Accounts with such frames.
+    QuarantinedAccounts,
     /// Free pages that a CPU has in stock.
     FrameStock,
     /// Free frames of a NUMA node; the kernel heap grows from there.

@@ -3,6 +3,7 @@
 use crate::base::{frames, heap};
 use alloc::vec::Vec;
 use hanare_core::errno::{self, Result};
+use hanare_core::ledger::FrameOwner;
 use hanare_hal::addr::PhysAddr;
 use hanare_hal::memory;
 
@@ -13,9 +14,9 @@ pub struct Pages {
 }
 
 impl Pages {
-    /// As many as that.
-    pub fn new(order: u32) -> Result<Pages> {
-        Ok(Pages { frame: frames::alloc_user(order).ok_or(errno::ENOMEM)?, order })
+    /// As many as that, for an owner.
+    pub fn new(order: u32, owner: FrameOwner) -> Result<Pages> {
+        Ok(Pages { frame: frames::alloc_user(order, owner).ok_or(errno::ENOMEM)?, order })
     }
 
     /// For a service.

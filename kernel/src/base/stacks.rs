@@ -13,8 +13,10 @@
 //! CPUs: the stacks for idling and for interrupts are made once, at addresses by number.
 
 use crate::base::frames;
+use crate::base::tables::Tables;
 use core::ops::Range;
 use hanare_abi::layout::{CPU_STACKS_BASE, STACKS_BASE};
+use hanare_core::ledger::{FrameOwner, Subject};
 use hanare_hal::addr::PhysAddr;
 use hanare_hal::boot::CPUS_MAX;
 use hanare_hal::paging::{self, SMALL};
@@ -40,8 +42,8 @@ pub struct Stack {
 
 impl Stack {
     /// `None`: no memory.
-    pub fn new() -> Option<Stack> {
-        frames::alloc_user(ORDER).map(|frame| Stack { frame })
+    pub fn new(owner: FrameOwner) -> Option<Stack> {
+        frames::alloc_user(ORDER, owner).map(|frame| Stack { frame })
     }
 
     /// End of the stack.
@@ -89,14 +91,15 @@ pub fn init() {
         let idle = (cpu > 0).then(|| stacks.idle - IDLE_BYTES..stacks.idle); // the first has that of boot
         for range in idle.into_iter().chain(gdt::interrupt_stacks(stacks.interrupts)) {
             let order = ((range.end - range.start) / SMALL).trailing_zeros();
-            map(range, frames::alloc(order).expect("memory for a CPU's stack"));
+            let owner = FrameOwner::kernel(Subject::Stacks);
+            map(range, frames::alloc(order, owner).expect("memory for a CPU's stack"));
         }
     }
 }
 
 fn map(range: Range<u64>, frame: PhysAddr) {
     for (i, addr) in range.step_by(SMALL as usize).enumerate() {
-        paging::map_kernel(addr, frame + i as u64 * SMALL, &mut frames::Tables)
+        paging::map_kernel(addr, frame + i as u64 * SMALL, &mut Tables::kernel())
             .expect("memory for the tables of stacks");
     }
 }

@@ -11,7 +11,7 @@ use crate::link::services;
 use crate::mm::content::{self, Content};
 use crate::mm::space::Space;
 use crate::mm::{FileHandle, FileRef};
-use crate::process::thread;
+use crate::process::thread::{self, Thread};
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -21,6 +21,7 @@ use hanare_abi::control::{
 use hanare_abi::service::{FILE_BINFMT, FILE_UNREADABLE, SERVICE_FILL, SERVICE_PROGRAM_GET};
 use hanare_core::elf::{ElfHeader, ElfPlan};
 use hanare_core::errno::{self, Errno, Result};
+use hanare_core::ledger::{FrameOwner, Subject};
 use hanare_core::limits::{ARG_MAX_TOTAL, MAX_INTERPRETERS, PATH_MAX};
 use hanare_core::script::Script;
 
@@ -198,7 +199,7 @@ pub fn open(dir: u64, path: &[u8], flags: u64) -> Result<Opened> {
     let thread = thread::current();
     content::give_back_if_short();
     let scratch = write_path(thread, path)?;
-    let pages = Pages::new(1)?;
+    let pages = Pages::new(1, answers_of(thread))?;
     let answer =
         services::by_worker(SERVICE_PROGRAM_GET, &[dir, scratch, flags], &[pages.extent()])?;
     // From here on its reference in the module goes with it.
@@ -223,9 +224,14 @@ pub fn open(dir: u64, path: &[u8], flags: u64) -> Result<Opened> {
     })
 }
 
+/// Who has what Linux answers to a thread.
+fn answers_of(thread: &Thread) -> FrameOwner {
+    thread.process.account.owner(Subject::Answers)
+}
+
 /// Up to one page of a file.
 fn read_at(file: &FileHandle, offset: u64, bytes: usize) -> Result<Vec<u8>> {
-    let page = Pages::new(0)?;
+    let page = Pages::new(0, answers_of(thread::current()))?;
     let bytes = bytes.min(4096) as u64;
     let answer =
         services::by_worker(SERVICE_FILL, &[file.id, offset, bytes, bytes], &[page.extent()])?;

@@ -7,11 +7,13 @@ use crate::base::accounts::{Account, Sizes};
 use crate::base::chain::{Chain, Run};
 use crate::base::frames::{self, Known};
 use crate::base::heap;
+use crate::base::tables::{Tables, UserTables};
 use crate::sched::tlb;
 use alloc::sync::Arc;
 use hanare_abi::layout::{USER_MAX, USER_MIN};
 use hanare_core::coherence::{Change, Coherence, Range, Sight, may_give_up};
 use hanare_core::errno::{self, Result};
+use hanare_core::ledger::{FrameOwner, Subject};
 use hanare_core::mempolicy::{Policies, Policy};
 use hanare_core::nodes::Placement;
 use hanare_core::vma::{Backing, Prot, Vma, VmaFlags, VmaMap};
@@ -31,6 +33,8 @@ pub struct AddressSpace {
     pub vmas: VmaMap<FileRef>,
     /// The hardware's view.
     pub table: PageTable,
+    /// Where that has its pages from.
+    pub(super) tables: UserTables,
     /// Heap: start, current end.
     pub brk_start: u64,
     /// See `brk_start`.
@@ -70,9 +74,10 @@ impl AddressSpace {
     /// Nothing mapped. `None`: no memory.
     pub fn new(account: Arc<Account>) -> Option<AddressSpace> {
         heap::room_for_arc::<tlb::CpuSet>().ok()?;
-        let table = PageTable::new(&mut frames::Tables).ok()?;
+        let owner = account.owner(Subject::Tables);
+        let table = PageTable::new(&mut Tables(owner)).ok()?;
         let mut new = Self::nothing();
-        (new.table, new.account) = (table, Some(account));
+        (new.table, new.tables, new.account) = (table, UserTables(owner), Some(account));
         new.mmap_base = USER_MAX - (64 << 30);
         Some(new)
     }
@@ -82,6 +87,7 @@ impl AddressSpace {
         AddressSpace {
             vmas: VmaMap::new(USER_MIN, USER_MAX),
             table: PageTable::empty(),
+            tables: UserTables(FrameOwner::NOBODY),
             brk_start: 0,
             brk: 0,
             mmap_base: 0,
@@ -104,7 +110,8 @@ impl AddressSpace {
     /// Sets a large leaf; false if something is in its way or there is no memory.
     pub(super) fn map_large(&mut self, addr: u64, entry: Entry) -> bool {
         let mapped =
-            self.table.map_large(addr, entry, &mut StaleTables(&mut self.stale)) == Ok(true);
+            self.table.map_large(addr, entry, &mut StaleTables(&mut self.stale, self.tables))
+                == Ok(true);
         if self.stale.has_tables() {
             self.flush(addr, addr + SMALL); // other CPUs may have cached the way to a table that is gone
         }
@@ -126,6 +133,7 @@ impl AddressSpace {
     /// Charges the space to another account from now on.
     pub fn charge_to(&mut self, account: Arc<Account>) {
         self.settle_account();
+        self.tables = UserTables(account.owner(Subject::Tables));
         if let Some(before) = self.account.replace(account) {
             before.move_space(self.charged, Sizes::default());
         }
@@ -323,7 +331,9 @@ impl AddressSpace {
         for edge in [start, end] {
             let cut = self.table.find(edge).filter(|l| l.size == LARGE && l.addr != edge);
             if let Some(leaf) = cut {
-                self.table.split(leaf.addr, &mut frames::Tables).map_err(|_| errno::ENOMEM)?;
+                self.table
+                    .split(leaf.addr, &mut Tables(self.tables.0))
+                    .map_err(|_| errno::ENOMEM)?;
                 frames::split_large(leaf.frame());
             }
         }
@@ -338,7 +348,7 @@ impl AddressSpace {
 
     /// Splits all large pages of a range.
     pub(super) fn split_all(&mut self, start: u64, end: u64) -> Result<()> {
-        split_all(&mut self.table, start, end)
+        split_all(&mut self.table, Tables(self.tables.0), start, end)
     }
 
     /// Where Linux has something of `start..end` that `exceeds` says it has to forget for a change.
@@ -374,11 +384,11 @@ impl AddressSpace {
         drop(self.vmas.take());
         let all = (self.vmas.min(), self.vmas.max());
         self.unmap_pages(all, &Change::of_forgotten(all), true, &mut removed);
-        removed.set_aside();
+        removed.set_aside(self.account.as_ref());
         let stale = core::mem::take(&mut self.stale);
         stale.post(&self.active);
         stale.settle(&self.active);
-        core::mem::replace(&mut self.table, PageTable::empty()).free(&mut frames::Tables);
+        core::mem::replace(&mut self.table, PageTable::empty()).free(&mut Tables::kernel());
         self.settle_account();
     }
 }
@@ -526,7 +536,12 @@ pub(super) fn is_shared(leaf: &Leaf) -> bool {
 }
 
 /// Splits all large pages of a range. None begins at 0.
-pub(super) fn split_all(table: &mut PageTable, start: u64, end: u64) -> Result<()> {
+pub(super) fn split_all(
+    table: &mut PageTable,
+    mut tables: Tables,
+    start: u64,
+    end: u64,
+) -> Result<()> {
     let mut at = start;
     loop {
         let mut some = [0; AT_ONCE];
@@ -542,7 +557,7 @@ pub(super) fn split_all(table: &mut PageTable, start: u64, end: u64) -> Result<(
         let is_full = places.next().is_none();
         for at in some.into_iter().filter(|&at| at != 0) {
             let Some(leaf) = table.find(at) else { continue };
-            table.split(leaf.addr, &mut frames::Tables).map_err(|_| errno::ENOMEM)?;
+            table.split(leaf.addr, &mut tables).map_err(|_| errno::ENOMEM)?;
             frames::split_large(leaf.frame());
         }
         if !is_full {

@@ -8,13 +8,14 @@
 use super::quarantine::page_deferred;
 use crate::base::lists;
 use crate::base::lock::{Mutex, rank};
-use crate::base::{frames, heap};
+use crate::base::{frames, heap, owners, quarantine};
 use crate::link::services;
 use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::sync::{Arc, Weak};
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use hanare_core::groups::NOBODY;
+use hanare_core::ledger::{FrameOwner, Subject};
 use hanare_hal::addr::PhysAddr;
 use hanare_hal::paging::SMALL;
 
@@ -118,12 +119,15 @@ impl Content {
     pub fn keep(&self, offset: u64, frame: PhysAddr) -> bool {
         let mut pages = self.pages.lock();
         let fits = || heap::room_for_entry::<u64, PhysAddr>().is_ok();
+        // What Linux holds of contents that went is charged to nobody: there is no more of it than of them.
         let keeps = self.runs.load(Ordering::Relaxed)
             && pages.len() < PAGES_MAX
+            && quarantine::bytes_of_kernel() < kept_max()
             && !pages.contains_key(&offset)
             && fits();
         if keeps {
             frames::share(frame);
+            owners::set(frame, FrameOwner::kernel(Subject::Contents));
             lists::insert_within(&mut pages, offset, frame);
             PAGES.fetch_add(1, Ordering::Relaxed);
             self.is_charged.fetch_or(frames::group_of(frame) != NOBODY, Ordering::Relaxed);
@@ -142,7 +146,7 @@ impl Content {
         while let Some((&offset, &frame)) = pages.range(low..high).next() {
             pages.remove(&offset);
             PAGES.fetch_sub(1, Ordering::Relaxed);
-            page_deferred(frame);
+            page_deferred(frame, None);
         }
     }
 
@@ -177,7 +181,7 @@ impl Drop for Content {
         drop(all);
         let pages = core::mem::take(self.pages.get_mut());
         PAGES.fetch_sub(pages.len(), Ordering::Relaxed);
-        pages.into_values().for_each(page_deferred);
+        pages.into_values().for_each(|frame| page_deferred(frame, None));
     }
 }
 

@@ -352,7 +352,7 @@ impl AddressSpace {
             let all = new_page_bits(v, prot);
             let read_only = new_page_bits(v, prot - Prot::WRITE);
             // Without memory for a table the rest is free.
-            let _ = self.table.map_missing(from, to, &mut frames::UserTables, &mut |page| {
+            let _ = self.table.map_missing(from, to, &mut self.tables, &mut |page| {
                 let own = frame + (page - start);
                 if read_end - page < SMALL {
                     memory::zero(own + (read_end - page), (SMALL - (read_end - page)) as usize);

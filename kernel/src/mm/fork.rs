@@ -85,7 +85,7 @@ impl Fork {
         });
         drop(mm);
         while let Some(run) = given_up.pop() {
-            quarantine::set_aside(run);
+            quarantine::set_aside(run, Some(&p.account));
         }
         if !copied {
             return Err(NoRoomForCopies);
@@ -108,7 +108,7 @@ impl Fork {
         table.update(v.start, v.end, &mut |leaf| {
             if is_lost(&leaf) {
                 let child = &mut self.child;
-                match child.table.map_small(leaf.addr, LOST, &mut frames::UserTables) {
+                match child.table.map_small(leaf.addr, LOST, &mut child.tables) {
                     Ok(()) => child.add_foreign(1),
                     Err(_) => failed = true,
                 }
@@ -153,7 +153,7 @@ impl AddressSpace {
         let mapped = if leaf.size == LARGE {
             self.map_large(leaf.addr, entry)
         } else {
-            self.table.map_small(leaf.addr, entry, &mut frames::UserTables).is_ok()
+            self.table.map_small(leaf.addr, entry, &mut self.tables).is_ok()
         };
         if mapped {
             self.add_resident(leaf.size / SMALL);
@@ -222,7 +222,7 @@ impl AddressSpace {
         memory::copy(new, leaf.frame(), SMALL as usize);
         let prot = self.vmas.find(page).map_or(Prot::empty(), |v| v.prot);
         let entry = new | with_rights(leaf.entry, prot).only(!pte::ADDRESS);
-        if self.table.map_small(page, entry, &mut frames::UserTables).is_err() {
+        if self.table.map_small(page, entry, &mut self.tables).is_err() {
             frames::free(new, 0); // cannot be: the table is there
             return false;
         }

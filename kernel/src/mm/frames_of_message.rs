@@ -3,6 +3,7 @@
 use crate::base::chain::{Chain, Run};
 use crate::base::frames;
 use core::sync::atomic::{AtomicU32, Ordering};
+use hanare_core::ledger::FrameOwner;
 use hanare_hal::addr::PhysAddr;
 use hanare_hal::memory;
 
@@ -77,11 +78,13 @@ impl Frames {
         None
     }
 
-    /// Adds a block of as many pages as are wanted at most, cleared. False: there is none, or no place for it.
-    pub fn add(&mut self, wanted: u64) -> bool {
+    /// Adds a block of as many pages as are wanted at most, cleared, for their owner. False: there is none, or no place
+    /// for it.
+    pub fn add(&mut self, wanted: u64, owner: FrameOwner) -> bool {
         let order = wanted.ilog2().min(ORDER_MAX);
         // Memory may be there in smaller blocks only.
-        let found = (0..=order).rev().find_map(|order| Some((frames::alloc_user(order)?, order)));
+        let block = |order| Some((frames::alloc_user(order, owner)?, order));
+        let found = (0..=order).rev().find_map(block);
         let (Some((frame, order)), Some(place)) = (found, self.blocks.get_mut(self.count)) else {
             if let Some((frame, order)) = found {
                 frames::free(frame, order);

@@ -54,7 +54,7 @@ impl AddressSpace {
         // Cannot be, for the tables exist; but no page is lost if it is.
         frames::split(first.frame(), 9);
         for at in (base..end).step_by(SMALL as usize) {
-            let _ = self.table.map_small(at, entry.behind(at - base), &mut frames::UserTables);
+            let _ = self.table.map_small(at, entry.behind(at - base), &mut self.tables);
         }
         true
     }

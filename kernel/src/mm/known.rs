@@ -3,7 +3,6 @@
 use super::AddressSpace;
 use super::address_space::new_page_bits;
 use super::content::{FileHandle, FileRef};
-use crate::base::frames;
 use hanare_core::vma::{Backing, Prot, Vma};
 use hanare_hal::addr::PhysAddr;
 use hanare_hal::paging::SMALL;
@@ -46,7 +45,7 @@ impl AddressSpace {
         let bits = new_page_bits(vma, vma.prot - Prot::WRITE);
         let (mut shared, mut mapped) = (crate::base::mappings::Sharing::default(), 0);
         // Without memory for a table nothing is mapped: the window is within one.
-        let _ = self.table.map_missing(low, high, &mut frames::UserTables, &mut |at| {
+        let _ = self.table.map_missing(low, high, &mut self.tables, &mut |at| {
             let offset = first + (at - low);
             while known.next_if(|&(&of, _)| of < offset).is_some() {}
             let (_, &frame) = known.next_if(|&(&of, _)| of == offset)?;

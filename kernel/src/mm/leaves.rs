@@ -1,7 +1,7 @@
 //! Moving pages to other addresses.
 
 use super::AddressSpace;
-use crate::base::{frames, heap, lists};
+use crate::base::{heap, lists};
 use hanare_core::errno::{self, Result};
 use hanare_hal::paging::{LARGE, SMALL};
 use hanare_hal::pte::{self, Bits, Entry};
@@ -30,7 +30,7 @@ impl AddressSpace {
                 if l.size == LARGE {
                     self.map_large(to, entry)
                 } else {
-                    self.table.map_small(to, entry, &mut frames::UserTables).is_ok()
+                    self.table.map_small(to, entry, &mut self.tables).is_ok()
                 }
             });
             if !placed {

@@ -146,7 +146,7 @@ pub fn fault(
         // None: a page beside it in a large one is being forgotten. It faults again.
         let status = if n == 0 { -errno::EAGAIN.0 } else { answer(r, addr, &pages[..n]) };
         if let Some(old) = given_up {
-            super::quarantine::page_deferred(old);
+            super::quarantine::page_deferred(old, Some(&p.account));
         }
         return Ok(status);
     }

@@ -17,6 +17,7 @@ use hanare_abi::layout::{
 };
 use hanare_abi::request::PAGE_WRITABLE;
 use hanare_core::errno::{self, Result};
+use hanare_core::ledger::Subject;
 use hanare_hal::paging::SMALL;
 use hanare_hal::shared;
 
@@ -104,7 +105,7 @@ pub fn grow_of(p: &Space, slot: u32, bytes: u64) -> Result<Arc<Frames>> {
     p.account.add_kernel(cost)?;
     while new.pages() < wanted {
         tlb::serve(); // a block is cleared
-        if !new.add(wanted - new.pages()) {
+        if !new.add(wanted - new.pages(), p.account.owner(Subject::Messages)) {
             while new.count() > had {
                 new.pop().into_iter().for_each(Run::free); // Linux has not seen them
             }

@@ -60,4 +60,4 @@ pub use address_space::{AddressSpace, anonymous, is_used, pte_bits};
 pub use caller::Caller;
 pub use content::{FileHandle, FileRef};
 pub use guard::MmLock;
-pub use quarantine::retry_quarantine;
+pub use quarantine::{has_unasked, retry_quarantine};

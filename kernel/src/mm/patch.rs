@@ -48,7 +48,7 @@ fn write_within(p: &Space, addr: u64, bytes: &[u8]) -> Result<()> {
         drop(mm);
         match written {
             Gained::Done => return Ok(()),
-            Gained::Copied(old) => page_deferred(old),
+            Gained::Copied(old) => page_deferred(old, Some(&p.account)),
             Gained::Waits { ask: false } => {}
             Gained::Waits { ask: true } => {
                 is_forgotten = p.is_closed()

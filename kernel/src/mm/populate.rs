@@ -53,7 +53,7 @@ impl AddressSpace {
         frame: PhysAddr,
     ) -> Result<(), ()> {
         let entry = frame | new_page_bits(vma, vma.prot) | pte::FOREIGN;
-        match self.table.map_small(addr & !(SMALL - 1), entry, &mut frames::UserTables) {
+        match self.table.map_small(addr & !(SMALL - 1), entry, &mut self.tables) {
             Ok(()) => {
                 // Counted as it is when it goes, and charged to nobody.
                 self.add_foreign(1);
@@ -132,7 +132,7 @@ impl AddressSpace {
         let new = self.alloc(leaf.addr).ok_or(())?;
         memory::copy(new, leaf.frame(), SMALL as usize);
         let entry = new | pte_bits(prot) | pte::DIRTY;
-        if self.table.map_small(leaf.addr, entry, &mut frames::UserTables).is_err() {
+        if self.table.map_small(leaf.addr, entry, &mut self.tables).is_err() {
             frames::free(new, 0);
             return Err(());
         }
@@ -195,7 +195,7 @@ impl AddressSpace {
         let frame = self.alloc(page).ok_or(())?;
         memory::zero(frame, SMALL as usize);
         let entry = entry_for(frame, vma, why);
-        if self.table.map_small(page, entry, &mut frames::UserTables).is_err() {
+        if self.table.map_small(page, entry, &mut self.tables).is_err() {
             frames::free(frame, 0);
             return Err(());
         }

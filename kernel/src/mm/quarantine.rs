@@ -1,10 +1,13 @@
 //! Frames that Linux may still hold: it is asked, or they wait in quarantine.
 
+use crate::base::accounts::Account;
 use crate::base::chain::{Chain, Run};
 use crate::base::frames::Known;
+use crate::base::quarantine::Giver;
 use crate::base::{frames, quarantine};
 use crate::link::{caller, services};
 use crate::sched::cpus;
+use alloc::sync::Arc;
 use core::sync::atomic::{AtomicU64, Ordering};
 use hanare_abi::service::{EXTENTS_MAX, SERVICE_HELD};
 use hanare_core::fair::Owner;
@@ -30,18 +33,29 @@ pub(super) struct Batch {
 }
 
 impl Batch {
-    /// Takes them from a chain.
-    pub(super) fn take(from: &mut Chain) -> Batch {
-        let mut batch = Batch {
+    /// None.
+    fn none() -> Batch {
+        Batch {
             count: 0,
             runs: [Run::of(PhysAddr::default(), false); EXTENTS_MAX],
             extents: [0; EXTENTS_MAX],
-        };
+        }
+    }
+
+    /// Takes them from a chain.
+    pub(super) fn take(from: &mut Chain) -> Batch {
+        let mut batch = Batch::none();
         batch.count = from.pop_into(&mut batch.runs);
         for (extent, run) in batch.extents.iter_mut().zip(&batch.runs) {
             *extent = run.extent();
         }
         batch
+    }
+
+    /// Takes one more, for which there is room.
+    fn add(&mut self, run: Run) {
+        (self.runs[self.count], self.extents[self.count]) = (run, run.extent());
+        self.count += 1;
     }
 
     /// The runs.
@@ -62,18 +76,56 @@ impl Batch {
 
     /// Frees what Linux does not hold; the rest (or all, without an answer) waits. Of a run Linux may
     /// hold one page: its parts are to be asked about.
-    pub(super) fn settle(&self, answer: Option<services::Answer>, parts: &mut Chain) {
-        let (is_answered, held) = answer.map_or((false, u64::MAX), |a| (true, a.held));
+    pub(super) fn settle(
+        &self,
+        answer: Option<services::Answer>,
+        parts: &mut Chain,
+        whose: Whose<'_>,
+    ) {
         for (i, run) in self.runs().iter().enumerate() {
-            if held & 1 << i == 0 {
-                run.free();
-            } else if is_answered && run.pages > 1 {
+            if !whose.settle(*run, held(answer.as_ref(), i)) {
                 apart(*run, parts);
-            } else if is_answered {
-                set_aside(*run);
-            } else {
-                set_aside(run.named()); // it has not forgotten anything
             }
+        }
+    }
+}
+
+/// Whether Linux holds a part of a run, by its answer. `None`: it has not answered.
+fn held(answer: Option<&services::Answer>, number: usize) -> Option<bool> {
+    answer.map(|answer| answer.held & 1 << number != 0)
+}
+
+/// Who gave runs up that Linux is asked about, and whether they were in quarantine before.
+#[derive(Clone, Copy)]
+pub(super) struct Whose<'a> {
+    giver: Giver<'a>,
+    is_charged: bool,
+}
+
+impl<'a> Whose<'a> {
+    /// Of what a space gives up now.
+    pub(super) fn gives_up(account: &'a Arc<Account>) -> Self {
+        Whose { giver: Some(account), is_charged: false }
+    }
+
+    /// Frees a run that Linux does not hold; another one waits. False: it may hold a part of it, and has to be asked about
+    /// the parts.
+    fn settle(self, run: Run, is_held: Option<bool>) -> bool {
+        match is_held {
+            Some(false) if self.is_charged => quarantine::free(run, self.giver),
+            Some(false) => run.free(),
+            Some(true) if run.pages > 1 => return false,
+            Some(true) => self.set_aside(run),
+            None => self.set_aside(run.named()), // it has not forgotten anything
+        }
+        true
+    }
+
+    fn set_aside(self, run: Run) {
+        if self.is_charged {
+            quarantine::keep(run, self.giver);
+        } else {
+            set_aside(run, self.giver);
         }
     }
 }
@@ -95,37 +147,37 @@ fn apart(run: Run, parts: &mut Chain) {
 }
 
 /// The run is used again only when Linux has let go of it.
-pub(super) fn set_aside(run: Run) {
+pub(super) fn set_aside(run: Run, giver: Giver<'_>) {
     if run.large {
         frames::split(run.frame, 9);
     }
-    quarantine::add(Run { large: false, ..run });
+    quarantine::add(Run { large: false, ..run }, giver);
 }
 
 /// Gives back a page whose last mapping went where nothing may be asked of Linux (inside one of
 /// its faults): a last page that Linux has seen waits in quarantine. It has not been asked to forget it.
-pub fn page_deferred(frame: PhysAddr) {
+pub fn page_deferred(frame: PhysAddr, giver: Giver<'_>) {
     match frames::drop_mapping(frame) {
         None => {}
         Some(Known::Never) => frames::free(frame, 0),
-        Some(_) => quarantine::add(Run::of(frame, false).named()),
+        Some(_) => quarantine::add(Run::of(frame, false).named(), giver),
     }
 }
 
 /// Gives up the frames that Linux has seen of a space which has ended. No mapping is left to zap:
 /// Linux is only asked which of them it still holds, of as many as possible at once, for each
 /// question is a wake-up of its thread. The few of a small process wait for those of the next ones.
-pub(super) fn give_up(p: Owner, mut seen: Chain) {
+pub(super) fn give_up(p: Owner, account: &Arc<Account>, mut seen: Chain) {
     let new = quarantine::bytes().saturating_sub(STILL_HELD.load(Ordering::Relaxed));
     if seen.pages() * SMALL + new
         <= WAITING_MAX.min(frames::usage_without_stocks().1 / WAITING_SHARE)
     {
         while let Some(run) = seen.pop() {
-            set_aside(run);
+            set_aside(run, Some(account));
         }
         return;
     }
-    if ask(services::by_thread_at_once, p, seen) {
+    if ask(services::by_thread_at_once, p, seen, Whose::gives_up(account)) {
         retry_quarantine();
     }
 }
@@ -140,25 +192,84 @@ pub fn retry_quarantine() -> bool {
     retry(services::by_thread_at_once, Owner::kernel(0))
 }
 
+/// Whether there may be something in quarantine that Linux does not hold: it has not been asked about all.
+pub fn has_unasked() -> bool {
+    quarantine::bytes() > STILL_HELD.load(Ordering::Relaxed)
+}
+
 fn retry(by: By, p: Owner) -> bool {
-    let is_answered = ask(by, p, quarantine::take());
+    let mut asked = Asked {
+        by,
+        p,
+        batch: Batch::none(),
+        givers: [const { None }; EXTENTS_MAX],
+        is_answered: true,
+    };
+    quarantine::take_each(|giver, mut frames| {
+        while let Some(run) = frames.pop() {
+            asked.add(run, giver);
+        }
+    });
+    asked.ask();
     STILL_HELD.store(quarantine::bytes(), Ordering::Relaxed);
-    is_answered
+    asked.is_answered
 }
 
 /// How the service thread is asked.
 type By = fn(u32, Owner, &[u64], &[u64]) -> Option<services::Answer>;
 
+/// What is in quarantine, on the way to Linux: as much as fits in a question, of whomever it is.
+struct Asked {
+    by: By,
+    p: Owner,
+    batch: Batch,
+    /// Who gave each run up.
+    givers: [Option<Arc<Account>>; EXTENTS_MAX],
+    is_answered: bool,
+}
+
+impl Asked {
+    fn add(&mut self, run: Run, giver: Giver<'_>) {
+        self.givers[self.batch.count] = giver.cloned();
+        self.batch.add(run);
+        if self.batch.count == EXTENTS_MAX {
+            self.ask();
+        }
+    }
+
+    /// Asks about what is there. Where Linux has not answered once it is not asked again.
+    fn ask(&mut self) {
+        let batch = core::mem::replace(&mut self.batch, Batch::none());
+        if batch.count == 0 {
+            return;
+        }
+        let args = [0, 0, batch.voids()];
+        let by = self.by;
+        let answer =
+            if self.is_answered { by(SERVICE_HELD, self.p, &args, batch.extents()) } else { None };
+        self.is_answered = answer.is_some();
+        for (i, run) in batch.runs().iter().enumerate() {
+            let giver = self.givers[i].take();
+            let whose = Whose { giver: giver.as_ref(), is_charged: true };
+            if !whose.settle(*run, held(answer.as_ref(), i)) {
+                let mut parts = Chain::default();
+                apart(*run, &mut parts);
+                self.is_answered &= ask(by, self.p, parts, whose);
+            }
+        }
+    }
+}
+
 /// Frees what Linux does not hold. Whether it has answered; if not the rest waits.
-fn ask(by: By, p: Owner, mut given_up: Chain) -> bool {
+fn ask(by: By, p: Owner, mut given_up: Chain, whose: Whose<'_>) -> bool {
     while !given_up.is_empty() {
         let batch = Batch::take(&mut given_up);
         let answer = by(SERVICE_HELD, p, &[0, 0, batch.voids()], batch.extents());
         let is_answered = answer.is_some();
-        batch.settle(answer, &mut given_up);
+        batch.settle(answer, &mut given_up, whose);
         if !is_answered {
             while let Some(run) = given_up.pop() {
-                set_aside(run);
+                whose.set_aside(run);
             }
             return false;
         }

@@ -2,11 +2,12 @@
 
 use super::caller::Caller;
 use super::messages;
-use super::quarantine::{self, Batch};
+use super::quarantine::{self, Batch, Whose};
 use super::removed::Removed;
 use super::space::{CONTROL_COST, Space};
 use crate::base::chain::Run;
 use crate::base::frames::{self, Known};
+use crate::base::tables::Tables;
 use crate::link::services;
 use core::sync::atomic::Ordering;
 use hanare_abi::service::{SERVICE_HELD, SERVICE_ZAP};
@@ -34,7 +35,7 @@ impl Removed {
             };
             let answer = ask(p, kind, &[low, high, batch.voids()], batch.extents());
             is_forgotten &= kind != SERVICE_ZAP || answer.is_some() || p.is_closed();
-            batch.settle(answer, &mut self.seen);
+            batch.settle(answer, &mut self.seen, Whose::gives_up(&p.account));
         }
         is_forgotten
     }
@@ -56,7 +57,7 @@ pub fn page(p: &Caller<'_>, frame: PhysAddr) {
             let voids = u64::from(known == Known::Named);
             match ask(p, SERVICE_HELD, &[0, 0, voids], &[frame.0]) {
                 Some(answer) if answer.held & 1 == 0 => frames::free(frame, 0),
-                _ => crate::base::quarantine::add(Run::of(frame, false).named()),
+                _ => quarantine::set_aside(Run::of(frame, false).named(), Some(&p.account)),
             }
         }
     }
@@ -94,9 +95,9 @@ pub fn all(p: &Space) {
     drop(mm);
     drop(vmas);
     p.last_mapped.clear();
-    p.mm.take_table().free(&mut frames::Tables);
+    p.mm.take_table().free(&mut Tables::kernel());
     control.into_values().for_each(|frame| removed.seen.push(Run::of(frame, false)));
     messages::take_all(p, &mut removed.seen);
-    quarantine::give_up(p.owner(), removed.seen);
+    quarantine::give_up(p.owner(), &p.account, removed.seen);
     p.account.remove_kernel(control_pages * CONTROL_COST);
 }

@@ -3,6 +3,7 @@
 use super::content::FileRef;
 use super::quarantine;
 use crate::base::chain::Chain;
+use crate::base::quarantine::Giver;
 use alloc::collections::LinkedList;
 use hanare_core::vma::Vma;
 
@@ -32,9 +33,9 @@ impl Removed {
 
     /// For memory that Linux never mapped in this space: last pages that it saw
     /// elsewhere wait in quarantine.
-    pub fn set_aside(mut self) {
+    pub fn set_aside(mut self, giver: Giver<'_>) {
         while let Some(run) = self.seen.pop() {
-            quarantine::set_aside(run);
+            quarantine::set_aside(run, giver);
         }
     }
 }

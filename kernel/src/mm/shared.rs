@@ -10,7 +10,6 @@ use super::free::{MAP_32BIT, choose_free};
 use super::reserve::{fill_whole, unreserve_after};
 use super::writes::WINDOW;
 use super::{FileRef, pte_bits};
-use crate::base::frames;
 use crate::link::{delegate, services};
 use core::sync::atomic::Ordering;
 use hanare_abi::control::Control;
@@ -221,9 +220,8 @@ pub fn resolve(
             if known.is_none_or(|l| write && !l.entry.has(pte::WRITE)) {
                 let written = if write { pte::DIRTY } else { Bits::NONE };
                 let entry = (frame + i * SMALL) | pte_bits(rights) | written | pte::FOREIGN;
-                mm.table
-                    .map_small(at, entry, &mut frames::UserTables)
-                    .map_err(|_| Signal::NoMemory)?;
+                let mut tables = mm.tables;
+                mm.table.map_small(at, entry, &mut tables).map_err(|_| Signal::NoMemory)?;
                 if known.is_none() {
                     mm.add_foreign(1);
                 }

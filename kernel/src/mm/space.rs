@@ -29,6 +29,7 @@ use hanare_abi::slot::Slot;
 use hanare_abi::start::StartBlock;
 use hanare_core::bounce;
 use hanare_core::errno::{self, Result};
+use hanare_core::ledger::Subject;
 use hanare_core::life::{self, SpaceWord};
 use hanare_hal::addr::PhysAddr;
 use hanare_hal::memory;
@@ -316,9 +317,11 @@ impl Space {
         }
         heap::room_for_entry::<u64, PhysAddr>()?;
         self.account.add_kernel(CONTROL_COST)?;
-        let frame = if of_proxy { frames::alloc_user_zeroed() } else { frames::alloc_zeroed() };
-        let frame =
-            frame.ok_or(errno::ENOMEM).inspect_err(|_| self.account.remove_kernel(CONTROL_COST))?;
+        let owner = self.account.owner(Subject::Control);
+        let alloc = if of_proxy { frames::alloc_user_zeroed } else { frames::alloc_zeroed };
+        let frame = alloc(owner)
+            .ok_or(errno::ENOMEM)
+            .inspect_err(|_| self.account.remove_kernel(CONTROL_COST))?;
         lists::insert_within(&mut control, page, frame);
         Ok(frame)
     }

@@ -2,7 +2,7 @@
 //! TLBs, then frames and tables are free.
 
 use crate::base::chain::{Chain, Run};
-use crate::base::frames;
+use crate::base::tables::UserTables;
 use crate::sched::tlb;
 use hanare_hal::addr::PhysAddr;
 use hanare_hal::paging::TableSource;
@@ -52,11 +52,11 @@ impl Stale {
 
 /// Table pages for a change of an address space; what is replaced is freed when no
 /// CPU can walk it any more.
-pub struct StaleTables<'a>(pub &'a mut Stale);
+pub struct StaleTables<'a>(pub &'a mut Stale, pub UserTables);
 
 impl TableSource for StaleTables<'_> {
     fn alloc_table(&mut self) -> Option<PhysAddr> {
-        frames::UserTables.alloc_table()
+        self.1.alloc_table()
     }
     fn free_table(&mut self, paddr: PhysAddr) {
         self.0.tables.push(Run::of(paddr, false));

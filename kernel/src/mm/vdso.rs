@@ -5,6 +5,7 @@ use crate::base::frames;
 use crate::base::lists;
 use crate::mm::AddressSpace;
 use alloc::vec::Vec;
+use hanare_core::ledger::{FrameOwner, Subject};
 use hanare_core::vma::{Backing, Prot, Search, SpecialKind, Vma, VmaFlags};
 use hanare_hal::addr::PhysAddr;
 use hanare_hal::memory;
@@ -17,10 +18,13 @@ static EMPTY: Once<PhysAddr> = Once::new();
 
 /// Copies the code into frames of its own (once, at boot).
 pub fn init() {
-    EMPTY.call_once(|| frames::alloc_zeroed().expect("memory for the vDSO"));
+    EMPTY.call_once(|| {
+        frames::alloc_zeroed(FrameOwner::kernel(Subject::Shared)).expect("memory for the vDSO")
+    });
     FRAMES.call_once(|| {
         let copied = lists::collected(CODE.chunks(4096).map(|part| {
-            let frame = frames::alloc_zeroed().expect("memory for the vDSO");
+            let frame = frames::alloc_zeroed(FrameOwner::kernel(Subject::Shared))
+                .expect("memory for the vDSO");
             memory::write(frame, part);
             frame
         }));

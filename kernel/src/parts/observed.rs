@@ -1,6 +1,8 @@
 //! What is known of who watches a process from outside: its trace, its debugger.
 
+use crate::base::accounts::{Account, Charge};
 use crate::base::counts::Counted;
+use crate::base::lists;
 use crate::base::lock::{Mutex, rank};
 use crate::parts::ring::Ring;
 use crate::sched::doorbell;
@@ -10,7 +12,9 @@ use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use hanare_abi::boot::EVENT_OBSERVE;
 use hanare_core::debugregs::ADDRESSES;
+use hanare_core::errno::Result;
 use hanare_core::gate::Stop;
+use hanare_core::lists::entry_bytes;
 
 /// What is known of a process's observers.
 pub struct OfProcess<P> {
@@ -107,12 +111,65 @@ pub struct OfThread {
 }
 
 /// A process as its debugger has it.
-#[derive(Default)]
 pub struct Debuggee {
     /// Whether its threads stand, and why.
     pub stop: Stop,
-    /// What `int3` stands for, by address.
-    pub breakpoints: BTreeMap<u64, u8>,
+    /// Where `int3` stands.
+    pub breakpoints: Breakpoints,
+}
+
+/// What `int3` stands for, by address. They are charged to the debugger's user.
+pub struct Breakpoints {
+    all: BTreeMap<u64, u8>,
+    account: Arc<Account>,
+}
+
+impl Breakpoints {
+    /// What the kernel keeps of one, bytes: room for an entry is two nodes, which have ten at least.
+    const COST: u64 = entry_bytes::<u64, u8>() as u64 / 10;
+
+    /// None yet.
+    pub fn new(account: Arc<Account>) -> Breakpoints {
+        Breakpoints { all: BTreeMap::new(), account }
+    }
+
+    /// One more.
+    ///
+    /// # Errors
+    /// `ENOMEM`: there is no memory, or it is beyond the user's limit.
+    pub fn insert(&mut self, address: u64, byte: u8) -> Result<()> {
+        if self.all.contains_key(&address) {
+            return Ok(());
+        }
+        self.account.add_kernel(Self::COST)?;
+        lists::insert(&mut self.all, address, byte)
+            .inspect_err(|_| self.account.remove_kernel(Self::COST))
+            .map(drop)
+    }
+
+    /// One less.
+    pub fn remove(&mut self, address: u64) {
+        if self.all.remove(&address).is_some() {
+            self.account.remove_kernel(Self::COST);
+        }
+    }
+
+    /// None any more.
+    pub fn clear(&mut self) {
+        self.account.remove_kernel(self.all.len() as u64 * Self::COST);
+        self.all = BTreeMap::new();
+    }
+
+    /// All of them.
+    pub fn all(&self) -> &BTreeMap<u64, u8> {
+        &self.all
+    }
+}
+
+impl Drop for Breakpoints {
+    fn drop(&mut self) {
+        self.clear();
+    }
 }
 
 /// A session that debugs.
@@ -125,6 +182,8 @@ pub struct Debugger<P> {
     pub state: Mutex<Debuggee, rank::DebuggerStop>,
     /// Watchpoints.
     pub watches: Watches,
+    /// For itself.
+    pub _charge: Charge,
     /// By which it is counted as long as anybody holds it.
     pub _counted: Counted,
 }
@@ -142,12 +201,14 @@ pub struct Trace {
     pub follow: bool,
     /// Most bytes of data in a record.
     pub data_max: usize,
-    /// Where records go.
-    pub ring: Mutex<Ring, rank::TraceRing>,
+    /// Where records go, as long as there is a tracer.
+    pub ring: Mutex<Option<Ring>, rank::TraceRing>,
     /// Processes that it watches.
     pub watched: AtomicU64,
     /// Its tracer is gone.
     pub closed: AtomicBool,
+    /// For itself.
+    pub _charge: Charge,
     /// By which it is counted as long as anybody holds it.
     pub _counted: Counted,
 }

@@ -1,9 +1,12 @@
 //! The ring of a trace: written here, read by the module for the tracer.
 
+use crate::base::accounts::{Account, RingPlace};
 use crate::base::frames;
+use alloc::sync::Arc;
 use core::mem::offset_of;
 use core::sync::atomic::Ordering;
 use hanare_abi::observe::{TRACE_TEXT_OFFSET, TraceRing};
+use hanare_core::errno::{self, Result};
 use hanare_hal::addr::PhysAddr;
 use hanare_hal::memory::{self, Block};
 
@@ -16,15 +19,33 @@ pub struct Ring {
     bytes: u64,
     head: u64,
     lost: u64,
+    _place: RingPlace,
 }
 
 impl Ring {
-    /// As large as memory allows.
-    pub fn new() -> Option<Ring> {
-        let block = ORDERS.rev().find_map(frames::alloc_user_block)?;
-        let all = block.bytes();
-        memory::zero(block.frame(), all);
-        Some(Ring { block, bytes: all as u64 - TRACE_TEXT_OFFSET, head: 0, lost: 0 })
+    /// As large as its user may have one, and memory allows.
+    ///
+    /// # Errors
+    /// `EAGAIN`: its user has as many as he may. `ENOMEM`.
+    pub fn new(account: &Arc<Account>) -> Result<Ring> {
+        let mut orders = ORDERS;
+        while let Some(most) = orders.next_back() {
+            let place = account.ring(*ORDERS.start()..=most)?;
+            let order = place.order();
+            let Some(block) = frames::alloc_user_block(order, place.owner()) else {
+                continue; // there may be a smaller block
+            };
+            let all = block.bytes();
+            memory::zero(block.frame(), all);
+            let bytes = all as u64 - TRACE_TEXT_OFFSET;
+            return Ok(Ring { block, bytes, head: 0, lost: 0, _place: place });
+        }
+        Err(errno::ENOMEM)
+    }
+
+    /// Whether its reader is told that nothing more will be written.
+    pub fn set_over(&self, is_over: bool) {
+        self.block.word(offset_of!(TraceRing, over)).store(is_over.into(), Ordering::Release);
     }
 
     /// Physical address, and bytes of the text.

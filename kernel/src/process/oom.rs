@@ -3,13 +3,14 @@
 //! limit it is a process of his. Where NUMA nodes that a policy insists on are full only pages there
 //! count, of users and of processes.
 //!
-//! Everything counts that is charged (`accounts`), not pages alone. Nothing here needs memory.
+//! Everything counts that is charged (`accounts`), not pages alone: also what Linux holds of that which a process has
+//! given up (`base/quarantine.rs`). Nothing here needs memory.
 
-use crate::base::accounts::{self, Refusal};
+use crate::base::accounts::Refusal;
 use crate::base::frames::{self, GROUPS};
 use crate::base::lock::{Mutex, rank};
 use crate::link::services;
-use crate::mm::content;
+use crate::mm::{self, content};
 use crate::process::Process;
 use crate::process::spaces::{self, ProcessSpace};
 use crate::process::thread;
@@ -87,7 +88,7 @@ impl Short {
     /// The space whose end helps most.
     fn victim(self) -> Option<Arc<ProcessSpace>> {
         match self {
-            Short::All => accounts::richest().and_then(|user| most_of(Short::User(user.uid()))),
+            Short::All => richest().and_then(|uid| most_of(Short::User(uid))),
             _ => most_of(self),
         }
     }
@@ -159,17 +160,33 @@ fn most_of(short: Short) -> Option<Arc<ProcessSpace>> {
     let mut best: Option<([u64; 2], Arc<ProcessSpace>)> = None;
     for space in spaces::all() {
         let Some(weight) = short.weight(&space) else { continue };
-        if space.is_closed() || space.first().is_some_and(|p| p.is_killed()) {
-            if cpu::rdtsc() < space.patience(|| cpus::deadline(PATIENCE_NS)) {
-                return Some(space);
+        if is_ending(&space) {
+            if is_passed_over(&space) {
+                continue;
             }
-            continue;
+            return Some(space);
         }
         if best.as_ref().is_none_or(|best| best.0 < weight) {
             best = Some((weight, space));
         }
     }
     best.map(|(_, space)| space)
+}
+
+/// The user who has most, of those that have a space whose end is still to be expected.
+fn richest() -> Option<u32> {
+    let users = spaces::all().filter(|space| !is_passed_over(space));
+    let users = users.map(|space| (space.account.user().bytes(), space.account.user().uid()));
+    users.max().map(|(_, uid)| uid)
+}
+
+/// Whether a space is on its way out, and does not get there in time.
+fn is_passed_over(space: &ProcessSpace) -> bool {
+    is_ending(space) && cpu::rdtsc() >= space.patience(|| cpus::deadline(PATIENCE_NS))
+}
+
+fn is_ending(space: &ProcessSpace) -> bool {
+    space.is_closed() || space.first().is_some_and(|p| p.is_killed())
 }
 
 /// Counts each user's pages on some nodes.
@@ -191,7 +208,12 @@ pub fn relieve(p: &Process) -> bool {
 
 fn relieve_of(short: Short) -> bool {
     // What is kept for nobody helps nobody who is at a limit of his own.
-    let gives_back = || matches!(short, Short::Nodes(_) | Short::All) && content::give_back();
+    let gives_back = || match short {
+        Short::Nodes(_) | Short::All => content::give_back(),
+        // What his ended processes gave up may be free by now.
+        Short::User(_) => mm::has_unasked() && mm::retry_quarantine(),
+        Short::Not | Short::Group(_) => false,
+    };
     if short == Short::Not || gives_back() || waits_for(&LAST.lock(), short) {
         return true;
     }

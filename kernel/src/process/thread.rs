@@ -21,6 +21,7 @@ use alloc::sync::{Arc, Weak};
 use core::mem::offset_of;
 use core::ops::Deref;
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use hanare_core::ledger::Subject;
 use hanare_core::life::{self, ThreadState};
 use hanare_core::mempolicy::Policy;
 use hanare_core::rseq::Area;
@@ -174,7 +175,7 @@ impl Thread {
         heap::room(bytes).ok()?;
         let _charge = process.account.charge(bytes as u64 + stacks::BYTES).ok()?;
         let bell = process.bell(slot_index)?;
-        let stack = Stack::new()?;
+        let stack = Stack::new(process.account.owner(Subject::Stacks))?;
         let (sigmask, account) = (process.start_mask(), process.account.clone());
         Some(lists::cyclic_within(|weak: &Weak<Thread>| Thread {
             port: Port::new(

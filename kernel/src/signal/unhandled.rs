@@ -11,6 +11,7 @@ use crate::process::thread;
 use crate::process::thread::Thread;
 use alloc::string::String;
 use hanare_abi::service::SERVICE_FILE_NAME;
+use hanare_core::ledger::Subject;
 use hanare_core::signal;
 use hanare_core::vma::Backing;
 use hanare_hal::traps::{Regs, vector};
@@ -78,10 +79,11 @@ fn place(thread: &Thread, ip: u64) -> String {
 
 /// The LWK knows the names of programs; those of libraries Linux does.
 fn path_of(file: &FileRef) -> Option<String> {
-    if !file.name.is_empty() || thread::current().must_end() {
+    let thread = thread::current();
+    if !file.name.is_empty() || thread.must_end() {
         return lists::text(format_args!("{}", file.name)).ok();
     }
-    let page = Pages::new(0).ok()?;
+    let page = Pages::new(0, thread.process.account.owner(Subject::Answers)).ok()?;
     let answer = services::by_worker(SERVICE_FILE_NAME, &[file.id], &[page.extent()]).ok()?;
     lists::text_of(&page.bytes(0, answer.status as usize).ok()?).ok()
 }

@@ -3,12 +3,13 @@
 //! How a thread stops is told in [`park`](crate::gate::park). A stop is complete when every
 //! thread's registers are there ([`Stop`]).
 
+use crate::base::accounts::Account;
 use crate::base::counts::{Counted, Kind};
 use crate::base::lock::Mutex;
 use crate::base::{heap, lists};
 use crate::gate::park::{self, debugger_of};
 use crate::mm::patch;
-use crate::parts::observed::{DEBUGGED, Debugger, HELD, Watches, tell};
+use crate::parts::observed::{Breakpoints, DEBUGGED, Debuggee, Debugger, HELD, Watches, tell};
 use crate::process::thread::Thread;
 use crate::process::{Process, outside};
 use crate::sched::cpus;
@@ -18,7 +19,7 @@ use core::sync::atomic::Ordering;
 use hanare_abi::observe::*;
 use hanare_abi::request::PAGES_MAX;
 use hanare_core::errno::{self, Result};
-use hanare_core::gate::{Parking, Who};
+use hanare_core::gate::{Parking, Stop, Who};
 use hanare_core::ptrace::{FXSAVE, USER_REGS};
 use hanare_core::signal::{self, QueuedSignal, SigInfo};
 use hanare_hal::traps::Regs;
@@ -31,7 +32,11 @@ const INT3: u8 = 0xcc;
 const BREAKPOINTS_MAX: usize = 4096;
 impl Debugger<Process> {
     /// Takes hold of a process.
-    pub fn new(session: u32, p: &Arc<Process>) -> Result<Arc<Debugger<Process>>> {
+    pub fn new(
+        session: u32,
+        p: &Arc<Process>,
+        account: Arc<Account>,
+    ) -> Result<Arc<Debugger<Process>>> {
         let mut own = p.observed.debugger.lock();
         if own.is_some() {
             return Err(errno::EBUSY);
@@ -39,7 +44,11 @@ impl Debugger<Process> {
         let d = heap::arc(Debugger {
             session,
             process: Arc::downgrade(p),
-            state: Mutex::default(),
+            _charge: account.charge(size_of::<Debugger<Process>>() as u64)?,
+            state: Mutex::new(Debuggee {
+                stop: Stop::default(),
+                breakpoints: Breakpoints::new(account),
+            }),
             watches: Watches::default(),
             _counted: Counted::new(Kind::Debugger),
         })?;
@@ -50,7 +59,7 @@ impl Debugger<Process> {
 
     /// Where `int3` stands, and for what.
     pub fn breakpoints(&self) -> Result<Vec<(u64, u8)>> {
-        lists::collected(self.state.lock().breakpoints.iter().map(|(a, b)| (*a, *b)))
+        lists::collected(self.state.lock().breakpoints.all().iter().map(|(a, b)| (*a, *b)))
     }
 
     fn process(&self) -> Result<Arc<Process>> {
@@ -188,7 +197,7 @@ impl Debugger<Process> {
 
     fn set_breakpoint(&self, addr: u64, on: bool) -> Result<()> {
         let p = self.process()?;
-        let known = self.state.lock().breakpoints.get(&addr).copied();
+        let known = self.state.lock().breakpoints.all().get(&addr).copied();
         match (on, known) {
             (true, None) => {
                 let mut byte = [0];
@@ -197,18 +206,18 @@ impl Debugger<Process> {
                 }
                 // Known before it is there, so that no thread meets one that nobody set.
                 let mut s = self.state.lock();
-                if s.breakpoints.len() >= BREAKPOINTS_MAX {
+                if s.breakpoints.all().len() >= BREAKPOINTS_MAX {
                     return Err(errno::ENOSPC);
                 }
-                lists::insert(&mut s.breakpoints, addr, byte[0])?;
+                s.breakpoints.insert(addr, byte[0])?;
                 drop(s);
                 patch::write(&p, addr, &[INT3]).inspect_err(|_| {
-                    self.state.lock().breakpoints.remove(&addr);
+                    self.state.lock().breakpoints.remove(addr);
                 })
             }
             (false, Some(byte)) => {
                 self.restore(&p, addr, byte)?;
-                self.state.lock().breakpoints.remove(&addr);
+                self.state.lock().breakpoints.remove(addr);
                 Ok(())
             }
             _ => Ok(()),
@@ -230,7 +239,8 @@ impl Debugger<Process> {
     pub fn close(&self, last: bool) -> Result<()> {
         let Ok(p) = self.process() else { return Ok(()) };
         self.state.lock().stop.close();
-        let next = |from| self.state.lock().breakpoints.range(from..).next().map(|(a, b)| (*a, *b));
+        let next =
+            |from| self.state.lock().breakpoints.all().range(from..).next().map(|(a, b)| (*a, *b));
         let mut from = 0;
         while let Some((addr, byte)) = next(from) {
             if self.restore(&p, addr, byte) == Err(errno::EAGAIN) && !last {
@@ -253,9 +263,12 @@ impl Debugger<Process> {
         Ok(())
     }
 
-    /// The process has ended.
+    /// The process has ended: what is left is its status.
     pub fn ended(&self, status: u32) {
-        self.state.lock().stop.end(status);
+        let mut s = self.state.lock();
+        s.stop.end(status);
+        s.breakpoints.clear();
+        drop(s);
         tell(self.session);
     }
 }
@@ -327,7 +340,8 @@ pub fn step_stop(thread: &Thread, regs: &mut Regs) {
 /// `int3` of user mode. True: it is the debugger's.
 pub fn breakpoint(thread: &Thread, regs: &mut Regs) -> bool {
     let addr = regs.rip.wrapping_sub(1);
-    let ours = debugger_of(thread).is_some_and(|d| d.state.lock().breakpoints.contains_key(&addr));
+    let ours =
+        debugger_of(thread).is_some_and(|d| d.state.lock().breakpoints.all().contains_key(&addr));
     if !ours {
         // One that was cleared while this thread met it is no program's own; `int $3` is.
         const INT_3: [u8; 2] = [0xcd, 3];

@@ -8,6 +8,7 @@ pub mod debug;
 pub mod trace;
 pub mod watch;
 
+use crate::base::accounts::Account;
 use crate::base::lock::{Mutex, rank};
 use crate::base::{heap, lists};
 use crate::gate::{park, ptrace};
@@ -21,6 +22,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
 use hanare_abi::observe::*;
+use hanare_abi::request::GROUPS_WORDS;
 use hanare_core::errno::{self, Result};
 use hanare_hal::traps::Regs;
 use hanare_ikc::{RequestCall, RequestRef};
@@ -122,19 +124,21 @@ fn open(op: u32, session: u32, space: u32, r: &RequestRef<'_>, a: u64, b: u64) -
     }
     let p = spaces::find(space).and_then(|s| s.first()).ok_or(errno::ESRCH)?;
     heap::room_for_entry::<u32, Session>()?;
+    let user = r.words().first().map_or(0, |&user| user as u32);
+    let account = Account::of(user, &[0; GROUPS_WORDS])?;
     let new = if op == OBSERVE_TRACE {
-        let t = Trace::new(session, a, b)?;
+        let t = Trace::new(session, a, b, &account)?;
         // One whose tracer is gone stays until the next call.
         if p.observed.trace.lock().as_ref().is_some_and(|t| !t.is_closed()) {
             return Err(errno::EBUSY);
         }
+        let (frame, bytes) = t.place().ok_or(errno::ENOMEM)?;
         t.watch(&p);
-        let (frame, bytes) = t.place();
         r.set_arg(0, frame.0);
         r.set_arg(1, bytes);
         Session::Trace(t)
     } else {
-        Session::Debug(Debugger::new(session, &p)?)
+        Session::Debug(Debugger::new(session, &p, account)?)
     };
     lists::insert_within(&mut SESSIONS.lock(), session, new);
     Ok(())

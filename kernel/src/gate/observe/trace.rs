@@ -1,5 +1,6 @@
 //! A trace: records of system calls and signals into a ring.
 
+use crate::base::accounts::Account;
 use crate::base::counts::{Counted, Kind};
 use crate::base::heap;
 use crate::base::lock::Mutex;
@@ -32,7 +33,12 @@ const LOOK_NS: u64 = 1_000_000;
 
 impl Trace {
     /// With the flags and sizes of `OBSERVE_TRACE`.
-    pub fn new(session: u32, flags: u64, data_max: u64) -> Result<Arc<Trace>> {
+    pub fn new(
+        session: u32,
+        flags: u64,
+        data_max: u64,
+        account: &Arc<Account>,
+    ) -> Result<Arc<Trace>> {
         if flags & !TRACE_FOLLOW != 0 || data_max > DATA_MAX {
             return Err(errno::EINVAL);
         }
@@ -40,16 +46,17 @@ impl Trace {
             session,
             follow: flags & TRACE_FOLLOW != 0,
             data_max: data_max as usize,
-            ring: Mutex::new(Ring::new().ok_or(errno::ENOMEM)?),
+            ring: Mutex::new(Some(Ring::new(account)?)),
             watched: AtomicU64::new(0),
             closed: AtomicBool::new(false),
+            _charge: account.charge(size_of::<Trace>() as u64)?,
             _counted: Counted::new(Kind::Trace),
         })
     }
 
     /// See `OBSERVE_TRACE`.
-    pub fn place(&self) -> (PhysAddr, u64) {
-        self.ring.lock().place()
+    pub fn place(&self) -> Option<(PhysAddr, u64)> {
+        self.ring.lock().as_ref().map(Ring::place)
     }
 
     /// Processes that it watches.
@@ -67,12 +74,23 @@ impl Trace {
         *p.observed.trace.lock() = Some(self.clone());
         p.observed.set(TRACED, true);
         outside::call_back(p);
-        self.watched.fetch_add(1, Ordering::Relaxed);
+        self.count(1);
     }
 
-    /// The tracer is gone: processes let go of the trace at their next call.
+    /// So many processes more are watched. Once there is none the tracer is told that it has read all when it has read what
+    /// is there.
+    fn count(&self, more: i64) {
+        let ring = self.ring.lock();
+        let watched = self.watched.load(Ordering::Relaxed).saturating_add_signed(more);
+        self.watched.store(watched, Ordering::Relaxed);
+        ring.iter().for_each(|ring| ring.set_over(watched == 0));
+    }
+
+    /// The tracer is gone, or has read all: processes let go of the trace at their next call. The ring is free.
     pub fn close(&self) {
         self.closed.store(true, Ordering::Release);
+        let ring = self.ring.lock().take();
+        drop(ring);
     }
 
     /// Whether the tracer is gone.
@@ -84,14 +102,16 @@ impl Trace {
     pub fn gone(&self, p: &Process) {
         let pid = p.pid();
         self.record(&Record { kind: RECORD_GONE, pid, tid: pid, ..record() }, &Captures::default());
-        self.watched.fetch_sub(1, Ordering::Relaxed);
+        self.count(-1);
         tell(self.session);
     }
 
     fn record(&self, r: &Record, captures: &Captures) {
         let size = (size_of::<Record>() + captures.bytes.len()) as u32;
         let head = head(&Record { size, ..*r });
-        let hurry = self.ring.lock().push(&[head.as_bytes(), &captures.bytes]);
+        let mut ring = self.ring.lock();
+        let hurry = ring.as_mut().is_some_and(|r| r.push(&[head.as_bytes(), &captures.bytes]));
+        drop(ring);
         if hurry {
             tell(self.session);
         }
@@ -100,7 +120,8 @@ impl Trace {
     /// Gives a tracer that is behind some time. Without any lock.
     fn give_time(&self, thread: &Thread) {
         let end = cpus::deadline(PATIENCE_NS);
-        let has_room = || !self.ring.lock().is_tight() || self.is_closed() || thread.must_end();
+        let is_tight = || self.ring.lock().as_ref().is_some_and(Ring::is_tight);
+        let has_room = || !is_tight() || self.is_closed() || thread.must_end();
         // Nobody rings when there is room again: look every now and then.
         while !has_room() && cpu::rdtsc() <= end {
             cpus::until(has_room, cpus::deadline(LOOK_NS).min(end));

@@ -2,7 +2,8 @@
 
 use anyhow::Result;
 use clap::{Args, Subcommand};
-use hanare_sdk::{Debug as Request, Device};
+use hanare_sdk::{Debug as Request, Device, Ledger};
+use serde_json::json;
 
 use crate::output::outln;
 use crate::size::Bytes;
@@ -29,6 +30,14 @@ enum What {
     },
     /// Show the LWK's free memory, and what its kernel keeps for itself
     Memory(Target),
+    /// Show who has each frame of the LWK's memory; status 1 if that does not fit
+    Ledger {
+        /// Machine-readable
+        #[arg(long)]
+        json: bool,
+        #[command(flatten)]
+        target: Target,
+    },
     /// Make an allocation of the LWK fail; says how many there were since the last time
     FailAlloc {
         /// Which one, counted from now on; 0: none, only count [default: no longer]
@@ -61,6 +70,7 @@ impl Debug {
             What::Panic(target) => (Request::Panic, target),
             What::Hang { ms, target } => (Request::Hang { ms }, target),
             What::Memory(target) => (Request::Memory, target),
+            What::Ledger { json, target } => return show_ledger(&target, json),
             What::FailAlloc { first, step, target } => {
                 (Request::FailAlloc { first: first.unwrap_or(u64::MAX), step }, target)
             }
@@ -108,6 +118,62 @@ impl Debug {
         }
         Ok(())
     }
+}
+
+/// `hanare debug ledger`.
+fn show_ledger(target: &Target, json: bool) -> Result<()> {
+    let device = Device::open()?;
+    let name = instances::resolve(&device, target.name.as_deref())?;
+    let ledger = device.ledger(&name, target.cpu)?;
+    if json {
+        return outln!("{}", as_json(&ledger));
+    }
+    let row = |who: &str, what: &str, frames: u64| outln!("{who:12} {what:12} {frames:10}");
+    outln!("{:12} {:12} {:>10}", "WHO", "WHAT", "FRAMES")?;
+    row("", "all", ledger.total)?;
+    row("", "free", ledger.free)?;
+    row("kernel", "image", ledger.image)?;
+    row("kernel", "lists", ledger.lists)?;
+    ledger.kernel.iter().try_for_each(|(what, frames)| row("kernel", what, *frames))?;
+    for user in &ledger.users {
+        let who = format!("user {}", user.uid);
+        user.frames.iter().try_for_each(|(what, frames)| row(&who, what, *frames))?;
+        outln!(
+            "{who:12} is charged {} of kernel memory and {} of memory, and has {}",
+            Bytes(user.kernel_bytes),
+            Bytes(user.memory_bytes),
+            output::count(user.processes, "process", "processes"),
+        )?;
+    }
+    if ledger.faults.is_empty() {
+        return Ok(());
+    }
+    anyhow::bail!("the ledger does not fit: {}", ledger.faults.join("; "))
+}
+
+fn as_json(ledger: &Ledger) -> serde_json::Value {
+    let frames = |all: &[(&str, u64)]| -> serde_json::Value {
+        all.iter().map(|(what, frames)| ((*what).to_owned(), json!(frames))).collect()
+    };
+    let users = ledger.users.iter().map(|user| {
+        json!({
+            "uid": user.uid,
+            "kernel_bytes": user.kernel_bytes,
+            "memory_bytes": user.memory_bytes,
+            "processes": user.processes,
+            "frames": frames(&user.frames),
+        })
+    });
+    json!({
+        "total": ledger.total,
+        "free": ledger.free,
+        "image": ledger.image,
+        "lists": ledger.lists,
+        "kernel": frames(&ledger.kernel),
+        "all_users": frames(&ledger.users_frames),
+        "users": users.collect::<Vec<_>>(),
+        "faults": ledger.faults,
+    })
 }
 
 /// Whether the LWK went away instead of answering.
