@@ -143,12 +143,14 @@ static int add(int listener, unsigned long long id, unsigned flags, unsigned num
 /* What the supervisor has seen while its target went on: to be told when that waits, or is gone. */
 static char later[128];
 
-/* Until nobody waits for an answer any more. */
-static void hold(int listener, unsigned long long id)
+/* Until nobody waits for an answer any more: the target gets the signal that its call names. */
+static void hold(int listener, const struct seccomp_notif *notif)
 {
+	unsigned long long id = notif->id;
 	const char *until;
 	int tries = 0;
 
+	kill(notif->pid, notif->data.args[0]);
 	while (!ioctl(listener, SECCOMP_IOCTL_NOTIF_ID_VALID, &id) && tries++ < 3000)
 		usleep(10000);
 	until = strerrorname_np(errno);
@@ -203,7 +205,8 @@ static void decide(int listener, struct seccomp_notif *notif)
 		reply(listener, id, 42, 0, 0);
 		break;
 	case SLOW:
-		usleep(400000);
+		kill(notif->pid, notif->data.args[0]);
+		usleep(100000);
 		reply(listener, id, 78, 0, 0);
 		break;
 	case WRONG:
@@ -233,7 +236,7 @@ static void decide(int listener, struct seccomp_notif *notif)
 	case HOLD:
 		/* Each second one is answered. */
 		if (!later[0]) {
-			hold(listener, id);
+			hold(listener, notif);
 			break;
 		}
 		tell_later();
@@ -387,11 +390,10 @@ static void interrupted(void)
 			struct sigaction action = { .sa_handler = handler, .sa_flags = restart ? SA_RESTART : 0 };
 
 			sigaction(SIGALRM, &action, NULL);
-			setitimer(ITIMER_REAL, &(struct itimerval){ .it_value.tv_usec = 200000 }, NULL);
-			TELL(CALL(numbers[i], 0, 0, 0, HOLD));
+			TELL(CALL(numbers[i], SIGALRM, 0, 0, HOLD));
 			TELL(handled);
 			if (!restart)
-				TELL(CALL(numbers[i], 0, 0, 0, HOLD)); /* that one is answered */
+				TELL(CALL(numbers[i], SIGALRM, 0, 0, HOLD)); /* that one is answered */
 		}
 }
 
@@ -403,22 +405,14 @@ static void not_interrupted(void)
 
 	sigaction(SIGALRM, &action, NULL);
 	for (int i = 0; i < 2; i++) {
-		setitimer(ITIMER_REAL, &(struct itimerval){ .it_value.tv_usec = 200000 }, NULL);
-		TELL(CALL(numbers[i], 0, 0, 0, SLOW));
+		TELL(CALL(numbers[i], SIGALRM, 0, 0, SLOW));
 		TELL(handled);
 	}
 }
 
 static void killed_in(int number, int by)
 {
-	pid_t target = getpid();
-
-	if (!fork()) {
-		usleep(300000);
-		kill(target, by);
-		_exit(0);
-	}
-	CALL(number, 0, 0, 0, HOLD);
+	CALL(number, by, 0, 0, HOLD);
 	puts("not killed");
 }
 
