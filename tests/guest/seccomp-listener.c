@@ -26,7 +26,7 @@
 #define NUMBER_UNKNOWN 5000
 
 /* A multiple of the page size: mmap wants that. */
-enum { VALUE = 1, ERROR, GO_ON, ADD, ADD_AND_SEND, SET, SLOW, WRONG, FILL, HOLD, DIE, PAIR };
+enum { VALUE = 1, ERROR, GO_ON, ADD, ADD_AND_SEND, SET, SLOW, WRONG, FILL, HOLD, DIE, PAIR, ABSENT };
 #define DO(what) (MARK | (unsigned long)(what) << 12)
 #define WHAT(notif) ((notif)->data.args[5] >> 12 & 0xff)
 
@@ -190,6 +190,9 @@ static void decide(int listener, struct seccomp_notif *notif)
 	case ERROR:
 		reply(listener, id, 0, -EXDEV, 0);
 		break;
+	case ABSENT: /* not GO_ON, whoever serves the call */
+		reply(listener, id, 0, -ENOSYS, 0);
+		break;
 	case GO_ON:
 		reply(listener, id, 0, 0, SECCOMP_USER_NOTIF_FLAG_CONTINUE);
 		break;
@@ -297,6 +300,7 @@ static void values(void)
 	for (size_t i = 0; i < sizeof(numbers) / sizeof(*numbers); i++) {
 		TELL(CALL(numbers[i], -1, 0, 0, VALUE));
 		TELL(CALL(numbers[i], -1, 0, 0, ERROR));
+		TELL(CALL(numbers[i], -1, 0, 0, ABSENT));
 	}
 }
 

@@ -21,6 +21,9 @@ A filter may have 4,096 instructions, of which the prefix takes less than 256, a
 is a comparison, and each line of the prefix is shorter than a jump. Of a program's filter that leaves no room Linux has
 the numbers of calls that it may allow.
 
+In front of a filter also stands a number that is no call of Linux' (`NR_NOTIFY`): it fails with `ENOSYS`. Linux
+notifies a supervisor of it, who sees it only while a thread waits for his answer ([seccomp.md](seccomp.md)).
+
 ",
     );
     for (title, lines) in [
