@@ -25,6 +25,25 @@
 #define PAGE 4096L
 #define PR_HANARE_RUN_ON 0x484e524f
 
+/*
+ * A fork that failed gives -1, and kill(-1, signal) reaches every process of the machine that the caller may signal; getppid() gives
+ * 0 where the parent is outside, and kill(0, signal) reaches the process group, in which who started the program may be. So a
+ * program that means either defines KILLS_MANY before it includes this file.
+ */
+static inline int kill_one(pid_t pid, int signal)
+{
+	if (signal && (pid == -1 || !pid)) {
+		printf("kill(%d, %d) would reach more than one process\n", pid, signal);
+		fflush(stdout);
+		abort();
+	}
+	return kill(pid, signal);
+}
+
+#ifndef KILLS_MANY
+#define kill(pid, signal) kill_one(pid, signal)
+#endif
+
 /* A count: that of `make test`, or the full one of `make test-long`, which is also that of a program run by hand. */
 static inline long by_tier(long test, long full)
 {
