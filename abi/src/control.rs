@@ -286,13 +286,14 @@ requests! {
         /// The signal.
         signal: u32,
     }
-    /// Give a signal (with the siginfo at the scratch page) back to Linux, to be pending there
-    /// under the mask that was just set.
+    /// Have a signal (with the siginfo at the scratch page) be pending on Linux under the mask that was just set.
     RequeueSignal = CONTROL_REQUEUE_SIGNAL {
         /// The signal.
         signal: u32,
         /// The signal is for the process; otherwise for the thread.
         for_process: bool,
+        /// The signal was pending there before, and is older than what is pending now.
+        is_back: bool,
     }
     /// Start one more worker, for a thread of this process. Result = its Linux thread id. It polls
     /// its slot like the first one.

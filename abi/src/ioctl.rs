@@ -155,6 +155,10 @@ pub struct Send {
     pub signal: u32,
     /// In: thread id, or 0: the process. It is pending there for whoever does not block it.
     pub tid: u32,
+    /// In: 1: it was pending there before, and is older than what is pending now.
+    pub is_back: u32,
+    /// Zero.
+    pub reserved: u32,
     /// In: siginfo_t.
     pub info: [u64; 16],
 }

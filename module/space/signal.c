@@ -10,20 +10,6 @@
 #include <linux/sched/signal.h>
 #include <linux/signalfd.h>
 
-static long to_thread(u32 tid, struct kernel_siginfo *info)
-{
-	struct pid *pid = find_get_pid(tid);
-	struct task_struct *task = get_pid_task(pid, PIDTYPE_PID);
-	long err = -ESRCH;
-
-	if (task && same_thread_group(task, current))
-		err = send_sig_info(info->si_signo, info, task);
-	if (task)
-		put_task_struct(task);
-	put_pid(pid);
-	return err;
-}
-
 /* To one worker of a space, by the id that it has itself. */
 long hanare_space_interrupt(struct hanare_space *space, u64 tid)
 {
@@ -64,6 +50,40 @@ static struct sigqueue *last_of(struct sigpending *pending, int sig, bool *other
 		found = q;
 	}
 	return found;
+}
+
+/*
+ * A signal that the LWK gives back was queued before all that is pending now: the one that was sent last is the first. The lock of
+ * the signals is held.
+ */
+static void put_first(struct sigpending *pending, int sig)
+{
+	bool others;
+	struct sigqueue *q = last_of(pending, sig, &others);
+
+	if (q)
+		list_move(&q->list, &pending->list);
+}
+
+static long to_thread(u32 tid, struct kernel_siginfo *info, bool first)
+{
+	struct pid *pid = find_get_pid(tid);
+	struct task_struct *task = get_pid_task(pid, PIDTYPE_PID);
+	long err = -ESRCH;
+
+	if (task && same_thread_group(task, current))
+		err = send_sig_info(info->si_signo, info, task);
+	if (!err && first && task == current) {
+		struct sighand_struct *sighand = hanare_own_handlers();
+
+		spin_lock_irq(&sighand->siglock);
+		put_first(&current->pending, info->si_signo);
+		spin_unlock_irq(&sighand->siglock);
+	}
+	if (task)
+		put_task_struct(task);
+	put_pid(pid);
+	return err;
 }
 
 /* What is pending for this thread alone becomes the process'. The lock of the signals is held. */
@@ -109,7 +129,7 @@ static void wake_taker(int sig)
  * No exported function sends a signal to a process and lets one say what it tells. So it is sent
  * to this thread, moved to what is pending for the process, and who takes it is woken.
  */
-static long to_process(struct kernel_siginfo *info)
+static long to_process(struct kernel_siginfo *info, bool first)
 {
 	struct sighand_struct *sighand = hanare_own_handlers();
 	int sig = info->si_signo;
@@ -132,6 +152,8 @@ static long to_process(struct kernel_siginfo *info)
 	/* Not where Linux has dropped it, since the process ignores it. */
 	if (sigismember(&current->pending.signal, sig)) {
 		share(sig);
+		if (first)
+			put_first(&current->signal->shared_pending, sig);
 		wake_up(&sighand->signalfd_wqh);
 		wake_taker(sig);
 	}
@@ -144,14 +166,14 @@ long hanare_send(struct hanare_space *space, void *data)
 	const struct hanare_send *arg = data;
 	struct kernel_siginfo info;
 
-	if (!arg->signal || arg->signal > _NSIG)
+	if (!arg->signal || arg->signal > _NSIG || arg->is_back > 1 || arg->reserved)
 		return -EINVAL;
 	clear_siginfo(&info);
 	memcpy(&info, arg->info, min(sizeof(info), sizeof(arg->info)));
 	info.si_signo = arg->signal;
 	if (arg->tid)
-		return to_thread(arg->tid, &info);
-	return to_process(&info);
+		return to_thread(arg->tid, &info, arg->is_back);
+	return to_process(&info, arg->is_back);
 }
 
 /* What sigaction(2) does for one signal: a system call for each of 60 would be a tenth of starting a program. */

@@ -354,6 +354,23 @@ impl Pending {
         Some(queued)
     }
 
+    /// Takes the signal that was queued last, none of `blocked`.
+    pub fn dequeue_last(&mut self, blocked: SigSet) -> Option<QueuedSignal> {
+        let position = self.queue.iter().rposition(|queued| !blocked.contains(queued.signal));
+        let Some(queued) = position.and_then(|position| self.queue.remove(position)) else {
+            return self.dequeue(blocked);
+        };
+        if !self.queue.iter().any(|other| other.signal == queued.signal) {
+            self.set = self.set.without(queued.signal);
+        }
+        Some(queued)
+    }
+
+    /// What is queued, in the order in which it came. Not those that became pending without information.
+    pub fn queued(&self) -> impl ExactSizeIterator<Item = &QueuedSignal> {
+        self.queue.iter()
+    }
+
     /// Whether [`dequeue`](Self::dequeue) would give one.
     #[must_use]
     pub const fn is_deliverable(&self, blocked: SigSet) -> bool {

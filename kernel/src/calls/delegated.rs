@@ -9,10 +9,11 @@ use crate::life::target::AT_FDCWD;
 use crate::link::delegate;
 use crate::mm::{limits, offer};
 use crate::parts::signals::Interrupted;
-use crate::process::thread;
+use crate::process::thread::{self, Thread};
 use crate::process::workers;
-use crate::process::{cputimers, rights, timens, waited};
+use crate::process::{cputimers, rights, spaces, timens, waited};
 use crate::signal::{pending, signals, unhandled};
+use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 use hanare_core::entropy::BYTES_MAX;
 use hanare_core::errno::{self, Errno, Result};
@@ -23,7 +24,7 @@ use hanare_core::sysfs::{LOOKED_AT, may_be_hidden};
 use hanare_hal::cpu;
 use hanare_hal::traps::Regs;
 use hanare_hal::usercopy::{self, UserAddr};
-use linux_raw_sys::general::{__NR_close, __NR_close_range, __NR_openat};
+use linux_raw_sys::general::{__NR_close, __NR_close_range, __NR_openat, __NR_tgkill};
 
 /// A row that says `delegated`.
 pub fn serve(row: &Row, hook: Hook, args: [u64; 6]) -> Result<u64> {
@@ -40,6 +41,7 @@ pub fn serve(row: &Row, hook: Hook, args: [u64; 6]) -> Result<u64> {
         Hook::Tkill => tkill(row, args),
         Hook::Tgkill => tgkill(row, args),
         Hook::QueueToThread => queue_to_thread(row, args),
+        Hook::QueueToProcess => queue_to_process(row, args),
         Hook::Close => not_control(args[0]).and_then(|()| forward(row, args)),
         Hook::Dup2 => {
             not_control(args[0]).and_then(|()| not_control(args[1]))?;
@@ -333,22 +335,48 @@ fn close_around_control(row: &Row, args: [u64; 6]) -> Result<u64> {
     if control < last { part(control + 1, last) } else { Ok(0) }
 }
 
-/// rt_tgsigqueueinfo: to a thread of this process, which is told that the signal is its own.
+/// rt_tgsigqueueinfo: to a thread, which is told that the signal is its own.
 fn queue_to_thread(row: &Row, args: [u64; 6]) -> Result<u64> {
     if is_own_pid(args[0]) {
         not_ended(args[1])?;
     }
-    let (tid, signal) = (args[1] as u32, args[2] as u32);
-    let code = args[3].checked_add(8).and_then(|at| usercopy::read_u64(UserAddr::of(at)).ok());
-    let target = thread::current()
-        .process
-        .threads()
-        .find(|t| t.slot.tid() == tid && code.is_some_and(|code| code as i32 == SI_QUEUE));
-    let Some(target) = target else { return forward(row, args) };
+    let signal = args[2] as u32;
+    let target = code_of(args[3]).filter(|&code| code == SI_QUEUE);
+    let Some(target) = target.and_then(|_| queued_to(args[0], args[1])) else {
+        return forward(row, args);
+    };
     target.signals.lock().directed.sent(signal);
     forward(row, args).inspect_err(|_| {
         target.signals.lock().directed.take(signal);
     })
+}
+
+/// rt_sigqueueinfo: to a process, which is told so where the signal looks like one for a thread.
+fn queue_to_process(row: &Row, args: [u64; 6]) -> Result<u64> {
+    let signal = args[1] as u32;
+    let target = code_of(args[2]).filter(|&code| signals::looks_like_threads(code));
+    let Some(target) = target.and_then(|_| queued_to(args[0], args[0])) else {
+        return forward(row, args);
+    };
+    let p = &target.process;
+    p.signals.lock().directed.sent(signal);
+    forward(row, args).inspect_err(|_| {
+        p.signals.lock().directed.take(signal);
+    })
+}
+
+/// The `si_code` of a `siginfo_t` of the program's, if that can be read.
+fn code_of(info: u64) -> Option<i32> {
+    usercopy::read_u64(UserAddr::behind(info, 8)).ok().map(|word| word as i32)
+}
+
+/// The thread `tid` of process `pid` to which the running one may send signals, by Linux.
+fn queued_to(pid: u64, tid: u64) -> Option<Arc<Thread>> {
+    let own = &thread::current().process;
+    let target = spaces::find_thread(own, tid as u32)?;
+    let may = Arc::ptr_eq(&target.process, own)
+        || delegate::linux(__NR_tgkill, [pid, tid, 0, 0, 0, 0]).is_ok();
+    may.then_some(target)
 }
 
 /// ppoll and its like: the mask argument becomes the thread's until delivery. Linux applies

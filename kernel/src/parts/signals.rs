@@ -62,6 +62,8 @@ pub struct ProcessSignals {
     pub actions: Box<Actions>,
     /// Sent to the process.
     pub pending: Pending,
+    /// Sent to the process and not come, where what comes looks like a thread's.
+    pub directed: Directed,
     /// What Linux has been told of the actions.
     pub mirrored: Box<Mirrored>,
     /// A thread is telling Linux.
@@ -97,6 +99,7 @@ impl ProcessSignals {
             actions: lists::boxed_within(Actions::clone(&self.actions)),
             mirrored: lists::boxed_within(self.mirrored.of_child()),
             pending: Pending::default(),
+            directed: Directed::default(),
             telling: false,
             waiting_to_tell: 0,
         }

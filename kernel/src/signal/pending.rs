@@ -41,18 +41,20 @@ pub fn give_back_blocked(thread: &Thread) {
         let taken = {
             let mut own = thread.signals.lock();
             let stays = SigSet(!own.mask.difference(never_blocked(p)).0);
-            let for_thread = own.pending.dequeue(stays).map(|q| (q, false));
+            // The last one first: each comes before those that are on Linux.
+            let for_thread = own.pending.dequeue_last(stays).map(|q| (q, false));
             if let Some((q, _)) = for_thread
                 && q.info.code == signal::SI_QUEUE
             {
                 own.directed.sent(q.signal);
             }
-            for_thread.or_else(|| p.signals.lock().pending.dequeue(stays).map(|q| (q, true)))
+            for_thread.or_else(|| p.signals.lock().pending.dequeue_last(stays).map(|q| (q, true)))
         };
         let Some((queued, to_process)) = taken else { return };
         let sent = p.write_scratch(thread.slot_index, queued.info.as_bytes()).and_then(|_| {
             let signal = queued.signal;
-            delegate::result_of(Control::RequeueSignal { signal, for_process: to_process })
+            let request = Control::RequeueSignal { signal, for_process: to_process, is_back: true };
+            delegate::result_of(request)
         });
         if sent.is_ok() {
             cputimers::take_back(p, &queued.info);
@@ -74,7 +76,7 @@ pub fn give_back_blocked(thread: &Thread) {
 /// Has Linux send the process a signal of the LWK's.
 pub fn send(thread: &Thread, signal: u32, info: SigInfo) -> Result<u64> {
     thread.process.write_scratch(thread.slot_index, info.as_bytes())?;
-    delegate::result_of(Control::RequeueSignal { signal, for_process: true })
+    delegate::result_of(Control::RequeueSignal { signal, for_process: true, is_back: false })
 }
 
 /// rt_sigtimedwait where one of its signals waits here. `None`: Linux answers.

@@ -26,6 +26,7 @@ pub fn from_linux(p: &Arc<Process>, signal: u32, slot: u32, info: &[u64; 16]) ->
     let thread = p.thread(slot);
     let directed = info.code == signal::SI_QUEUE
         && thread.as_ref().is_some_and(|t| t.signals.lock().directed.take(signal));
+    let to_all = looks_like_threads(info.code) && p.signals.lock().directed.take(signal);
     let is_held = signal::is_valid(signal) && stays_blocked(signal, info.code);
     let holds = thread.as_ref().filter(|_| is_held);
     if let Some(thread) = holds {
@@ -44,8 +45,9 @@ pub fn from_linux(p: &Arc<Process>, signal: u32, slot: u32, info: &[u64; 16]) ->
     // pending apart, as on Linux. A thread that has ended leaves it to the others.
     let room = limits::room_for_mappings(0);
     let for_thread = SigSet::of(signal::SIGPIPE).with(signal::SIGXFSZ).contains(signal);
-    let to_process = matches!(info.code, 0 | signal::SI_QUEUE | 0x80) && !for_thread && !directed
-        || signal == signal::SIGCHLD;
+    let to_process = is_for_process(info.code) && !for_thread && !directed
+        || signal == signal::SIGCHLD
+        || to_all;
     let taken =
         thread.as_ref().is_some_and(|t| t.signals.lock().take(signal, info, to_process, room));
     if !taken && !pending::never_blocked(p).contains(signal) {
@@ -59,6 +61,16 @@ pub fn from_linux(p: &Arc<Process>, signal: u32, slot: u32, info: &[u64; 16]) ->
         cpus::kick(&thread); // also to give back what it blocks
     }
     Ok(())
+}
+
+/// Whether a signal with this `si_code` is one for a process (kill, sigqueue, the kernel), as far as that tells.
+fn is_for_process(code: i32) -> bool {
+    matches!(code, signal::SI_USER | signal::SI_QUEUE | signal::SI_KERNEL)
+}
+
+/// Whether rt_sigqueueinfo(2) may give a signal for a process this `si_code`, by which it is taken for a thread's.
+pub fn looks_like_threads(code: i32) -> bool {
+    code < 0 && !matches!(code, signal::SI_QUEUE | signal::SI_TKILL)
 }
 
 /// A thread ends, and has its worker still: what it was to take for the process is the others'

@@ -140,6 +140,25 @@ fn signals_are_taken_in_the_order_of_linux() {
 }
 
 #[test]
+fn signals_are_given_back_in_the_opposite_order_of_that_in_which_they_came() {
+    let mut pending = Pending::default();
+    for (pid, signal) in [40, SIGTERM, 40, SIGINT].into_iter().enumerate() {
+        pending.queue(signal, SigInfo::user(signal, pid as u32, 0)).unwrap();
+    }
+    pending.add(SIGUSR1, SigInfo::default(), false); // without information
+    let queued: Vec<_> = pending.queued().map(|q| q.info.fields[0]).collect();
+    assert_eq!(queued, [0, 1, 2, 3]);
+    let mut last = |blocked| pending.dequeue_last(blocked).map(|q| (q.signal, q.info.fields[0]));
+    assert_eq!(last(SigSet::of(SIGINT)), Some((40, 2)));
+    assert_eq!(last(SigSet::EMPTY), Some((SIGINT, 3)));
+    assert_eq!(last(SigSet::EMPTY), Some((SIGTERM, 1)));
+    assert_eq!(last(SigSet::EMPTY), Some((40, 0)));
+    assert_eq!(last(SigSet::EMPTY), Some((SIGUSR1, 0)));
+    assert_eq!(last(SigSet::EMPTY), None);
+    assert!(pending.set().is_empty());
+}
+
+#[test]
 fn stop_and_continue_cancel_each_other() {
     let mut pending = Pending::default();
     pending.queue(SIGTSTP, SigInfo::kernel(SIGTSTP)).unwrap();

@@ -29,8 +29,10 @@ pub enum Hook {
     Tkill,
     /// `tgkill`, likewise.
     Tgkill,
-    /// `rt_tgsigqueueinfo`: a thread of the caller's process is told that the signal is its own.
+    /// `rt_tgsigqueueinfo`: a thread of the LWK is told that the signal is its own.
     QueueToThread,
+    /// `rt_sigqueueinfo`: a process of the LWK is told that the signal is for all its threads.
+    QueueToProcess,
     /// `close`: the control descriptor is not the program's: `EBADF`.
     Close,
     /// `dup2`, `dup3`: neither descriptor may be the control descriptor: `EBADF`.
@@ -118,7 +120,7 @@ impl Hook {
     #[must_use]
     pub const fn describe(self) -> &'static str {
         match self {
-            Self::None | Self::Attributes | Self::IoUringSetup => "",
+            Self::None | Self::Attributes | Self::IoUringSetup | Self::QueueToProcess => "",
             Self::Kill | Self::Tkill | Self::Tgkill | Self::QueueToThread => {
                 "to the caller itself local"
             }

@@ -257,7 +257,8 @@ pub(super) static ROWS: &[Row] = rows! {
     __NR_rt_sigtimedwait(Struct(SignalSet, In), Struct(Bytes(128), InOut), Struct(Timespec, In),
         Unsigned)
         delegated(Sigtimedwait, Own) restart Interrupted;
-    __NR_rt_sigqueueinfo(Int, One(Names::Signal), Struct(Bytes(128), In)) delegated(None, Own);
+    __NR_rt_sigqueueinfo(Int, One(Names::Signal), Struct(Bytes(128), In))
+        delegated(QueueToProcess, Own);
     __NR_rt_sigsuspend(Struct(SignalSet, In), Unsigned) local(RtSigsuspend) restart NoHand;
     __NR_sigaltstack(Hex, Hex) local(Sigaltstack);
     __NR_utime(Text, Struct(Bytes(16), In)) delegated(None, Any);

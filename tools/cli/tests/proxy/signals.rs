@@ -81,7 +81,11 @@ fn a_signal_can_be_given_back() {
     lwk.poke(scratch(0), &info);
     lwk.set_sigmask(1 << (libc::SIGUSR1 - 1));
     assert_eq!(
-        lwk.op(Control::RequeueSignal { signal: libc::SIGUSR1 as u32, for_process: false }),
+        lwk.op(Control::RequeueSignal {
+            signal: libc::SIGUSR1 as u32,
+            for_process: false,
+            is_back: true
+        }),
         0
     );
     assert_eq!(status_mask(&lwk, "SigPnd"), 1 << (libc::SIGUSR1 - 1));
@@ -99,7 +103,11 @@ fn any_worker_gives_a_signal_back_as_it_came() {
     lwk.poke(scratch(1), &info);
     lwk.slot(1).set_sigmask(usr1);
     assert_eq!(
-        lwk.op(Control::RequeueSignal { signal: libc::SIGUSR1 as u32, for_process: true }),
+        lwk.op(Control::RequeueSignal {
+            signal: libc::SIGUSR1 as u32,
+            for_process: true,
+            is_back: true
+        }),
         0
     );
     lwk.slot(0).poke(scratch(0), &usr1.to_ne_bytes());

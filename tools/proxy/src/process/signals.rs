@@ -42,7 +42,7 @@ use linux_raw_sys::general::*;
 use crate::base::message::{EXIT_HANARE, die, print};
 use crate::process::{self, servers};
 use crate::sys::arch::{abort_address, current_worker, done_address, place};
-use crate::sys::signal::{self, Action, Frame, Info, LAST, Mask, bit};
+use crate::sys::signal::{self, Action, Frame, Info, LAST, Mask, Place, bit};
 use crate::sys::utility;
 use crate::sys::worker::{Role, Worker};
 use crate::sys::{self, Errno};
@@ -295,7 +295,7 @@ pub fn trap(signal: u32, info: u64) -> sys::Result<()> {
         signal::set_action(signal, Action::Forward { restart: false })?;
     }
     let mask = signal::set_mask(!0);
-    let sent = requeue(signal, info, false);
+    let sent = requeue(signal, info, Place { process: false, first: false });
     signal::set_mask(mask & !bit(signal));
     signal::set_mask(mask);
     if !forwarded {
@@ -304,16 +304,15 @@ pub fn trap(signal: u32, info: u64) -> sys::Result<()> {
     sent
 }
 
-/// Makes `signal` pending on this thread, or on the process, with the siginfo at
-/// `info`, an address in the control window.
-fn requeue(signal: u32, info: u64, process: bool) -> sys::Result<()> {
+/// Makes `signal` pending with the siginfo at `info`, an address in the control window.
+fn requeue(signal: u32, info: u64, place: Place) -> sys::Result<()> {
     let space = &process::get().space;
-    signal::requeue(space.fd, signal, space.window.read_words(info), process)
+    signal::requeue(space.fd, signal, space.window.read_words(info), place)
 }
 
 /// `Control::RequeueSignal`.
-pub fn give_to_linux(signal: u32, info: u64, process: bool) -> sys::Result<()> {
-    requeue(valid(signal)?, info, process)
+pub fn give_to_linux(signal: u32, info: u64, place: Place) -> sys::Result<()> {
+    requeue(valid(signal)?, info, place)
 }
 
 /// `Control::StopSignal`: stops the process by `signal`; back when it is continued.

@@ -274,28 +274,39 @@ pub fn discard_pending(set: Mask) {
 
 /// Sends `signal` to this thread. `fd`, here and below, is the device.
 pub fn raise(fd: u32, signal: u32) {
-    let _ = send(fd, signal, super::thread_id(), &Info::new(signal, SI_TKILL));
+    let _ = send(fd, signal, super::thread_id(), &Info::new(signal, SI_TKILL), false);
 }
 
 /// Sends `signal` with `code` to the thread `tid` of this process.
 pub fn queue(fd: u32, tid: u32, signal: u32, code: i32) -> Result<()> {
-    send(fd, signal, tid, &Info::new(signal, code))
+    send(fd, signal, tid, &Info::new(signal, code), false)
 }
 
-/// Makes `signal` pending on this thread, or on the process, with the siginfo in `words`.
-pub fn requeue(fd: u32, signal: u32, words: [u64; 16], process: bool) -> Result<()> {
-    send(fd, signal, if process { 0 } else { super::thread_id() }, &Info { words })
+/// Where a signal is to be pending.
+#[derive(Clone, Copy)]
+pub struct Place {
+    /// On the process, not on this thread.
+    pub process: bool,
+    /// Before what is pending there: the signal was taken from there.
+    pub first: bool,
+}
+
+/// Makes `signal` pending with the siginfo in `words`.
+pub fn requeue(fd: u32, signal: u32, words: [u64; 16], place: Place) -> Result<()> {
+    let tid = if place.process { 0 } else { super::thread_id() };
+    send(fd, signal, tid, &Info { words }, place.first)
 }
 
 /// Has a signal for the process, which this thread has taken and blocks now, be pending there again.
 pub fn give_back(fd: u32, signal: u32, info: &Info) {
-    if send(fd, signal, 0, info).is_err() {
+    if send(fd, signal, 0, info, true).is_err() {
         // Too many are pending already: without what it tells Linux always takes it.
-        let _ = send(fd, signal, 0, &Info::new(signal, SI_USER as i32));
+        let _ = send(fd, signal, 0, &Info::new(signal, SI_USER as i32), true);
     }
 }
 
-/// To the thread `tid` of this process, or with 0 to the process.
-fn send(fd: u32, signal: u32, tid: u32, info: &Info) -> Result<()> {
-    super::ioctl(fd, IOCTL_SEND, &mut Send { signal, tid, info: info.words })
+/// To the thread `tid` of this process, or with 0 to the process; `is_back`: it was pending there before.
+fn send(fd: u32, signal: u32, tid: u32, info: &Info, is_back: bool) -> Result<()> {
+    let mut arg = Send { signal, tid, is_back: is_back.into(), reserved: 0, info: info.words };
+    super::ioctl(fd, IOCTL_SEND, &mut arg)
 }

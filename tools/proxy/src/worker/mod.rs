@@ -20,7 +20,7 @@ use crate::process::{self, Process, attach, pooled, signals};
 use crate::requests::{dump, exec, fork, program, pseudo};
 use crate::sys::arch::{call_in_slot, delegated_call, set_current_worker};
 use crate::sys::filter::Part;
-use crate::sys::signal::{self, Mask};
+use crate::sys::signal::{self, Mask, Place};
 use crate::sys::thread::Wanted;
 use crate::sys::worker::{Role, Worker};
 use crate::sys::{self, code};
@@ -94,9 +94,10 @@ fn serve_request(process: &Process, worker: &Worker, slot: SlotRef) -> Option<i6
         Control::MapPart { number } => code(attach::map_part(&process.space, number)),
         Control::TakeMask => 0,
         Control::StopSignal { signal } => code(signals::stop_by(signal)),
-        Control::RequeueSignal { signal, for_process } => {
+        Control::RequeueSignal { signal, for_process, is_back } => {
             let info = process.space.window.scratch(worker.slot());
-            code(signals::give_to_linux(signal, info, for_process))
+            let place = Place { process: for_process, first: is_back };
+            code(signals::give_to_linux(signal, info, place))
         }
         Control::Trap { signal } => {
             code(signals::trap(signal, process.space.window.scratch(worker.slot())))
