@@ -62,9 +62,12 @@ const fn of_hook(hook: Hook, args: &[u64; 6]) -> Way {
         | Hook::Waitid
         | Hook::Path
         | Hook::PathAt => Way::AsEver,
-        Hook::Kill | Hook::Tkill | Hook::Tgkill | Hook::QueueToThread | Hook::Sysinfo => {
-            Way::Plainly
-        }
+        Hook::Kill
+        | Hook::Tkill
+        | Hook::Tgkill
+        | Hook::QueueToThread
+        | Hook::QueueToProcess
+        | Hook::Sysinfo => Way::Plainly,
         // The LWK may serve them without Linux.
         Hook::Getitimer
         | Hook::Setitimer
