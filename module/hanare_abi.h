@@ -28,7 +28,7 @@
  * is never taken for the same. The module refuses an image of another version and names both; so do
  * the proxy and the command.
  */
-#define HANARE_VERSION 0x74e4d116U
+#define HANARE_VERSION 0x3e42f3dfU
 /* Bytes of a base page. */
 #define HANARE_PAGE_SIZE 4096ULL
 /* Bytes of a large page, and the granule in which memory is reserved. */
@@ -833,6 +833,42 @@ struct hanare_clock_page {
  * Answer args: [0] = allocations counted before.
  */
 #define HANARE_DEBUG_FAIL_ALLOC 5ULL
+/*
+ * The ledger of frames: who has each frame of the instance. args: [1] = 0, or which user's frames are asked for, too: the
+ * first one whose id is [1] - 1 or more. Answer args: [0] = his id plus 1, 0: there is none; [1], [2] = kernel memory and
+ * memory that he is charged for, bytes; [3] = his processes. `pages`: `LEDGER_WORDS` words.
+ */
+#define HANARE_DEBUG_LEDGER 6ULL
+/*
+ * Subjects of the ledger (`kernel/core/src/ledger.rs`): frames without an owner, in stock of CPUs, page tables, kernel
+ * stacks, the kernel's heap, what all programs share, pages of programs kept for the next, bad memory, pages of
+ * programs, control windows, messages, rings of traces, answers of Linux, quarantine.
+ */
+#define HANARE_LEDGER_SUBJECTS 14
+/* Word of the ledger: all frames. */
+#define HANARE_LEDGER_TOTAL 0
+/* Word of the ledger: frames that are never handed out. */
+#define HANARE_LEDGER_RESERVED 1
+/* Word of the ledger: of these, those of the shared region and of the image. */
+#define HANARE_LEDGER_IMAGE 2
+/* Word of the ledger: free frames, those in stock of CPUs left out. */
+#define HANARE_LEDGER_FREE 3
+/* Word of the ledger: free frames, as the allocator counts them. */
+#define HANARE_LEDGER_FREE_COUNTED 4
+/* Word of the ledger: frames in quarantine, as their list counts them. */
+#define HANARE_LEDGER_QUARANTINE_COUNTED 5
+/* Word of the ledger: frames of the heap, as the heap counts them. */
+#define HANARE_LEDGER_HEAP_COUNTED 6
+/* Word of the ledger: frames of rings, as the list of rings counts them. */
+#define HANARE_LEDGER_RINGS_COUNTED 7
+/* Words of the ledger from here on: the kernel's own frames, by subject. */
+#define HANARE_LEDGER_KERNEL 8
+/* Words of the ledger from here on: frames of all users. */
+#define HANARE_LEDGER_USERS 22
+/* Words of the ledger from here on: frames of the user that is asked for. */
+#define HANARE_LEDGER_USER 36
+/* Words of the ledger. */
+#define HANARE_LEDGER_WORDS 50
 /*
  * `status` > 0: run the service whose index is in `args[3]` in the caller's
  * context, then post the fault again with `args[3]` = index + 1.
@@ -2003,8 +2039,8 @@ struct hanare_debug {
 	__u32 op;
 	/* In: args from [1] on of the request. Out: the answer's args. */
 	__u64 args[4];
-	/* Out: what `DEBUG_MEMORY` answers in `pages`. */
-	__u64 kept[HANARE_KEPT_WORDS];
+	/* Out: what `DEBUG_MEMORY` and `DEBUG_LEDGER` answer in `pages`. */
+	__u64 words[HANARE_LEDGER_WORDS];
 };
 
 /* ---- ioctl ---- */
@@ -2044,7 +2080,7 @@ struct hanare_debug {
 /* See `Log`. */
 #define HANARE_IOCTL_LOG 0xc0384807U
 /* See `Debug`. */
-#define HANARE_IOCTL_DEBUG 0xc0a04808U
+#define HANARE_IOCTL_DEBUG 0xc1d84808U
 /* See `Attach`. */
 #define HANARE_IOCTL_ATTACH 0xc3004810U
 /* See `PoolMake`. */
@@ -2098,7 +2134,7 @@ struct hanare_debug {
 /* See `Last`. */
 #define HANARE_IOCTL_LAST 0xc008483cU
 /* See `Send`. */
-#define HANARE_IOCTL_SEND 0xc088483dU
+#define HANARE_IOCTL_SEND 0xc090483dU
 /* See `Copy`. */
 #define HANARE_IOCTL_COPY 0xc018483eU
 /* See `Forward`. */
@@ -2246,6 +2282,10 @@ struct hanare_send {
 	__u32 signal;
 	/* In: thread id, or 0: the process. It is pending there for whoever does not block it. */
 	__u32 tid;
+	/* In: 1: it was pending there before, and is older than what is pending now. */
+	__u32 is_back;
+	/* Zero. */
+	__u32 reserved;
 	/* In: siginfo_t. */
 	__u64 info[16];
 };
@@ -2398,13 +2438,16 @@ struct hanare_threads {
 /*
  * Watching processes from outside: `hanare trace` and `hanare gdb`.
  *
- * An observer is a descriptor with a *session* on the LWK, which outlives the process
- * that it began with. Its requests are `OBSERVE_*`, each answered at once; news are
- * told by `EVENT_OBSERVE`.
+ * An observer is a descriptor with a *session* on the LWK. Its requests are `OBSERVE_*`, each answered at once; news are
+ * told by `EVENT_OBSERVE`. What the session keeps on the LWK is charged to the user who made the descriptor. A trace
+ * ends with the descriptor, or once its last process has ended and all records are read (`TraceRing::over`); of a
+ * debugger whose process has ended only its status is left.
  */
 /*
  * Trace: args: [0] = `TRACE_*` flags, [1] = most bytes kept of a string.
- * Answer: args: [0] = physical address of a `TraceRing`, [1] = bytes of its text.
+ * data: [0] = the user who is charged for the ring, a user id of Linux' first user namespace; written by the module.
+ * Answer: args: [0] = physical address of a `TraceRing`, [1] = bytes of its text. `EAGAIN`: the user has as many rings
+ * as he may. `ENOMEM`: his limit of kernel memory, or there is none.
  */
 #define HANARE_OBSERVE_TRACE 1U
 /*
@@ -2418,7 +2461,10 @@ struct hanare_threads {
  * [1] = address (of a breakpoint or watchpoint).
  */
 #define HANARE_OBSERVE_STATUS 3U
-/* Debug: takes hold of the process; it is not stopped yet. EBUSY: another debugger has it. */
+/*
+ * Debug: takes hold of the process; it is not stopped yet. EBUSY: another debugger has it. data: [0] = the user who is
+ * charged for breakpoints, as of `OBSERVE_TRACE`.
+ */
 #define HANARE_OBSERVE_DEBUG 4U
 /* Stops all threads; `OBSERVE_STATUS` says when it is so. */
 #define HANARE_OBSERVE_STOP 5U
@@ -2441,7 +2487,10 @@ struct hanare_threads {
  * EAGAIN: no thread is stopped where it could do it.
  */
 #define HANARE_OBSERVE_WRITE 11U
-/* Breakpoint at address args[0]: args[1] = 1: set, 0: cleared. */
+/*
+ * Breakpoint at address args[0]: args[1] = 1: set, 0: cleared. `ENOMEM`: the user's limit of kernel memory. `ENOSPC`: the
+ * debugger has as many as it may.
+ */
 #define HANARE_OBSERVE_BREAK 12U
 /* What thread args[0] does next: args[1] = `ACTION_*` | signal to be delivered << 8. */
 #define HANARE_OBSERVE_ACTION 13U
@@ -2511,8 +2560,10 @@ struct hanare_trace_ring {
 	__u64 head;
 	/* Records that found no room. Written by the LWK. */
 	__u64 lost;
+	/* 1: no process is traced any more, and nothing more will be written, unless it becomes 0 again. Written by the LWK. */
+	__u64 over;
 	/* Zero. */
-	__u64 reserved[6];
+	__u64 reserved[5];
 	/* Bytes read since the beginning. Written by the module. */
 	__u64 tail;
 };
@@ -3229,8 +3280,8 @@ _Static_assert(__builtin_offsetof(struct hanare_debug, name) == 0, "Debug.name")
 _Static_assert(__builtin_offsetof(struct hanare_debug, cpu) == 32, "Debug.cpu");
 _Static_assert(__builtin_offsetof(struct hanare_debug, op) == 36, "Debug.op");
 _Static_assert(__builtin_offsetof(struct hanare_debug, args) == 40, "Debug.args");
-_Static_assert(__builtin_offsetof(struct hanare_debug, kept) == 72, "Debug.kept");
-_Static_assert(sizeof(struct hanare_debug) == 160, "Debug");
+_Static_assert(__builtin_offsetof(struct hanare_debug, words) == 72, "Debug.words");
+_Static_assert(sizeof(struct hanare_debug) == 472, "Debug");
 _Static_assert(__builtin_offsetof(struct hanare_attach, name) == 0, "Attach.name");
 _Static_assert(__builtin_offsetof(struct hanare_attach, cpus) == 32, "Attach.cpus");
 _Static_assert(__builtin_offsetof(struct hanare_attach, space) == 544, "Attach.space");
@@ -3272,8 +3323,10 @@ _Static_assert(__builtin_offsetof(struct hanare_dump_thread, info) == 152, "Dump
 _Static_assert(sizeof(struct hanare_dump_thread) == 280, "DumpThread");
 _Static_assert(__builtin_offsetof(struct hanare_send, signal) == 0, "Send.signal");
 _Static_assert(__builtin_offsetof(struct hanare_send, tid) == 4, "Send.tid");
-_Static_assert(__builtin_offsetof(struct hanare_send, info) == 8, "Send.info");
-_Static_assert(sizeof(struct hanare_send) == 136, "Send");
+_Static_assert(__builtin_offsetof(struct hanare_send, is_back) == 8, "Send.is_back");
+_Static_assert(__builtin_offsetof(struct hanare_send, reserved) == 12, "Send.reserved");
+_Static_assert(__builtin_offsetof(struct hanare_send, info) == 16, "Send.info");
+_Static_assert(sizeof(struct hanare_send) == 144, "Send");
 _Static_assert(__builtin_offsetof(struct hanare_copy, from) == 0, "Copy.from");
 _Static_assert(__builtin_offsetof(struct hanare_copy, to) == 8, "Copy.to");
 _Static_assert(__builtin_offsetof(struct hanare_copy, bytes) == 16, "Copy.bytes");
@@ -3324,7 +3377,8 @@ _Static_assert(__builtin_offsetof(struct hanare_threads, threads) == 48, "Thread
 _Static_assert(sizeof(struct hanare_threads) == 624, "Threads");
 _Static_assert(__builtin_offsetof(struct hanare_trace_ring, head) == 0, "TraceRing.head");
 _Static_assert(__builtin_offsetof(struct hanare_trace_ring, lost) == 8, "TraceRing.lost");
-_Static_assert(__builtin_offsetof(struct hanare_trace_ring, reserved) == 16, "TraceRing.reserved");
+_Static_assert(__builtin_offsetof(struct hanare_trace_ring, over) == 16, "TraceRing.over");
+_Static_assert(__builtin_offsetof(struct hanare_trace_ring, reserved) == 24, "TraceRing.reserved");
 _Static_assert(__builtin_offsetof(struct hanare_trace_ring, tail) == 64, "TraceRing.tail");
 _Static_assert(sizeof(struct hanare_trace_ring) == 72, "TraceRing");
 _Static_assert(__builtin_offsetof(struct hanare_record, size) == 0, "Record.size");
