@@ -133,11 +133,21 @@ def of_user(uid):
     return found[0] if found else {'kernel_bytes': 0, 'memory_bytes': 0, 'frames': {}}
 
 
+@contextlib.contextmanager
+def other_users_program():
+    """A program of another user's, with some memory, goes on all the while."""
+    with Holder(1000, 'hanare', 'run', '--', GUEST + '/static/eat-memory', '4', 'hold') as program:
+        expect(program.said == 'eaten', program.said)
+        yield
+        expect(program.process.poll() is None, f"another user's program has ended: {program.process.poll()}; {log_tail()}")
+
+
 def rings_of_one():
     """Rings of traces whose process has ended and whose records nobody reads are their user's, who gets no more than a part:
     another user's program goes on."""
     before, _ = debug_memory()
-    with Holder(UID, GUEST + '/module-observers', 'rings', '200', GUEST + '/static/observed') as holder:
+    rings = [GUEST + '/module-observers', 'rings', '200', GUEST + '/static/observed']
+    with other_users_program(), Holder(UID, *rings) as holder:
         count, error = holder.refused_after()
         expect(0 < count < 200 and error == errno.EAGAIN, holder.said)
         user = of_user(UID)
@@ -150,6 +160,15 @@ def rings_of_one():
         result = for_user(1000, 'hanare', 'trace', '--', '/bin/true')
         expect(result.status == 0, f'another user gets no trace: {result}')
     lwk_memory_is(before)
+
+
+def trace_that_is_read():
+    """A trace whose process has ended keeps nothing once all is read, though its descriptor is open."""
+    before, _ = debug_memory()
+    with Holder(UID, GUEST + '/module-observers', 'read', '1', GUEST + '/static/observed') as holder:
+        expect(holder.refused_after() == (1, 0), holder.said)
+        lwk_memory_is(before, 30)
+        expect(not of_user(UID)['frames'], of_user(UID))
 
 
 def breakpoints_of_one():
@@ -184,7 +203,8 @@ def breakpoints_to_the_limit():
 def pipes_of_one():
     """Pages that Linux holds are whose they were: memory is short, and he pays for it. Another user's program goes on."""
     before, _ = debug_memory()
-    with Holder(UID, 'hanare', 'run', '--', GUEST + '/static/pages-in-pipes', 'all', '36') as holder:
+    pipes = [GUEST + '/static/pages-in-pipes', 'all', '36']
+    with other_users_program(), Holder(UID, 'hanare', 'run', '--', *pipes) as holder:
         expect(holder.said == '36 MiB', holder.said)
         user = of_user(UID)
         held = user['frames'].get('quarantine', 0)
@@ -447,6 +467,7 @@ check('hoarder-with-a-decoy-dies', lambda: hoarder_dies('decoy'))
 check('pages-in-pipes', pages_in_pipes)
 check('hoarder-of-pipes-dies', pipes_of_one)
 check('hoarder-of-rings-is-refused', rings_of_one)
+check('trace-that-is-read-keeps-nothing', trace_that_is_read)
 check('breakpoints-are-charged', breakpoints_of_one)
 check('processes-end-without-kernel-memory', end_of_a_hoarder)
 check('each-allocation-may-fail', failing)

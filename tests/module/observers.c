@@ -2,6 +2,7 @@
 /*
  * Takes what observers of LWK processes may have, until it is refused:
  *   observers rings MOST PROGRAM               traces, each of another process, which then ends, and whose records nobody reads
+ *   observers read 1 PROGRAM                   one trace of a process which then ends, and whose records are all read
  *   observers breakpoints MOST PID ADDRESS...  so many breakpoints in each process, one after the other from its address on
  * Says how many it has and why it got no more; goes on with what it has, and ends with its standard input.
  */
@@ -42,8 +43,30 @@ static int ask(int fd, unsigned int op, unsigned long long a, unsigned long long
 	return ioctl(fd, HANARE_IOCTL_OBSERVATION, &observation) ? errno : 0;
 }
 
+/* Reads what is there; how many bytes. */
+static unsigned long long read_trace(int fd)
+{
+	static char buffer[65536];
+	struct hanare_trace_read records = { .buffer = (unsigned long)buffer, .size = sizeof(buffer) };
+
+	need(!ioctl(fd, HANARE_IOCTL_TRACE_READ, &records), "read of a trace");
+	return records.size;
+}
+
+/* Until nothing is traced any more, and nothing is left. */
+static void read_all(int fd)
+{
+	struct hanare_observation status;
+
+	do {
+		status = (struct hanare_observation){ .op = HANARE_OBSERVE_STATUS };
+		need(!ioctl(fd, HANARE_IOCTL_OBSERVATION, &status), "status");
+	} while (read_trace(fd) || status.args[0]);
+	need(!read_trace(fd), "something more");
+}
+
 /* Traces a process that ends at once: the trace is all that is left. */
-static int trace_one(const char *program)
+static int trace_one(const char *program, int reads)
 {
 	char pid[32] = {};
 	int out[2], error, child, fd;
@@ -66,6 +89,8 @@ static int trace_one(const char *program)
 	waitpid(child, NULL, 0);
 	if (error)
 		close(fd);
+	else if (reads)
+		read_all(fd);
 	return error;
 }
 
@@ -92,9 +117,9 @@ int main(int argc, char **argv)
 	getrlimit(RLIMIT_NOFILE, &files);
 	files.rlim_cur = files.rlim_max;
 	setrlimit(RLIMIT_NOFILE, &files);
-	if (!strcmp(argv[1], "rings")) {
+	if (strcmp(argv[1], "breakpoints")) {
 		for (; !error && count < most; count += !error)
-			error = trace_one(argv[3]);
+			error = trace_one(argv[3], !strcmp(argv[1], "read"));
 	} else {
 		for (int i = 3; i + 1 < argc && !error; i += 2)
 			error = breakpoints(observer(argv[i]), strtoul(argv[i + 1], NULL, 0), most, &count);
