@@ -29,7 +29,7 @@ STACK = [*EVERY, 'kernel/*', 'hal/*', 'core/*', 'abi/*', 'ikc/*', 'module/*', 'p
 BENCHES = ['bench-guest/*', 'bench-posted/*', 'libhanare/*', 'async/*', '!async/tests']
 LAYERS = {
     **dict.fromkeys((
-        'accounts', 'attack', 'cgroup', 'conformance', 'conformance-6.12', 'conformance-7.2', 'cycles', 'dispatch', 'ends', 'faults',
+        'attack', 'cgroup', 'conformance', 'conformance-6.12', 'conformance-7.2', 'cycles', 'dispatch', 'ends', 'faults',
         'files', 'files-box', 'files-copied', 'fuzz', 'guests-processes', 'guests-processes-box', 'guests-threads',
         'guests-threads-box', 'guests-waits', 'guests-waits-box', 'hostile-users', 'module', 'numa', 'pseudo', 'security-hooks', 'smoke-6.12',
         'smoke-7.2', 'smoke-x2apic', 'soak', 'strikes', 'terminal',
@@ -39,7 +39,7 @@ LAYERS = {
     'command': [*STACK, 'cli/*', '!cli/tests', *BENCHES],
     'debug': [*STACK, 'cli/gdb', 'cli/trace'],
     'instructions': [*STACK, 'bench-count'],
-    **dict.fromkeys(('memory', 'memory-copied'), [*STACK, 'cli/trace']),
+    **dict.fromkeys(('accounts', 'memory', 'memory-copied'), [*STACK, 'cli/trace']),
     'native': [*STACK, 'cli/native', 'cli/trace', 'native/*'],
     'noise': [*STACK, 'cli/noise', 'cli/bench', 'cli/trace', 'bench-guest/*'],
     'pooled': [*STACK, 'cli/native', 'cli/trace', 'native/*'],
