@@ -84,6 +84,9 @@ pub fn process(r: &Request, regs: &mut Regs) -> Result<u64> {
     let memory = fork(&me.caller())?;
     let parent = thread::current_arc();
     let vforks = r.flags & flag::VFORK != 0;
+    if vforks {
+        ptrace::on_vfork(me);
+    }
     let inherited = Inherited::of_current(r, regs, false)?;
     let traced = ptrace::before_child(me, None, child_event(r));
     let embryo = lists::boxed_within(Embryo {

@@ -37,6 +37,9 @@ pub fn process(r: &Request, regs: &mut Regs) -> Result<u64> {
     new.pool.open_later(&p.pool);
     new.pool.take_handlers(&p.pool);
     let vforks = r.flags & flag::VFORK != 0;
+    if vforks {
+        ptrace::on_vfork(me);
+    }
     let made = bear(r, regs, &new);
     if made.is_err() {
         new.give_up();

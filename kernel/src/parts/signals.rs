@@ -159,8 +159,8 @@ impl OfThread {
     fn mask(&self) -> u64 {
         let mut s = self.lock();
         self.touched.store(false, Ordering::Relaxed); // who changes something now waits for the lock
-        s.applied = s.lasting;
-        s.lasting.0
+        s.applied = if s.is_held_back { SigSet::ALL.blockable() } else { s.lasting };
+        s.applied.0
     }
 }
 
@@ -181,6 +181,8 @@ pub struct ThreadSignals {
     pub alt: AltStack,
     /// Mask the worker has on Linux.
     pub applied: SigSet,
+    /// The worker blocks all signals: the thread is in a call that none interrupts.
+    is_held_back: bool,
     interrupted: Option<Interrupted>,
     /// What restart_syscall(2) goes on with.
     rest: Option<Arc<dyn Rest>>,
@@ -200,6 +202,7 @@ impl ThreadSignals {
             directed: Directed::default(),
             alt: AltStack::DISABLED,
             applied: mask,
+            is_held_back: false,
             interrupted: None,
             rest: None,
             trap: Trap::default(),
@@ -231,6 +234,16 @@ impl ThreadSignals {
     /// PTRACE_SETSIGMASK; Linux learns of it when the thread goes on.
     pub fn replace_mask(&mut self, mask: SigSet) {
         self.set(mask.blockable());
+    }
+
+    /// Its worker blocks all signals, from its next request on, until [`let_in`](Self::let_in).
+    pub fn hold_back(&mut self) {
+        self.is_held_back = true;
+    }
+
+    /// Its worker blocks what the thread does, from its next request on.
+    pub fn let_in(&mut self) {
+        self.is_held_back = false;
     }
 
     /// Blocks `mask`, and nothing else.

@@ -153,6 +153,7 @@ pub fn settle(thread: &Thread) {
     if thread.signals.lock().is_settled(&thread.process.signals.lock().pending) {
         return;
     }
+    thread.signals.lock().let_in();
     pass_on_blocked(thread);
     pending::give_back_blocked(thread);
     let keeps_back = thread.signals.lock().keeps_back();

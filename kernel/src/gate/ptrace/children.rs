@@ -6,12 +6,15 @@
 
 use super::tracee::{end, report, report_event};
 use crate::gate::park;
+use crate::link::delegate;
 use crate::parts::registers;
 use crate::parts::tracee::{GONE, TRACED, TRACER};
 use crate::process::spaces;
 use crate::process::thread::Thread;
+use crate::sched::cpus;
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
+use hanare_abi::control::Control;
 use hanare_core::ptrace::{Stop, event, option};
 use hanare_hal::traps::Regs;
 
@@ -56,6 +59,17 @@ pub fn on_child(thread: &Thread, regs: &mut Regs, event: Option<u32>, tid: u32) 
     let Some(event) = event else { return };
     report_event(thread, regs, event, tid);
     let_go_child(thread);
+}
+
+/// The thread is about to make a child that it waits for. As on Linux no signal but SIGKILL interrupts that: what comes,
+/// the one of the child's end above all, is told behind the call, and so behind the events of that. The worker blocks it
+/// until the thread is on its way to user mode (`signals::settle`).
+pub fn on_vfork(thread: &Thread) {
+    if thread.ptrace.has(TRACED) {
+        cpus::request_attention();
+        thread.signals.lock().hold_back();
+        let _ = delegate::ask(Control::TakeMask);
+    }
 }
 
 /// The child `tid` has given back its parent's memory.

@@ -14,7 +14,9 @@ mod registers;
 mod tracee;
 mod tracer;
 
-pub use children::{before_child, hold_child, on_child, on_exit, on_vfork_done, thread_gone};
+pub use children::{
+    before_child, hold_child, on_child, on_exit, on_vfork, on_vfork_done, thread_gone,
+};
 pub use memory::memory_file;
 pub use tracee::{
     continue_as, enter, exec_stop, leave, on_exec, on_forced, on_rights, step_stop, succeed,
