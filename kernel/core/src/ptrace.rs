@@ -123,6 +123,42 @@ impl Stop {
     }
 }
 
+/// What PTRACE_PEEKSIGINFO asks for: `struct ptrace_peeksiginfo_args`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PeekSigInfo {
+    /// The first signal, counted from 0.
+    pub first: u64,
+    /// Those of the process, not of the thread.
+    pub is_shared: bool,
+    /// How many at most.
+    pub count: u64,
+}
+
+impl PeekSigInfo {
+    /// From the program's structure.
+    ///
+    /// # Errors
+    /// `EINVAL`: a flag that there is not, or a count below 0.
+    pub fn new([first, flags_and_count]: [u64; 2]) -> Result<Self> {
+        let (flags, count) = (flags_and_count as u32, (flags_and_count >> 32) as i32);
+        let count = u64::try_from(count).map_err(|_| EINVAL)?;
+        if flags > 1 { Err(EINVAL) } else { Ok(Self { first, is_shared: flags != 0, count }) }
+    }
+
+    /// What is left to be asked of Linux, after `copied` signals, where `here` signals wait with the LWK.
+    #[must_use]
+    pub const fn of_linux(self, copied: u64, here: u64) -> Self {
+        let first = self.first.saturating_add(copied).saturating_sub(here);
+        Self { first, count: self.count.saturating_sub(copied), ..self }
+    }
+
+    /// The program's structure.
+    #[must_use]
+    pub const fn words(self) -> [u64; 2] {
+        [self.first, self.is_shared as u64 | self.count << 32]
+    }
+}
+
 /// Words of `struct user_regs_struct`.
 pub const USER_REGS: usize = 27;
 /// Bytes of `struct user`.

@@ -144,7 +144,7 @@ impl OfThread {
         // Most who have had the lock have only looked.
         !self.touched.load(Ordering::Relaxed) || {
             let s = self.inner.lock();
-            s.applied == s.lasting
+            s.applied == s.lasting && !s.is_owed
         }
     }
 
@@ -159,6 +159,7 @@ impl OfThread {
     fn mask(&self) -> u64 {
         let mut s = self.lock();
         self.touched.store(false, Ordering::Relaxed); // who changes something now waits for the lock
+        s.is_owed = false;
         s.applied = if s.is_held_back { SigSet::ALL.blockable() } else { s.lasting };
         s.applied.0
     }
@@ -181,6 +182,8 @@ pub struct ThreadSignals {
     pub alt: AltStack,
     /// Mask the worker has on Linux.
     pub applied: SigSet,
+    /// A tracer has set the worker's mask, of which the worker does not know.
+    is_owed: bool,
     /// The worker blocks all signals: the thread is in a call that none interrupts.
     is_held_back: bool,
     interrupted: Option<Interrupted>,
@@ -202,6 +205,7 @@ impl ThreadSignals {
             directed: Directed::default(),
             alt: AltStack::DISABLED,
             applied: mask,
+            is_owed: false,
             is_held_back: false,
             interrupted: None,
             rest: None,
@@ -231,9 +235,15 @@ impl ThreadSignals {
         self.chosen.dequeue(SigSet(!set.0))
     }
 
-    /// PTRACE_SETSIGMASK; Linux learns of it when the thread goes on.
+    /// PTRACE_SETSIGMASK. The worker, which is stopped, has it on Linux, and is to learn of that when the thread goes on.
     pub fn replace_mask(&mut self, mask: SigSet) {
-        self.set(mask.blockable());
+        self.set(mask);
+        self.is_owed = true;
+    }
+
+    /// Those that wait for the process and were taken for it by the thread's worker.
+    pub fn of_process(&self) -> &Pending {
+        &self.chosen
     }
 
     /// Its worker blocks all signals, from its next request on, until [`let_in`](Self::let_in).
@@ -244,6 +254,11 @@ impl ThreadSignals {
     /// Its worker blocks what the thread does, from its next request on.
     pub fn let_in(&mut self) {
         self.is_held_back = false;
+    }
+
+    /// Whether its worker blocks all signals.
+    pub fn is_held_back(&self) -> bool {
+        self.is_held_back
     }
 
     /// Blocks `mask`, and nothing else.
@@ -265,9 +280,9 @@ impl ThreadSignals {
         ThreadSignals { trap: self.trap, alt, applied, ..new }
     }
 
-    /// Whether Linux may keep signals back that the thread does not block.
+    /// Whether Linux may keep signals back that the thread does not block, or the worker does not know its mask.
     pub fn keeps_back(&self) -> bool {
-        !self.applied.difference(self.mask).is_empty()
+        self.is_owed || !self.applied.difference(self.mask).is_empty()
     }
 
     /// Whether nothing has to be done about the mask: no signal waits here that it blocks, `shared` being those of the

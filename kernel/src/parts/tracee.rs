@@ -22,6 +22,8 @@ pub const GONE: u32 = 0x20;
 pub const TRACER: u32 = 0x40;
 /// Its tracer has given it selectors with which no CPU enters user mode.
 pub const WRONG_SELECTORS: u32 = 0x80;
+/// Its tracer has given it a signal at the beginning of the call that it makes.
+pub const GIVEN: u32 = 0x200;
 
 /// One thread's part.
 pub struct OfThread<T> {
@@ -43,6 +45,10 @@ pub struct State<T> {
     pub reported: bool,
     /// The signal of `Control::Trap`, if the tracer lets it through.
     pub let_through: Option<QueuedSignal>,
+    /// The signal that its tracer gives it at the stop at the beginning or the end of a call, or 0.
+    pub given: u32,
+    /// The signal of [`GIVEN`], which comes behind the call.
+    pub given_at_entry: u32,
     /// Who traces it, if that is a thread here.
     pub tracer: Weak<T>,
     /// A child that is not to begin before the tracer has heard of it.
@@ -57,6 +63,8 @@ impl<T> Default for State<T> {
             stop: Stop::Signal,
             reported: false,
             let_through: None,
+            given: 0,
+            given_at_entry: 0,
             tracer: Weak::new(),
             child: None,
             former: 0,

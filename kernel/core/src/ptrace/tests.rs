@@ -67,6 +67,19 @@ fn what_a_call_is() {
     assert_eq!(syscall_info(Stop::Exit, false, &regs).1, 24);
 }
 
+#[test]
+fn signals_that_wait_are_asked_for_in_two_parts() {
+    let args = PeekSigInfo::new([3, 1 | 5 << 32]).unwrap();
+    assert_eq!(args, PeekSigInfo { first: 3, is_shared: true, count: 5 });
+    assert_eq!(args.words(), [3, 1 | 5 << 32]);
+    // Four wait here: one of them was asked for, the rest are Linux' from its first on.
+    assert_eq!(args.of_linux(1, 4).words(), [0, 1 | 4 << 32]);
+    assert_eq!(args.of_linux(0, 1).words(), [2, 1 | 5 << 32]);
+    assert_eq!(PeekSigInfo::new([u64::MAX, 0]).unwrap().of_linux(0, 7).first, u64::MAX - 7);
+    assert_eq!(PeekSigInfo::new([0, 2]), Err(EINVAL));
+    assert_eq!(PeekSigInfo::new([0, 0xffff_ffff << 32]), Err(EINVAL));
+}
+
 /// A process whose thread `OLD` is traced and replaces the program, so that `NEW` goes on for it, while its tracer
 /// lets `OLD` go. What `tracee::begin`, `tracee::end` and `Process::list` do to it, section by section.
 #[derive(Clone, Copy)]

@@ -85,7 +85,7 @@ pub fn on_exit(thread: &Thread, status: u32) {
     if own.wants(option::TRACEEXIT) {
         own.options.fetch_and(!option::TRACEEXIT, Ordering::Relaxed);
         let mut regs = registers::of_running();
-        report(thread, &mut regs, Stop::Event(event::EXIT, status.into()));
+        let _ = report(thread, &mut regs, Stop::Event(event::EXIT, status.into()));
     }
 }
 

@@ -10,6 +10,7 @@
 mod children;
 mod held;
 mod memory;
+mod queries;
 mod registers;
 mod tracee;
 mod tracer;

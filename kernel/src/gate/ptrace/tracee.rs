@@ -2,18 +2,20 @@
 
 use crate::gate::park;
 use crate::link::{delegate, services};
-use crate::parts::tracee::{CALLS, EXECED, SEIZED, TOLD, TRACED, TRACER};
+use crate::parts::signals::Interrupted;
+use crate::parts::tracee::{CALLS, EXECED, GIVEN, SEIZED, TOLD, TRACED, TRACER};
 use crate::process::thread::Thread;
 use crate::process::{spaces, thread};
 use crate::sched::cpus;
 use alloc::sync::{Arc, Weak};
 use core::sync::atomic::Ordering;
-use hanare_abi::control::Control;
+use hanare_abi::control::{Control, Mirror};
 use hanare_abi::service::{MAY_BE_TRACED, SERVICE_MAY};
 use hanare_core::errno;
 use hanare_core::gate::Who;
 use hanare_core::ptrace::{Stop, event, option};
 use hanare_core::signal::{self, QueuedSignal, SigInfo};
+use hanare_core::syscalls::{self, Restart};
 use hanare_hal::traps::Regs;
 use zerocopy::IntoBytes;
 
@@ -64,9 +66,12 @@ fn end_of(thread: &Arc<Thread>) {
 
 /// A SIGTRAP for the tracer's sake; what it lets through waits for delivery.
 fn signal_stop(thread: &Thread, regs: &mut Regs, info: SigInfo) {
-    if let Some(queued) =
-        stop(thread, regs, QueuedSignal { signal: signal::SIGTRAP, info }, Stop::Signal)
-    {
+    signal_stop_of(thread, regs, QueuedSignal { signal: signal::SIGTRAP, info });
+}
+
+/// As [`signal_stop`], of another signal.
+fn signal_stop_of(thread: &Thread, regs: &mut Regs, queued: QueuedSignal) {
+    if let Some(queued) = stop(thread, regs, queued, Stop::Signal) {
         let _ = thread.signals.lock().queue(queued.signal, queued.info);
     }
 }
@@ -101,7 +106,7 @@ fn stop(
     park::leave(thread, regs, raw);
     {
         let mut state = own.state.lock();
-        (state.stop, state.reported, state.let_through) = (stop, false, None);
+        (state.stop, state.reported, state.let_through, state.given) = (stop, false, None, 0);
     }
     own.trapping.store(queued.signal, Ordering::SeqCst);
     let sent = thread
@@ -122,18 +127,46 @@ fn stop(
     }
 }
 
-/// Stops at something that is not a signal.
-pub fn report(thread: &Thread, regs: &mut Regs, what: Stop) {
+/// Stops at something that is not a signal. The signal that the tracer gives there, or 0.
+pub fn report(thread: &Thread, regs: &mut Regs, what: Stop) -> u32 {
     let uid = thread.ids.lock().uid;
     let good = thread.ptrace.wants(option::TRACESYSGOOD);
     let mut info = SigInfo::user(signal::SIGTRAP, thread.slot.tid(), uid);
     info.code = what.code(good);
     // The SIGTRAP is none that the program could get.
     let _ = stop(thread, regs, QueuedSignal { signal: signal::SIGTRAP, info }, what);
+    core::mem::take(&mut thread.ptrace.state.lock().given)
+}
+
+/// A signal that the tracer has given at the beginning or the end of a call is sent to the thread: the tracer hears of it
+/// as of any other one.
+fn send_given(thread: &Thread, regs: &mut Regs, signal: u32) {
+    if signal == 0 || thread.must_end() {
+        return;
+    }
+    let info = SigInfo::kernel(signal);
+    let action = thread.process.signals.lock().actions.get(signal);
+    let is_blocked = thread.signals.lock().mask.contains(signal);
+    if thread.ptrace.has(TRACED)
+        && !is_blocked
+        && signal::mirror(signal, &action) == Mirror::Forward
+    {
+        // The call is over, and the tracer is to see its result.
+        return signal_stop_of(thread, regs, QueuedSignal { signal, info });
+    }
+    send(thread, signal, info);
+}
+
+/// Linux sends it: it waits there, ends or stops the process, or is forwarded.
+fn send(thread: &Thread, signal: u32, info: SigInfo) {
+    let _ = thread.process.write_scratch(thread.slot_index, info.as_bytes()).and_then(|_| {
+        let request = Control::RequeueSignal { signal, for_process: false, is_back: false };
+        delegate::result_of(request)
+    });
 }
 
 pub fn report_event(thread: &Thread, regs: &mut Regs, event: u32, message: u32) {
-    report(thread, regs, Stop::Event(event, message.into()));
+    report(thread, regs, Stop::Event(event, message.into())); // what is given there Linux drops
     thread.ptrace.set(TOLD);
 }
 
@@ -155,27 +188,53 @@ pub fn enter(thread: &Thread, regs: &mut Regs) -> bool {
     if !thread.ptrace.has(CALLS) {
         return true;
     }
-    report(thread, regs, Stop::Entry);
+    let given = report(thread, regs, Stop::Entry);
     thread.ptrace.set(TOLD);
-    regs.orig_rax as i32 >= 0 && !thread.must_end()
+    let is_made = regs.orig_rax as i32 >= 0 && !thread.must_end();
+    if given == 0 { is_made } else { give_at_entry(thread, regs, given, is_made) }
+}
+
+/// Whether the call is still to be made (it was to be if `is_made`), at whose beginning the tracer has given a signal. One
+/// that waits is interrupted before it begins; the signal comes behind any other.
+fn give_at_entry(thread: &Thread, regs: &mut Regs, given: u32, is_made: bool) -> bool {
+    let restart = syscalls::row(regs.orig_rax).map_or(Restart::Never, |row| row.restart);
+    if given == signal::SIGKILL {
+        send(thread, given, SigInfo::kernel(given));
+        return false;
+    }
+    if !is_made || restart == Restart::Never {
+        thread.ptrace.state.lock().given_at_entry = given;
+        thread.ptrace.set(GIVEN);
+        return is_made;
+    }
+    send(thread, given, SigInfo::kernel(given));
+    if !thread.has_signal() {
+        return !thread.must_end(); // blocked, or the tracer has not let it through
+    }
+    thread.signals.lock().set_interrupted(Interrupted::Local(restart));
+    false
 }
 
 /// A system call is over.
 pub fn leave(thread: &Thread, regs: &mut Regs) {
     let own = &thread.ptrace;
     park::stepped(thread, regs);
-    if !own.has(TRACED) || thread.must_end() {
-        return;
-    }
-    cpus::request_attention();
-    // A stop that lies within the call for us comes behind it on Linux.
-    if own.clear(TOLD) && own.has(CALLS) {
-        let interrupted = thread.signals.lock().is_interrupted();
-        if interrupted {
-            regs.rax = park::restart_code(regs);
+    let at_entry =
+        if own.clear(GIVEN) { core::mem::take(&mut own.state.lock().given_at_entry) } else { 0 };
+    let mut at_exit = 0;
+    if own.has(TRACED) && !thread.must_end() {
+        cpus::request_attention();
+        // A stop that lies within the call for us comes behind it on Linux.
+        if own.clear(TOLD) && own.has(CALLS) {
+            let interrupted = thread.signals.lock().is_interrupted();
+            if interrupted {
+                regs.rax = park::restart_code(regs);
+            }
+            at_exit = report(thread, regs, Stop::Exit);
         }
-        report(thread, regs, Stop::Exit);
     }
+    send_given(thread, regs, at_entry);
+    send_given(thread, regs, at_exit);
 }
 
 /// The thread `old` has replaced the program, and `new` goes on for it, with the id and the

@@ -4,8 +4,8 @@
 
 use super::held::{ask, hold, is_mine, keep, linux, look, stand, trace};
 use super::tracee::{begin, end};
-use super::{memory, registers};
-use crate::base::user::{self, put};
+use super::{memory, queries, registers};
+use crate::base::user::put;
 use crate::gate::park;
 use crate::link::delegate;
 use crate::parts::tracee::{CALLS, SEIZED};
@@ -21,7 +21,7 @@ use hanare_core::errno::{self, Result};
 use hanare_core::gate::{Parking, Who};
 use hanare_core::ptrace::{Stop, event, option, request, stopped, syscall_info};
 use hanare_core::rseq;
-use hanare_core::signal::{SIGBUS, SIGTRAP, SigSet};
+use hanare_core::signal::{self, SIGBUS, SIGTRAP};
 use hanare_hal::usercopy::{self, UserAddr};
 use linux_raw_sys::general::__NR_getppid;
 use zerocopy::IntoBytes;
@@ -48,17 +48,21 @@ pub fn call(a: &[u64; 6]) -> Result<u64> {
         }
         request::DETACH => {
             let mine = is_mine(&thread);
-            let result = linux(*a)?;
+            let given = if mine { give(&thread, data) } else { data };
+            let result = linux([a[0], a[1], a[2], given, 0, 0]);
+            if result.is_err() {
+                thread.ptrace.state.lock().given = 0;
+            }
+            let result = result?;
             if mine || !thread.ptrace.is_on() {
                 end(&thread);
             }
             Ok(result)
         }
-        request::GETSIGINFO
-        | request::SETSIGINFO
-        | request::PEEKSIGINFO
-        | request::INTERRUPT
-        | request::LISTEN => linux(*a),
+        request::GETSIGINFO | request::SETSIGINFO | request::INTERRUPT | request::LISTEN => {
+            linux(*a)
+        }
+        request::PEEKSIGINFO => queries::pending_signals(&thread, addr, data),
         request::SETOPTIONS => set_options(&thread, data),
         request::PEEKTEXT | request::PEEKDATA => memory::peek(&thread, a),
         request::POKETEXT | request::POKEDATA => memory::poke(&thread, addr, data),
@@ -67,19 +71,8 @@ pub fn call(a: &[u64; 6]) -> Result<u64> {
             let message = thread.ptrace.state.lock().stop.message();
             put(UserAddr::of(data), &message.to_le_bytes())
         }
-        request::GETSIGMASK | request::SETSIGMASK => {
-            let thread = hold(&thread)?;
-            if addr != 8 {
-                return Err(errno::EINVAL);
-            }
-            if what == request::GETSIGMASK {
-                let mask = thread.signals.lock().mask;
-                return put(UserAddr::of(data), &mask.0.to_le_bytes());
-            }
-            let mask = user::get::<u64>(UserAddr::of(data))?;
-            thread.signals.lock().replace_mask(SigSet(mask));
-            Ok(0)
-        }
+        request::GETSIGMASK => queries::mask(&thread, addr, data),
+        request::SETSIGMASK => queries::set_mask(&thread, addr, data),
         request::GET_RSEQ_CONFIGURATION => {
             let thread = hold(&thread)?;
             let area = thread.rseq.area();
@@ -182,16 +175,41 @@ fn resume(thread: &Arc<Thread>, what: u64, a: &[u64; 6]) -> Result<u64> {
         before
     };
     mode(what == request::SYSCALL, what == request::SINGLESTEP);
-    let signal = give_up_call(thread, a[3]);
+    let given = if stop.1 { give_at(thread, stop.0, a[3]) } else { a[3] };
+    let signal = give_up_call(thread, given);
     let result = linux([request::CONT, a[1], 0, signal, 0, 0]);
     if result.is_err() {
         mode(before.0, before.1);
         let mut state = own.state.lock();
         (state.stop, state.reported) = stop;
+        state.given = 0;
         return result;
     }
     park::let_go(thread);
     Ok(0)
+}
+
+/// Has a thread at its last stop take a signal that its tracer gives; which one Linux is to give the worker.
+fn give(thread: &Thread, signal: u64) -> u64 {
+    let (stop, reported) = {
+        let state = thread.ptrace.state.lock();
+        (state.stop, state.reported)
+    };
+    if reported { give_at(thread, stop, signal) } else { signal }
+}
+
+/// At the beginning or the end of a call the thread sends the signal to itself; at an event none is given. What is no
+/// signal, Linux refuses.
+fn give_at(thread: &Thread, stop: Stop, signal: u64) -> u64 {
+    let given = u32::try_from(signal).ok().filter(|&s| signal::is_valid(s));
+    match (stop, given) {
+        (Stop::Entry | Stop::Exit, Some(signal)) => {
+            thread.ptrace.state.lock().given = signal;
+            0
+        }
+        (Stop::Event(..), Some(_)) => 0,
+        _ => signal,
+    }
 }
 
 /// si_code of the SIGBUS that only interrupts (`Control::Interrupt`).

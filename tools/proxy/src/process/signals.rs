@@ -287,17 +287,19 @@ pub fn end_by(signal: u32) -> ! {
 
 /// `Control::Trap`: has Linux deliver `signal` to this thread, which stops for its tracer first.
 /// As for a fault, nothing keeps the signal back.
-pub fn trap(signal: u32, info: u64) -> sys::Result<()> {
+/// Afterwards this thread blocks what `mask` says by then: the tracer may have had the program's mask set.
+pub fn trap(worker: &Worker, signal: u32, info: u64, mask: impl Fn() -> Mask) -> sys::Result<()> {
     let signal = valid(signal)?;
     let before = signal::action(signal)?;
     let forwarded = matches!(before, Action::Forward { .. });
     if !forwarded {
         signal::set_action(signal, Action::Forward { restart: false })?;
     }
-    let mask = signal::set_mask(!0);
+    let before_stop = signal::set_mask(!0);
     let sent = requeue(signal, info, Place { process: false, first: false });
-    signal::set_mask(mask & !bit(signal));
-    signal::set_mask(mask);
+    signal::set_mask(before_stop & !bit(signal));
+    signal::set_mask(mask());
+    worker.held.store(true, Ordering::Relaxed);
     if !forwarded {
         signal::set_action(signal, before)?;
     }

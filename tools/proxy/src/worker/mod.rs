@@ -41,7 +41,7 @@ pub fn serve(worker: &'static Worker, mut mask: Mask) -> ! {
     let mut take_over = |slot: SlotRef| {
         let wanted = signals::applied(slot.sigmask());
         if wanted != mask || worker.held.load(Ordering::Relaxed) {
-            worker.held.store(false, Ordering::Relaxed); // only a handler in this thread sets it
+            worker.held.store(false, Ordering::Relaxed); // only this thread sets it, in a handler or not
             signal::set_mask(wanted);
             mask = wanted;
         }
@@ -100,7 +100,8 @@ fn serve_request(process: &Process, worker: &Worker, slot: SlotRef) -> Option<i6
             code(signals::give_to_linux(signal, info, place))
         }
         Control::Trap { signal } => {
-            code(signals::trap(signal, process.space.window.scratch(worker.slot())))
+            let info = process.space.window.scratch(worker.slot());
+            code(signals::trap(worker, signal, info, || signals::applied(slot.sigmask())))
         }
         Control::Thread { slot, own } => number(threads::start_worker(process, slot, own)),
         Control::Server { slot, number: own, cpus } => {

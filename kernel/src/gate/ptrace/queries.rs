@@ -1,0 +1,90 @@
+//! What a tracer asks of a tracee's signals. Linux has a part of them: what waits for the worker, and its mask.
+
+use super::held::{hold, linux};
+use crate::base::user::{self, put};
+use crate::process::thread;
+use crate::process::thread::Thread;
+use crate::signal::pending;
+use alloc::sync::Arc;
+use hanare_core::errno::{self, Result};
+use hanare_core::ptrace::{PeekSigInfo, request};
+use hanare_core::signal::{SigInfo, SigSet};
+use hanare_hal::usercopy::UserAddr;
+use zerocopy::IntoBytes;
+
+/// PTRACE_GETSIGMASK. In a call with a mask of its own it is the mask that comes back.
+pub fn mask(thread: &Arc<Thread>, size: u64, data: u64) -> Result<u64> {
+    let thread = hold(thread)?;
+    if size != 8 {
+        return Err(errno::EINVAL);
+    }
+    let mask = thread.signals.lock().lasting;
+    put(UserAddr::of(data), &mask.0.to_le_bytes())
+}
+
+/// PTRACE_SETSIGMASK. The worker has the mask, too, before it goes on: what waits on Linux and is blocked now stays there.
+pub fn set_mask(thread: &Arc<Thread>, size: u64, data: u64) -> Result<u64> {
+    let thread = hold(thread)?;
+    if size != 8 {
+        return Err(errno::EINVAL);
+    }
+    let mask = SigSet(user::get::<u64>(UserAddr::of(data))?).blockable();
+    let applied = mask.difference(pending::never_blocked(&thread.process));
+    let is_held_back = thread.signals.lock().is_held_back();
+    if !is_held_back {
+        let me = thread::current();
+        let scratch = me.process.write_scratch(me.slot_index, &applied.0.to_le_bytes())?;
+        thread.slot.set_sigmask(mask.0); // where the worker itself puts its mask back after the stop
+        linux([request::SETSIGMASK, thread.slot.tid().into(), 8, scratch, 0, 0])?;
+    }
+    thread.signals.lock().replace_mask(mask);
+    Ok(0)
+}
+
+/// PTRACE_PEEKSIGINFO. What the worker has fetched from Linux is older than what waits there.
+pub fn pending_signals(thread: &Arc<Thread>, args: u64, data: u64) -> Result<u64> {
+    let thread = hold(thread)?;
+    let args = PeekSigInfo::new(user::get::<[u64; 2]>(UserAddr::of(args))?)?;
+    let size = size_of::<SigInfo>() as u64;
+    let mut copied = 0;
+    while copied < args.count {
+        let at = data.saturating_add(copied * size);
+        let number = args.first.saturating_add(copied);
+        let told = match fetched(&thread, args.is_shared, number) {
+            Ok(info) => put(UserAddr::of(at), info.as_bytes()).map(|_| true),
+            Err(here) => linux_pending(&thread, &args.of_linux(copied, here), at).map(|count| {
+                copied += count;
+                false
+            }),
+        };
+        match told {
+            Ok(true) => copied += 1,
+            Ok(false) => break,
+            Err(error) if copied == 0 => return Err(error),
+            Err(_) => break,
+        }
+    }
+    Ok(copied)
+}
+
+/// Signal `number` of those that wait with the LWK for the thread or, `shared`, for its process, or how many these are.
+fn fetched(thread: &Thread, shared: bool, number: u64) -> core::result::Result<SigInfo, u64> {
+    let own = thread.signals.lock();
+    let all = thread.process.signals.lock();
+    let number = usize::try_from(number).unwrap_or(usize::MAX);
+    let (first, second) = if shared {
+        (own.of_process().queued(), Some(all.pending.queued()))
+    } else {
+        (own.pending.queued(), None)
+    };
+    let count = first.len() + second.as_ref().map_or(0, ExactSizeIterator::len);
+    let mut queued = first.chain(second.into_iter().flatten());
+    queued.nth(number).map(|queued| queued.info).ok_or(count as u64)
+}
+
+/// As [`pending_signals`], of what waits on Linux: how many were copied.
+fn linux_pending(thread: &Thread, args: &PeekSigInfo, to: u64) -> Result<u64> {
+    let me = thread::current();
+    let scratch = me.process.write_scratch(me.slot_index, args.words().as_bytes())?;
+    linux([request::PEEKSIGINFO, thread.slot.tid().into(), scratch, to, 0, 0])
+}
