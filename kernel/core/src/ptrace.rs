@@ -25,6 +25,7 @@ pub mod request {
     pub const DETACH: u64 = 17;
     pub const SYSCALL: u64 = 24;
     pub const ARCH_PRCTL: u64 = 30;
+    pub const SINGLEBLOCK: u64 = 33;
     pub const SETOPTIONS: u64 = 0x4200;
     pub const GETEVENTMSG: u64 = 0x4201;
     pub const GETSIGINFO: u64 = 0x4202;

@@ -15,6 +15,7 @@ pub mod msr {
     #![allow(missing_docs)]
     pub const APIC_BASE: u32 = 0x1b;
     pub const ARCH_CAPABILITIES: u32 = 0x10a;
+    pub const DEBUGCTL: u32 = 0x1d9;
     pub const PAT: u32 = 0x277;
     pub const MCG_CAP: u32 = 0x179;
     pub const MCG_STATUS: u32 = 0x17a;

@@ -1,5 +1,6 @@
 //! The debug registers of the calling CPU (SDM volume 3, chapter 18).
 
+use crate::cpu::{msr, rdmsr, wrmsr};
 use core::arch::asm;
 
 /// DR6 when nothing was met.
@@ -30,4 +31,13 @@ pub fn take_status() -> u64 {
         asm!("mov dr6, {}", in(reg) STATUS_NONE, options(nostack, preserves_flags));
     }
     status
+}
+
+/// Has the trap flag mean a trap after the next branch, not after each instruction (IA32_DEBUGCTL.BTF). CPUs of virtual
+/// machines may not know it: there a step stays one instruction.
+pub fn step_blocks(on: bool) {
+    const BTF: u64 = 2;
+    let others = rdmsr(msr::DEBUGCTL) & !BTF;
+    // SAFETY: the bit says only when the trap flag traps, and the kernel runs without that flag.
+    unsafe { wrmsr(msr::DEBUGCTL, if on { others | BTF } else { others }) };
 }

@@ -1,10 +1,12 @@
 //! Debug registers of threads, which a tracer sets (`PTRACE_POKEUSER`): watchpoints and
 //! breakpoints of the CPU.
 
+use crate::parts::tracee;
 use crate::process::thread;
 use crate::process::thread::Thread;
 use core::sync::atomic::{AtomicBool, Ordering};
 use hanare_core::debugregs::{DebugRegisters, STATUS_HITS, STATUS_STEP};
+use hanare_core::gate::Who;
 use hanare_hal::boot::CPUS_MAX;
 use hanare_hal::traps::Regs;
 use hanare_hal::{debugregs, percpu};
@@ -15,6 +17,9 @@ const RESUME_FLAG: u64 = 1 << 16;
 /// CPUs whose debug registers are on.
 static LOADED: [AtomicBool; CPUS_MAX] = [const { AtomicBool::new(false) }; CPUS_MAX];
 
+/// CPUs whose steps go to the next branch.
+static BLOCKS: [AtomicBool; CPUS_MAX] = [const { AtomicBool::new(false) }; CPUS_MAX];
+
 /// The running thread's new program has none.
 pub fn reset(thread: &Thread) {
     if thread.debug.reset() {
@@ -24,6 +29,7 @@ pub fn reset(thread: &Thread) {
 
 /// The CPU goes on with another thread, or none.
 pub fn switch(next: Option<&Thread>) {
+    step_blocks(false); // the next one's are set on its way to user mode
     let on = next.is_some_and(|n| n.debug.on.load(Ordering::Relaxed));
     if on || LOADED[percpu::index()].load(Ordering::Relaxed) {
         load(next.filter(|_| on));
@@ -32,10 +38,24 @@ pub fn switch(next: Option<&Thread>) {
 
 /// The running thread goes to user mode, and was stopped before that.
 pub fn before_user(thread: &Thread) {
+    let blocks = thread.ptrace.has(tracee::BLOCKS) && {
+        let parking = thread.parking.now();
+        parking.steps(Who::Tracer) && !parking.steps(Who::Debugger)
+    };
     if thread.debug.changed.load(Ordering::Relaxed)
         && thread.debug.changed.swap(false, Ordering::Acquire)
     {
         switch(Some(thread));
+    }
+    step_blocks(blocks);
+}
+
+/// Whether the trap flag has the CPU trap after a branch, not after each instruction. A CPU that traps forgets it.
+fn step_blocks(on: bool) {
+    let is_on = &BLOCKS[percpu::index()];
+    if is_on.load(Ordering::Relaxed) != on {
+        debugregs::step_blocks(on);
+        is_on.store(on, Ordering::Relaxed);
     }
 }
 
@@ -60,6 +80,7 @@ pub enum Cause {
 /// A debug exception of the running thread.
 pub fn exception(regs: &mut Regs) -> Cause {
     let dr6 = debugregs::take_status();
+    step_blocks(false);
     let thread = thread::current();
     let (hits, before) = thread.debug.registers.lock().met(dr6);
     if before {

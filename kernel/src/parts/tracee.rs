@@ -22,6 +22,8 @@ pub const GONE: u32 = 0x20;
 pub const TRACER: u32 = 0x40;
 /// Its tracer has given it selectors with which no CPU enters user mode.
 pub const WRONG_SELECTORS: u32 = 0x80;
+/// Its steps go to the next branch (PTRACE_SINGLEBLOCK).
+pub const BLOCKS: u32 = 0x100;
 /// Its tracer has given it a signal at the beginning of the call that it makes.
 pub const GIVEN: u32 = 0x200;
 

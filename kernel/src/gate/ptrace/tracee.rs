@@ -3,7 +3,7 @@
 use crate::gate::park;
 use crate::link::{delegate, services};
 use crate::parts::signals::Interrupted;
-use crate::parts::tracee::{CALLS, EXECED, GIVEN, SEIZED, TOLD, TRACED, TRACER};
+use crate::parts::tracee::{BLOCKS, CALLS, EXECED, GIVEN, SEIZED, TOLD, TRACED, TRACER};
 use crate::process::thread::Thread;
 use crate::process::{spaces, thread};
 use crate::sched::cpus;
@@ -55,7 +55,7 @@ fn end_of(thread: &Arc<Thread>) {
     // Under one lock with `begin` and with what enters a thread: one that is traced must not find the flag off, or its
     // calls would go without a stop. (`hanare_core::ptrace`, tests: `the_flag_is_on_while_a_thread_is_traced`.)
     p.with_threads(|all| {
-        own.clear(TRACED | SEIZED | CALLS | EXECED | TOLD);
+        own.clear(TRACED | SEIZED | CALLS | BLOCKS | EXECED | TOLD);
         p.observed.set_ptraced(all.iter().any(|t| t.ptrace.is_on()));
     });
     thread.parking.change(|parking, _| parking.step(Who::Tracer, false));
@@ -261,7 +261,7 @@ pub fn continue_as(old: &Thread, new: &Arc<Thread>) {
 fn take_over(old: &Thread, new: &Arc<Thread>) {
     let own = &old.ptrace;
     let tracer = own.state.lock().tracer.upgrade();
-    let kept = own.flags.load(Ordering::SeqCst) & (SEIZED | CALLS);
+    let kept = own.flags.load(Ordering::SeqCst) & (SEIZED | CALLS | BLOCKS);
     let steps = old.parking.now().steps(Who::Tracer);
     new.parking.change(|parking, _| parking.step(Who::Tracer, steps));
     begin(new, tracer.as_ref(), kept, own.options.load(Ordering::Relaxed));

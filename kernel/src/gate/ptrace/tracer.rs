@@ -8,7 +8,7 @@ use super::{memory, queries, registers};
 use crate::base::user::put;
 use crate::gate::park;
 use crate::link::delegate;
-use crate::parts::tracee::{CALLS, SEIZED};
+use crate::parts::tracee::{BLOCKS, CALLS, SEIZED};
 use crate::process::spaces;
 use crate::process::thread;
 use crate::process::thread::Thread;
@@ -38,7 +38,9 @@ pub fn call(a: &[u64; 6]) -> Result<u64> {
     let (addr, data) = (a[2], a[3]);
     match what {
         request::ATTACH | request::SEIZE => attach(&thread, a),
-        request::CONT | request::SYSCALL | request::SINGLESTEP => resume(&thread, what, a),
+        request::CONT | request::SYSCALL | request::SINGLESTEP | request::SINGLEBLOCK => {
+            resume(&thread, what, a)
+        }
         request::KILL => {
             let result = linux(*a);
             if is_mine(&thread) {
@@ -104,7 +106,7 @@ fn without_thread(a: &[u64; 6]) -> Result<u64> {
         return linux(*a);
     }
     match a[0] {
-        request::CONT | request::SYSCALL | request::SINGLESTEP => {
+        request::CONT | request::SYSCALL | request::SINGLESTEP | request::SINGLEBLOCK => {
             linux([request::CONT, a[1], 0, a[3], 0, 0])
         }
         request::SETOPTIONS => linux([request::SETOPTIONS, a[1], 0, a[3] & option::LINUX, 0, 0]),
@@ -160,12 +162,13 @@ fn set_options(thread: &Arc<Thread>, options: u64) -> Result<u64> {
 fn resume(thread: &Arc<Thread>, what: u64, a: &[u64; 6]) -> Result<u64> {
     let thread = &if is_mine(thread) { thread.clone() } else { hold(thread)? };
     let own = &thread.ptrace;
-    let mode = |calls: bool, steps: bool| {
-        own.clear(CALLS);
-        own.set(if calls { CALLS } else { 0 });
+    let mode = |flags: u32, steps: bool| {
+        own.clear(CALLS | BLOCKS);
+        own.set(flags);
         thread.parking.change(|parking, _| parking.step(Who::Tracer, steps));
     };
-    let before = (own.has(CALLS), thread.parking.now().steps(Who::Tracer));
+    let flags = own.flags.load(Ordering::SeqCst) & (CALLS | BLOCKS);
+    let before = (flags, thread.parking.now().steps(Who::Tracer));
     let stop = {
         let mut state = own.state.lock();
         let before = (state.stop, state.reported);
@@ -174,7 +177,12 @@ fn resume(thread: &Arc<Thread>, what: u64, a: &[u64; 6]) -> Result<u64> {
         }
         before
     };
-    mode(what == request::SYSCALL, what == request::SINGLESTEP);
+    match what {
+        request::SYSCALL => mode(CALLS, false),
+        request::SINGLESTEP => mode(0, true),
+        request::SINGLEBLOCK => mode(BLOCKS, true),
+        _ => mode(0, false),
+    }
     let given = if stop.1 { give_at(thread, stop.0, a[3]) } else { a[3] };
     let signal = give_up_call(thread, given);
     let result = linux([request::CONT, a[1], 0, signal, 0, 0]);
