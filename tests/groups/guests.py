@@ -37,8 +37,10 @@ COMPARED = {
     'processes': [
         'execve', 'inherited-attributes', 'clone-flags', 'clone-vm', 'execve-with-threads', 'waiting-for-children',
         'vfork-shares-memory', 'vfork-beside-threads', 'vfork-killed-in-execve', 'vfork-then-execve', 'file-table',
-        'children-rusage', 'first-calls', 'seccomp', 'confinement', 'seccomp-forged-request', 'seccomp-allowlist', 'seccomp-listener', 'seccomp-listener-flags',
-        'execve-credentials', 'execve-process-attributes', 'namespaces', 'ptrace', 'ptrace-singleblock', 'ptrace-signals', 'ptrace-pending', 'ptrace-vfork-done', 'selectors', 'tracee-killed-in-fork',
+        'children-rusage', 'first-calls', 'seccomp', 'confinement', 'seccomp-forged-request', 'seccomp-allowlist',
+        'seccomp-listener', 'seccomp-listener-flags', 'execve-credentials', 'execve-process-attributes', 'namespaces',
+        'ptrace', 'ptrace-signals', 'ptrace-pending', 'ptrace-singleblock', 'ptrace-seccomp', 'ptrace-vfork-done', 'selectors',
+        'tracee-killed-in-fork',
     ],
 }
 # Static only: they wait for clocks and states for most of their time, or take much, or make calls by their numbers, and use of

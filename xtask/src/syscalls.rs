@@ -72,7 +72,7 @@ the time that is left; *EINTR* = never again.
 const EXECVE: &str = "`EAGAIN` in a process that shares its memory with another (`CLONE_VM` without `CLONE_THREAD` or `CLONE_VFORK`)";
 
 /// What there is to say of ptrace(2), which is served by both.
-const PTRACE: &str = "stops and signals are Linux', registers, calls and events the LWK's; not: `PTRACE_O_TRACESECCOMP` (`EINVAL`), `PTRACE_SYSEMU`; `PTRACE_TRACEME` of a child of Linux' own is `EPERM`";
+const PTRACE: &str = "stops and signals are Linux', registers, calls and events the LWK's; not: `PTRACE_SYSEMU`; `PTRACE_TRACEME` of a child of Linux' own is `EPERM`";
 
 fn describe(row: &Row) -> (&'static str, String) {
     match row.service {

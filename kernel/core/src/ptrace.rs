@@ -3,6 +3,7 @@
 
 use crate::errno::{EINVAL, EIO, Result};
 use crate::signal::SIGTRAP;
+use linux_raw_sys::general::{__NR_execve, __NR_execveat};
 
 /// Requests.
 #[allow(missing_docs)]
@@ -38,6 +39,8 @@ pub mod request {
     pub const PEEKSIGINFO: u64 = 0x4209;
     pub const GETSIGMASK: u64 = 0x420a;
     pub const SETSIGMASK: u64 = 0x420b;
+    pub const SECCOMP_GET_FILTER: u64 = 0x420c;
+    pub const SECCOMP_GET_METADATA: u64 = 0x420d;
     pub const GET_SYSCALL_INFO: u64 = 0x420e;
     pub const GET_RSEQ_CONFIGURATION: u64 = 0x420f;
 }
@@ -52,11 +55,15 @@ pub mod option {
     pub const TRACEEXEC: u64 = 0x10;
     pub const TRACEVFORKDONE: u64 = 0x20;
     pub const TRACEEXIT: u64 = 0x40;
+    pub const TRACESECCOMP: u64 = 0x80;
     pub const EXITKILL: u64 = 0x10_0000;
+    pub const SUSPEND_SECCOMP: u64 = 0x20_0000;
     /// Those that are served.
-    pub const SERVED: u64 = 0x7f | EXITKILL;
-    /// Those that Linux is told of: the others are events of the program, not of its worker.
-    pub const LINUX: u64 = EXITKILL;
+    pub const SERVED: u64 = 0xff | EXITKILL | SUSPEND_SECCOMP;
+    /// Those that Linux is told of: the others are events of the program, not of its worker. Linux says who may suspend
+    /// filters, and suspends those that the worker has. With [`TRACESECCOMP`] the tracer is asked before the worker makes
+    /// a call that its filter leaves to a tracer, and lets it through once the program's tracer has.
+    pub const LINUX: u64 = TRACESECCOMP | EXITKILL | SUSPEND_SECCOMP;
 }
 
 /// `PTRACE_EVENT_*`.
@@ -68,6 +75,7 @@ pub mod event {
     pub const EXEC: u32 = 4;
     pub const VFORK_DONE: u32 = 5;
     pub const EXIT: u32 = 6;
+    pub const SECCOMP: u32 = 7;
 }
 
 /// Register sets of `PTRACE_GETREGSET`.
@@ -122,6 +130,13 @@ impl Stop {
             Self::Event(_, message) => message,
         }
     }
+}
+
+/// Whether the worker of a thread that makes call `permitted`, which its tracer has let through, may make call `number`.
+#[must_use]
+pub const fn permits_call(permitted: u32, number: u32) -> bool {
+    // The worker makes every execve by a descriptor.
+    permitted == number || number == __NR_execveat && permitted == __NR_execve
 }
 
 /// What PTRACE_PEEKSIGINFO asks for: `struct ptrace_peeksiginfo_args`.
@@ -271,22 +286,38 @@ pub const fn stopped(status: u32) -> Option<Stopped> {
     }
 }
 
+/// Bytes of `struct ptrace_syscall_info`.
+pub const SYSCALL_INFO: usize = 88;
+
 /// `struct ptrace_syscall_info` and how many bytes of it are valid.
 #[must_use]
-pub fn syscall_info(stop: Stop, good: bool, regs: &[u64; USER_REGS]) -> ([u8; 80], usize) {
+pub fn syscall_info(
+    stop: Stop,
+    good: bool,
+    regs: &[u64; USER_REGS],
+) -> ([u8; SYSCALL_INFO], usize) {
     const ARCH: u32 = 0xc000_003e;
     const COMMON: usize = 24;
-    let mut all = [0; 80];
+    const RET_DATA: usize = COMMON + 56;
+    let mut all = [0; SYSCALL_INFO];
     let mut put = |at: usize, word: u64| all[at..at + 8].copy_from_slice(&word.to_le_bytes());
     put(8, regs[index::RIP]);
     put(16, regs[index::RSP]);
+    let mut put_call = || {
+        // rdi, rsi, rdx, r10, r8, r9
+        for (i, &from) in [index::ORIG_RAX, 14, 13, 12, 7, 9, 8].iter().enumerate() {
+            put(COMMON + 8 * i, regs[from]);
+        }
+    };
     let (op, size) = match stop {
         Stop::Entry if good => {
-            // rdi, rsi, rdx, r10, r8, r9
-            for (i, &from) in [index::ORIG_RAX, 14, 13, 12, 7, 9, 8].iter().enumerate() {
-                put(COMMON + 8 * i, regs[from]);
-            }
-            (1, 80)
+            put_call();
+            (1, RET_DATA)
+        }
+        Stop::Event(event::SECCOMP, data) => {
+            put_call();
+            all[RET_DATA..RET_DATA + 4].copy_from_slice(&(data as u32).to_le_bytes());
+            (3, RET_DATA + 4)
         }
         Stop::Exit if good => {
             let value = regs[index::RAX];

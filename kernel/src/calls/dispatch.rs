@@ -3,6 +3,7 @@
 use crate::calls::notified::{self, Decision};
 use crate::calls::seccomp::{self, Judged};
 use crate::calls::{delegated, local, packed};
+use crate::gate::ptrace;
 use crate::process::thread;
 use crate::sched::cpus;
 use hanare_core::bounce;
@@ -49,6 +50,13 @@ extern "C" fn other(_: u64, _: u64, _: u64, _: u64, _: u64, _: u64, regs: &mut R
 pub fn serve(regs: &mut Regs, number: u64) -> Option<()> {
     match seccomp::judge(regs) {
         Judged::Allowed => execute(regs, number),
+        Judged::Permitted => {
+            let (thread, number) = (thread::current(), regs.orig_rax as u32);
+            ptrace::permit(thread, Some(number));
+            let returned = execute(regs, number.into());
+            ptrace::permit(thread, None);
+            returned
+        }
         Judged::Answered => Some(()),
         Judged::Notified(listener) => match notified::ask(regs, listener) {
             Decision::GoesOn => execute(regs, number),

@@ -11,7 +11,7 @@ use crate::base::heap;
 use crate::base::lists;
 use crate::base::user::{self, UserAddr};
 use crate::calls::rlimits;
-use crate::gate::{coredump, raise};
+use crate::gate::{coredump, ptrace, raise};
 use crate::life::exit;
 use crate::link::{delegate, services};
 use crate::mm::limits;
@@ -27,6 +27,7 @@ use hanare_abi::control::{Control, FILTER_PART};
 use hanare_abi::service::SERVICE_LISTENER;
 use hanare_core::errno::{self, Result};
 use hanare_core::link::{ENDING, Last};
+use hanare_core::ptrace::option;
 use hanare_core::seccomp::{
     ARCH, Data, FILTER_COST, Instruction, MAX_INSTRUCTIONS, MAX_TOTAL, Program, action, worker,
 };
@@ -71,6 +72,8 @@ const FILTER_OBJECTS: usize = 256;
 pub enum Judged {
     /// The call is made.
     Allowed,
+    /// The call is made that the registers have by now: the thread's tracer has been asked.
+    Permitted,
     /// The call is not made; its result is in the registers.
     Answered,
     /// The listener with this id decides.
@@ -83,6 +86,7 @@ pub enum Judged {
 pub fn judge(regs: &mut Regs) -> Judged {
     let thread = thread::current();
     match thread.seccomp.mode() {
+        _ if thread.ptrace.wants(option::SUSPEND_SECCOMP) => Judged::Allowed,
         STRICT
             if matches!(
                 regs.orig_rax as u32,
@@ -92,19 +96,27 @@ pub fn judge(regs: &mut Regs) -> Judged {
             Judged::Allowed
         }
         STRICT => exit::by_call(killed_by(signal::SIGKILL)),
-        FILTER => filtered(thread, regs),
+        FILTER => filtered(thread, regs, false),
         _ => Judged::Allowed,
     }
 }
 
-fn filtered(thread: &Thread, regs: &mut Regs) -> Judged {
+/// `is_permitted`: a filter has left the call to the thread's tracer already, which may have made another one of it.
+fn filtered(thread: &Thread, regs: &mut Regs, is_permitted: bool) -> Judged {
     let number = regs.orig_rax as u32;
     let args = [regs.rdi, regs.rsi, regs.rdx, regs.r10, regs.r8, regs.r9];
     let (answer, listener) =
         thread.seccomp.answer(&Data { number, arch: ARCH, instruction: regs.rip, args });
     let value = answer & !action::MASK;
     match answer & action::MASK {
-        action::ALLOW | action::LOG => Judged::Allowed,
+        action::ALLOW | action::LOG if !is_permitted => Judged::Allowed,
+        action::ALLOW | action::LOG | action::TRACE if is_permitted => Judged::Permitted,
+        action::TRACE if thread.ptrace.wants(option::TRACESECCOMP) => {
+            if !ptrace::permits(thread, regs, value) {
+                return Judged::Answered; // by what the tracer has set
+            }
+            filtered(thread, regs, true)
+        }
         action::ERRNO => {
             regs.rax = u64::from(value.min(ERRNO_MAX)).wrapping_neg();
             Judged::Answered

@@ -26,6 +26,10 @@ pub const WRONG_SELECTORS: u32 = 0x80;
 pub const BLOCKS: u32 = 0x100;
 /// Its tracer has given it a signal at the beginning of the call that it makes.
 pub const GIVEN: u32 = 0x200;
+/// It makes a call that its filters have left to its tracer.
+pub const PERMITTED: u32 = 0x400;
+/// Linux is to hear of its tracer's options when its worker has stopped.
+pub const UNTOLD: u32 = 0x800;
 
 /// One thread's part.
 pub struct OfThread<T> {
@@ -51,6 +55,8 @@ pub struct State<T> {
     pub given: u32,
     /// The signal of [`GIVEN`], which comes behind the call.
     pub given_at_entry: u32,
+    /// The number of the call of [`PERMITTED`].
+    pub permitted: u32,
     /// Who traces it, if that is a thread here.
     pub tracer: Weak<T>,
     /// A child that is not to begin before the tracer has heard of it.
@@ -67,6 +73,7 @@ impl<T> Default for State<T> {
             let_through: None,
             given: 0,
             given_at_entry: 0,
+            permitted: 0,
             tracer: Weak::new(),
             child: None,
             former: 0,

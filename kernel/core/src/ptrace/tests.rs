@@ -65,6 +65,12 @@ fn what_a_call_is() {
     let (bytes, size) = syscall_info(Stop::Exit, true, &regs);
     assert_eq!((bytes[0], size, bytes[32]), (2, 33, 1));
     assert_eq!(syscall_info(Stop::Exit, false, &regs).1, 24);
+    let (bytes, size) = syscall_info(Stop::Event(event::SECCOMP, 0x1234), false, &regs);
+    assert_eq!(
+        (bytes[0], size, bytes[24], bytes[72], &bytes[80..84]),
+        (3, 84, 39, 6, &[0x34, 0x12, 0, 0][..])
+    );
+    assert_eq!(syscall_info(Stop::Event(event::EXIT, 0), true, &regs).1, 24);
 }
 
 #[test]

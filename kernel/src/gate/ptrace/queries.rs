@@ -1,7 +1,9 @@
-//! What a tracer asks of a tracee's signals. Linux has a part of them: what waits for the worker, and its mask.
+//! What a tracer asks of a tracee's signals and filters, beside registers and memory. Linux has a part of each: what
+//! waits for the worker, its mask, and the right to look.
 
 use super::held::{hold, linux};
 use crate::base::user::{self, put};
+use crate::parts::seccomp::FILTER;
 use crate::process::thread;
 use crate::process::thread::Thread;
 use crate::signal::pending;
@@ -87,4 +89,28 @@ fn linux_pending(thread: &Thread, args: &PeekSigInfo, to: u64) -> Result<u64> {
     let me = thread::current();
     let scratch = me.process.write_scratch(me.slot_index, args.words().as_bytes())?;
     linux([request::PEEKSIGINFO, thread.slot.tid().into(), scratch, to, 0, 0])
+}
+
+/// PTRACE_SECCOMP_GET_METADATA. The worker has filters of the same number, with the same flags.
+pub fn filter_metadata(thread: &Thread, a: &[u64; 6]) -> Result<u64> {
+    with_filters(thread, linux(*a))
+}
+
+/// PTRACE_SECCOMP_GET_FILTER: the instructions that the program has set, not those of the worker.
+pub fn filter_program(thread: &Thread, a: &[u64; 6]) -> Result<u64> {
+    with_filters(thread, linux([a[0], a[1], a[2], 0, 0, 0]))?;
+    let filters = thread.seccomp.filters.lock().clone();
+    let filter = usize::try_from(a[2]).ok().and_then(|at| filters.as_ref()?.get(at));
+    let instructions = filter.ok_or(errno::ENOENT)?.instructions();
+    if a[3] != 0 {
+        put(UserAddr::of(a[3]), instructions.as_bytes())?;
+    }
+    Ok(instructions.len() as u64)
+}
+
+/// What Linux says of the worker's filters, as it would of the program's: where that has SECCOMP_MODE_STRICT, the worker
+/// has a filter instead.
+fn with_filters(thread: &Thread, answer: Result<u64>) -> Result<u64> {
+    let knows_mode = matches!(answer, Ok(_) | Err(errno::ENOENT | errno::EFAULT));
+    if knows_mode && thread.seccomp.mode() != FILTER { Err(errno::EINVAL) } else { answer }
 }

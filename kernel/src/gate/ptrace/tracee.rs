@@ -3,7 +3,9 @@
 use crate::gate::park;
 use crate::link::{delegate, services};
 use crate::parts::signals::Interrupted;
-use crate::parts::tracee::{BLOCKS, CALLS, EXECED, GIVEN, SEIZED, TOLD, TRACED, TRACER};
+use crate::parts::tracee::{
+    BLOCKS, CALLS, EXECED, GIVEN, PERMITTED, SEIZED, TOLD, TRACED, TRACER, UNTOLD,
+};
 use crate::process::thread::Thread;
 use crate::process::{spaces, thread};
 use crate::sched::cpus;
@@ -55,7 +57,7 @@ fn end_of(thread: &Arc<Thread>) {
     // Under one lock with `begin` and with what enters a thread: one that is traced must not find the flag off, or its
     // calls would go without a stop. (`hanare_core::ptrace`, tests: `the_flag_is_on_while_a_thread_is_traced`.)
     p.with_threads(|all| {
-        own.clear(TRACED | SEIZED | CALLS | BLOCKS | EXECED | TOLD);
+        own.clear(TRACED | SEIZED | CALLS | BLOCKS | EXECED | TOLD | UNTOLD);
         p.observed.set_ptraced(all.iter().any(|t| t.ptrace.is_on()));
     });
     thread.parking.change(|parking, _| parking.step(Who::Tracer, false));
@@ -213,6 +215,23 @@ fn give_at_entry(thread: &Thread, regs: &mut Regs, given: u32, is_made: bool) ->
     }
     thread.signals.lock().set_interrupted(Interrupted::Local(restart));
     false
+}
+
+/// The running thread's filters leave a call to its tracer, which gets to know `data`. False: it is not made.
+pub fn permits(thread: &Thread, regs: &mut Regs, data: u32) -> bool {
+    report_event(thread, regs, event::SECCOMP, data);
+    regs.orig_rax as i32 >= 0 && !thread.must_end()
+}
+
+/// The running thread makes the call, with this number, that its tracer has let through: its worker may, too.
+pub fn permit(thread: &Thread, number: Option<u32>) {
+    let own = &thread.ptrace;
+    if let Some(number) = number {
+        own.state.lock().permitted = number;
+        own.set(PERMITTED);
+    } else {
+        own.clear(PERMITTED);
+    }
 }
 
 /// A system call is over.

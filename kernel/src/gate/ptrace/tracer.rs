@@ -8,7 +8,7 @@ use super::{memory, queries, registers};
 use crate::base::user::put;
 use crate::gate::park;
 use crate::link::delegate;
-use crate::parts::tracee::{BLOCKS, CALLS, SEIZED};
+use crate::parts::tracee::{BLOCKS, CALLS, PERMITTED, SEIZED, UNTOLD};
 use crate::process::spaces;
 use crate::process::thread;
 use crate::process::thread::Thread;
@@ -19,7 +19,9 @@ use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 use hanare_core::errno::{self, Result};
 use hanare_core::gate::{Parking, Who};
-use hanare_core::ptrace::{Stop, event, option, request, stopped, syscall_info};
+use hanare_core::ptrace::{
+    Stop, event, index, option, permits_call, request, stopped, syscall_info,
+};
 use hanare_core::rseq;
 use hanare_core::signal::{self, SIGBUS, SIGTRAP};
 use hanare_hal::usercopy::{self, UserAddr};
@@ -75,6 +77,8 @@ pub fn call(a: &[u64; 6]) -> Result<u64> {
         }
         request::GETSIGMASK => queries::mask(&thread, addr, data),
         request::SETSIGMASK => queries::set_mask(&thread, addr, data),
+        request::SECCOMP_GET_METADATA => queries::filter_metadata(&thread, a),
+        request::SECCOMP_GET_FILTER => queries::filter_program(&thread, a),
         request::GET_RSEQ_CONFIGURATION => {
             let thread = hold(&thread)?;
             let area = thread.rseq.area();
@@ -109,7 +113,7 @@ fn without_thread(a: &[u64; 6]) -> Result<u64> {
         request::CONT | request::SYSCALL | request::SINGLESTEP | request::SINGLEBLOCK => {
             linux([request::CONT, a[1], 0, a[3], 0, 0])
         }
-        request::SETOPTIONS => linux([request::SETOPTIONS, a[1], 0, a[3] & option::LINUX, 0, 0]),
+        request::SETOPTIONS => linux([request::SETOPTIONS, a[1], 0, a[3] & option::EXITKILL, 0, 0]),
         request::KILL
         | request::DETACH
         | request::GETSIGINFO
@@ -265,6 +269,9 @@ pub fn wait(
     }
 }
 
+/// The status of a stop for SECCOMP_RET_TRACE.
+const ASKS_TRACER: u32 = SIGTRAP | event::SECCOMP << 8;
+
 /// A child that is stopped, as wait(2) tells it.
 struct Seen {
     pid: u32,
@@ -318,6 +325,9 @@ impl Seen {
         if ours && self.status == SIGBUS && self.only_interrupts() {
             return linux([request::CONT, self.pid.into(), 0, SIGBUS.into(), 0, 0]).is_ok();
         }
+        if ours && self.status == ASKS_TRACER {
+            return self.answer_filter(thread.as_deref());
+        }
         let Some(thread) = thread else { return false };
         if !is_mine(&thread) && ask(&thread).is_err() || keep(&thread).is_err() {
             return false; // a child that is not traced
@@ -327,10 +337,14 @@ impl Seen {
             Err(_) if thread.process.is_killed() => thread,
             Err(_) => return true, // it ends, and its worker goes on
         };
+        let own = &thread.ptrace;
+        if own.clear(UNTOLD) {
+            let options = own.options.load(Ordering::Relaxed) & option::LINUX;
+            let _ = linux([request::SETOPTIONS, self.pid.into(), 0, options, 0, 0]);
+        }
         if self.status != SIGTRAP {
             return false;
         }
-        let own = &thread.ptrace;
         let good = own.options.load(Ordering::Relaxed) & option::TRACESYSGOOD != 0;
         let stop = {
             let mut state = own.state.lock();
@@ -344,6 +358,27 @@ impl Seen {
         }
         take(&thread, stop);
         false
+    }
+
+    /// The worker is about to make a call that its filter leaves to a tracer. The tracer has been asked by the thread
+    /// itself, which then waits for this call of its worker's. Any other one, which somebody has had the worker make, has
+    /// no tracer. True: the worker goes on.
+    fn answer_filter(&self, thread: Option<&Thread>) -> bool {
+        const ORIG_RAX: u64 = 8 * index::ORIG_RAX as u64;
+        let pid = u64::from(self.pid);
+        let me = thread::current();
+        let number = me.process.write_scratch(me.slot_index, &[0; 8]).and_then(|at| {
+            linux([request::PEEKUSER, pid, ORIG_RAX, at, 0, 0])?;
+            Ok(me.process.control::<u64>(at))
+        });
+        let is_permitted = thread.zip(number.ok()).is_some_and(|(thread, number)| {
+            thread.ptrace.has(PERMITTED)
+                && permits_call(thread.ptrace.state.lock().permitted, number as u32)
+        });
+        if !is_permitted && linux([request::POKEUSER, pid, ORIG_RAX, u64::MAX, 0, 0]).is_err() {
+            return false;
+        }
+        linux([request::CONT, pid, 0, 0, 0, 0]).is_ok()
     }
 
     /// The LWK has the worker leave its call (`Control::Interrupt`).
@@ -372,7 +407,7 @@ fn take(thread: &Thread, stop: Stop) {
     if linux([how, tid, 0, if seized { options & option::LINUX } else { 0 }, 0, 0]).is_err() {
         return;
     }
-    if trace(&child, if seized { SEIZED } else { 0 }, options).is_ok() && seized {
+    if trace(&child, if seized { SEIZED } else { UNTOLD }, options).is_ok() && seized {
         let _ = linux([request::INTERRUPT, tid, 0, 0, 0, 0]);
     }
 }
