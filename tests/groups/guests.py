@@ -19,7 +19,7 @@ COMPARED = {
     # and memory
     'threads': [
         'mmap', 'mremap-and-brk', 'bad-pointers', 'fpu-state-is-kept', 'signal-frame-fpu-state',
-        'fork-parts-of-large-pages', 'buffers-of-calls', 'descriptor-numbers', 'far-addresses',
+        'blocked-process-signal', 'fork-parts-of-large-pages', 'buffers-of-calls', 'descriptor-numbers', 'far-addresses',
         'threads-on-several-cpus', 'text-file-busy', 'library-pages', 'private-file-mapping',
         'pi-mutexes', 'rseq', 'calls-beside-blocked-threads', 'control-beside-blocked-read',
         'full-descriptor-table', 'proc-self',
