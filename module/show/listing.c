@@ -39,7 +39,8 @@ static bool hides(const struct hidden *h, const char *name)
 	return number >= h->limit || !test_bit(number, h->seen);
 }
 
-static bool hidden_threads(struct hidden *h, struct hanare_space *space)
+/* `first`: its first thread, which is there as long as the process is. */
+static bool hidden_threads(struct hidden *h, struct hanare_space *space, u32 first)
 {
 	struct hanare_thread_info threads[HANARE_THREADS_AT_ONCE];
 	bool any = false;
@@ -57,10 +58,12 @@ static bool hidden_threads(struct hidden *h, struct hanare_space *space)
 				set_bit(threads[i].tid, h->seen);
 				any = true;
 			}
+	if (first < h->limit)
+		set_bit(first, h->seen);
 	return n == 0 && any;
 }
 
-/* Below /proc: PID/task, and fd and fdinfo of PID and PID/task/TID. */
+/* Below /proc: PID itself, PID/task, and fd and fdinfo of PID and PID/task/TID. */
 static bool hidden_proc(struct hidden *h, struct super_block *sb, char *path)
 {
 	char *pid = hanare_component(&path), *name = hanare_component(&path);
@@ -73,6 +76,14 @@ static bool hidden_proc(struct hidden *h, struct super_block *sb, char *path)
 		name = hanare_component(&path);
 	else if (thread)
 		return false;
+	if (pid && !name && !kstrtou32(pid, 10, &number)) {
+		space = hanare_pseudo_space(sb, number, &tid);
+		if (!space)
+			return false;
+		hanare_space_put(space);
+		h->name = "map_files";
+		return true;
+	}
 	if (!pid || !name || hanare_component(&path) || kstrtou32(pid, 10, &number))
 		return false;
 	task = task && !thread;
@@ -82,7 +93,7 @@ static bool hidden_proc(struct hidden *h, struct super_block *sb, char *path)
 	if (!space)
 		return false;
 	if (task)
-		some = hidden_threads(h, space);
+		some = hidden_threads(h, space, tid);
 	else
 		h->only = space->control_fd;
 	hanare_space_put(space);

@@ -94,7 +94,11 @@ static int part_of_mappings(struct seq_file *m, struct hanare_pseudo *what, bool
 			    show_mapping each, void *data)
 {
 	u64 from = m->index;
-	int err = some_mappings(m, what, &from, resident, each, data);
+	int err;
+
+	if (!from && hanare_has_ended(what))
+		return 0;
+	err = some_mappings(m, what, &from, resident, each, data);
 
 	hanare_next_part(m, from);
 	/* A process that is gone has no mappings. */
@@ -271,6 +275,8 @@ int hanare_show_smaps_rollup(struct seq_file *m, struct hanare_pseudo *what)
 	u64 from = 0, last;
 	int err;
 
+	if (hanare_has_ended(what))
+		return -ESRCH;
 	do {
 		last = from;
 		err = some_mappings(m, what, &from, true, sum_mapping, &a);

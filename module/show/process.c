@@ -17,42 +17,6 @@
 #define REQUEST_MS 5000
 #define TICK_NS (NSEC_PER_SEC / 100)		/* USER_HZ */
 
-/* Blocked signals wait on Linux, which hands them over when they are let through. */
-static void add_pending(struct hanare_pseudo *what, struct hanare_process_info *info)
-{
-	struct pid *pid = what->space->pid;
-	struct task_struct *task;
-
-	rcu_read_lock();
-	/* The number is that of its own namespace, whoever reads. */
-	if (what->tid)
-		pid = find_pid_ns(what->tid, ns_of_pid(pid));
-	task = pid ? get_pid_task(pid, PIDTYPE_PID) : NULL;
-	rcu_read_unlock();
-	if (!task)
-		return;
-	info->pending |= task->pending.signal.sig[0];
-	/* Its signal_struct goes with the last reference of the task. */
-	info->shared_pending |= task->signal->shared_pending.signal.sig[0];
-	put_task_struct(task);
-}
-
-/* The process' thread that the file is about. */
-static int get_info(struct hanare_pseudo *what, struct hanare_process_info *info)
-{
-	int err = hanare_space_info(what->space, what->tid, info);
-
-	/* The first thread may have ended before the others. */
-	if (err == -ESRCH && what->whole) {
-		err = hanare_space_info(what->space, 0, info);
-		if (!err)
-			info->thread.state = HANARE_THREAD_EXITED;
-	}
-	if (!err)
-		add_pending(what, info);
-	return err;
-}
-
 /*
  * Its state as Linux would show it. Whether it runs, and what of its process' life it waits for, is
  * for the LWK to say. While it waits for something else, and for stopped, traced and dead ones,
@@ -79,7 +43,7 @@ static char state_of(struct hanare_pseudo *what, const struct hanare_process_inf
 	case HANARE_THREAD_EXITED:
 		return 'Z';
 	}
-	if (linux_state == 'S' && !get_info(what, &now) &&
+	if (linux_state == 'S' && !hanare_pseudo_info(what, &now) &&
 	    (now.thread.state == HANARE_THREAD_RUNS ||
 	     now.thread.delegated_calls != info->thread.delegated_calls))
 		return 'R';
@@ -150,6 +114,15 @@ static bool find_line(const struct memory_line *lines, size_t count, const char 
 	return false;
 }
 
+/* Lines about memory and what else a thread that has ended has no more. */
+static bool is_of_living(const char *key)
+{
+	static const char *const keys[] = { "Umask", "HugetlbPages", "CoreDumping", "THP_enabled", "untag_mask" };
+
+	return !strncmp(key, "Vm", 2) || !strncmp(key, "Rss", 3) ||
+	       match_string(keys, ARRAY_SIZE(keys), key) >= 0;
+}
+
 /* Shows the line of `key` anew; false: it stays as it is. */
 static bool status_line(struct seq_file *m, struct hanare_pseudo *what, const char *key,
 			const char *rest, const struct hanare_process_info *info,
@@ -206,7 +179,7 @@ static int show_status(struct seq_file *m, struct hanare_pseudo *what)
 	char *text, *at, *line;
 	cpumask_var_t cpus;
 	nodemask_t nodes;
-	int err = get_info(what, &info);
+	int err = hanare_pseudo_info(what, &info);
 
 	if (err)
 		return err == -ESRCH ? show_ended(m, what) : err;
@@ -238,6 +211,14 @@ static int show_status(struct seq_file *m, struct hanare_pseudo *what)
 			continue;
 		}
 		*colon = 0;
+		if (info.thread.state == HANARE_THREAD_EXITED) {
+			if (is_of_living(line))
+				continue;
+			if (!strcmp(line, "FDSize")) {
+				seq_puts(m, "FDSize:\t0\n");
+				continue;
+			}
+		}
 		if (!status_line(m, what, line, colon + 1, &info, cpus, &nodes))
 			seq_printf(m, "%s:%s\n", line, colon + 1);
 	}
@@ -254,6 +235,16 @@ static bool stat_field(const struct hanare_pseudo *what, const struct hanare_pro
 {
 	bool whole = what->whole;
 
+	if (info->thread.state == HANARE_THREAD_EXITED) {
+		switch (n) {
+		case 23 ... 24:
+		case 26 ... 30:
+		case 45 ... 51:
+			/* Of its memory. */
+			*value = 0;
+			return true;
+		}
+	}
 	switch (n) {
 	case 10:
 		*value = whole ? info->faults : info->thread.faults;
@@ -312,7 +303,7 @@ static int show_stat(struct seq_file *m, struct hanare_pseudo *what)
 {
 	struct hanare_process_info info;
 	char *text, *at, *field;
-	int err = get_info(what, &info), n;
+	int err = hanare_pseudo_info(what, &info), n;
 
 	if (err)
 		return err == -ESRCH ? show_ended(m, what) : err;
@@ -347,10 +338,14 @@ static int show_stat(struct seq_file *m, struct hanare_pseudo *what)
 static int show_statm(struct seq_file *m, struct hanare_pseudo *what)
 {
 	struct hanare_process_info i;
-	int err = get_info(what, &i);
+	int err = hanare_pseudo_info(what, &i);
 
 	if (err)
 		return err;
+	if (i.thread.state == HANARE_THREAD_EXITED) {
+		seq_puts(m, "0 0 0 0 0 0 0\n");
+		return 0;
+	}
 	seq_printf(m, "%llu %llu %llu %llu 0 %llu 0\n", i.mapped >> PAGE_SHIFT,
 		   i.resident >> PAGE_SHIFT, (i.resident_file + i.resident_shared) >> PAGE_SHIFT,
 		   i.code >> PAGE_SHIFT,
@@ -375,8 +370,8 @@ static int show_syscall(struct seq_file *m, struct hanare_pseudo *what)
 		return PTR_ERR(text);
 	err = hanare_request_about(what->space, &call, WAIT_KILLABLE, REQUEST_MS);
 	if (!err && call.status == -ESRCH)
-		/* It has ended, and only Linux knows anything of it. */
-		seq_puts(m, text);
+		/* It has ended, and only Linux knows anything of it, if not its worker waits. */
+		seq_puts(m, hanare_has_ended(what) ? "-1 0x0 0x0\n" : text);
 	kvfree(text);
 	if (err || call.status == -ESRCH)
 		return err;
@@ -400,11 +395,22 @@ static int show_wchan(struct seq_file *m, struct hanare_pseudo *what)
 	return 0;
 }
 
+/* Nor are there functions of Linux' on its stack. Linux' text says who may look. */
+static int show_stack(struct seq_file *m, struct hanare_pseudo *what)
+{
+	char *text = hanare_linux_text(what->linux_file);
+
+	if (IS_ERR(text))
+		return PTR_ERR(text);
+	kvfree(text);
+	return 0;
+}
+
 /* Time it ran; time it waited for a CPU, which nobody counts; times it got one. */
 static int show_schedstat(struct seq_file *m, struct hanare_pseudo *what)
 {
 	struct hanare_process_info i;
-	int err = get_info(what, &i);
+	int err = hanare_pseudo_info(what, &i);
 
 	if (err)
 		return err;
@@ -429,7 +435,7 @@ static int show_limits(struct seq_file *m, struct hanare_pseudo *what)
 	static const char name[] = "Max address space";
 	struct hanare_process_info info;
 	char *text, *at, *line;
-	int err = get_info(what, &info);
+	int err = hanare_pseudo_info(what, &info);
 
 	if (err)
 		return err;
@@ -462,6 +468,7 @@ hanare_show hanare_process_show(const char *name)
 		{ "schedstat", show_schedstat },
 		{ "limits", show_limits },
 		{ "wchan", show_wchan },
+		{ "stack", show_stack },
 		{ "syscall", show_syscall },
 		{ "maps", hanare_show_maps },
 		{ "smaps", hanare_show_smaps },

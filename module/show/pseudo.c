@@ -67,6 +67,20 @@ struct hanare_space *hanare_pseudo_space(struct super_block *sb, u32 number, u32
 	return space;
 }
 
+bool hanare_is_of_map_files(struct super_block *sb, char *path)
+{
+	char *pid = hanare_component(&path), *name = hanare_component(&path);
+	struct hanare_space *space;
+	u32 number, tid;
+
+	if (!pid || !name || strcmp(name, "map_files") || kstrtou32(pid, 10, &number))
+		return false;
+	space = hanare_pseudo_space(sb, number, &tid);
+	if (space)
+		hanare_space_put(space);
+	return space;
+}
+
 static bool recognise_proc(struct hanare_pseudo *what, struct super_block *sb, char *path,
 			   bool can_read)
 {
@@ -132,9 +146,14 @@ static bool recognise(struct hanare_pseudo *what, struct file *file)
 		what->show = is_file ? hanare_device_show(file->f_path.dentry, &what->node) : NULL;
 		return what->show;
 	}
+	path = hanare_path_in(file, PROC_SUPER_MAGIC, buffer);
+	/* Linux' links are those of the proxy's mappings. */
+	if (path && !is_regular) {
+		what->hidden = hanare_is_of_map_files(file_inode(file)->i_sb, path);
+		return what->hidden;
+	}
 	if (!is_regular || !(file->f_mode & (FMODE_READ | FMODE_WRITE)))
 		return false;
-	path = hanare_path_in(file, PROC_SUPER_MAGIC, buffer);
 	if (path)
 		return recognise_proc(what, file_inode(file)->i_sb, path, is_file);
 	if (!is_file)

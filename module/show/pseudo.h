@@ -44,6 +44,14 @@ char *hanare_path_in(struct file *file, unsigned long magic, char *buffer);
 char *hanare_component(char **path);
 /* The LWK process that a number in procfs means; *tid: in its own namespace. */
 struct hanare_space *hanare_pseudo_space(struct super_block *sb, u32 number, u32 *tid);
+/* Whether a path in procfs is that of a process' directory of its mappings' files, or below it; it is cut. */
+bool hanare_is_of_map_files(struct super_block *sb, char *path);
+
+/* subject.c */
+/* The thread that the file is about, and its process. */
+int hanare_pseudo_info(struct hanare_pseudo *what, struct hanare_process_info *info);
+/* Whether that is a first thread that has ended before others, which has no memory any more. */
+bool hanare_has_ended(struct hanare_pseudo *what);
 
 /* text.c */
 /* Linux' own text, zero-terminated, to be kvfree'd. Or ERR_PTR. */

@@ -78,6 +78,8 @@ int hanare_show_cmdline(struct seq_file *m, struct hanare_pseudo *what)
 
 	if (!space)
 		return 0;
+	if (!m->index && hanare_has_ended(what))
+		goto out;
 	task = get_pid_task(space->pid, PIDTYPE_PID);
 	if (!task)
 		goto out;
@@ -98,11 +100,12 @@ int hanare_show_environ(struct seq_file *m, struct hanare_pseudo *what)
 {
 	struct hanare_space *space = what->space;
 	struct task_struct *task = get_pid_task(space->pid, PIDTYPE_PID);
-	int err;
+	int err = 0;
 
 	if (!task)
 		return 0;
-	err = copy_part(m, space, task, READ_ONCE(space->env_start), READ_ONCE(space->env_end), false);
+	if (m->index || !hanare_has_ended(what))
+		err = copy_part(m, space, task, READ_ONCE(space->env_start), READ_ONCE(space->env_end), false);
 	put_task_struct(task);
 	return err;
 }

@@ -86,6 +86,9 @@ static int enter_own(struct file *file, struct hanare_space *parent, struct hana
 	revert_creds(caller);
 	if (IS_ERR(own))
 		return PTR_ERR(own);
+	/* Before the LWK hears of it: then a parent goes on that has waited (vfork), and may look. */
+	if (arg->program)
+		hanare_set_exe(parent, arg->files[0]);
 	space = child_of(parent, file_inode(file), arg);
 	if (IS_ERR(space)) {
 		fput(own);

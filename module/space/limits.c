@@ -115,8 +115,8 @@ void hanare_space_end_limits(struct hanare_space *space)
 {
 	struct task_struct *task = get_pid_task(space->pid, PIDTYPE_TGID);
 
-	/* Not of one that goes on in another space, by execve. */
-	if (task && READ_ONCE(task->mm) == space->mm)
+	/* Not of one that goes on in another space, by execve. One that ends shows its limits until its parent has waited. */
+	if (task && (READ_ONCE(task->mm) == space->mm || READ_ONCE(task->flags) & PF_EXITING))
 		hanare_lower_limits(task);
 	if (task)
 		put_task_struct(task);

@@ -137,7 +137,7 @@ void hanare_program_exit(void)
 /* ---- /proc/PID/exe ---- */
 
 /* As prctl(PR_SET_MM_EXE_FILE), for the program of the caller's space. */
-static long set_exe(struct hanare_space *space, u64 id)
+long hanare_set_exe(struct hanare_space *space, u64 id)
 {
 	struct mm_struct *mm = current->mm;
 	struct file *file, *old;
@@ -206,7 +206,7 @@ long hanare_execed(struct hanare_space *space, void *data)
 	WRITE_ONCE(space->env_end, arg->env_end);
 	/* A child with a program of its own is not moved to another group by its parent. */
 	current->flags &= ~PF_FORKNOEXEC;
-	err = arg->file ? set_exe(space, arg->file) : 0;
+	err = arg->file ? hanare_set_exe(space, arg->file) : 0;
 	hanare_close_for_exec(space);
 	return err;
 }

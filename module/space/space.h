@@ -184,6 +184,7 @@ void hanare_program_init(void);
 void hanare_program_exit(void);
 /* The space whose memory the caller has, with a reference; NULL: it has none. */
 struct hanare_space *hanare_space_of_caller(void);
+long hanare_set_exe(struct hanare_space *space, u64 id);
 long hanare_execed(struct hanare_space *space, void *data);
 long hanare_copy(struct hanare_space *space, void *data);
 

@@ -27,37 +27,6 @@ print(vdso.__vdso_getcpu(ctypes.byref(cpu), ctypes.byref(node), None), cpu.value
 """
 
 
-# Each file and folder of a process, of its own and of another one: its kind and rights, and whether something is in it.
-FILES = """
-import errno, os, signal, stat
-def seen(path, info):
-    try:
-        if stat.S_ISLNK(info.st_mode):
-            return 'a link' if os.readlink(path) else 'an empty link'
-        if stat.S_ISDIR(info.st_mode):
-            return 'entries' if os.listdir(path) else 'no entries'
-        if not info.st_mode & 0o444:
-            os.close(os.open(path, os.O_WRONLY))
-            return 'to be written'
-        fd = os.open(path, os.O_RDONLY)
-        try:
-            return 'text' if os.read(fd, 1 << 16) else 'nothing'
-        finally:
-            os.close(fd)
-    except OSError as error:
-        return errno.errorcode[error.errno]
-child = os.fork()
-if not child:
-    signal.pause()
-for process in os.getpid(), child:
-    for folder in f'/proc/{process}', f'/proc/{process}/task/{process}':
-        for name in sorted(os.listdir(folder)):
-            info = os.lstat(f'{folder}/{name}')
-            print(folder.replace(str(process), 'PID'), name, oct(info.st_mode), seen(f'{folder}/{name}', info))
-os.kill(child, signal.SIGKILL)
-"""
-
-
 # What children wait in, as their files say it: calls that the LWK serves itself, and one of Linux'. Addresses differ.
 WAITING = """
 import os, select, signal, time
@@ -86,13 +55,45 @@ print(words[0], len(words))
 """
 
 
+# What a parent finds behind `exe` as soon as vfork returns. Linux lets it go on before its child has other memory.
+SPAWNED = """
+import os, signal
+seen = {os.readlink('/proc/self/exe'), '/usr/bin/sleep'}
+for _ in range(20):
+    pid = os.posix_spawn('/usr/bin/sleep', ['a-name', '1000'], {'ONE': 'word'})
+    seen.add(os.readlink(f'/proc/{pid}/exe'))
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+print(sorted(seen))
+"""
+
+
+def no_map_files():
+    """Linux has the proxy's mappings there, so the directory is not there at all."""
+    text = """
+import os
+print('map_files' in os.listdir('/proc/self'))
+for call in os.listdir, os.stat, os.lstat, lambda path: os.open(path, os.O_PATH), lambda path: os.access(path, 0):
+    try:
+        print(call('/proc/self/map_files'))
+    except OSError as error:
+        print(error.errno)
+for name in 'stack', 'wchan':
+    print(repr(open('/proc/self/' + name).read()))
+"""
+    lines = said('/usr/bin/python3', '-c', text)
+    expect(lines == "False\n2\n2\n2\n2\nFalse\n''\n'0'\n", lines)
+
+
 def compared():
     def prepare(folder):
         os.chmod(folder, 0o777)
     same('pseudo-files-static', [f'{GUEST}/static/pseudo-files'])
     with only_long('pseudo-files-static makes the same calls'):
         same('pseudo-files-dynamic', [f'{GUEST}/dynamic/pseudo-files'])
-    same('files-of-a-process', ['/usr/bin/python3', '-c', FILES])
+    same('files-of-a-process', ['/usr/bin/python3', f'{ROOT}/tests/lib/procfiles.py'])
+    check('mappings-have-no-links', no_map_files)
+    same('program-seen-once-vfork-returns', ['/usr/bin/python3', '-c', SPAWNED])
     same('calls-of-waiting-processes', ['/usr/bin/python3', '-c', WAITING])
     same('pagemap-static', [f'{GUEST}/static/pagemap'])
     with only_long('pagemap-static makes the same calls'):

@@ -1,4 +1,4 @@
-//! Paths of sysfs that the LWK's machine may not have.
+//! Paths of sysfs, and of procfs, that programs of the LWK do not have.
 
 /// The entries that Linux removes from the directory of a CPU that goes offline.
 const OF_ONLINE: [&[u8]; 4] = [b"topology", b"cache", b"microcode", b"thermal_throttle"];
@@ -6,15 +6,16 @@ const OF_ONLINE: [&[u8]; 4] = [b"topology", b"cache", b"microcode", b"thermal_th
 /// Bytes of a path that are looked at: the longest of such paths is far shorter.
 pub const LOOKED_AT: usize = 256;
 
-/// Whether a path may name something of sysfs that is Linux' alone, such as `cpu0/topology` or `node/node1` below
-/// `/sys/devices/system`, or `/sys/kernel/mm/ksm`. The module knows whether it does.
+/// Whether a path may name something that is Linux' alone, such as `cpu0/topology` or `node/node1` below
+/// `/sys/devices/system`, `/sys/kernel/mm/ksm`, or `/proc/PID/map_files`. The module knows whether it does.
 #[must_use]
 pub fn may_be_hidden(path: &[u8]) -> bool {
     let mut before: &[u8] = b"";
     path.split(|&b| b == b'/').filter(|name| !name.is_empty()).any(|name| {
         let hides = is_numbered(before, b"cpu") && OF_ONLINE.contains(&name)
             || before == b"node" && is_numbered(name, b"node")
-            || before == b"mm" && name == b"ksm";
+            || before == b"mm" && name == b"ksm"
+            || name == b"map_files";
         before = name;
         hides
     })
@@ -31,7 +32,9 @@ mod tests {
 
     #[test]
     fn directories_of_cpus_and_nodes_are_found() {
-        let found: [&[u8]; 8] = [
+        let found: [&[u8]; 10] = [
+            b"/proc/self/map_files",
+            b"map_files/400000-401000",
             b"/sys/kernel/mm/ksm",
             b"/sys/kernel/mm/ksm/run",
             b"/sys/devices/system/cpu/cpu0/topology",

@@ -234,6 +234,12 @@ fn is_anonymous(v: &Vma<FileRef>, entry: Entry) -> bool {
     matches!(v.backing, Backing::Anonymous) || is_own(v, entry)
 }
 
+/// Its threads, as Linux counts them: the first one is there until the process ends.
+fn threads_as_counted(p: &Process) -> u64 {
+    let has_first = p.threads().any(|t| t.slot_index == p.first_slot);
+    p.thread_count() as u64 + u64::from(!has_first)
+}
+
 fn process(p: &Process, r: &RequestRef<'_>, tid: u32) -> Result<()> {
     let thread = match tid {
         0 => p.threads().min_by_key(|t| t.slot_index),
@@ -275,7 +281,7 @@ fn process(p: &Process, r: &RequestRef<'_>, tid: u32) -> Result<()> {
         user,
         system,
         delegated,
-        p.thread_count() as u64,
+        threads_as_counted(p),
         mapped,
         mapped_peak,
         resident,
