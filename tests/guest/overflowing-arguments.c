@@ -1,9 +1,9 @@
 /*
  * Arguments whose sums do not fit into 64 bits: ends of moved mappings, structures behind the last address, offsets of pages of
- * files, and touches of the last page that there is.
+ * files, touches of the last page that there is, and a tracer's.
  */
 #include "guest.h"
-#include <sys/time.h>
+#include <sys/ptrace.h>
 
 #define RW (PROT_READ | PROT_WRITE)
 
@@ -102,11 +102,39 @@ static void touches(void)
 		}
 }
 
+/* A tracer's words at the last addresses. */
+static void words(void)
+{
+	static const long places[] = { -8, -1, -PAGE, -PAGE - 8, 1L << 47, 1L << 63 };
+	pid_t pid = fork();
+	long word;
+	int status;
+
+	if (!pid) {
+		ptrace(PTRACE_TRACEME, 0, 0, 0);
+		raise(SIGSTOP);
+		_exit(0);
+	}
+	waitpid(pid, &status, 0);
+	for (unsigned i = 0; i < sizeof(places) / sizeof(*places); i++) {
+		char what[80];
+
+		snprintf(what, sizeof(what), "word at %ld", places[i]);
+		result(what, syscall(SYS_ptrace, PTRACE_PEEKDATA, pid, places[i], &word));
+		result(what, syscall(SYS_ptrace, PTRACE_POKEDATA, pid, places[i], 1L));
+		result(what, syscall(SYS_ptrace, PTRACE_PEEKUSER, pid, places[i], &word));
+		result(what, syscall(SYS_ptrace, PTRACE_POKEUSER, pid, places[i], 1L));
+	}
+	kill(pid, SIGKILL);
+	waitpid(pid, &status, 0);
+}
+
 int main(void)
 {
 	moves();
 	timers();
 	file_pages();
 	touches();
+	words();
 	return 0;
 }

@@ -35,7 +35,7 @@ pub fn write(p: &Space, addr: u64, bytes: &[u8]) -> Result<()> {
 
 fn write_within(p: &Space, addr: u64, bytes: &[u8]) -> Result<()> {
     let page = addr & !(SMALL - 1);
-    let range = [page, page + SMALL];
+    let range = [page, page.checked_add(SMALL).ok_or(errno::EFAULT)?]; // the last page of all has no end
     let mut change = Change::new(range.into());
     let (mut is_forgotten, mut tries) = (true, 0..TRIES);
     loop {

@@ -43,7 +43,7 @@ pub fn finish_interrupted(
     if again {
         let rests = what == Interrupted::Local(Restart::Block);
         regs.rax = if rests { __NR_restart_syscall.into() } else { regs.orig_rax };
-        regs.rip -= 2; // the length of `syscall`
+        regs.rip = regs.rip.wrapping_sub(2); // the length of `syscall`; a tracer may have set it to anything
     } else {
         regs.rax = errno::EINTR.as_return() as u64;
         let rest = thread.signals.lock().take_rest(); // it is over
