@@ -130,8 +130,8 @@ static void body(void)
 		if (below(2))
 			tried(ptrace(PTRACE_SEIZE, pid, 0, options));
 		last[below(8)] = pid;
-		for (i = 0; i < 400 && now_ms() < end; i++) {
-			pid_t told = waitpid(-1, &status, __WALL | (below(16) ? WNOHANG : 0) | (below(8) ? 0 : WUNTRACED));
+		for (i = 0; i < 2000 && now_ms() < end; i++) {
+			pid_t told = waitpid(-1, &status, __WALL | WNOHANG | (below(8) ? 0 : WUNTRACED));
 
 			if (told < 0)
 				break;
@@ -147,9 +147,12 @@ static void body(void)
 			} else if (!told) {
 				for (int times = last[i % 8] ? below(4) : 0; times; times--)
 					ask(last[i % 8]);
-				if (i > 200 && pid)
+				/* One that was stopped twice, or is none any more. */
+				if (last[i % 8] && !below(6))
+					tried(ptrace(below(4) ? PTRACE_CONT : PTRACE_DETACH, last[i % 8], 0, 0));
+				if (!below(200))
 					kill(pid, below(2) ? SIGKILL : SIGCONT);
-				rest_us(300);
+				rest_us(100);
 			}
 		}
 	}

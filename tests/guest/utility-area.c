@@ -3,6 +3,7 @@
  * How each of them ends is not said, since on Linux nothing happens to them.
  */
 #include "utility.h"
+#include "../../module/hanare_abi.h"
 
 /* Runs `body` in a process for 3 s at most, in `make test` for 0.7 s, on Linux for 0.1 s; nobody asks how it ends. */
 static void try(const char *what, void (*body)(void))
@@ -104,6 +105,18 @@ static void edge_ip(void)
 static void any_bit(void)
 {
 	rewrite(0, ~0UL, 0);
+}
+
+/* The bases, which the LWK takes from the area by itself. */
+static void no_canonical_base(void)
+{
+	outside(faults, NULL);
+	while (!area_of_thread)
+		;
+	for (;;) {
+		*(volatile unsigned long *)word(HANARE_AREA_FS_BASE) = 0x8000123456789abc;
+		*(volatile unsigned long *)word(HANARE_AREA_GS_BASE) = 1UL << 47;
+	}
 }
 
 static void all_ones(void)
@@ -250,6 +263,7 @@ int main(void)
 	try("ip is no address", no_canonical_ip);
 	try("ip is a kernel's", kernel_ip);
 	try("ip is the last one", edge_ip);
+	try("bases are not canonical", no_canonical_base);
 	try("any bit", any_bit);
 	try("all ones", all_ones);
 	try("area unmapped", run_unmaps);
