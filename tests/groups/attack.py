@@ -1,6 +1,6 @@
 """Programs that do their worst to mechanisms of the LWK (tests/attack), by users without rights: unprivileged and confined
-programs, tracers, root of a container, processes of Linux beside them, and proxies that lie for them. No panic, no oops, nothing
-leaked, no harm to another user's program, and each of them can be killed at any moment.
+programs, tracers, root of a container, processes of Linux beside them, and with a proxy that is not Hanare's. No panic, no
+oops, nothing leaked, no harm to another user's program, and each of them can be killed at any moment.
 
 TESTS_ATTACK_SECONDS (8) says how long each lasts, TESTS_ATTACK_SEED where it begins."""
 

@@ -123,7 +123,7 @@ def rounds(name, body):
 
 start('--cpus', '2-3', '--mem', '1G')
 # Each for longer, in each of its kinds: group `attack`.
-check('attacks', attacked([(name, 'program') for name in PROGRAMS], 4, SEED))
+check('attacks', attacked([(name, 'program') for name in PROGRAMS], 2, SEED))
 check('random-ioctls-harm-nobody', ioctls(SEED))
 with only_long('random-ioctls-harm-nobody: the same with another seed'):
     check('random-ioctls-harm-nobody-other-seed', ioctls(SEED + 1))

@@ -118,7 +118,7 @@ GROUPS = {
                           machine=('--x2apic', '--append=tsc=unstable'), test_s=30, long_s=60),  # and with the HPET
     'strikes': Group('whoever is killed, stopped or crashed at any moment leaves nothing behind', 'strikes.py', test_s=55,
                      long_s=420, limit_s=3600),
-    'fuzz': Group('nonsense from user mode and forged proxies gains nothing and harms nobody', 'fuzz.py', test_s=60, long_s=1000,
+    'fuzz': Group('nonsense from user mode and forged proxies gains nothing and harms nobody', 'fuzz.py', test_s=70, long_s=1000,
                   limit_s=3600),
     'attack': Group('programs that do their worst to the newest mechanisms gain nothing and harm nobody', 'attack.py', long_s=300,
                     limit_s=3600, checked=True),
