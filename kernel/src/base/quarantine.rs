@@ -22,6 +22,8 @@ pub type Giver<'a> = Option<&'a Arc<Account>>;
 static FIRST: Mutex<Option<Arc<Account>>, rank::QuarantinedAccounts> = Mutex::new(None);
 /// What the kernel itself gave up.
 static OF_KERNEL: Mutex<Chain, rank::Quarantine> = Mutex::new(Chain::new());
+/// Bytes of that.
+static BYTES_OF_KERNEL: AtomicU64 = AtomicU64::new(0);
 /// Bytes of all of it.
 static BYTES: AtomicU64 = AtomicU64::new(0);
 
@@ -46,7 +48,10 @@ pub fn add(run: Run, giver: Giver) {
 /// Puts a run back that was [taken](take_each) out, or a part of it.
 pub fn keep(run: Run, giver: Giver) {
     BYTES.fetch_add(bytes_of(run), Ordering::Relaxed);
-    let Some(account) = giver else { return OF_KERNEL.lock().push_apart(run) };
+    let Some(account) = giver else {
+        BYTES_OF_KERNEL.fetch_add(bytes_of(run), Ordering::Relaxed);
+        return OF_KERNEL.lock().push_apart(run);
+    };
     let mut given_up = account.given_up.lock();
     given_up.frames.push_apart(run);
     if !given_up.is_listed {
@@ -70,7 +75,7 @@ pub fn bytes() -> u64 {
 
 /// Bytes that the kernel itself gave up.
 pub fn bytes_of_kernel() -> u64 {
-    OF_KERNEL.lock().pages() * SMALL
+    BYTES_OF_KERNEL.load(Ordering::Relaxed)
 }
 
 /// Takes everything out of quarantine, to be looked at again: what each has given up.
@@ -81,6 +86,7 @@ pub fn take_each(mut look: impl FnMut(Giver, Chain)) {
     };
     let mut next = FIRST.lock().take();
     let of_kernel = core::mem::take(&mut *OF_KERNEL.lock());
+    BYTES_OF_KERNEL.fetch_sub(of_kernel.pages() * SMALL, Ordering::Relaxed);
     look(None, of_kernel);
     while let Some(account) = next {
         let mut given_up = account.given_up.lock();

@@ -189,7 +189,7 @@ static ASKING: AtomicU64 = AtomicU64::new(0);
 
 /// Looks again at the frames in quarantine, where no thread can wait. Whether Linux has answered.
 pub fn retry_quarantine() -> bool {
-    retry(services::by_thread_at_once, Owner::kernel(0))
+    retry(services::by_thread_at_once, Owner::kernel(0)).is_answered
 }
 
 /// Whether there may be something in quarantine that Linux does not hold: it has not been asked about all.
@@ -197,7 +197,16 @@ pub fn has_unasked() -> bool {
     quarantine::bytes() > STILL_HELD.load(Ordering::Relaxed)
 }
 
-fn retry(by: By, p: Owner) -> bool {
+/// What came of a look at what is in quarantine.
+struct Looked {
+    /// Something was there that no other thread asks about.
+    is_any: bool,
+    /// Linux has answered.
+    is_answered: bool,
+}
+
+fn retry(by: By, p: Owner) -> Looked {
+    let mut is_any = false;
     let mut asked = Asked {
         by,
         p,
@@ -207,12 +216,13 @@ fn retry(by: By, p: Owner) -> bool {
     };
     quarantine::take_each(|giver, mut frames| {
         while let Some(run) = frames.pop() {
+            is_any = true;
             asked.add(run, giver);
         }
     });
     asked.ask();
     STILL_HELD.store(quarantine::bytes(), Ordering::Relaxed);
-    asked.is_answered
+    Looked { is_any, is_answered: asked.is_answered }
 }
 
 /// How the service thread is asked.
@@ -282,9 +292,11 @@ pub(super) fn retry_waiting() -> bool {
     let before = quarantine::bytes();
     if before != 0 {
         ASKING.fetch_add(1, Ordering::AcqRel);
-        retry(services::by_thread, caller::current().owner());
+        let looked = retry(services::by_thread, caller::current().owner());
         ASKING.fetch_sub(1, Ordering::AcqRel);
-        return quarantine::bytes() < before;
+        if looked.is_any {
+            return quarantine::bytes() < before;
+        }
     }
     // Another thread has taken it all, to ask about it: what comes back is for everybody.
     let was_asked = ASKING.load(Ordering::Acquire) != 0;

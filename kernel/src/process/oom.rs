@@ -6,7 +6,7 @@
 //! Everything counts that is charged (`accounts`), not pages alone: also what Linux holds of that which a process has
 //! given up (`base/quarantine.rs`). Nothing here needs memory.
 
-use crate::base::accounts::Refusal;
+use crate::base::accounts::{self, Refusal};
 use crate::base::frames::{self, GROUPS};
 use crate::base::lock::{Mutex, rank};
 use crate::link::services;
@@ -173,6 +173,11 @@ fn most_of(short: Short) -> Option<Arc<ProcessSpace>> {
     best.map(|(_, space)| space)
 }
 
+/// Whether a user may have more pages.
+fn has_room(uid: u32) -> bool {
+    accounts::first_from(uid).is_none_or(|user| user.uid() != uid || user.excess().is_none())
+}
+
 /// The user who has most, of those that have a space whose end is still to be expected.
 fn richest() -> Option<u32> {
     let users = spaces::all().filter(|space| !is_passed_over(space));
@@ -211,7 +216,7 @@ fn relieve_of(short: Short) -> bool {
     let gives_back = || match short {
         Short::Nodes(_) | Short::All => content::give_back(),
         // What his ended processes gave up may be free by now.
-        Short::User(_) => mm::has_unasked() && mm::retry_quarantine(),
+        Short::User(uid) => mm::has_unasked() && mm::retry_quarantine() && has_room(uid),
         Short::Not | Short::Group(_) => false,
     };
     if short == Short::Not || gives_back() || waits_for(&LAST.lock(), short) {
