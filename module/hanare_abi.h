@@ -28,7 +28,7 @@
  * is never taken for the same. The module refuses an image of another version and names both; so do
  * the proxy and the command.
  */
-#define HANARE_VERSION 0x3e42f3dfU
+#define HANARE_VERSION 0x8141ef04U
 /* Bytes of a base page. */
 #define HANARE_PAGE_SIZE 4096ULL
 /* Bytes of a large page, and the granule in which memory is reserved. */
@@ -1038,6 +1038,10 @@ struct hanare_request {
 #define HANARE_MAY_SCHEDULE 4ULL
 /* `MAY_*`: about the worker itself, whatever args [0] and [1] are: it is traced. */
 #define HANARE_MAY_BE_TRACED 5ULL
+/* `MAY_*`: the worker traces it, and Linux has let it suspend its filters (`PTRACE_O_SUSPEND_SECCOMP`). */
+#define HANARE_MAY_SUSPEND 6ULL
+/* `MAY_*`: send it signals, as kill(2) has it. */
+#define HANARE_MAY_SIGNAL 7ULL
 /* `FILE_*`: the file is open for writing too (shared writable mappings allowed). */
 #define HANARE_FILE_WRITABLE 1ULL
 /* `FILE_*`: a regular file, not of hugetlbfs (private mappings may be read into LWK memory). */
@@ -1111,7 +1115,10 @@ struct hanare_request {
 #define HANARE_NOTIFY_ALONE 0ULL
 /* The worker makes an execve of its own. */
 #define HANARE_NOTIFY_EXECVE 1ULL
-/* Whether listener args[0] has let the call go on that is known by args[1]: status = 1, or 0. It is forgotten. */
+/*
+ * Whether listener args[0] has let the call go on that is known by args[1]: status = 1, or 0. It is forgotten. args[1] = 0:
+ * whether somebody listens.
+ */
 #define HANARE_SERVICE_CONTINUED 21U
 /* Most extents in one service. */
 #define HANARE_EXTENTS_MAX 64

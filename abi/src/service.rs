@@ -102,6 +102,10 @@ pub const MAY_LIMIT: u64 = 3;
 pub const MAY_SCHEDULE: u64 = 4;
 /// `MAY_*`: about the worker itself, whatever args [0] and [1] are: it is traced.
 pub const MAY_BE_TRACED: u64 = 5;
+/// `MAY_*`: the worker traces it, and Linux has let it suspend its filters (`PTRACE_O_SUSPEND_SECCOMP`).
+pub const MAY_SUSPEND: u64 = 6;
+/// `MAY_*`: send it signals, as kill(2) has it.
+pub const MAY_SIGNAL: u64 = 7;
 
 /// `FILE_*`: the file is open for writing too (shared writable mappings allowed).
 pub const FILE_WRITABLE: u64 = 1;
@@ -164,7 +168,8 @@ pub const CALL_WORDS: usize = 8;
 pub const NOTIFY_ALONE: u64 = 0;
 /// The worker makes an execve of its own.
 pub const NOTIFY_EXECVE: u64 = 1;
-/// Whether listener args[0] has let the call go on that is known by args[1]: status = 1, or 0. It is forgotten.
+/// Whether listener args[0] has let the call go on that is known by args[1]: status = 1, or 0. It is forgotten. args[1] = 0:
+/// whether somebody listens.
 pub const SERVICE_CONTINUED: u32 = 21;
 
 /// Most extents in one service.

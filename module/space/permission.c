@@ -56,6 +56,16 @@ static bool is_tracer(struct task_struct *tracer, struct task_struct *task)
 	return is;
 }
 
+/* kill(2)'s rule, as kill_ok_by_cred() has it. */
+static bool may_signal(const struct cred *target)
+{
+	const struct cred *caller = current_cred();
+
+	return uid_eq(caller->euid, target->suid) || uid_eq(caller->euid, target->uid) ||
+	       uid_eq(caller->uid, target->suid) || uid_eq(caller->uid, target->uid) ||
+	       ns_capable(target->user_ns, CAP_KILL);
+}
+
 static bool may(struct task_struct *task, u64 what)
 {
 	const struct cred *cred;
@@ -63,6 +73,8 @@ static bool may(struct task_struct *task, u64 what)
 
 	if (what == HANARE_MAY_TRACE)
 		return is_tracer(current, task);
+	if (what == HANARE_MAY_SUSPEND)
+		return is_tracer(current, task) && READ_ONCE(task->ptrace) & PT_SUSPEND_SECCOMP;
 	cred = get_task_cred(task);
 	if (what == HANARE_MAY_REACH)
 		may = may_reach(cred);
@@ -70,6 +82,8 @@ static bool may(struct task_struct *task, u64 what)
 		may = may_limit(cred);
 	else if (what == HANARE_MAY_SCHEDULE)
 		may = may_schedule(cred);
+	else if (what == HANARE_MAY_SIGNAL)
+		may = may_signal(cred);
 	put_cred(cred);
 	return may;
 }

@@ -15,6 +15,7 @@ use crate::process::{cputimers, rights, spaces, timens, waited};
 use crate::signal::{pending, signals, unhandled};
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
+use hanare_abi::service::MAY_SIGNAL;
 use hanare_core::entropy::BYTES_MAX;
 use hanare_core::errno::{self, Errno, Result};
 use hanare_core::link::{Call, ENDING, Outcome, Returns};
@@ -24,7 +25,7 @@ use hanare_core::sysfs::{LOOKED_AT, may_be_hidden};
 use hanare_hal::cpu;
 use hanare_hal::traps::Regs;
 use hanare_hal::usercopy::{self, UserAddr};
-use linux_raw_sys::general::{__NR_close, __NR_close_range, __NR_openat, __NR_tgkill};
+use linux_raw_sys::general::{__NR_close, __NR_close_range, __NR_openat};
 
 /// A row that says `delegated`.
 pub fn serve(row: &Row, hook: Hook, args: [u64; 6]) -> Result<u64> {
@@ -342,7 +343,7 @@ fn queue_to_thread(row: &Row, args: [u64; 6]) -> Result<u64> {
     }
     let signal = args[2] as u32;
     let target = code_of(args[3]).filter(|&code| code == SI_QUEUE);
-    let Some(target) = target.and_then(|_| queued_to(args[0], args[1])) else {
+    let Some(target) = target.and_then(|_| queued_to(args[1])) else {
         return forward(row, args);
     };
     target.signals.lock().directed.sent(signal);
@@ -355,7 +356,7 @@ fn queue_to_thread(row: &Row, args: [u64; 6]) -> Result<u64> {
 fn queue_to_process(row: &Row, args: [u64; 6]) -> Result<u64> {
     let signal = args[1] as u32;
     let target = code_of(args[2]).filter(|&code| signals::looks_like_threads(code));
-    let Some(target) = target.and_then(|_| queued_to(args[0], args[0])) else {
+    let Some(target) = target.and_then(|_| queued_to(args[0])) else {
         return forward(row, args);
     };
     let p = &target.process;
@@ -370,12 +371,12 @@ fn code_of(info: u64) -> Option<i32> {
     usercopy::read_u64(UserAddr::behind(info, 8)).ok().map(|word| word as i32)
 }
 
-/// The thread `tid` of process `pid` to which the running one may send signals, by Linux.
-fn queued_to(pid: u64, tid: u64) -> Option<Arc<Thread>> {
+/// The thread `tid`, if the running one may send it signals.
+fn queued_to(tid: u64) -> Option<Arc<Thread>> {
     let own = &thread::current().process;
     let target = spaces::find_thread(own, tid as u32)?;
     let may = Arc::ptr_eq(&target.process, own)
-        || delegate::linux(__NR_tgkill, [pid, tid, 0, 0, 0, 0]).is_ok();
+        || rights::may(MAY_SIGNAL, tid as u32, &target.process).is_ok();
     may.then_some(target)
 }
 

@@ -57,6 +57,10 @@ pub struct State<T> {
     pub given_at_entry: u32,
     /// The number of the call of [`PERMITTED`].
     pub permitted: u32,
+    /// Its tracer has let it go on from its stop at a call that a filter leaves to the tracer.
+    pub is_answered: bool,
+    /// The options of [`UNTOLD`].
+    pub untold: u64,
     /// Who traces it, if that is a thread here.
     pub tracer: Weak<T>,
     /// A child that is not to begin before the tracer has heard of it.
@@ -74,6 +78,8 @@ impl<T> Default for State<T> {
             given: 0,
             given_at_entry: 0,
             permitted: 0,
+            is_answered: false,
+            untold: 0,
             tracer: Weak::new(),
             child: None,
             former: 0,

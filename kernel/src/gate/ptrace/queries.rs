@@ -4,6 +4,7 @@
 use super::held::{hold, linux};
 use crate::base::user::{self, put};
 use crate::parts::seccomp::FILTER;
+use crate::parts::tracee::GONE;
 use crate::process::thread;
 use crate::process::thread::Thread;
 use crate::signal::pending;
@@ -31,6 +32,11 @@ pub fn set_mask(thread: &Arc<Thread>, size: u64, data: u64) -> Result<u64> {
         return Err(errno::EINVAL);
     }
     let mask = SigSet(user::get::<u64>(UserAddr::of(data))?).blockable();
+    // Its slot is there as long as its space, which it may have left while the mask was read.
+    let _stays = thread.process.memory().visit().ok_or(errno::ESRCH)?;
+    if thread.ptrace.has(GONE) || thread.must_end() {
+        return Err(errno::ESRCH);
+    }
     let applied = mask.difference(pending::never_blocked(&thread.process));
     let is_held_back = thread.signals.lock().is_held_back();
     if !is_held_back {
@@ -55,7 +61,7 @@ pub fn pending_signals(thread: &Arc<Thread>, args: u64, data: u64) -> Result<u64
         let told = match fetched(&thread, args.is_shared, number) {
             Ok(info) => put(UserAddr::of(at), info.as_bytes()).map(|_| true),
             Err(here) => linux_pending(&thread, &args.of_linux(copied, here), at).map(|count| {
-                copied += count;
+                copied += count.min(args.count - copied); // a proxy may say anything
                 false
             }),
         };
@@ -92,13 +98,15 @@ fn linux_pending(thread: &Thread, args: &PeekSigInfo, to: u64) -> Result<u64> {
 }
 
 /// PTRACE_SECCOMP_GET_METADATA. The worker has filters of the same number, with the same flags.
-pub fn filter_metadata(thread: &Thread, a: &[u64; 6]) -> Result<u64> {
-    with_filters(thread, linux(*a))
+pub fn filter_metadata(thread: &Arc<Thread>, a: &[u64; 6]) -> Result<u64> {
+    let thread = hold(thread)?;
+    with_filters(&thread, linux(*a))
 }
 
 /// PTRACE_SECCOMP_GET_FILTER: the instructions that the program has set, not those of the worker.
-pub fn filter_program(thread: &Thread, a: &[u64; 6]) -> Result<u64> {
-    with_filters(thread, linux([a[0], a[1], a[2], 0, 0, 0]))?;
+pub fn filter_program(thread: &Arc<Thread>, a: &[u64; 6]) -> Result<u64> {
+    let thread = hold(thread)?;
+    with_filters(&thread, linux([a[0], a[1], a[2], 0, 0, 0]))?;
     let filters = thread.seccomp.filters.lock().clone();
     let filter = usize::try_from(a[2]).ok().and_then(|at| filters.as_ref()?.get(at));
     let instructions = filter.ok_or(errno::ENOENT)?.instructions();

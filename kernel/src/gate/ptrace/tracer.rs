@@ -9,6 +9,7 @@ use crate::base::user::put;
 use crate::gate::park;
 use crate::link::delegate;
 use crate::parts::tracee::{BLOCKS, CALLS, PERMITTED, SEIZED, UNTOLD};
+use crate::process::rights;
 use crate::process::spaces;
 use crate::process::thread;
 use crate::process::thread::Thread;
@@ -17,6 +18,7 @@ use crate::process::workers;
 use crate::sched::cpus;
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
+use hanare_abi::service::MAY_SUSPEND;
 use hanare_core::errno::{self, Result};
 use hanare_core::gate::{Parking, Who};
 use hanare_core::ptrace::{
@@ -144,6 +146,7 @@ fn attach(thread: &Arc<Thread>, a: &[u64; 6]) -> Result<u64> {
         return Err(errno::EIO);
     }
     linux([a[0], a[1], a[2], if seizes { options & option::LINUX } else { a[3] }, 0, 0])?;
+    suspends(thread, options)?;
     trace(thread, if seizes { SEIZED } else { 0 }, options)?;
     if thread.process.is_paused() {
         park::hold(thread); // Linux keeps it stopped
@@ -158,8 +161,17 @@ fn set_options(thread: &Arc<Thread>, options: u64) -> Result<u64> {
     }
     let thread = hold(thread)?;
     linux([request::SETOPTIONS, u64::from(thread.slot.tid()), 0, options & option::LINUX, 0, 0])?;
+    suspends(&thread, options)?;
     thread.ptrace.options.store(options, Ordering::Relaxed);
     Ok(0)
+}
+
+/// Whether Linux has given the running thread the option that suspends a tracee's filters, if that is among these.
+fn suspends(thread: &Thread, options: u64) -> Result<()> {
+    if options & option::SUSPEND_SECCOMP == 0 {
+        return Ok(());
+    }
+    rights::may(MAY_SUSPEND, thread.slot.tid(), &thread.process)
 }
 
 /// PTRACE_CONT and its like: for Linux they are all the same.
@@ -176,6 +188,7 @@ fn resume(thread: &Arc<Thread>, what: u64, a: &[u64; 6]) -> Result<u64> {
     let stop = {
         let mut state = own.state.lock();
         let before = (state.stop, state.reported);
+        state.is_answered = matches!(state.stop, Stop::Event(event::SECCOMP, _));
         if state.reported {
             (state.stop, state.reported) = (Stop::Signal, false);
         }
@@ -194,7 +207,7 @@ fn resume(thread: &Arc<Thread>, what: u64, a: &[u64; 6]) -> Result<u64> {
         mode(before.0, before.1);
         let mut state = own.state.lock();
         (state.stop, state.reported) = stop;
-        state.given = 0;
+        (state.given, state.is_answered) = (0, false);
         return result;
     }
     park::let_go(thread);
@@ -339,8 +352,12 @@ impl Seen {
         };
         let own = &thread.ptrace;
         if own.clear(UNTOLD) {
-            let options = own.options.load(Ordering::Relaxed) & option::LINUX;
-            let _ = linux([request::SETOPTIONS, self.pid.into(), 0, options, 0, 0]);
+            let options = core::mem::take(&mut own.state.lock().untold);
+            let told =
+                linux([request::SETOPTIONS, self.pid.into(), 0, options & option::LINUX, 0, 0]);
+            if told.is_ok() && suspends(&thread, options).is_ok() {
+                own.options.store(options, Ordering::Relaxed);
+            }
         }
         if self.status != SIGTRAP {
             return false;
@@ -407,7 +424,15 @@ fn take(thread: &Thread, stop: Stop) {
     if linux([how, tid, 0, if seized { options & option::LINUX } else { 0 }, 0, 0]).is_err() {
         return;
     }
-    if trace(&child, if seized { SEIZED } else { UNTOLD }, options).is_ok() && seized {
+    if seized && suspends(&child, options).is_err() {
+        return;
+    }
+    if !seized {
+        // The option that suspends filters only when Linux has it, too (`settle`).
+        if trace(&child, UNTOLD, options & !option::SUSPEND_SECCOMP).is_ok() {
+            child.ptrace.state.lock().untold = options;
+        }
+    } else if trace(&child, SEIZED, options).is_ok() {
         let _ = linux([request::INTERRUPT, tid, 0, 0, 0, 0]);
     }
 }
