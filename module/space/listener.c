@@ -358,6 +358,10 @@ long hanare_continued(struct hanare_job *job)
 
 	if (!listener)
 		return 0;
+	if (!job->args[1]) {
+		listener_put(listener);
+		return 1;
+	}
 	spin_lock(&listener->lock);
 	call = call_find(listener, job->args[1]);
 	if (call) {

@@ -6,6 +6,7 @@ use crate::calls::{delegated, local, packed};
 use crate::gate::ptrace;
 use crate::process::thread;
 use crate::sched::cpus;
+use core::sync::atomic::Ordering;
 use hanare_core::bounce;
 use hanare_core::errno::{self, Errno};
 use hanare_core::syscalls::{self, Hook, LocalCall, Row, Service, pointers};
@@ -59,9 +60,13 @@ pub fn serve(regs: &mut Regs, number: u64) -> Option<()> {
         }
         Judged::Answered => Some(()),
         Judged::Notified(listener) => match notified::ask(regs, listener) {
-            Decision::GoesOn => execute(regs, number),
+            // The call about which it was asked: a tracer may have made that one of another.
+            Decision::GoesOn => execute(regs, u64::from(regs.orig_rax as u32)),
             Decision::Departs(call) => {
-                let served = execute(regs, number);
+                let departs = &thread::current().seccomp.departs;
+                departs.store(true, Ordering::Relaxed);
+                let served = execute(regs, u64::from(regs.orig_rax as u32));
+                departs.store(false, Ordering::Relaxed);
                 notified::forget(listener, call);
                 served
             }

@@ -24,7 +24,7 @@ use crate::sched::cpus;
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicU64, Ordering};
 use hanare_abi::control::{Control, FILTER_PART};
-use hanare_abi::service::SERVICE_LISTENER;
+use hanare_abi::service::{SERVICE_CONTINUED, SERVICE_LISTENER};
 use hanare_core::errno::{self, Result};
 use hanare_core::link::{ENDING, Last};
 use hanare_core::ptrace::option;
@@ -222,6 +222,9 @@ fn set_filter(flags: u64, from: UserAddr) -> Result<u64> {
     if let Some(refused) = p.with_threads(|threads| refusal(thread, threads, &filter, flags)) {
         return refused;
     }
+    if listens && has_listener(thread) {
+        return Err(errno::EBUSY);
+    }
     let told = tell_linux(thread, filter.instructions(), flags, false)?;
     let descriptor = if listens { listen(told, &filter)? } else { 0 };
     // No thread is entered meanwhile, and none takes another one's filters.
@@ -230,6 +233,17 @@ fn set_filter(flags: u64, from: UserAddr) -> Result<u64> {
         let _ = delegate::linux(__NR_close, [descriptor, 0, 0, 0, 0, 0]);
     }
     attached.map(|()| descriptor)
+}
+
+/// Whether somebody listens to one of the thread's filters: Linux refuses another listener, by the word of a proxy.
+fn has_listener(thread: &Thread) -> bool {
+    let filters = thread.seccomp.filters.lock().clone();
+    let mut ids =
+        filters.iter().flat_map(|all| all.iter()).map(|f| f.listener.load(Ordering::Relaxed));
+    ids.any(|id| {
+        let listens = || services::by_worker(SERVICE_CONTINUED, &[id, 0], &[]);
+        id != 0 && listens().map_or(true, |answer| answer.status != 0)
+    })
 }
 
 /// Gives a filter a listener that tells of what the LWK serves, too, in place of Linux' own, whose descriptor is given. The

@@ -81,6 +81,9 @@ pub fn is_needed(thread: &Thread) -> bool {
     if p.native.get().is_some() {
         return false;
     }
+    if thread.seccomp.departs.load(Ordering::Relaxed) {
+        return true;
+    }
     // A debugger stays with the memory that it has.
     if ALL.load(Ordering::Relaxed) && !p.observed.is_debugged() {
         return true;
