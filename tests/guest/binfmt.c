@@ -5,6 +5,7 @@
  */
 #include "guest.h"
 #include <elf.h>
+#include <linux/landlock.h>
 #include <sched.h>
 #include <sys/auxv.h>
 #include <sys/mount.h>
@@ -308,8 +309,42 @@ static void descriptors(void)
 	leave("hn2");
 }
 
+/* Who may not read the entries executes all the same what they do not take. */
+static void confined(void)
+{
+	struct landlock_ruleset_attr attr = { .handled_access_fs = LANDLOCK_ACCESS_FS_READ_FILE };
+	struct landlock_path_beneath_attr here = { .allowed_access = LANDLOCK_ACCESS_FS_READ_FILE };
+	char path[PATH_MAX + 40];
+	int status, rules = syscall(SYS_landlock_create_ruleset, &attr, sizeof(attr), 0);
+	pid_t child;
+
+	snprintf(path, sizeof(path), ":hnx:E::hnx::%s:", self);
+	put("register", path);
+	snprintf(path, sizeof(path), "%s", self);
+	*strrchr(path, '/') = 0;
+	here.parent_fd = open(path, O_PATH | O_CLOEXEC);
+	TELL(syscall(SYS_landlock_add_rule, rules, LANDLOCK_RULE_PATH_BENEATH, &here, 0));
+	child = fork();
+	if (!child) {
+		prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+		TELL(syscall(SYS_landlock_restrict_self, rules, 0));
+		TELL(open(PLACE "/hnx", O_RDONLY));
+		fflush(stdout);
+		execl(self, self, "quiet", NULL);
+		TELL(-1);
+		_exit(1);
+	}
+	waitpid(child, &status, 0);
+	TELL(status);
+	close(here.parent_fd);
+	close(rules);
+	put("hnx", "-1");
+}
+
 int main(int argc, char **argv)
 {
+	if (argc > 1 && !strcmp(argv[1], "quiet"))
+		return 7;
 	setvbuf(stdout, NULL, _IOFBF, 1 << 16);
 	if (argc > 1 || getenv("HN_SHOWS")) {
 		int status = show(argc, argv);
@@ -330,6 +365,7 @@ int main(int argc, char **argv)
 	bad_interpreters();
 	nested();
 	descriptors();
+	confined();
 	TELL(umount(PLACE));
 	return 0;
 }
