@@ -79,7 +79,7 @@ fn written(entry: &Entry<'_>) -> Vec<u8> {
         Kind::Magic { offset, magic, mask } => {
             text.extend(format!("\noffset {offset}\nmagic ").bytes());
             text.extend(magic);
-            for mask in mask {
+            if let Some(mask) = mask {
                 text.extend(b"\nmask ");
                 text.extend(mask);
             }
