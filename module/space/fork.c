@@ -141,6 +141,9 @@ long hanare_fork_command(struct file *file, struct hanare_space *of, void __user
 		err = -EINVAL;
 	else if (test_bit(0, &parent->ended))
 		err = -ESRCH;
+	/* Other memory is no execve: a child has it, too. Only by one that Linux has judged does the process itself get it. */
+	else if (arg.program && !hanare_space_is_left_by(parent, task_tgid(current)))
+		err = -EPERM;
 	else if (arg.shares_table)
 		err = enter_through(file, parent, &arg);
 	else

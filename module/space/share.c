@@ -191,6 +191,8 @@ static int enlist(struct hanare_space *space, u32 slot)
 	spin_lock_irq(&space->share_lock);
 	known = find(space, s->pid);
 	if (!known) {
+		/* Another of its threads may be in an execve. */
+		s->leaves = space->pid == s->pid && space->leaves;
 		kref_get(&space->ref);
 		list_add_tail(&s->link, &space->sharers);
 	}

@@ -110,6 +110,9 @@ static void in_the_child(int fd, unsigned int space)
 	EXPECT(call(fd, HANARE_IOCTL_CHILD, &child), ESRCH);
 	child.program = 1;
 	EXPECT(call(fd, HANARE_IOCTL_CHILD, &child), EINVAL);
+	/* Linux has executed nothing: this is no program that has left the space. */
+	child.shares_table = 0;
+	EXPECT(call(fd, HANARE_IOCTL_CHILD, &child), EPERM);
 	/* A space of which this is no descriptor, and one that there is not. */
 	child = (struct hanare_child){ .parent = foreign };
 	EXPECT(call(fd, HANARE_IOCTL_CHILD, &child), EPERM);
