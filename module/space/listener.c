@@ -18,6 +18,7 @@
 #include <linux/file.h>
 #include <linux/magic.h>
 #include <linux/module.h>
+#include <linux/mutex.h>
 #include <linux/poll.h>
 #include <linux/seccomp.h>
 #include <linux/slab.h>
@@ -29,6 +30,7 @@ struct listener {
 	struct file *of_linux;		/* given back with the file that stands in front of it */
 	u64 id;
 	refcount_t users;		/* that file, and who has found it by its id */
+	struct mutex answering;
 	spinlock_t lock;
 	struct list_head calls;		/* one of each task at most, and of tasks that are gone until the next comes */
 };
@@ -41,6 +43,7 @@ struct call {
 	u64 key;
 	u64 id;				/* of Linux' notification of it; valid if `received` */
 	bool received, continued, execve;
+	bool answered;			/* that notification is */
 };
 
 /* By their ids. Neither these nor keys are ever given out twice. */
@@ -91,12 +94,19 @@ static struct call *call_find(struct listener *listener, u64 key)
 /* ---- what the supervisor does ---- */
 
 /*
- * The call for which a notification of Linux' stands. An execve is told once: after that the same task may make one on which
- * nobody has decided.
+ * Whether a notification is the first one of its call, or the call's once more: Linux makes a call again by itself after a
+ * stop (SIGSTOP, a tracer, the freezer), and notifies it anew. One that has gone on has had its decision: after that the same
+ * task may make one on which nobody has decided.
  */
+static bool may_be_told(const struct call *call, u64 id, const struct pid *pid)
+{
+	return !call->received || call->id == id || (pid && call->pid == pid && !call->continued);
+}
+
+/* The call for which a notification of Linux' stands. */
 static int translate(struct listener *listener, const struct seccomp_notif *notif, struct seccomp_data *data)
 {
-	struct call *call, *told = NULL;
+	struct call *call;
 	bool stands = notif->data.nr == HANARE_NR_NOTIFY, is_same;
 	int err = -ENOENT;
 	struct pid *pid;
@@ -108,25 +118,21 @@ static int translate(struct listener *listener, const struct seccomp_notif *noti
 	list_for_each_entry(call, &listener->calls, list) {
 		if (stands)
 			is_same = call->key == notif->data.args[0] && !call->execve &&
-				  (!call->received || call->id == notif->id) &&
 				  (call->pid == pid || !notif->pid);
 		else
 			is_same = call->execve && call->pid == pid && call->data.nr == notif->data.nr;
-		if (!is_same)
+		if (!is_same || !may_be_told(call, notif->id, pid))
 			continue;
 		*data = call->data;
+		if (!call->received || call->id != notif->id)
+			call->answered = false;
 		call->id = notif->id;
 		call->received = true;
-		if (call->execve) {
-			list_del(&call->list);
-			told = call;
-		}
 		err = 0;
 		break;
 	}
 	spin_unlock(&listener->lock);
 	rcu_read_unlock();
-	call_free(told);
 	return err;
 }
 
@@ -153,52 +159,74 @@ static long receive(struct listener *listener, unsigned long arg)
 	struct seccomp_data data;
 	long err;
 
-	for (;;) {
-		err = pass_on(listener, SECCOMP_IOCTL_NOTIF_RECV, arg);
-		if (err)
-			return err;
-		if (copy_from_user(&notif, to, sizeof(notif)))
-			return -EFAULT;
-		if (!translate(listener, &notif, &data))
-			return copy_to_user(&to->data, &data, sizeof(data)) ? -EFAULT : 0;
-		if (notif.data.nr != HANARE_NR_NOTIFY)
-			return 0;
-		err = turn_away(listener, to, notif.id);
-		if (err)
-			return err;
-	}
+	err = pass_on(listener, SECCOMP_IOCTL_NOTIF_RECV, arg);
+	if (err)
+		return err;
+	if (copy_from_user(&notif, to, sizeof(notif)))
+		return -EFAULT;
+	if (!translate(listener, &notif, &data))
+		return copy_to_user(&to->data, &data, sizeof(data)) ? -EFAULT : 0;
+	if (notif.data.nr != HANARE_NR_NOTIFY)
+		return 0;
+	/* As Linux says of a call that ended before it was told. No next one is waited for: it was there, poll(2) says. */
+	return turn_away(listener, to, notif.id) ?: -ENOENT;
 }
 
-/* Sets whether the call of a notification goes on; what it was before. */
-static bool set_continued(struct listener *listener, u64 id, bool continued)
+/* The call of a notification that is not answered yet; under the lock. */
+static struct call *unanswered(struct listener *listener, u64 id)
 {
-	bool before = false;
+	struct call *call;
+
+	list_for_each_entry(call, &listener->calls, list)
+		if (call->received && call->id == id && !call->answered)
+			return call;
+	return NULL;
+}
+
+static void set_continued(struct listener *listener, u64 id, bool continued)
+{
 	struct call *call;
 
 	spin_lock(&listener->lock);
-	list_for_each_entry(call, &listener->calls, list)
-		if (call->received && call->id == id) {
-			before = call->continued;
-			call->continued = continued;
-		}
+	call = unanswered(listener, id);
+	if (call)
+		call->continued = continued;
 	spin_unlock(&listener->lock);
-	return before;
+}
+
+static void set_answered(struct listener *listener, u64 id)
+{
+	struct call *call;
+
+	spin_lock(&listener->lock);
+	call = unanswered(listener, id);
+	if (call)
+		call->answered = true;
+	spin_unlock(&listener->lock);
 }
 
 static long answer(struct listener *listener, unsigned long arg)
 {
 	struct seccomp_notif_resp resp;
-	bool before = true;
+	bool goes_on;
 	long err;
 
 	if (copy_from_user(&resp, (void __user *)arg, sizeof(resp)))
 		return -EFAULT;
+	/* Linux refuses others. */
+	goes_on = resp.flags == SECCOMP_USER_NOTIF_FLAG_CONTINUE && !resp.error && !resp.val;
+	/* One after the other: none takes back what another has said. */
+	if (mutex_lock_killable(&listener->answering))
+		return -EINTR;
 	/* Before the answer: with it the call goes on at once. */
-	if (resp.flags & SECCOMP_USER_NOTIF_FLAG_CONTINUE)
-		before = set_continued(listener, resp.id, true);
+	if (goes_on)
+		set_continued(listener, resp.id, true);
 	err = pass_on(listener, SECCOMP_IOCTL_NOTIF_SEND, arg);
-	if (err && !before)
+	if (!err)
+		set_answered(listener, resp.id);
+	else if (goes_on)
 		set_continued(listener, resp.id, false);
+	mutex_unlock(&listener->answering);
 	return err;
 }
 
@@ -262,6 +290,7 @@ static struct file *listener_open(struct file *of_linux, u64 *id)
 	listener->of_linux = of_linux;
 	listener->id = atomic64_inc_return(&last_id);
 	refcount_set(&listener->users, 1);
+	mutex_init(&listener->answering);
 	spin_lock_init(&listener->lock);
 	INIT_LIST_HEAD(&listener->calls);
 	file = anon_inode_getfile(NAME, &listener_ops, listener, O_RDWR);

@@ -240,6 +240,8 @@ static void decide(int listener, struct seccomp_notif *notif)
 		/* Each second one is answered. */
 		if (!later[0]) {
 			hold(listener, notif);
+			if (notif->data.args[0] == SIGSTOP)
+				kill(notif->pid, SIGCONT);
 			break;
 		}
 		tell_later();
@@ -389,7 +391,7 @@ static void interrupted(void)
 {
 	static const int numbers[] = { SYS_getppid, SYS_getsid };
 
-	for (int i = 0; i < 2; i++)
+	for (int i = 0; i < 2; i++) {
 		for (int restart = 0; restart < 2; restart++) {
 			struct sigaction action = { .sa_handler = handler, .sa_flags = restart ? SA_RESTART : 0 };
 
@@ -399,6 +401,9 @@ static void interrupted(void)
 			if (!restart)
 				TELL(CALL(numbers[i], SIGALRM, 0, 0, HOLD)); /* that one is answered */
 		}
+		/* It is made again when the process goes on, and told again. */
+		TELL(CALL(numbers[i], SIGSTOP, 0, 0, HOLD));
+	}
 }
 
 /* With FLAG_WAIT_KILLABLE_RECV a signal waits for the answer. */
