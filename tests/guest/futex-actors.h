@@ -164,7 +164,8 @@ static void *ends_with_lock(void *argument)
 
 	words[a->word] = gettid();
 	a->done = 1;
-	while (!(*(volatile int *)(words + a->word) & FUTEX_WAITERS))
+	/* Who waits has said so in the word before it is known to wait: of an owner that is gone by then, it is told ESRCH. */
+	while (futex(a->word, FUTEX_WAKE | a->op, 1, NULL, a->word, 0) != -EINVAL)
 		usleep(200);
 	return NULL;
 }

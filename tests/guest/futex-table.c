@@ -291,6 +291,7 @@ static void dying(void)
 {
 	begin("its owner ends");
 	waker->word = WORD;
+	waker->op = wait_flag;
 	post(waker, LOCK_AND_END);
 	finish(waker);
 	waits(locks, NO_TIME);

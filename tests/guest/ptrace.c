@@ -1,10 +1,7 @@
 /* Tracing a child: stops, registers, memory, system calls, steps, events. */
-#include "guest.h"
+#include "tracer.h"
 #include <elf.h>
 #include <pthread.h>
-#include <stddef.h>
-#include <sys/ptrace.h>
-#include <sys/user.h>
 
 static volatile long word = 0x1122334455667788;
 static volatile int handled;
@@ -12,55 +9,6 @@ static volatile int handled;
 static void handler(int signal)
 {
 	handled = signal;
-}
-
-/* What wait(2) says, in words; children have no names. */
-static int next(pid_t pid)
-{
-	int status = -1;
-	pid_t got = waitpid(pid, &status, __WALL);
-
-	if (got != pid)
-		printf("  waitpid: %s\n", got == -1 ? strerrorname_np(errno) : "another one");
-	else if (WIFSTOPPED(status))
-		printf("  stopped: %#x\n", status >> 8);
-	else if (WIFEXITED(status))
-		printf("  exited: %d\n", WEXITSTATUS(status));
-	else
-		printf("  killed: %s\n", sigabbrev_np(WTERMSIG(status)));
-	fflush(stdout);
-	return status;
-}
-
-static void go(int request, pid_t pid, long signal)
-{
-	if (ptrace(request, pid, 0, signal))
-		printf("  request %d: %s\n", request, strerrorname_np(errno));
-}
-
-static void info(pid_t pid)
-{
-	siginfo_t info;
-
-	if (ptrace(PTRACE_GETSIGINFO, pid, 0, &info))
-		printf("  no siginfo: %s\n", strerrorname_np(errno));
-	else
-		printf("  siginfo: %s code %d\n", sigabbrev_np(info.si_signo), info.si_code);
-	fflush(stdout);
-}
-
-static pid_t start(void (*run)(void))
-{
-	pid_t pid = fork();
-
-	if (!pid) {
-		ptrace(PTRACE_TRACEME, 0, 0, 0);
-		raise(SIGSTOP);
-		run();
-		_exit(0);
-	}
-	next(pid);
-	return pid;
 }
 
 static void signals_run(void)
@@ -82,7 +30,7 @@ static void signals(void)
 	pid_t pid;
 
 	puts("signals");
-	pid = start(signals_run);
+	pid = begun(signals_run);
 	info(pid);
 	go(PTRACE_CONT, pid, 0);
 	next(pid);
@@ -120,7 +68,7 @@ static void faults(void)
 	pid_t pid;
 
 	puts("faults");
-	pid = start(faults_run);
+	pid = begun(faults_run);
 	go(PTRACE_CONT, pid, 0);
 	next(pid);
 	info(pid);
@@ -161,7 +109,7 @@ static void registers(void)
 	pid_t pid;
 
 	puts("registers");
-	pid = start(registers_run);
+	pid = begun(registers_run);
 	go(PTRACE_CONT, pid, 0);
 	next(pid);
 	TELL(ptrace(PTRACE_GETREGS, pid, 0, &regs));
@@ -213,7 +161,7 @@ static void breakpoint(void)
 	int i;
 
 	puts("breakpoint");
-	pid = start(breakpoint_run);
+	pid = begun(breakpoint_run);
 	text = ptrace(PTRACE_PEEKTEXT, pid, address, 0);
 	TELL(ptrace(PTRACE_POKETEXT, pid, address, (text & ~0xffL) | 0xcc));
 	go(PTRACE_CONT, pid, 0);
@@ -257,7 +205,7 @@ static void calls(int good)
 	pid_t pid;
 
 	printf("calls %d\n", good);
-	pid = start(calls_run);
+	pid = begun(calls_run);
 	TELL(ptrace(PTRACE_SETOPTIONS, pid, 0, good ? PTRACE_O_TRACESYSGOOD : 0));
 	for (i = 0; i < 20; i++) {
 		go(PTRACE_SYSCALL, pid, 0);
@@ -296,7 +244,7 @@ static void exec(int options)
 	int status;
 
 	printf("exec %d\n", options);
-	pid = start(exec_run);
+	pid = begun(exec_run);
 	TELL(ptrace(PTRACE_SETOPTIONS, pid, 0, options));
 	go(PTRACE_CONT, pid, 0);
 	status = next(pid);
@@ -320,7 +268,7 @@ static void attach(void)
 	pipe(fds);
 	/* One that waits for Linux, one that computes. */
 	for (i = 0; i < 2; i++) {
-		pid = fork();
+		pid = forked();
 		if (!pid) {
 			if (i == 0)
 				_exit(read(fds[0], &byte, 1) == 1 ? 7 : 8);
@@ -349,7 +297,7 @@ static void seize(void)
 	pid_t pid;
 
 	puts("seize");
-	pid = fork();
+	pid = forked();
 	if (!pid) {
 		while (word != 0x44)
 			;
@@ -381,7 +329,7 @@ static void at_once(void)
 	pid_t pid;
 
 	for (i = 0; i < 40; i++) {
-		pid = fork();
+		pid = forked();
 		if (!pid)
 			pause();
 		if (ptrace(i % 2 ? PTRACE_SEIZE : PTRACE_ATTACH, pid, 0, 0))
@@ -401,7 +349,7 @@ static void every_signal(void)
 
 	puts("every signal");
 	for (i = 1; i <= 64; i++) {
-		pid = fork();
+		pid = forked();
 		if (!pid) {
 			ptrace(PTRACE_TRACEME, 0, 0, 0);
 			kill(getpid(), i);
@@ -430,7 +378,7 @@ static void events_run(void)
 {
 	pthread_t t;
 	int status;
-	pid_t pid = fork();
+	pid_t pid = forked();
 
 	if (!pid)
 		_exit(11);
@@ -456,7 +404,7 @@ static void events(int seized, long options)
 
 	printf("events, options %#lx, %s\n", options, seized ? "seized" : "attached");
 	fflush(stdout);
-	pid = fork();
+	pid = forked();
 	if (!pid) {
 		raise(SIGSTOP);
 		events_run();
@@ -517,13 +465,13 @@ static void tracer_ends(long options)
 
 	printf("tracer ends, options %#lx\n", options);
 	pipe(fds);
-	pid = fork();
+	pid = forked();
 	if (!pid) {
 		while (word != 0x45)
 			;
 		_exit(write(fds[1], "z", 1) == 1 ? 14 : 15);
 	}
-	tracer = fork();
+	tracer = forked();
 	if (!tracer) {
 		ptrace(PTRACE_SEIZE, pid, 0, options);
 		ptrace(PTRACE_INTERRUPT, pid, 0, 0);

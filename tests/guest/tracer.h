@@ -52,13 +52,10 @@ static inline void info(pid_t pid)
 }
 
 /* A child that is traced and has stopped, and goes on with `run`. */
-static inline pid_t start(const char *what, void (*run)(void))
+static inline pid_t begun(void (*run)(void))
 {
-	pid_t pid;
+	pid_t pid = forked();
 
-	printf("%s\n", what);
-	fflush(stdout);
-	pid = forked();
 	if (!pid) {
 		ptrace(PTRACE_TRACEME, 0, 0, 0);
 		raise(SIGSTOP);
@@ -67,6 +64,14 @@ static inline pid_t start(const char *what, void (*run)(void))
 	}
 	next(pid);
 	return pid;
+}
+
+/* As `begun`, with a title. */
+static inline pid_t start(const char *what, void (*run)(void))
+{
+	printf("%s\n", what);
+	fflush(stdout);
+	return begun(run);
 }
 
 /* To the next stop of a call `number`, its beginning or its end. */
