@@ -4,7 +4,7 @@
 use crate::errno::{ENOEXEC, Result};
 use crate::limits::EXEC_HEAD;
 
-/// Who a kind of files is executed by.
+/// Entry of binfmt_misc: the interpreter of a kind of files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry<'a> {
     /// Disabled ones take nothing.
@@ -51,7 +51,7 @@ fn bytes_of(hex: &[u8]) -> Result<usize> {
     if is_hex { Ok(hex.len() / 2) } else { Err(ENOEXEC) }
 }
 
-/// What stands between `key` and the end of the line; what is behind that.
+/// Splits a line that begins with `key`: its rest, and the text behind the line.
 fn line<'a>(text: &'a [u8], key: &[u8]) -> Option<(&'a [u8], &'a [u8])> {
     let rest = text.strip_prefix(key)?;
     let end = rest.iter().position(|&byte| byte == b'\n')?;
@@ -135,11 +135,11 @@ impl<'a> Kind<'a> {
     }
 }
 
-/// What the files of binfmt_misc say, one text after the other, each with a zero behind it.
+/// Texts of the files of binfmt_misc, one after the other, each with a zero behind it.
 pub struct Texts<'a>(&'a [u8]);
 
 impl<'a> Texts<'a> {
-    /// Of what was read.
+    /// Takes the bytes that `SERVICE_BINFMT` has written.
     #[must_use]
     pub const fn new(bytes: &'a [u8]) -> Self {
         Self(bytes)

@@ -24,7 +24,7 @@ enum State {
     Allocated,
 }
 
-/// What a block of frames is, for who looks at all of them.
+/// State of a block of frames, for a walk over all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BlockState {
     /// Never given to the allocator.

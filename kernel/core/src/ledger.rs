@@ -10,7 +10,7 @@ use hanare_abi::request::{
     LEDGER_USERS, LEDGER_WORDS,
 };
 
-/// What a frame is for. The numbers are those of the answer to `DEBUG_LEDGER`.
+/// Purpose of a frame. The numbers are those of the answer to `DEBUG_LEDGER`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Subject {
@@ -53,7 +53,7 @@ pub const KERNEL: u32 = 0;
 /// Numbers of users are below.
 pub const USERS_END: u32 = 1 << 24;
 
-/// Who has a frame, and for what.
+/// User and purpose that a frame is accounted to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameOwner(u32);
 
@@ -73,7 +73,7 @@ impl FrameOwner {
         Self((subject as u32) << 24 | (number & (USERS_END - 1)))
     }
 
-    /// The same owner with another subject.
+    /// Owner of the same user with another subject.
     #[must_use]
     pub const fn with(self, subject: Subject) -> Self {
         Self::user(self.number(), subject)
@@ -85,7 +85,7 @@ impl FrameOwner {
         self.0
     }
 
-    /// Of a frame's word.
+    /// Owner that a frame's word names.
     #[must_use]
     pub const fn of_word(word: u32) -> Self {
         Self(word)
@@ -119,7 +119,7 @@ pub struct Ledger {
     pub kernel: BySubject,
     /// All users'.
     pub users: BySubject,
-    /// Those of the user that is asked for.
+    /// Frames of the user that is asked for, by subject.
     pub one: BySubject,
 }
 
