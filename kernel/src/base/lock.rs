@@ -48,11 +48,11 @@ macro_rules! ranks {
 }
 
 ranks! {
-    /// One at a time takes a frame with an error out of use.
+    /// Taking a frame with a hardware error out of use: one CPU at a time.
     BadMemory,
-    /// One at a time enters control groups.
+    /// Entering control groups: one thread at a time.
     EnteringGroups,
-    /// The last decision about who ends for want of memory.
+    /// The last decision about which process is killed for want of memory.
     LastShort,
     /// Observers: tracers of system calls and debuggers.
     Sessions,
@@ -76,17 +76,17 @@ ranks! {
     Slots,
     /// Slots that no thread of a space has.
     FreeSlots,
-    /// Mappings and page table of a space. Who waits for it serves TLB shootdowns.
+    /// Mappings and page table of a space. A CPU that waits for it serves TLB shootdowns.
     AddressSpace,
     /// Pages of a space that Linux is filling.
     Fills,
-    /// Contents of program files that stay when nobody maps them.
+    /// Contents of program files that stay when no process maps them.
     KeptContents,
     /// Content of program files, by file.
     Contents,
     /// Frames of the content of one file.
     ContentPages,
-    /// The last answer to a fault of Linux.
+    /// The file that a space mapped last.
     LastMapped,
     /// Frames of a control window.
     ControlPages,
@@ -94,7 +94,7 @@ ranks! {
     Messages,
     /// Bells of a space.
     SpaceBells,
-    /// Bells that nobody has.
+    /// Bells that no slot has.
     FreeBells,
     /// Threads of a CPU. What a thread waits for is asked under it (`Wait::ready`).
     CpuQueue,
@@ -114,7 +114,7 @@ ranks! {
     Debugger,
     /// State of a debugger's stop, and its breakpoints.
     DebuggerStop,
-    /// Registers of a thread that a tracer or a debugger stops, and who does.
+    /// Registers of a thread that a tracer or a debugger stops, and which of the two does.
     Parking,
     /// Watchpoints of a debugger.
     Watches,
@@ -128,7 +128,7 @@ ranks! {
     Threads,
     /// The parent that waits for a process to leave its memory.
     VforkParent,
-    /// The thread in whose process a program goes on.
+    /// The first thread of the process in which the program continues after an execve.
     Successor,
     /// seccomp filters of a thread.
     SeccompFilters,
@@ -174,7 +174,7 @@ ranks! {
     ControlGroup,
     /// Why a space was refused a page.
     Refusal,
-    /// Frames that Linux holds still, of who gave them up.
+    /// Frames that Linux still holds, by the account that gave them up.
     Quarantine,
     /// Accounts with such frames.
     QuarantinedAccounts,
