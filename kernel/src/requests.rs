@@ -1,11 +1,13 @@
 //! What Linux asks of the LWK: one function for each kind of request.
 
 use crate::base::counts::{Kind, there_are};
-use crate::base::{failing, frames, heap, ledger, quarantine};
+use crate::base::quarantine::{self, Of};
+use crate::base::{failing, frames, heap, ledger};
 use crate::gate::observe;
 use crate::life::{exec, open as open_space, share};
 use crate::link::inbound::complete;
 use crate::mm::linux::Lack;
+use crate::mm::quarantine::ask_anew;
 use crate::mm::{self, linux};
 use crate::process::thread::Thread;
 use crate::process::{Process, info, members, oom, spaces, until};
@@ -193,7 +195,7 @@ fn debug(r: &RequestRef<'_>, call: &RequestCall) -> hanare_core::errno::Result<(
         abi::DEBUG_MEMORY => {
             mm::content::give_back();
             // Linux may be slow, and who asks wants to know what is left for good.
-            let _ = (0..QUARANTINE_TRIES).any(|_| mm::retry_quarantine());
+            ask_anew(Of::All, QUARANTINE_TRIES);
             heap::trim();
             let (free, total) = frames::usage();
             let processes = there_are(Kind::Process);

@@ -385,7 +385,7 @@ static int space_open(struct hanare_space *space, struct hanare_space *parent,
 		refuse(message, call.status, "you have as many programs on %s as one user may have, or the pool as many proxies as it may",
 		       space->inst->name);
 	else if (call.status == -EAGAIN)
-		refuse(message, call.status, "you have as many programs, or control groups with some, on %s as one user may have",
+		refuse(message, call.status, "you have as many programs, or control groups with some, on %s as one user may have, or Linux holds too much that they gave up",
 		       space->inst->name);
 	else if (call.status == -ENOMEM)
 		refuse(message, call.status, "%s has no memory for another program of yours",

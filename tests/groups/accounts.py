@@ -22,6 +22,7 @@ from harness import *
 HOARD = GUEST + '/module-hoard'
 UID = 65534
 STRUCK = GUEST + '/static/strike-victim'
+PIPES = GUEST + '/static/pages-in-pipes'
 KINDS = ['fork', 'exec', 'table', 'thread', 'map', 'signal', 'exit']
 MORE = float(os.environ.get('TESTS_FAILS') or (7 if TIER == 'long' else 1))
 # Of the allocations of a program's work as large a part fails, and so many of a program's start.
@@ -203,22 +204,68 @@ def breakpoints_to_the_limit():
 def pipes_of_one():
     """Pages that Linux holds are whose they were: memory is short, and he pays for it. Another user's program goes on."""
     before, _ = debug_memory()
-    pipes = [GUEST + '/static/pages-in-pipes', 'all', '36']
+    pipes = [PIPES, 'all', '12', '18']
     with other_users_program(), Holder(UID, 'hanare', 'run', '--', *pipes) as holder:
-        expect(holder.said == '36 MiB', holder.said)
+        expect(holder.said == '12 MiB', holder.said)
         user = of_user(UID)
         held = user['frames'].get('quarantine', 0)
-        expect(held >= 36 * 256 and user['memory_bytes'] >= held * 4096, user)
-        result = as_user(1000, GUEST + '/static/eat-memory', '30')
+        expect(held >= 12 * 256 and user['memory_bytes'] >= 30 << 20, user)
+        result = as_user(1000, GUEST + '/static/eat-memory', '26')
         expect(result.status == 0, f'{result}; {log_tail()}')
         expect(f'of user {UID} killed' in log_tail(20), log_tail(20))
+    lwk_memory_is(before)
+
+
+@contextlib.contextmanager
+def pages_kept(uid, mib):
+    """A program of a user's puts as many MiB of its pages into pipes, and ends, well or not; this process keeps the pipes
+    until the end of the block. How it has ended."""
+    with contextlib.ExitStack() as stack:
+        ends = [end for _ in range(mib) for end in os.pipe()]
+        stack.callback(lambda: [os.close(end) for end in ends])
+        for to in ends[1::2]:
+            fcntl.fcntl(to, fcntl.F_SETPIPE_SZ, 1 << 20)
+        yield as_user(uid, PIPES, 'into', *map(str, ends[1::2]), pass_fds=ends[1::2])
+
+
+def pipes_that_stay():
+    """A user whose pages Linux holds for a process that stays on Linux has no more of them than is left to others, and no
+    further program; the rest of the memory is for others, and what Linux lets go of is found."""
+    before, _ = debug_memory()
+    with other_users_program():
+        with pages_kept(UID, 24) as result:
+            expect(result.status in (-9, 137) and f'of user {UID} killed' in log_tail(20), f'{result}; {log_tail(20)}')
+            frames = of_user(UID)['frames']
+            expect(set(frames) == {'quarantine'} and 10 * 256 <= frames['quarantine'] <= 17 * 256, frames)
+            result = as_user(UID, '/bin/true')
+            expect(result.status != 0 and b'Linux holds' in result.err, result)
+            result = as_user(1000, GUEST + '/static/eat-memory', '24')
+            expect(result.status == 0, f'{result}; {log_tail()}')
+        until(lambda: as_user(UID, '/bin/true').status == 0, 'what Linux has let go of is not found')
+    lwk_memory_is(before)
+
+
+def fault_asks_first():
+    """Linux has let go of pages and nobody has told the LWK: a fault of a proxy for which there is no memory finds them, and
+    no process ends for it."""
+    before, _ = debug_memory()
+    with other_users_program():
+        with pages_kept(UID, 12) as result:
+            expect(result.status == 0, f'{result}; {log_tail()}')
+            frames = of_user(UID)['frames']
+            expect(frames.get('quarantine', 0) >= 12 * 256, frames)
+        # 12 MiB less, with those of the other program 16, would be too little.
+        said = log_tail(400).count('out of memory')
+        result = as_user(UID, GUEST + '/static/eat-memory', 'read', str((before >> 20) - 10))
+        expect(b'read all' in result.out, f'{result}; {log_tail()}')
+        expect(log_tail(400).count('out of memory') == said, log_tail(20))
     lwk_memory_is(before)
 
 
 def pages_in_pipes():
     """One page that Linux holds does not hold the 511 others of its large page."""
     before, _ = debug_memory()
-    with subprocess.Popen(['hanare', 'run', '--', GUEST + '/static/pages-in-pipes', '16'], stdout=subprocess.PIPE) as process:
+    with subprocess.Popen(['hanare', 'run', '--', PIPES, '16'], stdout=subprocess.PIPE) as process:
         try:
             said = process.stdout.readline()
             expect(said == b'16 pages\n', said)
@@ -466,6 +513,8 @@ check('hoarder-dies', hoarder_dies)
 check('hoarder-with-a-decoy-dies', lambda: hoarder_dies('decoy'))
 check('pages-in-pipes', pages_in_pipes)
 check('hoarder-of-pipes-dies', pipes_of_one)
+check('pages-in-pipes-that-stay-bind-their-user', pipes_that_stay)
+check('fault-of-a-proxy-asks-before-it-kills', fault_asks_first)
 check('hoarder-of-rings-is-refused', rings_of_one)
 check('trace-that-is-read-keeps-nothing', trace_that_is_read)
 check('breakpoints-are-charged', breakpoints_of_one)

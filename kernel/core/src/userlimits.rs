@@ -67,6 +67,23 @@ pub fn ring_order(
     orders.rfind(|&order| 4096 << order <= if order == least { left } else { left / 2 })
 }
 
+/// What Linux holds of all users' that gave it up has one part of so many of the memory.
+pub const HELD_SHARE: u64 = 2;
+
+/// How much of it Linux may hold of one user's before that one's programs get no more, of a `share` of so many bytes for
+/// all users: as much as the user leaves to the others, who have so many bytes of it.
+#[must_use]
+pub const fn held_max(share: u64, others: u64) -> u64 {
+    share.saturating_sub(others) / 2
+}
+
+/// Whether a user's programs get no more because of what Linux holds of that user's: by a change of its own, not because
+/// others have more held. `was`: before the change, by which it `grew` or shrank to `own` bytes of [`held_max`].
+#[must_use]
+pub const fn is_over(was: bool, grew: bool, own: u64, max: u64) -> bool {
+    own > max && (was || grew)
+}
+
 /// The limits of each user but root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UserLimits {
@@ -135,6 +152,15 @@ mod tests {
         assert_eq!(take_all(share), (0, 0));
         assert_eq!(ring_order(4..=8, share, 0, 0), Some(8));
         assert_eq!(ring_order(4..=8, 0, 0, 0), None);
+    }
+
+    #[test]
+    fn a_user_leaves_others_as_much_to_have_held() {
+        let share = 32 << 20;
+        assert_eq!(held_max(share, 0), 16 << 20);
+        let all = (0..20).fold(0, |all, _| all + held_max(share, all));
+        assert!(all < share && held_max(share, all) > 0);
+        assert_eq!(held_max(share, share + 1), 0);
     }
 
     #[test]

@@ -10,14 +10,15 @@
 //! Root is charged and not limited. Limits are `hanare boot --user-limits`.
 //!
 //! What Linux holds of what a space has given up stays charged to it ([`GivenUp`], `quarantine`), also when its last
-//! process has ended: its account lives as long. Whose each frame is, its word says (`owners`).
+//! process has ended: its account lives as long. Of one user's Linux may hold so much only before that user's programs get no
+//! page and no process more (`held_max`). Whose each frame is, its word says (`owners`).
 //!
 //! A program's pages are also charged to its control group, if that has a limit (`memory.max`), each
 //! page once, however many share it (`core::groups`); its CPU time to that which limits it
 //! (`cpu.max`, `core::bandwidth`, `sched::quota`). As on Linux both bind root, too.
 
-use crate::base::chain::Chain;
 use crate::base::frames::{self, GROUPS, NoPage};
+use crate::base::given_up::{GivenUp, Held, Quarantined};
 use crate::base::heap;
 use crate::base::lists;
 use crate::base::lock::{Mutex, rank};
@@ -71,10 +72,13 @@ struct Limits {
     processes: u64,
     kernel: u64,
     memory: u64,
+    /// Of all users', by Linux.
+    held: u64,
 }
 
 impl Limits {
-    const NONE: Limits = Limits { processes: u64::MAX, kernel: u64::MAX, memory: u64::MAX };
+    const NONE: Limits =
+        Limits { processes: u64::MAX, kernel: u64::MAX, memory: u64::MAX, held: u64::MAX };
 }
 
 /// Takes the boot option, once memory is there.
@@ -84,6 +88,7 @@ pub fn init(limits: UserLimits) {
         processes: limits.processes,
         kernel: limits.kernel_memory.bytes_of(total),
         memory: limits.memory.bytes_of(total),
+        held: total / userlimits::HELD_SHARE,
     };
     LIMITS.call_once(|| all);
 }
@@ -106,6 +111,10 @@ pub struct User {
     rings: AtomicU64,
     kernel: AtomicU64,
     memory: AtomicU64,
+    /// What Linux holds of it.
+    held: Held,
+    /// His frames in quarantine.
+    pub quarantined: Mutex<Quarantined<Account>, rank::QuarantinedAccounts>,
     /// Pages of his programs on the NUMA nodes that were looked at last, where those were full.
     pub on_nodes: AtomicU64,
 }
@@ -134,6 +143,8 @@ impl User {
             rings: AtomicU64::new(0),
             kernel: AtomicU64::new(0),
             memory: AtomicU64::new(0),
+            held: Held::of(limits.held),
+            quarantined: Mutex::new(Quarantined::NOTHING),
             on_nodes: AtomicU64::new(0),
         });
         lists::insert_within(&mut users, uid, Known { user: Arc::downgrade(&new), number });
@@ -169,7 +180,13 @@ impl User {
             self.kernel.load(Ordering::Relaxed),
             self.limits.kernel.saturating_add(self.limits.kernel / 8),
         ];
-        [memory, kernel].into_iter().find(|[has, may_have]| has > may_have)
+        let over = [memory, kernel].into_iter().find(|[has, may_have]| has > may_have);
+        over.or_else(|| self.held_above())
+    }
+
+    /// Whether Linux holds more of the user's memory than it may: how much, and how much it may.
+    pub fn held_above(&self) -> Option<[u64; 2]> {
+        self.held.above()
     }
 }
 
@@ -212,16 +229,6 @@ pub enum Refusal {
     Nodes(Nodes),
 }
 
-/// Frames that a space has given up while Linux holds them, or may do so (`quarantine`).
-pub struct GivenUp {
-    /// The frames.
-    pub frames: Chain,
-    /// The next account with such frames, in the list of `quarantine`.
-    pub next: Option<Arc<Account>>,
-    /// This one is in that list.
-    pub is_listed: bool,
-}
-
 /// What a space has, and a fork that is to become one, or a session that observes some.
 pub struct Account {
     user: Arc<User>,
@@ -236,7 +243,7 @@ pub struct Account {
     /// A hash of the words by which its control groups and their limits were told last.
     told: AtomicU64,
     /// What Linux holds of it.
-    pub given_up: Mutex<GivenUp, rank::Quarantine>,
+    pub given_up: Mutex<[GivenUp<Account>; 2], rank::Quarantine>,
 }
 
 /// Control groups that are charged for CPU time, in cycles of the TSC.
@@ -268,7 +275,7 @@ impl Account {
             refused_by,
             cpu_group,
             told: AtomicU64::new(0),
-            given_up: Mutex::new(GivenUp { frames: Chain::new(), next: None, is_listed: false }),
+            given_up: Mutex::new([const { GivenUp::NOTHING }; 2]),
         })?;
         new.enter(groups, false)?;
         Ok(new)
@@ -376,6 +383,12 @@ impl Account {
     /// Pages that it has given up are held by Linux, or not any more.
     pub fn move_held(&self, before: u64, now: u64) {
         self.memory.change(before, now, &self.user.memory);
+        self.user.held.change(before, now);
+    }
+
+    /// Whether Linux may hold frames that it has given up.
+    pub fn has_held(&self) -> bool {
+        self.given_up.lock().iter().any(|given_up| !given_up.frames.is_empty())
     }
 
     /// Whose it is.
@@ -440,7 +453,7 @@ impl Account {
     /// Counts one more process, until the place is dropped.
     ///
     /// # Errors
-    /// `EAGAIN`: the user has as many as he may.
+    /// `EAGAIN`: the user has as many as he may, or Linux holds too much of his.
     pub fn process(self: &Arc<Self>) -> Result<Place> {
         self.may_have_process()?;
         self.user.processes.fetch_add(1, Ordering::Relaxed);
@@ -480,7 +493,7 @@ impl Account {
     /// `EAGAIN`.
     pub fn may_have_process(&self) -> Result<()> {
         let is_there = self.user.processes.load(Ordering::Relaxed) < self.user.limits.processes;
-        if is_there { Ok(()) } else { Err(errno::EAGAIN) }
+        if is_there && self.user.held_above().is_none() { Ok(()) } else { Err(errno::EAGAIN) }
     }
 }
 

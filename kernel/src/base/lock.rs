@@ -174,10 +174,10 @@ ranks! {
     ControlGroup,
     /// Why a space was refused a page.
     Refusal,
+    /// Accounts of a user with frames that Linux still holds, and what is known of those frames.
+    QuarantinedAccounts,
     /// Frames that Linux still holds, by the account that gave them up.
     Quarantine,
-    /// Accounts with such frames.
-    QuarantinedAccounts,
     /// Free pages that a CPU has in stock.
     FrameStock,
     /// Free frames of a NUMA node; the kernel heap grows from there.

@@ -6,6 +6,7 @@ pub mod chain;
 pub mod counts;
 pub mod failing;
 pub mod frames;
+pub mod given_up;
 pub mod heap;
 pub mod ledger;
 pub mod line;

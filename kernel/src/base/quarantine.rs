@@ -1,31 +1,56 @@
-//! Frames that were unmapped here while Linux still held a reference (I/O in flight). They are
-//! asked for again by `mm::quarantine::retry_quarantine`.
+//! Frames that were unmapped here while Linux still held a reference (I/O in flight), or may have done so. Linux is asked
+//! about them by `mm::quarantine`; what is known of each, `hanare_core::quarantine` says.
 //!
-//! Who gave them up is charged for them until they are free (`accounts::GivenUp`): who has Linux hold more than there is
-//! pays for it. The accounts that have such frames are a list, which is threaded through them and keeps them: what is on
-//! the way back needs no memory. The kernel itself gives up pages of programs and libraries that were kept for whoever
-//! runs them next (`mm::content`).
+//! The account that gave them up is charged for them until they are free. Accounts with such frames are lists of their user,
+//! which are threaded through them and keep them: what is on the way back needs no memory. The kernel itself gives up pages
+//! of programs and libraries that were kept for whoever runs them next (`mm::content`).
 
-use crate::base::accounts::Account;
+use crate::base::accounts::{self, Account, User};
 use crate::base::chain::{Chain, Run};
+use crate::base::given_up::{GivenUp, Quarantined};
 use crate::base::lock::{Mutex, rank};
 use crate::base::owners;
+use crate::base::time;
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicU64, Ordering};
 use hanare_core::ledger::{FrameOwner, Subject};
+use hanare_core::quarantine::{Answer, Inquiry, Known, Round, SILENCE_NS, Want};
 use hanare_hal::paging::SMALL;
 
-/// Who gave a frame up; `None`: the kernel itself.
+/// The account that gave a frame up; `None`: the kernel itself.
 pub type Giver<'a> = Option<&'a Arc<Account>>;
 
-/// The first account that has some.
-static FIRST: Mutex<Option<Arc<Account>>, rank::QuarantinedAccounts> = Mutex::new(None);
-/// What the kernel itself gave up.
-static OF_KERNEL: Mutex<Chain, rank::Quarantine> = Mutex::new(Chain::new());
-/// Bytes of that.
+/// Whose frames a question is about.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Of {
+    /// The user's with this id.
+    User(u32),
+    /// All users', and the kernel's own.
+    All,
+}
+
+/// What the kernel itself gave up, and the round of questions about all frames.
+struct OfKernel {
+    known: Inquiry,
+    frames: [Chain; 2],
+    round: Round,
+}
+
+static OF_KERNEL: Mutex<OfKernel, rank::QuarantinedAccounts> = Mutex::new(OfKernel {
+    known: Inquiry::NOTHING,
+    frames: [const { Chain::new() }; 2],
+    round: Round::NONE,
+});
+/// Bytes of the kernel's own.
 static BYTES_OF_KERNEL: AtomicU64 = AtomicU64::new(0);
 /// Bytes of all of it.
 static BYTES: AtomicU64 = AtomicU64::new(0);
+/// Bytes that have come back so far.
+static CAME_BACK: AtomicU64 = AtomicU64::new(0);
+/// Linux has not answered, and is left alone until then, ns since boot.
+static SILENT_UNTIL: AtomicU64 = AtomicU64::new(0);
+/// The id of the user whom Linux is asked about next: one who has much there does not keep others' waiting.
+static NEXT_USER: AtomicU64 = AtomicU64::new(0);
 
 fn bytes_of(run: Run) -> u64 {
     u64::from(run.pages) * SMALL
@@ -33,39 +58,61 @@ fn bytes_of(run: Run) -> u64 {
 
 /// Puts a run of single pages into quarantine. It stays a run of its own: a page that Linux holds
 /// holds all of its run.
-pub fn add(run: Run, giver: Giver) {
+pub fn add(run: Run, giver: Giver<'_>, known: Known) {
     let owner = match giver {
         Some(account) => account.owner(Subject::Quarantine),
         None => FrameOwner::kernel(Subject::Quarantine),
     };
     owners::set_run(run.frame, run.pages.into(), owner);
-    if let Some(account) = giver {
-        account.move_held(0, bytes_of(run));
+    BYTES.fetch_add(bytes_of(run), Ordering::Relaxed);
+    match giver {
+        Some(account) => account.move_held(0, bytes_of(run)),
+        None => _ = BYTES_OF_KERNEL.fetch_add(bytes_of(run), Ordering::Relaxed),
     }
-    keep(run, giver);
+    enlist(run, giver, |inquiry| Some(inquiry.add(run.pages.into(), known)));
 }
 
-/// Puts a run back that was [taken](take_each) out, or a part of it.
-pub fn keep(run: Run, giver: Giver) {
-    BYTES.fetch_add(bytes_of(run), Ordering::Relaxed);
+/// Puts a run into the list that `place` says. False: into none.
+fn enlist(run: Run, giver: Giver<'_>, place: impl FnOnce(&mut Inquiry) -> Option<usize>) -> bool {
     let Some(account) = giver else {
-        BYTES_OF_KERNEL.fetch_add(bytes_of(run), Ordering::Relaxed);
-        return OF_KERNEL.lock().push_apart(run);
+        let mut of_kernel = OF_KERNEL.lock();
+        let Some(list) = place(&mut of_kernel.known) else { return false };
+        of_kernel.frames[list].push_apart(run);
+        return true;
     };
-    let mut given_up = account.given_up.lock();
+    let mut quarantined = account.user().quarantined.lock();
+    let Some(list) = place(&mut quarantined.known) else { return false };
+    let given_up = &mut account.given_up.lock()[list];
     given_up.frames.push_apart(run);
     if !given_up.is_listed {
         given_up.is_listed = true;
-        given_up.next = FIRST.lock().replace(account.clone());
+        given_up.next = quarantined.first[list].replace(account.clone());
     }
+    true
 }
 
-/// Linux does not hold a run any more that was [taken](take_each) out: it is free, and charged to nobody.
-pub fn free(run: Run, giver: Giver) {
-    run.free();
-    if let Some(account) = giver {
-        account.move_held(bytes_of(run), 0);
+/// Linux has answered for a run, or a part of one, that was [taken](take) to be asked about.
+pub fn answered(run: Run, giver: Giver<'_>, answer: Answer) {
+    if enlist(run, giver, |inquiry| inquiry.answered(run.pages.into(), answer)) {
+        return;
     }
+    run.free();
+    match giver {
+        Some(account) => account.move_held(bytes_of(run), 0),
+        None => _ = BYTES_OF_KERNEL.fetch_sub(bytes_of(run), Ordering::Relaxed),
+    }
+    BYTES.fetch_sub(bytes_of(run), Ordering::Relaxed);
+    CAME_BACK.fetch_add(bytes_of(run), Ordering::Relaxed);
+}
+
+/// Linux does not answer: it is left alone for a while.
+pub fn begin_silence() {
+    SILENT_UNTIL.store(time::since_boot_ns().saturating_add(SILENCE_NS), Ordering::Relaxed);
+}
+
+/// Linux is to be asked all the same. Whether it was left alone.
+pub fn end_silence() -> bool {
+    SILENT_UNTIL.swap(0, Ordering::Relaxed) > time::since_boot_ns()
 }
 
 /// Bytes in quarantine.
@@ -73,27 +120,125 @@ pub fn bytes() -> u64 {
     BYTES.load(Ordering::Relaxed)
 }
 
+/// Bytes that Linux is still to be asked about.
+pub fn unasked() -> u64 {
+    if bytes() == 0 {
+        return 0;
+    }
+    let of_users: u64 = users(Of::All, 0).map(|user| user.quarantined.lock().known.unasked()).sum();
+    (of_users + OF_KERNEL.lock().known.unasked()) * SMALL
+}
+
 /// Bytes that the kernel itself gave up.
 pub fn bytes_of_kernel() -> u64 {
     BYTES_OF_KERNEL.load(Ordering::Relaxed)
 }
 
-/// Takes everything out of quarantine, to be looked at again: what each has given up.
-pub fn take_each(mut look: impl FnMut(Giver, Chain)) {
-    let mut look = |giver: Giver, frames: Chain| {
-        BYTES.fetch_sub(frames.pages() * SMALL, Ordering::Relaxed);
-        look(giver, frames);
-    };
-    let mut next = FIRST.lock().take();
-    let of_kernel = core::mem::take(&mut *OF_KERNEL.lock());
-    BYTES_OF_KERNEL.fetch_sub(of_kernel.pages() * SMALL, Ordering::Relaxed);
-    look(None, of_kernel);
-    while let Some(account) = next {
-        let mut given_up = account.given_up.lock();
-        next = given_up.next.take();
-        given_up.is_listed = false;
-        let frames = core::mem::take(&mut given_up.frames);
-        drop(given_up);
-        look(Some(&account), frames);
+/// Bytes that have come back out of quarantine so far.
+pub fn came_back() -> u64 {
+    CAME_BACK.load(Ordering::Relaxed)
+}
+
+/// The users with these frames, from one with an id on. No lock is held when one is looked at.
+fn users(of: Of, from: u32) -> impl Iterator<Item = Arc<User>> {
+    let mut from = Some(match of {
+        Of::User(uid) => uid,
+        Of::All => from,
+    });
+    core::iter::from_fn(move || {
+        let user = accounts::first_from(from?)?;
+        from = user.uid().checked_add(1).filter(|_| of == Of::All);
+        Some(user).filter(|user| of == Of::All || of == Of::User(user.uid()))
+    })
+}
+
+/// Does something with the round of questions about these. `None`: they are nobody's.
+fn with_round<T>(of: Of, f: impl FnOnce(&mut Round) -> T) -> Option<T> {
+    match of {
+        Of::All => Some(f(&mut OF_KERNEL.lock().round)),
+        Of::User(_) => users(of, 0).next().map(|user| f(&mut user.quarantined.lock().round)),
     }
+}
+
+/// What is to be done before a decision that these frames bear upon.
+pub fn want(of: Of) -> Want {
+    let now = time::since_boot_ns();
+    let silent = SILENT_UNTIL.load(Ordering::Relaxed);
+    if bytes() == 0 || now < silent {
+        return Want::Settled;
+    }
+    let Some(since) = with_round(of, |round| round.since(now, silent)) else {
+        return Want::Settled;
+    };
+    let of_users = users(of, 0).map(|user| user.quarantined.lock().known.want(since, now)).max();
+    let of_kernel = (of == Of::All).then(|| OF_KERNEL.lock().known.want(since, now));
+    let want = of_users.max(of_kernel).unwrap_or(Want::Settled);
+    with_round(of, |round| round.judge(want, now)).unwrap_or(want)
+}
+
+/// All of these is to be asked about anew.
+pub fn doubt(of: Of) {
+    let _ = with_round(of, Round::doubt);
+}
+
+/// Takes runs that Linux has not been asked about, to ask it: gives each to `put` with the account that gave it up, which
+/// says whether there is room for more.
+pub fn take(of: Of, mut put: impl FnMut(Run, Giver<'_>) -> bool) {
+    let from = if of == Of::All { NEXT_USER.load(Ordering::Relaxed) as u32 } else { 0 };
+    for user in users(of, from) {
+        NEXT_USER.store(user.uid().into(), Ordering::Relaxed);
+        if !take_of(&user, &mut put) {
+            return;
+        }
+    }
+    if of != Of::All {
+        return;
+    }
+    loop {
+        let Some(run) = OF_KERNEL.lock().pop() else { break };
+        if !put(run, None) {
+            return;
+        }
+    }
+    NEXT_USER.store(0, Ordering::Relaxed);
+    for user in users(of, 0).take_while(|user| user.uid() < from) {
+        if !take_of(&user, &mut put) {
+            return;
+        }
+    }
+}
+
+/// See [`take`]: whether there is room left.
+fn take_of(user: &User, put: &mut impl FnMut(Run, Giver<'_>) -> bool) -> bool {
+    loop {
+        // The account may be kept by the list alone: it goes without a lock.
+        let Some((run, giver)) = pop(&mut user.quarantined.lock()) else { return true };
+        if !put(run, Some(&giver)) {
+            return false;
+        }
+    }
+}
+
+impl OfKernel {
+    fn pop(&mut self) -> Option<Run> {
+        let run = self.frames[self.known.unasked_list()].pop()?;
+        self.known.take(run.pages.into());
+        Some(run)
+    }
+}
+
+/// A run that Linux is asked about from now on, and who gave it up.
+fn pop(quarantined: &mut Quarantined<Account>) -> Option<(Run, Arc<Account>)> {
+    let list = quarantined.known.unasked_list();
+    let account = quarantined.first[list].clone()?;
+    let mut given_up = account.given_up.lock();
+    let GivenUp { frames, next, is_listed } = &mut given_up[list];
+    let run = frames.pop()?; // one without any is not listed
+    quarantined.known.take(run.pages.into());
+    if frames.is_empty() {
+        *is_listed = false;
+        quarantined.first[list] = next.take();
+    }
+    drop(given_up);
+    Some((run, account))
 }

@@ -10,6 +10,7 @@ use crate::life::comes::await_child;
 use crate::life::expected::Expected;
 use crate::link::{delegate, services};
 use crate::mm::fork::fork;
+use crate::mm::quarantine::{How, holds_too_much};
 use crate::mm::{AddressSpace, FileHandle, FileRef, content};
 use crate::process::states;
 use crate::process::thread::{self, ParentWaits, Thread};
@@ -22,7 +23,7 @@ use alloc::sync::Arc;
 use hanare_abi::control::Control;
 use hanare_abi::layout::{PARTS_ALL, USER_MAX, USER_MIN};
 use hanare_abi::service::SERVICE_WATCH;
-use hanare_core::errno::Result;
+use hanare_core::errno::{self, Result};
 use hanare_core::vma::{Backing, Vma};
 use hanare_hal::traps::Regs;
 use hanare_hal::usercopy;
@@ -81,6 +82,9 @@ pub fn process(r: &Request, regs: &mut Regs) -> Result<u64> {
     let key = (p.space, p.next_token());
     room_for_embryo()?;
     content::give_back_if_short();
+    if holds_too_much(&p.account, How::Waiting) {
+        return Err(errno::EAGAIN);
+    }
     let memory = fork(&me.caller())?;
     let parent = thread::current_arc();
     let vforks = r.flags & flag::VFORK != 0;

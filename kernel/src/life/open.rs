@@ -1,9 +1,11 @@
 //! `REQUEST_SPACE_OPEN`: a space for a program of `hanare run`, for the child of a fork, or for a
 //! program that leaves other memory by execve.
 
+use crate::base::accounts::Account;
 use crate::life::fork;
 use crate::life::{begin, depart};
 use crate::mm::AddressSpace;
+use crate::mm::quarantine::{How, holds_too_much};
 use crate::mm::space::Space;
 use crate::mm::{messages, parts};
 use crate::process::members;
@@ -40,7 +42,7 @@ fn make(
     to_pool: u64,
     words: &[u64],
 ) -> Result<(Arc<ProcessSpace>, u32)> {
-    let account = Space::account_of(words)?;
+    let account = account_of(words)?;
     let (mm, embryo) = match embryo {
         None => (AddressSpace::new(account.clone()).ok_or(errno::ENOMEM)?, None),
         Some(mut e) => {
@@ -69,6 +71,15 @@ fn make(
     Ok((new, parts))
 }
 
+/// The account of a new space.
+///
+/// # Errors
+/// `EAGAIN`: Linux holds too much of its user's.
+fn account_of(words: &[u64]) -> Result<Arc<Account>> {
+    let account = Space::account_of(words)?;
+    if holds_too_much(&account, How::AtOnce) { Err(errno::EAGAIN) } else { Ok(account) }
+}
+
 /// The space of a process that leaves other memory by execve.
 fn for_program(
     space: u32,
@@ -76,7 +87,7 @@ fn for_program(
     plan: Box<depart::Plan>,
     words: &[u64],
 ) -> Result<(Arc<ProcessSpace>, u32)> {
-    let account = Space::account_of(words)?;
+    let account = account_of(words)?;
     let mm = AddressSpace::new(account.clone()).ok_or(errno::ENOMEM)?;
     let new = ProcessSpace::new(Space::new(space, cpus, mm, account, words))?;
     new.set_parts(PARTS_USUAL);

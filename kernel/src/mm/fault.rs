@@ -9,7 +9,6 @@ use super::known::is_kept;
 use super::limits::Growth;
 use super::populate::Gained;
 use super::reserve::{kept_for, must_wait, resume, wait_until_settled};
-use super::room::make_room;
 use super::space::Space;
 use super::{AddressSpace, pte_bits, release, shared, vdso};
 use crate::base::frames;
@@ -109,7 +108,6 @@ fn serve(
         match plan {
             Plan::Done => return Ok(()),
             Plan::Fail(Signal::NotMapped) if is_unknown => thread.look_at_limits(),
-            Plan::Fail(Signal::NoMemory) if make_room() => {}
             Plan::Fail(Signal::NoMemory) if thread.wait_for_memory() => {}
             Plan::Fail(s) => return Err(s),
             Plan::Copied { old } => {

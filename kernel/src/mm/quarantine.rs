@@ -2,23 +2,23 @@
 
 use crate::base::accounts::Account;
 use crate::base::chain::{Chain, Run};
-use crate::base::frames::Known;
-use crate::base::quarantine::Giver;
-use crate::base::{frames, quarantine};
+use crate::base::frames::{self, Known as Sight};
+use crate::base::quarantine::{self, Giver, Of};
 use crate::link::{caller, services};
 use crate::sched::cpus;
 use alloc::sync::Arc;
-use core::sync::atomic::{AtomicU64, Ordering};
 use hanare_abi::service::{EXTENTS_MAX, SERVICE_HELD};
 use hanare_core::fair::Owner;
+use hanare_core::quarantine::{Answer, Known, Want};
 use hanare_hal::addr::PhysAddr;
 use hanare_hal::cpu;
 use hanare_hal::paging::SMALL;
 
-/// How often a thread looks whether another one has asked, ns.
-const LOOK_NS: u64 = 1_000_000;
-/// How long it waits for what another thread asks, ns: the module's thread is given 10 s.
-const ASKED_NS: u64 = 11_000_000_000;
+/// How long a thread that can wait asks, ns: the module's thread is given 10 s for an answer.
+const WAITING_NS: u64 = 11_000_000_000;
+/// How long a CPU asks where no thread can wait, ns, besides the time of the last answer (`services::by_thread_at_once`).
+/// Others go on with the rest.
+const AT_ONCE_NS: u64 = 5_000_000;
 /// Bytes of ended processes that may wait in quarantine before Linux is asked: at most, and at most as a share of the
 /// memory. Each question is a wake-up of Linux' service thread, which this CPU waits for.
 const WAITING_MAX: u64 = 512 * SMALL;
@@ -95,38 +95,26 @@ fn held(answer: Option<&services::Answer>, number: usize) -> Option<bool> {
     answer.map(|answer| answer.held & 1 << number != 0)
 }
 
-/// Who gave runs up that Linux is asked about, and whether they were in quarantine before.
+/// The account that gives runs up now, which are not in quarantine yet.
 #[derive(Clone, Copy)]
-pub(super) struct Whose<'a> {
-    giver: Giver<'a>,
-    is_charged: bool,
-}
+pub(super) struct Whose<'a>(&'a Arc<Account>);
 
 impl<'a> Whose<'a> {
     /// Of what a space gives up now.
     pub(super) fn gives_up(account: &'a Arc<Account>) -> Self {
-        Whose { giver: Some(account), is_charged: false }
+        Whose(account)
     }
 
     /// Frees a run that Linux does not hold; another one waits. False: it may hold a part of it, and has to be asked about
     /// the parts.
     fn settle(self, run: Run, is_held: Option<bool>) -> bool {
         match is_held {
-            Some(false) if self.is_charged => quarantine::free(run, self.giver),
             Some(false) => run.free(),
             Some(true) if run.pages > 1 => return false,
-            Some(true) => self.set_aside(run),
-            None => self.set_aside(run.named()), // it has not forgotten anything
+            Some(true) => put(run, Some(self.0), Known::Held),
+            None => set_aside(run.named(), Some(self.0)), // it has not forgotten anything
         }
         true
-    }
-
-    fn set_aside(self, run: Run) {
-        if self.is_charged {
-            quarantine::keep(run, self.giver);
-        } else {
-            set_aside(run, self.giver);
-        }
     }
 }
 
@@ -148,10 +136,15 @@ fn apart(run: Run, parts: &mut Chain) {
 
 /// The run is used again only when Linux has let go of it.
 pub(super) fn set_aside(run: Run, giver: Giver<'_>) {
+    put(run, giver, Known::Unasked);
+}
+
+/// The run is in quarantine from now on.
+pub(super) fn put(run: Run, giver: Giver<'_>, known: Known) {
     if run.large {
         frames::split(run.frame, 9);
     }
-    quarantine::add(Run { large: false, ..run }, giver);
+    quarantine::add(Run { large: false, ..run }, giver, known);
 }
 
 /// Gives back a page whose last mapping went where nothing may be asked of Linux (inside one of
@@ -159,8 +152,8 @@ pub(super) fn set_aside(run: Run, giver: Giver<'_>) {
 pub fn page_deferred(frame: PhysAddr, giver: Giver<'_>) {
     match frames::drop_mapping(frame) {
         None => {}
-        Some(Known::Never) => frames::free(frame, 0),
-        Some(_) => quarantine::add(Run::of(frame, false).named(), giver),
+        Some(Sight::Never) => frames::free(frame, 0),
+        Some(_) => quarantine::add(Run::of(frame, false).named(), giver, Known::Unasked),
     }
 }
 
@@ -168,8 +161,7 @@ pub fn page_deferred(frame: PhysAddr, giver: Giver<'_>) {
 /// Linux is only asked which of them it still holds, of as many as possible at once, for each
 /// question is a wake-up of its thread. The few of a small process wait for those of the next ones.
 pub(super) fn give_up(p: Owner, account: &Arc<Account>, mut seen: Chain) {
-    let new = quarantine::bytes().saturating_sub(STILL_HELD.load(Ordering::Relaxed));
-    if seen.pages() * SMALL + new
+    if seen.pages() * SMALL + quarantine::unasked()
         <= WAITING_MAX.min(frames::usage_without_stocks().1 / WAITING_SHARE)
     {
         while let Some(run) = seen.pop() {
@@ -177,109 +169,22 @@ pub(super) fn give_up(p: Owner, account: &Arc<Account>, mut seen: Chain) {
         }
         return;
     }
-    if ask(services::by_thread_at_once, p, seen, Whose::gives_up(account)) {
-        retry_quarantine();
+    if ask_of_new(p, seen, Whose::gives_up(account)) {
+        ask(Of::All, How::AtOnce);
     }
 }
 
-/// Bytes that Linux held when it was last asked about all that is in quarantine.
-static STILL_HELD: AtomicU64 = AtomicU64::new(0);
-/// Threads that ask now about what they have taken out of quarantine.
-static ASKING: AtomicU64 = AtomicU64::new(0);
-
-/// Looks again at the frames in quarantine, where no thread can wait. Whether Linux has answered.
-pub fn retry_quarantine() -> bool {
-    retry(services::by_thread_at_once, Owner::kernel(0)).is_answered
-}
-
-/// Whether there may be something in quarantine that Linux does not hold: it has not been asked about all.
-pub fn has_unasked() -> bool {
-    quarantine::bytes() > STILL_HELD.load(Ordering::Relaxed)
-}
-
-/// What came of a look at what is in quarantine.
-struct Looked {
-    /// Something was there that no other thread asks about.
-    is_any: bool,
-    /// Linux has answered.
-    is_answered: bool,
-}
-
-fn retry(by: By, p: Owner) -> Looked {
-    let mut is_any = false;
-    let mut asked = Asked {
-        by,
-        p,
-        batch: Batch::none(),
-        givers: [const { None }; EXTENTS_MAX],
-        is_answered: true,
-    };
-    quarantine::take_each(|giver, mut frames| {
-        while let Some(run) = frames.pop() {
-            is_any = true;
-            asked.add(run, giver);
-        }
-    });
-    asked.ask();
-    STILL_HELD.store(quarantine::bytes(), Ordering::Relaxed);
-    Looked { is_any, is_answered: asked.is_answered }
-}
-
-/// How the service thread is asked.
-type By = fn(u32, Owner, &[u64], &[u64]) -> Option<services::Answer>;
-
-/// What is in quarantine, on the way to Linux: as much as fits in a question, of whomever it is.
-struct Asked {
-    by: By,
-    p: Owner,
-    batch: Batch,
-    /// Who gave each run up.
-    givers: [Option<Arc<Account>>; EXTENTS_MAX],
-    is_answered: bool,
-}
-
-impl Asked {
-    fn add(&mut self, run: Run, giver: Giver<'_>) {
-        self.givers[self.batch.count] = giver.cloned();
-        self.batch.add(run);
-        if self.batch.count == EXTENTS_MAX {
-            self.ask();
-        }
-    }
-
-    /// Asks about what is there. Where Linux has not answered once it is not asked again.
-    fn ask(&mut self) {
-        let batch = core::mem::replace(&mut self.batch, Batch::none());
-        if batch.count == 0 {
-            return;
-        }
-        let args = [0, 0, batch.voids()];
-        let by = self.by;
-        let answer =
-            if self.is_answered { by(SERVICE_HELD, self.p, &args, batch.extents()) } else { None };
-        self.is_answered = answer.is_some();
-        for (i, run) in batch.runs().iter().enumerate() {
-            let giver = self.givers[i].take();
-            let whose = Whose { giver: giver.as_ref(), is_charged: true };
-            if !whose.settle(*run, held(answer.as_ref(), i)) {
-                let mut parts = Chain::default();
-                apart(*run, &mut parts);
-                self.is_answered &= ask(by, self.p, parts, whose);
-            }
-        }
-    }
-}
-
-/// Frees what Linux does not hold. Whether it has answered; if not the rest waits.
-fn ask(by: By, p: Owner, mut given_up: Chain, whose: Whose<'_>) -> bool {
+/// Frees what Linux does not hold of runs that are not in quarantine. Whether it has answered; if not the rest waits.
+fn ask_of_new(p: Owner, mut given_up: Chain, whose: Whose<'_>) -> bool {
     while !given_up.is_empty() {
         let batch = Batch::take(&mut given_up);
-        let answer = by(SERVICE_HELD, p, &[0, 0, batch.voids()], batch.extents());
+        let answer =
+            services::by_thread_at_once(SERVICE_HELD, p, &[0, 0, batch.voids()], batch.extents());
         let is_answered = answer.is_some();
         batch.settle(answer, &mut given_up, whose);
         if !is_answered {
             while let Some(run) = given_up.pop() {
-                whose.set_aside(run);
+                whose.settle(run, None);
             }
             return false;
         }
@@ -287,22 +192,91 @@ fn ask(by: By, p: Owner, mut given_up: Chain, whose: Whose<'_>) -> bool {
     true
 }
 
-/// Memory is short, and the running thread waits for what Linux may have let go of: true if something came back.
-pub(super) fn retry_waiting() -> bool {
-    let before = quarantine::bytes();
-    if before != 0 {
-        ASKING.fetch_add(1, Ordering::AcqRel);
-        let looked = retry(services::by_thread, caller::current().owner());
-        ASKING.fetch_sub(1, Ordering::AcqRel);
-        if looked.is_any {
-            return quarantine::bytes() < before;
+/// How Linux is asked.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum How {
+    /// The running thread waits for the answers.
+    Waiting,
+    /// No thread can wait: while a request of Linux' is served, or when the last thread of a space is gone.
+    AtOnce,
+}
+
+/// Has Linux asked about these as long as there is something to ask and time for it. Whether something came back.
+pub fn ask(of: Of, how: How) -> bool {
+    let before = quarantine::came_back();
+    let until = cpus::deadline(match how {
+        How::Waiting => WAITING_NS,
+        How::AtOnce => AT_ONCE_NS,
+    });
+    let goes_on = || how == How::AtOnce || !caller::current().is_killed();
+    while goes_on()
+        && quarantine::want(of) == Want::Ask
+        && ask_once(of, how)
+        && cpu::rdtsc() < until
+    {}
+    quarantine::came_back() != before
+}
+
+/// Has Linux asked about as much as fits in a question. False: there is nothing, or it has not answered.
+fn ask_once(of: Of, how: How) -> bool {
+    let mut batch = Batch::none();
+    let mut givers = [const { None }; EXTENTS_MAX];
+    quarantine::take(of, |run, giver| {
+        givers[batch.count] = giver.cloned();
+        batch.add(run);
+        batch.count < EXTENTS_MAX
+    });
+    if batch.count == 0 {
+        return false;
+    }
+    let args = [0, 0, batch.voids()];
+    let answer = match how {
+        How::Waiting => {
+            services::by_thread(SERVICE_HELD, caller::current().owner(), &args, batch.extents())
+        }
+        How::AtOnce => {
+            services::by_thread_at_once(SERVICE_HELD, Owner::kernel(0), &args, batch.extents())
+        }
+    };
+    if answer.is_none() {
+        quarantine::begin_silence();
+    }
+    for (i, (&run, giver)) in batch.runs().iter().zip(&givers).enumerate() {
+        let giver = giver.as_ref();
+        match held(answer.as_ref(), i) {
+            Some(false) => quarantine::answered(run, giver, Answer::Free),
+            Some(true) if run.pages == 1 => quarantine::answered(run, giver, Answer::Held),
+            None => quarantine::answered(run.named(), giver, Answer::Unclear),
+            Some(true) => {
+                let mut parts = Chain::default();
+                apart(run, &mut parts);
+                while let Some(part) = parts.pop() {
+                    quarantine::answered(part, giver, Answer::Unclear);
+                }
+            }
         }
     }
-    // Another thread has taken it all, to ask about it: what comes back is for everybody.
-    let was_asked = ASKING.load(Ordering::Acquire) != 0;
-    let until = cpus::deadline(ASKED_NS);
-    while ASKING.load(Ordering::Acquire) != 0 && cpu::rdtsc() < until {
-        cpus::until_told(|| false, cpus::deadline(LOOK_NS));
+    answer.is_some()
+}
+
+/// Has Linux asked about all of these anew, where nobody can wait: so often at most.
+pub fn ask_anew(of: Of, times: u32) {
+    quarantine::doubt(of);
+    quarantine::end_silence();
+    for _ in 0..times {
+        ask(of, How::AtOnce);
+        if quarantine::want(of) == Want::Settled && !quarantine::end_silence() {
+            return;
+        }
     }
-    was_asked
+}
+
+/// Whether more is held of an account's user than may be, as far as Linux says in short: then the user gets no more
+/// programs.
+pub fn holds_too_much(account: &Account, how: How) -> bool {
+    let user = account.user();
+    if user.held_above().is_some() {
+        ask(Of::User(user.uid()), how);
+    }
+    user.held_above().is_some()
 }

@@ -12,6 +12,7 @@ use crate::link::services;
 use core::sync::atomic::Ordering;
 use hanare_abi::service::{SERVICE_HELD, SERVICE_ZAP};
 use hanare_core::coherence::Change;
+use hanare_core::quarantine as known;
 use hanare_hal::addr::PhysAddr;
 
 impl Removed {
@@ -57,7 +58,11 @@ pub fn page(p: &Caller<'_>, frame: PhysAddr) {
             let voids = u64::from(known == Known::Named);
             match ask(p, SERVICE_HELD, &[0, 0, voids], &[frame.0]) {
                 Some(answer) if answer.held & 1 == 0 => frames::free(frame, 0),
-                _ => quarantine::set_aside(Run::of(frame, false).named(), Some(&p.account)),
+                Some(_) => {
+                    let run = Run::of(frame, false).named(); // it may not have made answers void
+                    quarantine::put(run, Some(&p.account), known::Known::Held);
+                }
+                None => quarantine::set_aside(Run::of(frame, false).named(), Some(&p.account)),
             }
         }
     }

@@ -1,16 +1,19 @@
 //! Out of memory: of the user who has most the process that has most is killed, with all that
-//! share its memory, and who asked waits until it is gone. Where a user has come to his own
+//! share its memory, and whoever needs memory waits until it is gone. Where a user has come to his own
 //! limit it is a process of his. Where NUMA nodes that a policy insists on are full only pages there
-//! count, of users and of processes.
+//! count, of users and of processes. What is done in which order, `hanare_core::shortage` says.
 //!
 //! Everything counts that is charged (`accounts`), not pages alone: also what Linux holds of that which a process has
 //! given up (`base/quarantine.rs`). Nothing here needs memory.
 
-use crate::base::accounts::{self, Refusal};
+use crate::base::accounts::{self, Account, Refusal};
 use crate::base::frames::{self, GROUPS};
 use crate::base::lock::{Mutex, rank};
+use crate::base::quarantine::{self, Of};
+use crate::base::time;
 use crate::link::services;
-use crate::mm::{self, content};
+use crate::mm::content;
+use crate::mm::quarantine::{How, ask};
 use crate::process::Process;
 use crate::process::spaces::{self, ProcessSpace};
 use crate::process::thread;
@@ -21,16 +24,17 @@ use hanare_abi::service::{OUT_GROUP, OUT_INSTANCE, OUT_NODES, OUT_USER, SERVICE_
 use hanare_core::fair::Owner;
 use hanare_core::groups::Tag;
 use hanare_core::nodes::Nodes;
+use hanare_core::quarantine::{FRESH_NS, Want};
+use hanare_core::shortage::{
+    self, Candidate, Ending, PATIENCE_NS, Patience, Shortage, Step, heaviest, richest,
+};
 use hanare_hal::cpu;
 use hanare_hal::paging::SMALL;
 
-/// How long a killed process may take to end before another one is chosen, ns. CPUs of a busy host stand still for seconds, and that
-/// is not the others' fault.
-const PATIENCE_NS: u64 = 10_000_000_000;
-/// How long who needs memory waits before it is looked for a victim again, ns.
-const ROOM_NS: u64 = 500_000_000;
 /// How often a waiter looks, ns.
 const LOOK_NS: u64 = 5_000_000;
+/// More than this is room where as good as nothing was free, bytes.
+const ROOM: u64 = 256 << 10;
 
 /// Whose memory it is that is short.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -85,11 +89,35 @@ impl Short {
         }
     }
 
-    /// The space whose end helps most.
+    /// The space whose end helps most. One that does not end in time is passed over: Linux may hold it as long as its
+    /// user likes.
     fn victim(self) -> Option<Arc<ProcessSpace>> {
+        if let Short::Nodes(nodes) = self {
+            count_on(&nodes);
+        }
+        let only = match self {
+            Short::All => Some(richest(spaces::all().map(|space| self.candidate(&space, [0; 2])))?),
+            _ => None,
+        };
+        let short = only.map_or(self, Short::User);
+        heaviest(spaces::all().filter_map(|space| {
+            let weight = short.weight(&space)?;
+            Some((short.candidate(&space, weight), space))
+        }))
+    }
+
+    /// A space that may have to end. Of all memory all counts that its user has.
+    fn candidate(self, space: &ProcessSpace, weight: [u64; 2]) -> Candidate {
+        let user = space.account.user();
+        let weight = if self == Short::All { [user.bytes(), 0] } else { weight };
+        Candidate { user: user.uid(), weight, ending: ending(space) }
+    }
+
+    /// Whose frames may come back for it.
+    fn held_of(self) -> Of {
         match self {
-            Short::All => richest().and_then(|uid| most_of(Short::User(uid))),
-            _ => most_of(self),
+            Short::User(uid) => Of::User(uid),
+            Short::Not | Short::Group(_) | Short::Nodes(_) | Short::All => Of::All,
         }
     }
 
@@ -133,44 +161,41 @@ impl Short {
     }
 }
 
-/// The last victim, the TSC value until which it is waited for, and for whom it was chosen.
-static LAST: Mutex<(Weak<ProcessSpace>, u64, Short), rank::LastShort> =
-    Mutex::new((Weak::new(), 0, Short::Not));
+/// The last victim, for what it was chosen, and how long it is waited for.
+struct Last {
+    space: Weak<ProcessSpace>,
+    account: Weak<Account>,
+    short: Short,
+    patience: Patience,
+}
+
+impl Last {
+    const NOBODY: Last = Last {
+        space: Weak::new(),
+        account: Weak::new(),
+        short: Short::Not,
+        patience: Patience::OVER,
+    };
+
+    /// Whether it was chosen for the same, and is still given time to end. Who is short for another reason does not wait for it.
+    fn is_awaited(&mut self, short: Short) -> bool {
+        let lives = self.space.strong_count() > 0;
+        let has_held = self.account.upgrade().is_some_and(|account| account.has_held());
+        self.short == short && self.patience.goes_on(time::since_boot_ns(), lives, has_held)
+    }
+}
+
+static LAST: Mutex<Last, rank::LastShort> = Mutex::new(Last::NOBODY);
 
 /// Memory of a victim that is gone.
 pub fn trim() {
     let mut last = LAST.lock();
-    if last.0.strong_count() == 0 {
-        last.0 = Weak::new();
+    if last.space.strong_count() == 0 {
+        last.space = Weak::new();
     }
-}
-
-/// Whether the last victim was chosen for the same, and is still given time to end. Who is short for
-/// another reason does not wait for it.
-fn waits_for(last: &(Weak<ProcessSpace>, u64, Short), short: Short) -> bool {
-    last.2 == short && last.0.strong_count() > 0 && cpu::rdtsc() < last.1
-}
-
-/// The space that has most of those that count, or that one of them which is on its way out already.
-/// One that does not get there is passed over: Linux may hold it as long as its user likes.
-fn most_of(short: Short) -> Option<Arc<ProcessSpace>> {
-    if let Short::Nodes(nodes) = short {
-        count_on(&nodes);
+    if last.account.strong_count() == 0 {
+        last.account = Weak::new();
     }
-    let mut best: Option<([u64; 2], Arc<ProcessSpace>)> = None;
-    for space in spaces::all() {
-        let Some(weight) = short.weight(&space) else { continue };
-        if is_ending(&space) {
-            if is_passed_over(&space) {
-                continue;
-            }
-            return Some(space);
-        }
-        if best.as_ref().is_none_or(|best| best.0 < weight) {
-            best = Some((weight, space));
-        }
-    }
-    best.map(|(_, space)| space)
 }
 
 /// Whether a user may have more pages.
@@ -178,20 +203,15 @@ fn has_room(uid: u32) -> bool {
     accounts::first_from(uid).is_none_or(|user| user.uid() != uid || user.excess().is_none())
 }
 
-/// The user who has most, of those that have a space whose end is still to be expected.
-fn richest() -> Option<u32> {
-    let users = spaces::all().filter(|space| !is_passed_over(space));
-    let users = users.map(|space| (space.account.user().bytes(), space.account.user().uid()));
-    users.max().map(|(_, uid)| uid)
-}
-
-/// Whether a space is on its way out, and does not get there in time.
-fn is_passed_over(space: &ProcessSpace) -> bool {
-    is_ending(space) && cpu::rdtsc() >= space.patience(|| cpus::deadline(PATIENCE_NS))
-}
-
-fn is_ending(space: &ProcessSpace) -> bool {
-    space.is_closed() || space.first().is_some_and(|p| p.is_killed())
+/// Whether a space is on its way out, and gets there in time.
+fn ending(space: &ProcessSpace) -> Ending {
+    if !(space.is_closed() || space.first().is_some_and(|p| p.is_killed())) {
+        Ending::Not
+    } else if cpu::rdtsc() < space.patience(|| cpus::deadline(PATIENCE_NS)) {
+        Ending::Soon
+    } else {
+        Ending::Late
+    }
 }
 
 /// Counts each user's pages on some nodes.
@@ -205,40 +225,100 @@ fn count_on(nodes: &Nodes) {
     }
 }
 
-/// Has Linux kill the processes whose end helps `p` most, unless the last ones are still on their
-/// way out. False: there is none, so nothing will get better. Waits for nobody.
-pub fn relieve(p: &Process) -> bool {
-    relieve_of(Short::of(p))
+/// Memory that a process wants and does not get.
+struct Need<'a> {
+    process: &'a Process,
+    short: Short,
+    /// What is free is no room, bytes.
+    free: u64,
 }
 
-fn relieve_of(short: Short) -> bool {
-    // What is kept for nobody helps nobody who is at a limit of his own.
-    let gives_back = || match short {
-        Short::Nodes(_) | Short::All => content::give_back(),
-        // What his ended processes gave up may be free by now.
-        Short::User(uid) => mm::has_unasked() && mm::retry_quarantine() && has_room(uid),
-        Short::Not | Short::Group(_) => false,
-    };
-    if short == Short::Not || gives_back() || waits_for(&LAST.lock(), short) {
-        return true;
+impl<'a> Need<'a> {
+    fn of(process: &'a Process) -> Self {
+        let short = Short::of(process);
+        // As good as nothing is free: anything more is room.
+        let is_shared = matches!(short, Short::Nodes(_) | Short::All);
+        let free = if is_shared { short.free() + ROOM } else { 0 };
+        Need { process, short, free }
     }
-    let Some(victim) = short.victim() else { return false };
-    {
-        let mut last = LAST.lock();
-        if waits_for(&last, short) {
-            return true; // another CPU was faster
+
+    fn is_met(&self) -> bool {
+        match self.short {
+            Short::Not => true,
+            Short::Group(group) => !GROUPS.is_full(group),
+            Short::User(uid) => has_room(uid),
+            Short::Nodes(_) | Short::All => self.short.free() > self.free,
         }
-        *last = (Arc::downgrade(&victim), cpus::deadline(PATIENCE_NS), short);
     }
-    let Some(first) = victim.first().filter(|p| !p.is_killed()) else { return true };
-    short.log(&first);
-    let is_asked =
-        services::post(SERVICE_KILL, Owner::kernel(victim.space), &short.report(&first), &[]);
-    let mut last = LAST.lock();
-    if !is_asked && core::ptr::eq(last.0.as_ptr(), &raw const *victim) {
-        *last = (Weak::new(), 0, Short::Not); // he is not on his way out
+
+    /// Has Linux kill the processes that share a memory. Waits for nobody.
+    fn kill(&self, victim: &Arc<ProcessSpace>) {
+        {
+            let mut last = LAST.lock();
+            if last.is_awaited(self.short) {
+                return; // another CPU was faster
+            }
+            *last = Last {
+                space: Arc::downgrade(victim),
+                account: Arc::downgrade(&victim.account),
+                short: self.short,
+                patience: Patience::new(time::since_boot_ns()),
+            };
+        }
+        let Some(first) = victim.first().filter(|p| !p.is_killed()) else { return };
+        self.short.log(&first);
+        let owner = Owner::kernel(victim.space);
+        let is_asked = services::post(SERVICE_KILL, owner, &self.short.report(&first), &[]);
+        let mut last = LAST.lock();
+        if !is_asked && core::ptr::eq(last.space.as_ptr(), &raw const **victim) {
+            *last = Last::NOBODY; // it is not on its way out
+        }
     }
-    is_asked
+}
+
+impl Shortage for Need<'_> {
+    type Victim = Arc<ProcessSpace>;
+
+    fn has_room(&mut self) -> bool {
+        self.is_met()
+    }
+
+    fn give_back(&mut self) -> bool {
+        // What is kept for nobody helps nobody who is at a limit of his own.
+        matches!(self.short, Short::Nodes(_) | Short::All) && content::give_back()
+    }
+
+    fn want(&mut self) -> Want {
+        quarantine::want(self.short.held_of())
+    }
+
+    fn is_victim_awaited(&mut self) -> bool {
+        LAST.lock().is_awaited(self.short)
+    }
+
+    fn victim(&mut self) -> Option<Self::Victim> {
+        self.short.victim()
+    }
+}
+
+/// Makes room for `p`, where no thread can wait: asks Linux, or has it kill the processes whose end helps most, unless the
+/// last ones are still on their way out. False: there is none, so nothing will get better. Waits for nobody.
+pub fn relieve(p: &Process) -> bool {
+    let mut need = Need::of(p);
+    loop {
+        match shortage::step(&mut need) {
+            Step::TryAgain | Step::Wait => return true,
+            // There may be more to ask: Linux comes again, and others' requests first.
+            Step::Ask if ask(need.short.held_of(), How::AtOnce) => return true,
+            Step::Ask if quarantine::want(need.short.held_of()) == Want::Ask => return true,
+            Step::Ask => {}
+            Step::Kill(victim) => {
+                need.kill(&victim);
+                return true;
+            }
+            Step::Refuse => return false,
+        }
+    }
 }
 
 /// No other process' end would help the running one: it is killed.
@@ -250,20 +330,14 @@ pub fn kill_current() {
 }
 
 struct Room<'a> {
-    process: &'a Process,
-    short: Short,
-    free: u64,
+    need: &'a Need<'a>,
     until: u64,
 }
 
 impl Room<'_> {
     fn is_there(&self) -> bool {
-        let has_come = match self.short {
-            Short::Not => true,
-            Short::Group(group) => !GROUPS.is_full(group),
-            Short::User(_) | Short::Nodes(_) | Short::All => self.short.free() > self.free,
-        };
-        self.process.is_killed() || has_come && !self.process.account.is_full()
+        let process = self.need.process;
+        process.is_killed() || self.need.is_met() && !process.account.is_full()
     }
 }
 
@@ -277,15 +351,20 @@ impl cpus::Wait for Room<'_> {
     }
 }
 
-/// For a thread that needs memory: kills and waits. False: it did not help.
+/// For a thread that needs memory: makes room, and waits for it. False: there is none.
 pub fn wait_for_room(p: &Process) -> bool {
-    let short = Short::of(p);
-    // As good as nothing is free: anything more is room.
-    let is_shared = matches!(short, Short::Nodes(_) | Short::All);
-    let free = if is_shared { short.free() + (256 << 10) } else { 0 };
+    let mut need = Need::of(p);
     let end = cpus::deadline(4 * PATIENCE_NS);
-    while relieve_of(short) && cpu::rdtsc() < end {
-        let mut room = Room { process: p, short, free, until: cpus::deadline(ROOM_NS) };
+    while cpu::rdtsc() < end {
+        match shortage::step(&mut need) {
+            Step::TryAgain => return true,
+            Step::Ask if ask(need.short.held_of(), How::Waiting) => return true,
+            Step::Ask => continue,
+            Step::Wait => {}
+            Step::Kill(victim) => need.kill(&victim),
+            Step::Refuse => return false,
+        }
+        let mut room = Room { need: &need, until: cpus::deadline(FRESH_NS) };
         cpus::wait(&mut room, 0);
         if room.is_there() {
             return true;
