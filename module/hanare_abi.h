@@ -28,7 +28,7 @@
  * is never taken for the same. The module refuses an image of another version and names both; so do
  * the proxy and the command.
  */
-#define HANARE_VERSION 0x8141ef04U
+#define HANARE_VERSION 0xbc0c33aU
 /* Bytes of a base page. */
 #define HANARE_PAGE_SIZE 4096ULL
 /* Bytes of a large page, and the granule in which memory is reserved. */
@@ -841,7 +841,7 @@ struct hanare_clock_page {
 #define HANARE_DEBUG_LEDGER 6ULL
 /*
  * Subjects of the ledger (`kernel/core/src/ledger.rs`): frames without an owner, in stock of CPUs, page tables, kernel
- * stacks, the kernel's heap, what all programs share, pages of programs kept for the next, bad memory, pages of
+ * stacks, the kernel's heap, what programs share and nobody keeps, pages of programs kept for the next, bad memory, pages of
  * programs, control windows, messages, rings of traces, answers of Linux, quarantine.
  */
 #define HANARE_LEDGER_SUBJECTS 14
@@ -861,14 +861,16 @@ struct hanare_clock_page {
 #define HANARE_LEDGER_HEAP_COUNTED 6
 /* Word of the ledger: frames of rings, as the list of rings counts them. */
 #define HANARE_LEDGER_RINGS_COUNTED 7
+/* Word of the ledger: frames of programs that are kept for the next, as their lists count them. */
+#define HANARE_LEDGER_CONTENTS_COUNTED 8
 /* Words of the ledger from here on: the kernel's own frames, by subject. */
-#define HANARE_LEDGER_KERNEL 8
+#define HANARE_LEDGER_KERNEL 9
 /* Words of the ledger from here on: frames of all users. */
-#define HANARE_LEDGER_USERS 22
+#define HANARE_LEDGER_USERS 23
 /* Words of the ledger from here on: frames of the user that is asked for. */
-#define HANARE_LEDGER_USER 36
+#define HANARE_LEDGER_USER 37
 /* Words of the ledger. */
-#define HANARE_LEDGER_WORDS 50
+#define HANARE_LEDGER_WORDS 51
 /*
  * `status` > 0: run the service whose index is in `args[3]` in the caller's
  * context, then post the fault again with `args[3]` = index + 1.
@@ -2087,7 +2089,7 @@ struct hanare_debug {
 /* See `Log`. */
 #define HANARE_IOCTL_LOG 0xc0384807U
 /* See `Debug`. */
-#define HANARE_IOCTL_DEBUG 0xc1d84808U
+#define HANARE_IOCTL_DEBUG 0xc1e04808U
 /* See `Attach`. */
 #define HANARE_IOCTL_ATTACH 0xc3004810U
 /* See `PoolMake`. */
@@ -3288,7 +3290,7 @@ _Static_assert(__builtin_offsetof(struct hanare_debug, cpu) == 32, "Debug.cpu");
 _Static_assert(__builtin_offsetof(struct hanare_debug, op) == 36, "Debug.op");
 _Static_assert(__builtin_offsetof(struct hanare_debug, args) == 40, "Debug.args");
 _Static_assert(__builtin_offsetof(struct hanare_debug, words) == 72, "Debug.words");
-_Static_assert(sizeof(struct hanare_debug) == 472, "Debug");
+_Static_assert(sizeof(struct hanare_debug) == 480, "Debug");
 _Static_assert(__builtin_offsetof(struct hanare_attach, name) == 0, "Attach.name");
 _Static_assert(__builtin_offsetof(struct hanare_attach, cpus) == 32, "Attach.cpus");
 _Static_assert(__builtin_offsetof(struct hanare_attach, space) == 544, "Attach.space");

@@ -136,7 +136,7 @@ pub const DEBUG_FAIL_ALLOC: u64 = 5;
 /// memory that he is charged for, bytes; [3] = his processes. `pages`: [`LEDGER_WORDS`] words.
 pub const DEBUG_LEDGER: u64 = 6;
 /// Subjects of the ledger (`kernel/core/src/ledger.rs`): frames without an owner, in stock of CPUs, page tables, kernel
-/// stacks, the kernel's heap, what all programs share, pages of programs kept for the next, bad memory, pages of
+/// stacks, the kernel's heap, what programs share and nobody keeps, pages of programs kept for the next, bad memory, pages of
 /// programs, control windows, messages, rings of traces, answers of Linux, quarantine.
 pub const LEDGER_SUBJECTS: usize = 14;
 /// Word of the ledger: all frames.
@@ -155,8 +155,10 @@ pub const LEDGER_QUARANTINE_COUNTED: usize = 5;
 pub const LEDGER_HEAP_COUNTED: usize = 6;
 /// Word of the ledger: frames of rings, as the list of rings counts them.
 pub const LEDGER_RINGS_COUNTED: usize = 7;
+/// Word of the ledger: frames of programs that are kept for the next, as their lists count them.
+pub const LEDGER_CONTENTS_COUNTED: usize = 8;
 /// Words of the ledger from here on: the kernel's own frames, by subject.
-pub const LEDGER_KERNEL: usize = 8;
+pub const LEDGER_KERNEL: usize = 9;
 /// Words of the ledger from here on: frames of all users.
 pub const LEDGER_USERS: usize = LEDGER_KERNEL + LEDGER_SUBJECTS;
 /// Words of the ledger from here on: frames of the user that is asked for.

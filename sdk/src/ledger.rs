@@ -1,8 +1,8 @@
 //! The ledger of frames of an instance: who has each.
 
 use hanare_abi::request::{
-    DEBUG_LEDGER, LEDGER_FREE, LEDGER_FREE_COUNTED, LEDGER_HEAP_COUNTED, LEDGER_IMAGE,
-    LEDGER_KERNEL, LEDGER_QUARANTINE_COUNTED, LEDGER_RESERVED, LEDGER_RINGS_COUNTED,
+    DEBUG_LEDGER, LEDGER_CONTENTS_COUNTED, LEDGER_FREE, LEDGER_FREE_COUNTED, LEDGER_HEAP_COUNTED,
+    LEDGER_IMAGE, LEDGER_KERNEL, LEDGER_QUARANTINE_COUNTED, LEDGER_RESERVED, LEDGER_RINGS_COUNTED,
     LEDGER_SUBJECTS, LEDGER_TOTAL, LEDGER_USER, LEDGER_USERS, LEDGER_WORDS,
 };
 
@@ -26,8 +26,12 @@ pub const SUBJECTS: [&str; LEDGER_SUBJECTS] = [
     "quarantine",
 ];
 /// Subjects of which others keep a count of their own, and the words where it is.
-const COUNTED: [(usize, usize); 3] =
-    [(4, LEDGER_HEAP_COUNTED), (11, LEDGER_RINGS_COUNTED), (13, LEDGER_QUARANTINE_COUNTED)];
+const COUNTED: [(usize, usize); 4] = [
+    (4, LEDGER_HEAP_COUNTED),
+    (6, LEDGER_CONTENTS_COUNTED),
+    (11, LEDGER_RINGS_COUNTED),
+    (13, LEDGER_QUARANTINE_COUNTED),
+];
 
 /// Frames by subject, those that are none left out.
 pub type Frames = Vec<(&'static str, u64)>;
@@ -167,6 +171,7 @@ mod tests {
             (LEDGER_RINGS_COUNTED, 1, "rings"),
             (LEDGER_QUARANTINE_COUNTED, 1, "quarantine"),
             (LEDGER_HEAP_COUNTED, 1, "heap"),
+            (LEDGER_CONTENTS_COUNTED, 1, "contents"),
         ] {
             let mut words = words();
             words[word] += more;

@@ -262,6 +262,15 @@ def fault_asks_first():
     lwk_memory_is(before)
 
 
+def contents_kept_no_longer():
+    """Pages of a program that one process has read anew, while others have them, are not kept, and do not count as such."""
+    eats = ['hanare', 'run', '--', GUEST + '/static/eat-memory']
+    with Holder(1000, *eats, '1', 'hold') as first, Holder(1000, *eats, 'forget') as second:
+        expect((first.said, second.said) == ('eaten', 'forgotten'), (first.said, second.said))
+        found = ledger.read(asked)
+        expect(found['kernel'].get('contents') and not found['faults'], found)
+
+
 def pages_in_pipes():
     """One page that Linux holds does not hold the 511 others of its large page."""
     before, _ = debug_memory()
@@ -310,16 +319,16 @@ def again(*arguments):
 class Asked:
     """What tests ask of the LWK (IOCTL_DEBUG), without a process for each question."""
 
-    IOCTL, MEMORY, FAIL = 0xc1d84808, 3, 5
+    IOCTL, MEMORY, FAIL = 0xc1e04808, 3, 5
 
     def ask(self, what, *args):
         with open('/dev/hanare', 'r+b', buffering=0) as device:
-            data = bytearray(struct.pack('<32sII4Q400x', b'default', 0, what, *args, *[0] * (4 - len(args))))
+            data = bytearray(struct.pack('<32sII4Q408x', b'default', 0, what, *args, *[0] * (4 - len(args))))
             end = time.monotonic() + TIMEOUT
             while True:
                 try:
                     fcntl.ioctl(device, self.IOCTL, data)
-                    return struct.unpack('<40x4Q400x', data)
+                    return struct.unpack('<40x4Q408x', data)
                 except TimeoutError:  # a CPU that stands still for longer than five seconds is asked again
                     expect(what == self.MEMORY and time.monotonic() < end, f'{what} is not answered')
 
@@ -515,6 +524,7 @@ check('pages-in-pipes', pages_in_pipes)
 check('hoarder-of-pipes-dies', pipes_of_one)
 check('pages-in-pipes-that-stay-bind-their-user', pipes_that_stay)
 check('fault-of-a-proxy-asks-before-it-kills', fault_asks_first)
+check('contents-that-are-kept-no-longer', contents_kept_no_longer)
 check('hoarder-of-rings-is-refused', rings_of_one)
 check('trace-that-is-read-keeps-nothing', trace_that_is_read)
 check('breakpoints-are-charged', breakpoints_of_one)

@@ -2,6 +2,7 @@
  * Uses up memory.
  * Usage: eat-memory [read] MIB [hold]    touches MIB (or has read(2) fill it), then ends or waits to be killed
  *        eat-memory small LARGE MIB      a child holds LARGE MiB; this process asks for MIB more
+ *        eat-memory forget               has its own program's code read anew, then waits to be killed
  *        eat-memory mappings             as many processes as possible make as many mappings as possible
  */
 #include "guest.h"
@@ -59,6 +60,15 @@ int main(int argc, char **argv)
 	if (argc > 1 && !strcmp(argv[1], "mappings")) {
 		mappings();
 		return 0;
+	}
+	if (argc > 1 && !strcmp(argv[1], "forget")) {
+		unsigned long code = (unsigned long)main & -PAGE;
+
+		if (madvise((void *)code, PAGE, MADV_DONTNEED))
+			return 1;
+		puts("forgotten");
+		fflush(stdout);
+		pause();
 	}
 	if (argc > 1 && !strcmp(argv[1], "small")) {
 		/* The large one stands still; the small one asks for the last page. */

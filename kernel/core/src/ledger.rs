@@ -24,7 +24,7 @@ pub enum Subject {
     Stacks,
     /// The kernel's heap, whose blocks are charged by the byte.
     Heap,
-    /// Code and data that all programs have: the vDSO.
+    /// What programs have in common and nobody keeps: the vDSO, pages of programs that are to be read anew.
     Shared,
     /// Pages of programs and libraries that are kept for whoever runs them next.
     Contents,

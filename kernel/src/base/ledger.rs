@@ -1,13 +1,17 @@
 //! The ledger of frames for who asks (`DEBUG_LEDGER`): all of them are looked at, and beside them stands what others count.
 
 use crate::base::{accounts, frames, heap, owners, quarantine};
+use core::sync::atomic::{AtomicU64, Ordering};
 use hanare_abi::request::{
-    LEDGER_FREE_COUNTED, LEDGER_HEAP_COUNTED, LEDGER_IMAGE, LEDGER_QUARANTINE_COUNTED,
-    LEDGER_RINGS_COUNTED, LEDGER_TOTAL, LEDGER_WORDS,
+    LEDGER_CONTENTS_COUNTED, LEDGER_FREE_COUNTED, LEDGER_HEAP_COUNTED, LEDGER_IMAGE,
+    LEDGER_QUARANTINE_COUNTED, LEDGER_RINGS_COUNTED, LEDGER_TOTAL, LEDGER_WORDS,
 };
 use hanare_core::ledger::{KERNEL, Ledger};
 use hanare_hal::paging::SMALL;
 use hanare_hal::shared;
+
+/// Pages of programs and libraries that are kept for whoever runs them next: `mm::content` counts them.
+pub static CONTENT_PAGES: AtomicU64 = AtomicU64::new(0);
 
 /// The ledger, with the frames of the user that is asked for: 0: of none, else the first one whose id is `asked` - 1 or more.
 /// In front of it his id plus 1, what he is charged for, and his processes. Who changes something meanwhile is counted twice, or not at all.
@@ -23,6 +27,7 @@ pub fn report(asked: u64) -> ([u64; 4], [u64; LEDGER_WORDS]) {
     words[LEDGER_FREE_COUNTED] = frames::usage_without_stocks().0 / SMALL;
     words[LEDGER_QUARANTINE_COUNTED] = quarantine::bytes() / SMALL;
     words[LEDGER_HEAP_COUNTED] = heap::pages();
+    words[LEDGER_CONTENTS_COUNTED] = CONTENT_PAGES.load(Ordering::Relaxed);
     words[LEDGER_RINGS_COUNTED] = accounts::rings() / SMALL;
     debug_assert_eq!(words[LEDGER_TOTAL] * SMALL, shared::chunks().iter().map(|c| c.size).sum());
     let charged = user.as_ref().map_or([0; 3], |user| user.charged());

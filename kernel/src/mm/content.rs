@@ -6,6 +6,7 @@
 //! where memory is short, before anybody is refused any.
 
 use super::quarantine::page_deferred;
+use crate::base::ledger::CONTENT_PAGES;
 use crate::base::lists;
 use crate::base::lock::{Mutex, rank};
 use crate::base::{frames, heap, owners, quarantine};
@@ -13,7 +14,7 @@ use crate::link::services;
 use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::sync::{Arc, Weak};
-use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, Ordering};
 use hanare_core::groups::NOBODY;
 use hanare_core::ledger::{FrameOwner, Subject};
 use hanare_hal::addr::PhysAddr;
@@ -36,8 +37,6 @@ static CONTENTS: Mutex<BTreeMap<Key, Weak<Content>>, rank::Contents> = Mutex::ne
 /// Contents that stay, the latest first.
 static KEPT: Mutex<[Option<Arc<Content>>; KEPT_FILES], rank::KeptContents> =
     Mutex::new([const { None }; KEPT_FILES]);
-/// Pages of all contents.
-static PAGES: AtomicUsize = AtomicUsize::new(0);
 
 /// Memory of the list if it is empty.
 pub fn trim() {
@@ -68,11 +67,17 @@ pub fn give_back_if_short() {
 
 /// Old contents go, as far as there are too many.
 fn settle() {
-    while PAGES.load(Ordering::Relaxed) as u64 * SMALL > kept_max() {
+    while CONTENT_PAGES.load(Ordering::Relaxed) * SMALL > kept_max() {
         if take_oldest().is_none() {
             return;
         }
     }
+}
+
+/// A page is not kept any more. Processes may have it mapped still: they share it, and nobody keeps it.
+fn keep_no_longer(frame: PhysAddr) {
+    owners::set(frame, FrameOwner::kernel(Subject::Shared));
+    page_deferred(frame, None);
 }
 
 fn take_oldest() -> Option<Arc<Content>> {
@@ -129,7 +134,7 @@ impl Content {
             frames::share(frame);
             owners::set(frame, FrameOwner::kernel(Subject::Contents));
             lists::insert_within(&mut pages, offset, frame);
-            PAGES.fetch_add(1, Ordering::Relaxed);
+            CONTENT_PAGES.fetch_add(1, Ordering::Relaxed);
             self.is_charged.fetch_or(frames::group_of(frame) != NOBODY, Ordering::Relaxed);
         }
         keeps
@@ -145,8 +150,8 @@ impl Content {
         let mut pages = self.pages.lock();
         while let Some((&offset, &frame)) = pages.range(low..high).next() {
             pages.remove(&offset);
-            PAGES.fetch_sub(1, Ordering::Relaxed);
-            page_deferred(frame, None);
+            CONTENT_PAGES.fetch_sub(1, Ordering::Relaxed);
+            keep_no_longer(frame);
         }
     }
 
@@ -180,8 +185,8 @@ impl Drop for Content {
         }
         drop(all);
         let pages = core::mem::take(self.pages.get_mut());
-        PAGES.fetch_sub(pages.len(), Ordering::Relaxed);
-        pages.into_values().for_each(|frame| page_deferred(frame, None));
+        CONTENT_PAGES.fetch_sub(pages.len() as u64, Ordering::Relaxed);
+        pages.into_values().for_each(keep_no_longer);
     }
 }
 
