@@ -15,6 +15,7 @@ mod sizes;
 mod sources;
 mod syscalls;
 mod tidy;
+mod words;
 
 use std::process::ExitCode;
 
@@ -47,7 +48,7 @@ fn main() -> ExitCode {
                 "       cargo xtask tidy [--update]       check habits and layers (or shorten the lists of what"
             );
             eprintln!(
-                "                                         is left: long files, exceptions from the layers, allocations)"
+                "                                         is left: long files, exceptions from the layers, allocations, words)"
             );
             eprintln!("       cargo xtask sizes [--json]        lines and bytes of each part");
             ExitCode::from(2)

@@ -15,6 +15,7 @@ use crate::names;
 use crate::panics;
 use crate::promises;
 use crate::sources::{self, Source, read, write};
+use crate::words;
 
 /// Lines that a file of ours should not exceed.
 const LINES_MAX: usize = 600;
@@ -45,12 +46,15 @@ fn check(update: bool) -> Result<Vec<String>, String> {
         .iter()
         .filter(|source| is_ours(source) && !GENERATED.contains(&source.path.as_str()))
         .collect();
+    let first_words = words::first_words()?;
     if update {
+        write(words::LIST, &words::list_of(&ours, &first_words))?;
         write(LONG_FILES, &list_of(&ours))?;
         write(allocations::LIST, &allocations::list_of(&ours))?;
     }
     let mut complaints = lengths(&ours, &allowed(&read(LONG_FILES)?)?);
     complaints.extend(allocations::check(&ours, &allowed(&read(allocations::LIST)?)?));
+    complaints.extend(words::check(&ours, &first_words, &allowed(&read(words::LIST)?)?));
     for source in &ours {
         complaints.extend(blanks(source));
         complaints.extend(begins_with_words(source));
