@@ -73,6 +73,7 @@ step tidy target/debug/xtask tidy
 step sparse make -s -C module sparse
 step cache tests/cached
 step verdicts python3 -B tests/test_verdicts.py
+step commit-msg python3 -B tests/test_commit_msg.py
 step trend-of-memory python3 -B tests/lib/test_trend.py
 step runner python3 -B tests/lib/test_runner.py
 step groups-of-a-change python3 -B tests/lib/test_changed.py
