@@ -3,17 +3,17 @@
 
 use std::ffi::CStr;
 
-/// Of each number what becomes of the call.
+/// Class of each call, by number.
 pub type Classes = [u8; 512];
 
-/// It is refused.
+/// Class of a call that is refused.
 pub const REFUSED: u8 = 0;
-/// A worker makes it.
+/// Class of a call that a worker makes.
 pub const POSTED: u8 = 1;
-/// Who posts it makes it at once.
+/// Class of a call that the posting thread makes at once.
 pub const AT_ONCE: u8 = 2;
 
-/// What becomes of a call.
+/// Class of a call.
 #[must_use]
 #[inline(always)]
 pub fn class(nr: u64) -> u8 {
@@ -23,7 +23,7 @@ pub fn class(nr: u64) -> u8 {
 /// No call.
 pub static NONE: Classes = [REFUSED; 512];
 
-/// Of each number what becomes of the call.
+/// Class of each call, by number.
 #[rustfmt::skip]
 pub static CLASSES: Classes = [
     1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 2, 0, 0, 2, 0, 2,

@@ -19,7 +19,7 @@ fn counts(source: &Source) -> bool {
     in_kernel && source.is(&["rs"]) && !asks.iter().any(|part| source.path.starts_with(part))
 }
 
-/// What is between the brackets of each attribute about this.
+/// Text between the brackets of each attribute that makes an exception.
 fn attributes(text: &str) -> impl Iterator<Item = &str> {
     let outer = text.split("#[").skip(1);
     let all = outer.chain(text.split("#![").skip(1)).filter_map(|rest| rest.split(")]").next());

@@ -1,4 +1,4 @@
-//! What documents name in backquotes is there: paths of files, and identifiers of the source.
+//! Names in backquotes in documents exist: paths of files, and identifiers of the source.
 
 use std::collections::BTreeSet;
 
@@ -47,7 +47,7 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|word| !word.is_empty())
 }
 
-/// What stands in backquotes, outside of blocks of code.
+/// Names in backquotes, outside of blocks of code.
 fn quoted(text: &str) -> impl Iterator<Item = &str> {
     text.split("```").step_by(2).flat_map(|part| part.split('`').skip(1).step_by(2))
 }

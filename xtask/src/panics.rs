@@ -1,5 +1,6 @@
-//! What can end the LWK by itself, `unwrap`, `expect`, `assert!` and their like, is listed in `docs/assertions.md`: how many there
-//! are in each file, and why nobody outside of the kernel reaches one.
+//! Assertions of the LWK: `unwrap`, `expect`, `assert!` and their like, which end it when they
+//! fail. `docs/assertions.md` lists how many there are in each file, and why nothing outside of the
+//! kernel reaches one.
 
 use std::collections::BTreeMap;
 

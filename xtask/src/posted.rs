@@ -9,13 +9,13 @@ use hanare_core::syscalls::{By, Hook, LocalCall, Row, Service, rows};
 /// Above the greatest number.
 const NUMBERS: usize = 512;
 
-/// What becomes of a call that is posted.
+/// Treatment of a call that is posted.
 enum Posted {
-    /// A worker makes it.
+    /// A worker makes the call.
     ByWorker,
-    /// Who posts it makes it at once.
+    /// The thread that posts the call makes it at once.
     AtOnce(&'static str),
-    /// It is refused.
+    /// The call is refused.
     Refused(&'static str),
 }
 
@@ -113,17 +113,17 @@ const HEAD: &str = "//! Which calls a program may post.
 
 use std::ffi::CStr;
 
-/// Of each number what becomes of the call.
+/// Class of each call, by number.
 pub type Classes = [u8; 512];
 
-/// It is refused.
+/// Class of a call that is refused.
 pub const REFUSED: u8 = 0;
-/// A worker makes it.
+/// Class of a call that a worker makes.
 pub const POSTED: u8 = 1;
-/// Who posts it makes it at once.
+/// Class of a call that the posting thread makes at once.
 pub const AT_ONCE: u8 = 2;
 
-/// What becomes of a call.
+/// Class of a call.
 #[must_use]
 #[inline(always)]
 pub fn class(nr: u64) -> u8 {
@@ -133,7 +133,7 @@ pub fn class(nr: u64) -> u8 {
 /// No call.
 pub static NONE: Classes = [REFUSED; 512];
 
-/// Of each number what becomes of the call.
+/// Class of each call, by number.
 #[rustfmt::skip]
 pub static CLASSES: Classes = [
 ";

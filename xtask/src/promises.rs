@@ -38,7 +38,7 @@ fn misplaced<'a>(page: &str, of: impl Fn(&str) -> Option<&'a Source>) -> Vec<Str
     complaints
 }
 
-/// What is in code font in the last cell of each row.
+/// Tests in code font in the last cell of each row.
 fn named_tests(page: &str) -> impl Iterator<Item = &str> {
     let rows = page.lines().filter(|line| line.starts_with("| ") && line.ends_with(" |"));
     let last = rows.filter_map(|row| row.trim_end_matches(" |").rsplit(" | ").next());

@@ -9,7 +9,7 @@ struct Part {
     name: &'static str,
     /// Folders; of what lies in several parts' folders, the longest one counts.
     folders: &'static [&'static str],
-    /// What is built of it, under build/.
+    /// File that is built of the part, under build/.
     product: Option<&'static str>,
 }
 
@@ -34,7 +34,7 @@ const GENERATED: &str = "module/hanare_abi.h";
 struct Lines {
     /// Neither blank nor comment, nor of unit tests.
     code: usize,
-    /// Of tests, in files or modules of their own.
+    /// Lines of tests, in files or modules of their own.
     tests: usize,
     /// All.
     all: usize,
@@ -103,7 +103,7 @@ fn is_test(path: &str, modules: &[String]) -> bool {
 struct TestItems {
     /// How far the attribute of the present one is indented.
     indent: Option<usize>,
-    /// It goes on behind a bracket at the end of a line.
+    /// Whether the item goes on behind a bracket at the end of a line.
     has_body: bool,
 }
 
@@ -142,7 +142,7 @@ fn add(lines: &mut Lines, source: &Source, is_test: bool) {
     }
 }
 
-/// Of scripts; not attributes, not directives of C.
+/// Whether a line is a comment of a script; attributes and directives of C are not.
 fn is_hash_comment(line: &str) -> bool {
     line == "#" || line.starts_with("# ") || line.starts_with("#!/")
 }

@@ -13,12 +13,12 @@ pub fn root() -> PathBuf {
 pub struct Source {
     /// Relative to the root.
     pub path: String,
-    /// What is in it.
+    /// Content of the file.
     pub text: String,
 }
 
 impl Source {
-    /// Its lines.
+    /// Number of lines.
     pub fn lines(&self) -> usize {
         self.text.lines().count()
     }

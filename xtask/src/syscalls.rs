@@ -68,10 +68,10 @@ the time that is left; *EINTR* = never again.
     page
 }
 
-/// What execve(2) does not do.
+/// Difference of execve(2) from Linux.
 const EXECVE: &str = "`EAGAIN` in a process that shares its memory with another (`CLONE_VM` without `CLONE_THREAD` or `CLONE_VFORK`)";
 
-/// What there is to say of ptrace(2), which is served by both.
+/// Division of ptrace(2) between Linux and the LWK, and its differences.
 const PTRACE: &str = "stops and signals are Linux', registers, calls and events the LWK's; not: `PTRACE_SYSEMU`; `PTRACE_TRACEME` of a child of Linux' own is `EPERM`";
 
 fn describe(row: &Row) -> (&'static str, String) {

@@ -22,7 +22,7 @@ const LINES_MAX: usize = 600;
 const LONG_FILES: &str = "xtask/long-files.txt";
 /// Written by a program.
 const GENERATED: &[&str] = &["module/hanare_abi.h", "docs/syscalls.md", "libhanare/src/calls.rs"];
-/// What we write ourselves.
+/// Extensions of files that are written by hand.
 const OURS: &[&str] = &["rs", "c", "h", "S", "py", "sh", "md"];
 
 /// Checks; with `update`, brings the lists of what is left up to date first.

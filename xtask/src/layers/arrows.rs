@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub struct Place {
     /// From 1.
     pub line: usize,
-    /// What it names.
+    /// Name or include that makes the arrow.
     pub text: String,
 }
 

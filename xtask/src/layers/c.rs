@@ -1,7 +1,7 @@
-//! Arrows between the files of the module: C by its includes and by names. Who includes a header
-//! has an arrow to it; who names a function or a global variable that another file defines has
-//! one to that file, and a header has none for what it only declares. A name behind `.` or `->`
-//! is a member's.
+//! Arrows between the files of the module: C by its includes and by names. A file that includes a
+//! header has an arrow to it; a file that names a function or a global variable that another file
+//! defines has one to that file, and a header has none for what it only declares. A name behind `.`
+//! or `->` is a member's.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -38,7 +38,7 @@ pub fn arrows(texts: &BTreeMap<&str, &str>) -> Arrows {
     arrows
 }
 
-/// What a file has and wants.
+/// Definitions and uses of names in a file.
 #[derive(Default)]
 struct File<'a> {
     path: &'a str,

@@ -53,7 +53,7 @@ fn parse(list: &str) -> Result<Vec<(&str, Line<'_>)>, String> {
     Ok(lines)
 }
 
-/// What is wrong with the sources or with the list.
+/// Complaints about arrows and circles that the list does not have, and about the list itself.
 pub fn check(list: &str, parts: &[Part]) -> Result<Vec<String>, String> {
     let lines = parse(list)?;
     let mut complaints = Vec::new();

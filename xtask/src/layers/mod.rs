@@ -36,7 +36,7 @@ pub fn run(arguments: &[&str]) -> ExitCode {
     });
     match printed {
         Ok(text) => {
-            // Who has read enough, as `head` does, has closed the pipe.
+            // A reader that has enough, as `head`, has closed the pipe.
             _ = std::io::stdout().write_all(text.as_bytes());
             ExitCode::SUCCESS
         }

@@ -9,7 +9,7 @@ use crate::sources::Source;
 
 /// A part of the repository: its files, their layers and the arrows between them.
 pub struct Part {
-    /// What the plan says of it.
+    /// Plan of the part, as the list of layers has it.
     pub plan: plan::Part,
     /// By path, with the index of the layer.
     pub layer_of: BTreeMap<String, usize>,

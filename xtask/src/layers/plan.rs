@@ -6,9 +6,9 @@ use toml::{Table, Value};
 
 /// The whole file.
 pub struct Plan {
-    /// What has layers.
+    /// Parts, whose files stand in layers.
     pub parts: Vec<Part>,
-    /// What has none.
+    /// Sets of files without layers.
     pub sets: Vec<Set>,
     /// Every name of a file or folder, and what lies there.
     entries: Vec<(String, Place)>,
@@ -21,7 +21,7 @@ pub struct Part {
     pub name: String,
     /// Where its files lie.
     pub folder: String,
-    /// Of a crate, the root file in `folder`; of C, none.
+    /// Root file of a crate in `folder`; `None`: C.
     pub root: Option<String>,
     /// From the lowest to the highest.
     pub layers: Vec<Layer>,
@@ -30,9 +30,9 @@ pub struct Part {
 /// Files that may use each other and what is in the layers below.
 #[derive(Clone)]
 pub struct Layer {
-    /// Its name.
+    /// Name of the layer.
     pub name: String,
-    /// What it is for, in a line.
+    /// Purpose of the layer, in a line.
     pub purpose: String,
     /// Files, or folders with a `/` at their end, in the part's folder.
     pub files: Vec<String>,
@@ -40,11 +40,11 @@ pub struct Layer {
 
 /// Files between which no arrows are read.
 pub struct Set {
-    /// Its name.
+    /// Name of the set.
     pub name: String,
     /// Files, or folders with a `/` at their end.
     pub paths: Vec<String>,
-    /// They need not be there.
+    /// Whether its files may be missing.
     pub is_optional: bool,
 }
 

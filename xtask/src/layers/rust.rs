@@ -567,7 +567,7 @@ mod tests {
             ("f/g.rs", "pub struct G; pub struct H; pub struct I;"),
         ];
         assert_eq!(of(&files), ["a.rs -> f/g.rs"]);
-        // Who uses what he exports has an arrow all the same.
+        // A file that uses the exported name has an arrow all the same.
         let files = [("m.rs", "mod g; pub use g::G; fn f(g: G) {}"), ("g.rs", "pub struct G;")];
         assert_eq!(of(&files), ["m.rs -> g.rs"]);
     }
