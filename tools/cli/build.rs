@@ -1,6 +1,7 @@
-//! Tells the command which commit it was built from: `HANARE_COMMIT`, which is not set where nobody knows.
+//! Tells the command which commit it was built from: `HANARE_COMMIT`, which is not set where the
+//! commit is unknown.
 //!
-//! A packager who builds from an archive sets the variable himself.
+//! A packager who builds from an archive sets the variable by hand.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

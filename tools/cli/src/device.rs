@@ -1,4 +1,4 @@
-//! Who may use `/dev/hanare`: root, and the members of its group.
+//! Permissions of `/dev/hanare`: root and the members of its group may use it.
 
 use std::os::unix::fs::{MetadataExt, chown};
 use std::path::Path;

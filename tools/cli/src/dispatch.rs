@@ -1,9 +1,9 @@
-//! How delegated calls reach who executes them, as options of commands.
+//! Ways in which delegated calls are executed, as options of commands.
 
 use clap::{Args, ValueEnum};
 use hanare_core::options;
 
-/// Who executes delegated calls.
+/// Way in which delegated calls are executed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Mode {
     /// Each thread's own worker
@@ -25,10 +25,10 @@ impl Mode {
     }
 }
 
-/// What an instance does where a program does not say otherwise, and what servers there are.
+/// Defaults of an instance for programs that do not choose a way, and its servers.
 #[derive(Args)]
 pub struct Dispatch {
-    /// Who executes delegated calls [default: direct]
+    /// Way in which delegated calls are executed [default: direct]
     #[arg(long, value_name = "WAY")]
     dispatch: Option<Mode>,
     /// Kinds of calls with servers of their own: files, net, or both [default: the same servers for all calls]

@@ -20,7 +20,7 @@ pub const NOT_FOUND: i32 = 127;
 pub struct WithStatus {
     /// Exit status.
     pub status: i32,
-    /// What to print.
+    /// Text to print on standard error.
     pub message: String,
 }
 

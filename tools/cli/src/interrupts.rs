@@ -8,9 +8,9 @@ use crate::machine;
 /// A line of the table, of one CPU.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Source {
-    /// Its number or name: `24`, `LOC`.
+    /// Number or name of the interrupt: `24`, `LOC`.
     pub name: String,
-    /// What Linux says of it.
+    /// Description that Linux gives of it.
     pub what: String,
     /// How many.
     pub count: u64,
@@ -23,7 +23,7 @@ impl From<&Cause> for Source {
     }
 }
 
-/// Of a CPU, as of now.
+/// Interrupts of a CPU until now, by kind.
 pub fn of_cpu(cpu: u32) -> Option<Vec<Source>> {
     parse(&machine::read("/proc/interrupts")?, &format!("CPU{cpu}"))
 }

@@ -1,4 +1,4 @@
-//! What Linux says about this machine.
+//! Facts about this machine, as Linux reports them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -63,7 +63,7 @@ pub fn load() -> Option<[f64; 3]> {
     load_of(&read("/proc/loadavg")?)
 }
 
-/// Of what /proc/loadavg says (proc(5)).
+/// Load averages out of the text of /proc/loadavg (proc(5)).
 pub fn load_of(text: &str) -> Option<[f64; 3]> {
     let mut numbers = text.split_whitespace().map(|word| word.parse().ok());
     Some([numbers.next()??, numbers.next()??, numbers.next()??])
@@ -114,7 +114,7 @@ pub fn cpu_flag(flag: &str) -> bool {
     flags.is_some_and(|line| line.split_whitespace().any(|word| word == flag))
 }
 
-/// What `/sys/kernel/security/lockdown` has in brackets.
+/// Lockdown mode of Linux: the word that `/sys/kernel/security/lockdown` has in brackets.
 pub fn lockdown() -> Option<String> {
     let text = read("/sys/kernel/security/lockdown")?;
     Some(text.split_once('[')?.1.split_once(']')?.0.to_owned())

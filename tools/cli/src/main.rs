@@ -1,8 +1,13 @@
 //! The `hanare` command.
 //!
-//! One file per command in `commands/`, `hanare bench` in `bench/`, `hanare noise` in `noise/`; `cpu_list` and `size` read what users
-//! write; `machine` asks Linux about this machine, `stuck` about programs whose LWK is silent; `processes` asks the LWKs
-//! about theirs; `program` looks programs up; `find` knows where our own files are.
+//! One file per command in `commands/`, `hanare bench` in `bench/`, `hanare noise` in `noise/`.
+//! Besides:
+//!
+//! * `cpu_list` and `size` read what users write
+//! * `machine` asks Linux about this machine, `stuck` about programs whose LWK is silent
+//! * `processes` asks the LWKs about their processes
+//! * `program` looks programs up
+//! * `find` knows where our own files are
 #![deny(unsafe_code)]
 #![cfg_attr(not(test), no_main)]
 

@@ -1,4 +1,4 @@
-//! Standard output and error of the command, which may be full, closed, or nobody's.
+//! Standard output and error of the command, which may be full, or closed.
 //!
 //! `print!` panics when it cannot write, and the standard library takes a closed descriptor for an
 //! empty one: both are wrong here.
@@ -53,7 +53,7 @@ pub fn cannot_write(error: &io::Error) -> anyhow::Error {
     )
 }
 
-/// Writes to standard error; where that is impossible nobody can be told.
+/// Writes to standard error. A failure is ignored: there is no place left to report it.
 pub fn complain(text: fmt::Arguments) {
     let _ = io::stderr().write_fmt(text);
 }

@@ -26,9 +26,10 @@ const STACK_LIMIT_MAX: u64 = hanare_abi::service::STACK_LIMIT_OF_PROXY;
 /// How arguments of calls reach Linux.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Arguments {
-    /// They stay in the program's memory, which Linux sees at the same addresses
+    /// Arguments stay in the program's memory, which Linux sees at the same addresses
     Mapped,
-    /// They are copied through a buffer, by the descriptions of the calls; calls without one are mapped
+    /// Arguments are copied through a buffer, by the descriptions of the calls; calls without one
+    /// are mapped
     Copied,
 }
 
@@ -41,7 +42,7 @@ impl fmt::Display for Arguments {
     }
 }
 
-/// What a native task's proxy is told of its pool.
+/// Options of a native task's proxy that concern its pool.
 pub struct InPool {
     /// Descriptor of the pool.
     pub fd: i32,
@@ -61,9 +62,9 @@ pub struct Program {
     pub arguments: Option<Arguments>,
     /// Print time, memory and calls on stderr when the program ends.
     pub stats: bool,
-    /// Who executes its delegated calls; `None`: as the instance was booted.
+    /// Way in which its delegated calls are executed; `None`: as the instance was booted.
     pub dispatch: Option<Mode>,
-    /// Of a native task: its pool.
+    /// Pool of a native task; `None`: a program that is none.
     pub pool: Option<InPool>,
     /// The program, looked up in PATH as a shell does, and its arguments.
     pub command: Vec<OsString>,
@@ -119,8 +120,8 @@ fn limit_stack() -> Option<String> {
 /// Most bytes of program headers and what is before them.
 const HEADERS_MAX: u64 = 128 << 10;
 
-/// Whether a file is an ELF program that its ELF interpreter starts, which maps libraries. What cannot be read or is no such
-/// program is for those to complain about who start it.
+/// Whether a file is an ELF program that its ELF interpreter starts, which maps libraries. A file
+/// that cannot be read, or is no such program, gives `false`: its start reports the error.
 fn has_interpreter(path: &Path) -> bool {
     let mut bytes = Vec::new();
     let read =

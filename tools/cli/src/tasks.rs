@@ -41,7 +41,7 @@ impl Tasks {
         let (mask, parent) = (self.mask, std::process::id());
         let prepare = move || {
             set_pdeathsig(Signal::SIGKILL)?;
-            // A parent that ended before that has left nobody to be told of.
+            // If the parent ended before that, the signal will not come.
             if parent_id() != parent {
                 return Err(io::ErrorKind::NotFound.into());
             }

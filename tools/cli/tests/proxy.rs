@@ -60,7 +60,7 @@ fn start(arguments: &[&str]) -> Lwk {
 /// Waits for the end; gives exit status or minus the signal, and stderr.
 fn end(mut lwk: Lwk) -> (i32, String) {
     let mut text = String::new();
-    // What it says is less than a pipe holds. Who does not end is not waited for for ever.
+    // What it says is less than a pipe holds. The wait for its end has a limit.
     eventually("the proxy ends", || lwk.child.try_wait().unwrap().is_some());
     lwk.child.stderr.take().unwrap().read_to_string(&mut text).unwrap();
     let status = lwk.child.wait().unwrap();

@@ -16,11 +16,11 @@ const SAMPLES_MIN: usize = 3;
 /// Unit of what is counted, not timed.
 const COUNT: &str = "count";
 
-/// What is found.
+/// Result of comparing two runs, as it is printed and as JSON.
 #[derive(Debug, Serialize)]
 pub struct Comparison {
     schema: u32,
-    /// What the words below mean.
+    /// Explanations of the words that the comparison uses.
     meaning: &'static str,
     old: Source,
     new: Source,
@@ -68,7 +68,7 @@ struct Value {
     high: f64,
 }
 
-/// What is said of a figure.
+/// Judgement of a figure's change from the old run to the new one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Verdict {
@@ -185,7 +185,8 @@ fn source(run: &Run) -> Source {
     }
 }
 
-/// What has to be alike, in words where it is not. What one of both does not know is not compared.
+/// Differences of machines, kernels and options that make figures incomparable, in words. A
+/// property that either run does not know is not compared.
 fn differences(old: &Run, new: &Run) -> Vec<String> {
     let mut found = Vec::new();
     let mut differ = |what: &str, old: &str, new: &str| {

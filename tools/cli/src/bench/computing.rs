@@ -27,7 +27,7 @@ pub struct Computation {
     pub seconds: u64,
 }
 
-/// What a CPU took in that time.
+/// Interrupts and exceptions that a CPU took during the computation.
 pub struct Counts {
     /// Interrupts of all kinds.
     pub interrupts: u64,
@@ -37,11 +37,11 @@ pub struct Counts {
     pub exceptions: Option<u64>,
 }
 
-/// What came of it.
+/// Result of a computation: the CPU's counts and the program's samples.
 pub struct Computed {
     /// Counted from outside.
     pub counts: Counts,
-    /// What the program said before and after.
+    /// Samples that the program printed before and after the computation.
     pub samples: Vec<(String, f64)>,
 }
 

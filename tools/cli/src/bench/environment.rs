@@ -1,4 +1,4 @@
-//! What a run has to say of the machine, so that somebody else can judge its figures.
+//! Description of the machine and its kernels, by which a reader can judge a run's figures.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -78,7 +78,7 @@ fn name(hypervisor: &Hypervisor) -> String {
     }
 }
 
-/// What Linux does about each leak of the CPU.
+/// Mitigations of Linux against each hardware vulnerability that it lists.
 pub fn mitigations() -> BTreeMap<String, String> {
     let entries = fs::read_dir(VULNERABILITIES).into_iter().flatten().flatten();
     let read = |entry: fs::DirEntry| {
@@ -87,7 +87,7 @@ pub fn mitigations() -> BTreeMap<String, String> {
     entries.filter_map(read).collect()
 }
 
-/// The same out of what `grep -H "" FILE...` prints: `PATH:TEXT` lines.
+/// Mitigations out of the output of `grep -H "" FILE...`: `PATH:TEXT` lines.
 pub fn mitigations_of(lines: &str) -> BTreeMap<String, String> {
     let entry = |line: &str| {
         let (name, text) =

@@ -1,4 +1,4 @@
-//! What a figure is, and what a group of them.
+//! Definitions of a figure and of a group of figures.
 
 use anyhow::Result;
 
@@ -28,7 +28,7 @@ pub struct Figure {
     pub unit: &'static str,
     /// Which way is up.
     pub better: Better,
-    /// What is to be reached.
+    /// Target of the figure, or none.
     pub target: Target,
 }
 
@@ -79,7 +79,7 @@ impl Tool {
     }
 }
 
-/// What a group needs to be measured.
+/// Conditions under which a group can be measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Needs {
     /// An instance.
@@ -93,7 +93,7 @@ pub enum Needs {
 }
 
 impl Needs {
-    /// What of it `lab` has not.
+    /// Reason why `lab` does not meet the condition; `None`: it does.
     pub fn missing(&self, lab: &Lab) -> Option<String> {
         match self {
             Needs::Instance => None,
@@ -110,11 +110,11 @@ impl Needs {
 
 /// Figures that are measured together.
 pub struct Group {
-    /// Its name; also the guest's, where the guest measures it.
+    /// Name of the group; also the guest's, where the guest measures it.
     pub name: &'static str,
-    /// What has to be there.
+    /// Condition for measuring the group.
     pub needs: Needs,
-    /// Its figures, in the order they are shown.
+    /// Figures of the group, in the order they are shown.
     pub figures: &'static [Figure],
     /// Measures them all.
     pub measure: fn(&mut Lab, &Group) -> Result<Samples>,

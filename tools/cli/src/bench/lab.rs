@@ -26,7 +26,7 @@ use crate::{find, instances, machine, processes};
 pub const OWN: &str = "bench";
 /// Most CPUs of an instance (`HANARE_CPUS_MAX` of the module).
 const CPUS_MAX: usize = 64;
-/// Its memory.
+/// Memory of an instance that is booted for the measurement.
 const OWN_BYTES: u64 = 256 << 20;
 /// No single run takes longer unless it hangs.
 const DEADLINE: Duration = Duration::from_secs(180);
@@ -53,7 +53,7 @@ pub struct Lab {
     own: Option<String>,
     /// Boot options of the instance that was used last; `None`: it is not ours.
     options: Option<String>,
-    /// What the instance has of the machine, once it was looked at.
+    /// CPUs, memory and mitigations of the instance, once it was asked for them.
     side: Option<run::Side>,
     /// Ctrl-C was pressed.
     interrupted: Arc<AtomicBool>,
@@ -156,7 +156,7 @@ impl Lab {
         }
     }
 
-    /// What the instance has of the machine; `None`: there was none.
+    /// CPUs, memory and mitigations of the last instance; `None`: there was none.
     pub fn side(&self) -> Option<&run::Side> {
         self.side.as_ref()
     }
@@ -417,7 +417,8 @@ pub struct Guest {
     child: Child,
     lines: Receiver<String>,
     deadline: Instant,
-    /// The program's command line, and the last line that it printed: for who has to find out why it does not end.
+    /// The program's command line, and the last line that it printed: for the error message of a
+    /// program that does not end.
     command: String,
     last: String,
 }

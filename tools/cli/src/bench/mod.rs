@@ -1,12 +1,15 @@
 //! `hanare bench`: figures of the LWK against those of the Linux beside it.
 //!
-//! `figure` says what a figure is; `groups/` has one file per group of figures,
-//! and [`groups::ALL`] lists them; `lab` boots, runs the measured program
-//! (`bench/guest`) on either kernel and reads its samples; `samples` makes medians
-//! of them; `report` collects them in a `run`, which is what the JSON has, with what `environment` knows of the
-//! machine, and prints it; `document` makes HTML and Markdown of a run, `compare` compares two. To add a figure: a row in its group, and a `report()`
-//! of the same id in the guest.
-//! `native` has the figures that need no LWK.
+//! * `figure` says what a figure is.
+//! * `groups/` has one file per group of figures, and [`groups::ALL`] lists them.
+//! * `lab` boots, runs the measured program (`bench/guest`) on either kernel and reads its samples.
+//! * `samples` makes medians of them.
+//! * `report` collects them in a `run`, which is what the JSON has, with what `environment` knows
+//!   of the machine, and prints it.
+//! * `document` makes HTML and Markdown of a run, `compare` compares two.
+//! * `native` has the figures that need no LWK.
+//!
+//! To add a figure: a row in its group, and a `report()` of the same id in the guest.
 
 mod compare;
 pub mod computing;
@@ -72,7 +75,7 @@ pub struct Bench {
     /// Only these figures, groups or published figures, e.g. calls read.1m F7
     #[arg(value_name = "ID")]
     ids: Vec<String>,
-    /// The same as a list
+    /// Figures or groups, as IDs but in one list
     #[arg(long, value_name = "ID,...", value_delimiter = ',')]
     only: Vec<String>,
     /// Runs of each figure on each kernel, of which the median counts

@@ -2,13 +2,13 @@
 
 /// A published figure.
 pub struct Published {
-    /// Its id.
+    /// Id of the figure: F1 to F11.
     pub id: &'static str,
-    /// What it is about.
+    /// Subject of the figure, in a few words.
     pub what: &'static str,
     /// Groups and figures of this command that answer it.
     pub by: &'static [&'static str],
-    /// What does so elsewhere, or why nothing does.
+    /// Document or test that answers it elsewhere, or why nothing does.
     pub elsewhere: Option<&'static str>,
 }
 

@@ -11,7 +11,8 @@ use crate::cpu_list::CpuList;
 use crate::output::{self, outln};
 use crate::table;
 
-/// What the words of a run mean: they stand in its file, so that it can be read without this command.
+/// Explanations of the words of a run. They stand in its file, so that it can be read without this
+/// command.
 const WORDS: &[(&str, &str)] = &[
     (
         "sample",

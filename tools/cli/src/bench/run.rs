@@ -15,9 +15,9 @@ pub const SCHEMA: u32 = 1;
 /// One run: what was measured, when, where, by which build.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Run {
-    /// [`SCHEMA`] of whoever wrote it.
+    /// [`SCHEMA`] of the command that wrote the file.
     pub schema: u32,
-    /// What measured.
+    /// Version and commit of the command that measured.
     pub build: Build,
     /// How it was asked to measure.
     pub options: Options,
@@ -29,15 +29,15 @@ pub struct Run {
     pub machine: Machine,
     /// Load average of one, five and fifteen minutes, of Linux, at the begin.
     pub load_begun: Option<[f64; 3]>,
-    /// The same at the end.
+    /// Load average at the end.
     pub load_ended: Option<[f64; 3]>,
-    /// What the words of this file mean.
+    /// Explanations of the words of this file.
     pub words: BTreeMap<String, String>,
     /// The figures, in the order in which they were measured.
     pub figures: Vec<Measured>,
-    /// What was not measured.
+    /// Figures and groups that were not measured, with the reasons.
     pub not_measured: Vec<Missing>,
-    /// The same on a Linux that was booted for quiet CPUs, see [`Run::add_tuned`].
+    /// Figures of a second run on a Linux that was booted for quiet CPUs, see [`Run::add_tuned`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tuned: Option<Box<Run>>,
 }
@@ -45,7 +45,7 @@ pub struct Run {
 /// The command that measured.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Build {
-    /// Its version.
+    /// Version of the command.
     pub version: String,
     /// `git describe` of the sources when it was built; `-dirty`: they were changed since that commit.
     pub commit: Option<String>,
@@ -78,7 +78,7 @@ pub struct Machine {
     pub processor: String,
     /// Maker and model of the machine, by its firmware.
     pub model: Option<String>,
-    /// What the machine runs in, by CPUID or Linux; `None` on bare hardware.
+    /// Hypervisor that the machine runs in, by CPUID or Linux; `None` on bare hardware.
     pub hypervisor: Option<String>,
     /// Whether a hypervisor is known that translates instructions: times mislead there.
     pub emulated: bool,
@@ -92,23 +92,24 @@ pub struct Machine {
     pub instance_given: bool,
 }
 
-/// What one kernel has of the machine.
+/// Share of one kernel in the machine: its CPUs, memory and settings.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Side {
-    /// Its CPUs, by Linux' numbers, while both kernels run.
+    /// CPUs of the kernel, by Linux' numbers, while both kernels run.
     pub cpus: String,
     /// How many these are.
     pub cpu_count: usize,
     /// Bytes of its memory.
     pub memory_bytes: Option<u64>,
-    /// Its boot options; those of a group of the LWK's figures stand with the figures.
+    /// Boot options of the kernel; those of a group of the LWK's figures stand with the figures.
     pub boot_options: Option<String>,
-    /// What it does about leaks of the CPU, by `/sys/devices/system/cpu/vulnerabilities` as its programs see it.
+    /// Mitigations of the kernel, by `/sys/devices/system/cpu/vulnerabilities` as its programs see
+    /// it.
     pub mitigations: BTreeMap<String, String>,
-    /// Of Linux: the CPUs on which the measured program was kept; `None`: it might use all.
+    /// CPUs of Linux on which the measured program was kept; `None`: it might use all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kept_on: Option<String>,
-    /// Of Linux: how it was told to leave those CPUs alone, by its boot options; `None`: it was not.
+    /// Boot options by which Linux was told to leave those CPUs alone; `None`: it was not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tuned: Option<String>,
 }
@@ -116,9 +117,9 @@ pub struct Side {
 /// A figure with its numbers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Measured {
-    /// Its name.
+    /// Id of the figure.
     pub id: String,
-    /// Its group's.
+    /// Name of its group.
     pub group: String,
     /// One line.
     pub what: String,
@@ -126,7 +127,7 @@ pub struct Measured {
     pub unit: String,
     /// Which way is up.
     pub better: Better,
-    /// What is to be reached.
+    /// Target of the figure; `None`: nothing is promised.
     pub target: Option<Bound>,
     /// Whether it is; `None` where nothing is promised or nothing known.
     pub met: Option<bool>,
@@ -177,13 +178,13 @@ impl Better {
 /// A target: at most so much where lower is better, else at least.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Bound {
-    /// What it is about.
+    /// Quantity that the target bounds.
     pub of: BoundOf,
     /// The number.
     pub bound: f64,
 }
 
-/// What a target is about.
+/// Quantities that a target can bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum BoundOf {
@@ -245,7 +246,7 @@ impl Run {
 
     /// Reads the text of such a file.
     pub fn parse(text: &str) -> Result<Self> {
-        /// What files of all schemata have.
+        /// Fields that files of all schemata have.
         #[derive(Deserialize)]
         struct Versioned {
             schema: Option<u32>,

@@ -16,9 +16,9 @@ pub enum Side {
 /// The samples of one figure: one per round and side.
 #[derive(Clone, Debug, Default)]
 pub struct Pair {
-    /// Of the LWK.
+    /// Samples on the LWK.
     pub lwk: Vec<f64>,
-    /// Of Linux; empty where there is no such thing.
+    /// Samples on Linux; empty where Linux has no such figure.
     pub linux: Vec<f64>,
 }
 
@@ -52,8 +52,8 @@ pub struct Range {
 }
 
 impl Range {
-    /// Of so many samples one is left out at each end: with few of them a single sample is an event, with many an
-    /// accident.
+    /// Number of samples for which one is left out at each end. With few samples a single one is an
+    /// event, with many an accident.
     const SAMPLES_PER_OUTLIER: usize = 10;
 
     /// The spread of sorted samples: all, but for the lowest and the highest tenth.
@@ -68,7 +68,7 @@ impl Range {
         Self { low: self.low.min(value), high: self.high.max(value) }
     }
 
-    /// Its width as a share of `value`; `None` of nothing.
+    /// Width of the range as a share of `value`; `None` if `value` is 0.
     pub fn share_of(self, value: f64) -> Option<f64> {
         (value != 0.0).then(|| (self.high - self.low) / value.abs())
     }
@@ -88,7 +88,7 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// Of some samples; `None` of none.
+    /// Summary of some samples; `None` if there are none.
     pub fn of(samples: &[f64]) -> Option<Self> {
         let mut sorted = samples.to_vec();
         sorted.sort_by(f64::total_cmp);

@@ -79,7 +79,7 @@ impl Debug {
         let device = Device::open()?;
         let name = instances::resolve(&device, target.name.as_deref())?;
         let report = match device.debug(&name, target.cpu, request) {
-            // Nobody is left to answer, as was asked for.
+            // The LWK cannot answer any more, as was asked for.
             Err(error)
                 if matches!(request, Request::Panic | Request::Overflow | Request::Hang { .. })
                     && died(&error) =>

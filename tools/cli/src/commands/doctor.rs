@@ -1,4 +1,4 @@
-//! `hanare doctor`: can this machine run it, and if not, why; are its instances well, and who waits for what if not.
+//! `hanare doctor`: can this machine run it, and if not, why; are its instances well, and what each thread waits for if not.
 
 use std::io::IsTerminal;
 
@@ -342,7 +342,7 @@ fn judge_instance(instance: &Instance) -> Finding {
     match state {
         State::Created | State::Booting | State::Running => good(text),
         State::Stopping => {
-            warning(text, format!("somebody shuts it down; if it lasts: hanare log {name}"))
+            warning(text, format!("a shutdown is under way; if it lasts: hanare log {name}"))
         }
         _ => bad(text, format!("hanare log {name}; hanare shutdown {name} --force")),
     }

@@ -34,8 +34,8 @@ Examples:
 A program that reads from the terminal is best started with --listen, gdb in another terminal. When gdb \
 detaches or ends, the program goes on; with --listen and a PID it does, too, when Ctrl-C ends hanare gdb. A \
 program that hanare gdb has started with --listen gets Ctrl-C of its terminal itself. A thread that waits in a \
-system call shows the registers of the call; they can be changed when it has come out. Who may debug a process \
-is who may ptrace it on Linux. Exit status: with a program its own once it has ended, 128 + n if signal n \
+system call shows the registers of the call; they can be changed when it has come out. A user may debug \
+the processes that the user may ptrace on Linux. Exit status: with a program its own once it has ended, 128 + n if signal n \
 killed it; 125 if Hanare failed.")]
 pub struct Gdb {
     /// The process to debug
@@ -90,7 +90,7 @@ impl Gdb {
             }
             Ok(None) => End::Detached,
             Err(error) => {
-                // Started to be debugged, which nobody does. Without us it goes on.
+                // Started to be debugged, but no debugger came. Left alone the program would go on.
                 child.iter_mut().for_each(|child| drop(child.kill()));
                 drop(gdb);
                 child.iter_mut().for_each(|child| drop(child.wait()));
@@ -135,7 +135,7 @@ impl Gdb {
     }
 }
 
-/// What of ours the program may use.
+/// Gives the program standard streams and a process group that do not disturb gdb's.
 fn redirect(command: &mut Command, way: &Way) {
     match way {
         // Standard input and output are gdb's; what the program prints goes where gdb's messages go.
@@ -153,7 +153,8 @@ fn redirect(command: &mut Command, way: &Way) {
     }
 }
 
-/// A socket that can be read from once Ctrl-C was pressed. Whoever does not look at it ignores Ctrl-C.
+/// A socket that can be read from once Ctrl-C was pressed. A caller that does not look at it
+/// ignores Ctrl-C.
 fn interrupts() -> Result<UnixStream> {
     let (read, write) = UnixStream::pair().context("cannot make a socket")?;
     signal_hook::low_level::pipe::register(2, write)?;

@@ -22,7 +22,7 @@ use clap::Subcommand;
 use crate::bench::Bench;
 use crate::noise::Noise;
 
-/// What `hanare` can do.
+/// Subcommands of `hanare`.
 #[derive(Subcommand)]
 pub enum Command {
     /// Take CPUs and memory from Linux and boot an LWK on them

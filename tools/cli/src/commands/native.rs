@@ -73,7 +73,7 @@ impl Native {
         rustix::io::fcntl_setfd(pool.as_fd(), FdFlags::empty())?;
         let fd = pool.as_fd().as_raw_fd();
         if self.tasks == 1 {
-            // It becomes the proxy itself: signals find it, and there is nobody to outlive.
+            // This process becomes the proxy itself: signals find it, and no parent has to be outlived.
             let error = self.task(fd, 0)?.exec();
             return Err(error).context("cannot start the proxy");
         }

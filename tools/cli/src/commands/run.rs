@@ -41,7 +41,7 @@ pub struct Run {
     /// or replaced its own
     #[arg(long)]
     pub stats: bool,
-    /// Who executes the program's delegated calls [default: as the instance was booted]
+    /// Way in which delegated calls are executed [default: as the instance was booted]
     #[arg(long, value_name = "WAY")]
     pub dispatch: Option<Mode>,
     /// Post calls of the program, where nobody can tell the difference, and go on computing: docs/async.md

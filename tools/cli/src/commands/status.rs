@@ -39,7 +39,7 @@ impl Status {
         let mut looks = Vec::new();
         for Instance { name, .. } in found {
             match device.instance(&name, self.ping) {
-                // It was shut down meanwhile, and nobody asked for it by name.
+                // It was shut down meanwhile, and was not asked for by name.
                 Err(Error::NoInstance(_)) if self.name.is_none() => {}
                 other => looks.push(other?),
             }
@@ -150,7 +150,7 @@ fn print_packed(dispatch: &Dispatch) -> Result<()> {
     Ok(())
 }
 
-/// What to do in a bad state.
+/// Advice for an instance in a bad state; empty for a good one.
 fn hint(instance: &Instance) -> String {
     use hanare_sdk::State::{Hung, Panicked};
     match instance.state {

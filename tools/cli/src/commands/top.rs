@@ -31,7 +31,7 @@ pub struct Top {
     /// Seconds between two looks
     #[arg(short, long, default_value_t = 2.0, value_parser = seconds)]
     delay: f64,
-    /// What comes first
+    /// Column by which to sort
     #[arg(short, long, value_name = "KEY", value_enum, default_value_t = Key::Cpu)]
     sort: Key,
     /// A line for each thread
@@ -43,7 +43,7 @@ pub struct Top {
     /// Print one look as text and end
     #[arg(short, long)]
     once: bool,
-    /// The same, machine-readable
+    /// Print one look as JSON and end
     #[arg(long)]
     json: bool,
 }

@@ -20,8 +20,8 @@ use crate::trace::launch;
 use crate::trace::printer::{Printer, Style};
 use crate::{find, instances};
 
-/// Print the system calls of a program on an LWK: names, arguments, results, who served each (the
-/// LWK itself, Linux, nobody) and how long it took, in seconds.
+/// Print the system calls of a program on an LWK: names, arguments, results, the kernel that
+/// served each (LWK, Linux, none) and how long it took, in seconds.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -34,7 +34,7 @@ Examples:
 a file; <delegated ...>: by Linux; <refused ...>: see syscalls.md of the documents (make install puts them \
 into share/doc/hanare/docs).
 
-Who may trace a process is who may ptrace it on Linux. Exit status: the program's, 128 + n if signal n killed \
+A user may trace the processes that the user may ptrace on Linux. Exit status: the program's, 128 + n if signal n killed \
 it; 125 if Hanare failed.")]
 pub struct Trace {
     /// Trace a process that runs already; Ctrl-C lets it go

@@ -51,7 +51,7 @@ impl Files {
         Ok(self.get(fd)?.read_at(&mut buffer[..room], offset)?)
     }
 
-    /// What kind of file it is, and how large.
+    /// Attributes of an open file: type, mode, owner, size and times.
     pub fn stat(&self, fd: u32) -> Result<HostIoStat> {
         let m = self.get(fd)?.metadata()?;
         Ok(HostIoStat {

@@ -88,7 +88,7 @@ pub enum End {
     Detached,
     /// GDB wants it killed.
     Killed,
-    /// It has ended.
+    /// The process has ended.
     Ended,
 }
 
@@ -146,7 +146,7 @@ pub fn serve(gdb: &mut Gdb, wire: Wire, interrupts: Option<&UnixStream>) -> Resu
     }
 }
 
-/// Reads from GDB; `None`: GDB is gone, or nobody waits for it any more.
+/// Reads from GDB; `None`: GDB is gone, or Ctrl-C has ended the wait for it.
 fn fill(wire: &mut Wire, interrupts: Option<&UnixStream>) -> Result<Option<Vec<u8>>> {
     let mut buffer = vec![0; 4096];
     loop {
@@ -192,7 +192,7 @@ fn wait(gdb: &Gdb, wire: &Wire, interrupts: Option<&UnixStream>) -> Result<(bool
     Ok((word, any(&fds[0])))
 }
 
-/// What GDB is told of a process; `None`: it runs.
+/// Reason why a process has stopped, as GDB is told; `None`: the process runs.
 fn stop_reason(process: &Process, status: Observed) -> Option<MultiThreadStopReason<u64>> {
     let tid = NonZeroUsize::new(status.tid as usize).unwrap_or(NonZeroUsize::MIN);
     let signal = |signal| MultiThreadStopReason::SignalWithThread { tid, signal };

@@ -1,4 +1,4 @@
-//! What the crate gdbstub asks of a process.
+//! Answers to what the crate gdbstub asks of a process.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
@@ -30,7 +30,7 @@ pub struct Gdb {
     pub process: Process,
     /// Files that GDB has open.
     pub files: Files,
-    /// Its Linux process id.
+    /// Linux process id of the process.
     pub pid: u32,
     actions: BTreeMap<u64, u64>,
     others: u64,

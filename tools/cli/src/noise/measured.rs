@@ -1,4 +1,4 @@
-//! What came of one CPU.
+//! Results of the measurement of one CPU.
 
 use serde::Serialize;
 
@@ -6,20 +6,20 @@ use super::sides::Place;
 use super::statistics::Statistics;
 use crate::interrupts::Source;
 
-/// What came of one CPU.
+/// Results of the measurement of one CPU.
 #[derive(Serialize)]
 pub struct Measured {
-    /// Where.
+    /// The CPU.
     #[serde(flatten)]
     pub place: Place,
-    /// What is said of its quanta.
+    /// Statistics of its quanta.
     #[serde(flatten)]
     pub statistics: Statistics,
     /// During `seconds` of the run.
     pub interrupts: u64,
     /// By kind; of the LWK exceptions, too.
     pub sources: Vec<Source>,
-    /// Of the LWK; Linux does not count them.
+    /// Exceptions of the LWK's CPU; Linux does not count them.
     pub exceptions: Option<u64>,
     /// Each quantum, in the order of time.
     #[serde(skip)]

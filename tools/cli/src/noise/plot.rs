@@ -59,7 +59,7 @@ fn draw_on(root: &Area, title: &[String; 2], sides: &[Measured]) -> Drawn {
     Ok(root.present()?)
 }
 
-/// Of all lengths, with some room; µs.
+/// Range of all lengths, with some room; µs.
 fn range(sides: &[Measured]) -> (f64, f64) {
     let low = sides.iter().map(|side| side.statistics.min_us).fold(f64::INFINITY, f64::min);
     let high = sides.iter().map(|side| side.statistics.max_us).fold(0.0, f64::max);

@@ -1,4 +1,4 @@
-//! Which CPUs are measured, and what Linux has been told of them.
+//! CPUs that are measured, and how Linux has been told to leave them alone.
 
 use anyhow::Result;
 use serde::Serialize;
@@ -14,7 +14,7 @@ pub struct Place {
     pub side: &'static str,
     /// By Linux' number.
     pub cpu: u32,
-    /// Of the LWK.
+    /// Name of the LWK's instance; `None`: a CPU of Linux.
     pub instance: Option<String>,
     /// Linux' load balancing leaves it alone (`isolcpus`).
     pub isolated: bool,
@@ -75,7 +75,8 @@ impl Linux {
         Place { side: "linux", cpu, instance: None, isolated, nohz_full }
     }
 
-    /// Those that are wanted, or the last plain one and the last tuned one, as far as there are.
+    /// CPUs to measure on Linux: the wanted ones. Without a wish, the last plain one and the last
+    /// tuned one, if there are such.
     pub fn choose(&self, wanted: Option<&CpuList>) -> Result<Vec<Place>> {
         if let Some(wanted) = wanted {
             let online = self.online.numbers();

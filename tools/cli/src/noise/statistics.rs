@@ -1,4 +1,4 @@
-//! What is said of the quanta of one CPU.
+//! Statistics of the quanta of one CPU.
 
 use serde::Serialize;
 
@@ -11,16 +11,16 @@ pub struct Statistics {
     pub min_us: f64,
     /// The middle one.
     pub median_us: f64,
-    /// What 99.9 % of them do not exceed.
+    /// Length that 99.9 % of the quanta do not exceed.
     pub p999_us: f64,
     /// The longest.
     pub max_us: f64,
-    /// What all together took beyond the shortest, of the whole time; parts per million.
+    /// Time that all quanta took beyond the shortest, of the whole time; parts per million.
     pub lost_ppm: f64,
 }
 
 impl Statistics {
-    /// Of some quanta; `None` of none.
+    /// Statistics of some quanta; `None` if there are none.
     pub fn of(lengths_us: &[f64]) -> Option<Self> {
         let mut sorted = lengths_us.to_vec();
         sorted.sort_by(f64::total_cmp);
@@ -54,7 +54,7 @@ pub struct Histogram {
 }
 
 impl Histogram {
-    /// Of values between `low` and `high`, in `count` columns.
+    /// Histogram of values between `low` and `high`, in `count` columns.
     pub fn of(values: &[f64], low: f64, high: f64, count: usize) -> Self {
         let factor = (high / low).powf(1.0 / count as f64).max(1.0 + 1e-9);
         let mut columns: Vec<(f64, u64)> =

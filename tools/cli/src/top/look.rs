@@ -22,13 +22,13 @@ pub struct Look {
 /// An instance.
 #[derive(Serialize)]
 pub struct Machine {
-    /// Its name.
+    /// Name of the instance.
     pub name: String,
-    /// Its state.
+    /// State of the instance.
     pub state: State,
     /// Memory reserved for it.
     pub memory_bytes: u64,
-    /// Its CPUs.
+    /// CPUs of the instance.
     pub cpus: Vec<BusyCpu>,
 }
 
@@ -58,9 +58,9 @@ pub struct Busy {
 /// Changes between two looks.
 #[derive(Clone, Copy, Default, Serialize)]
 pub struct Rates {
-    /// Of one CPU, percent: user mode and the LWK; waiting for Linux with the CPU kept.
+    /// Time in user mode and in the LWK, in percent of one CPU.
     pub user_percent: f64,
-    /// See `user_percent`.
+    /// Time of waiting for Linux with the CPU kept, in percent of one CPU.
     pub system_percent: f64,
     /// Calls that Linux served.
     pub delegated_per_second: f64,

@@ -39,7 +39,7 @@ pub fn start(
 }
 
 impl Held {
-    /// Its observer.
+    /// Opens an observer of the program's process.
     pub fn observer(&self) -> Result<Observer> {
         Ok(Observer::open(self.child.id())?)
     }

@@ -4,13 +4,13 @@ use hanare_abi::observe::{Capture, Record};
 
 /// One record with what it captured.
 pub struct Entry {
-    /// Its head.
+    /// Head of the record: kind, thread, call, times and result.
     pub head: Record,
     captures: Vec<(usize, Vec<u8>)>,
 }
 
 impl Entry {
-    /// What argument `index` points to, if that was read.
+    /// Memory that argument `index` points to, if that was captured.
     pub fn capture(&self, index: usize) -> Option<&[u8]> {
         let found = self.captures.iter().find(|(argument, _)| *argument == index);
         found.map(|(_, bytes)| bytes.as_slice())

@@ -1,4 +1,4 @@
-//! `hanare trace -c`: calls, errors and time per system call, and who served them.
+//! `hanare trace -c`: calls, errors and time per system call, and the kernel that served them.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ struct Count {
     ns: u64,
 }
 
-/// What has been counted so far.
+/// Counts of the calls so far, by number.
 #[derive(Default)]
 pub struct Summary {
     counts: BTreeMap<u32, Count>,

@@ -1,4 +1,4 @@
-//! What answers the proxy in the module's place: a listener of seccomp.
+//! Listener of seccomp that answers the proxy's ioctls in the module's place.
 
 use std::os::fd::{AsRawFd, RawFd};
 use std::{io, mem};

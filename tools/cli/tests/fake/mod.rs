@@ -36,26 +36,26 @@ pub const WHOLE: u64 = 1 << 63; // in the token of a fork: everything is mapped 
 /// How long anything may take.
 const DEADLINE: Duration = Duration::from_secs(200);
 
-/// What the device has seen, and how it is to answer.
+/// State of the device: what it has seen, and how it is to answer.
 #[derive(Default)]
 struct State {
     started: bool,
     dead: bool,
     /// Workers that sleep: thread id, notification.
     waiting: HashMap<u32, u64>,
-    /// How often somebody was rung, and how much of that each worker has seen. Here
-    /// a ring wakes everybody, which the protocol allows.
+    /// How often a worker was rung, and how much of that each worker has seen. Here a ring wakes
+    /// all workers, which the protocol allows.
     rung: u64,
     seen: HashMap<u32, u64>,
     rings: u32,
     served: Vec<u32>,
     /// Number and slot.
     signals: VecDeque<(u32, u32)>,
-    /// What the proxy had sent to itself.
+    /// Signals that the proxy had sent to itself (`IOCTL_SEND`).
     sent: Vec<Send>,
     /// Tokens of forks, in order; the n-th child is space CHILD_SPACE + n.
     children: Vec<u64>,
-    /// What IOCTL_CHILD answers, if it is to fail.
+    /// Error of `IOCTL_CHILD`; `None`: it succeeds.
     no_children: Option<i32>,
     refuses_signals: bool,
     /// Signals that the proxy wants to take.
@@ -84,9 +84,9 @@ pub struct Lwk {
     polled: u32,
 }
 
-/// What of the control window is mapped here: from the scratch page of this slot on.
+/// First address of the control window that is mapped here: the scratch page of this slot.
 const MAPPED_FROM: u64 = scratch(63);
-/// Its bytes.
+/// Bytes of the control window that are mapped here.
 const MAPPED: usize = (START_BASE + START_SIZE - MAPPED_FROM) as usize;
 
 fn check(result: i64) -> io::Result<i64> {
@@ -277,7 +277,7 @@ impl Lwk {
         (state == SLOT_DONE).then_some(result)
     }
 
-    /// The same, of what is certainly started.
+    /// Waits for the result of a call that is certainly started.
     pub fn answer(&mut self) -> i64 {
         self.outcome().expect("it is started")
     }
@@ -357,7 +357,7 @@ impl Lwk {
         self.next_signal_and_slot().0
     }
 
-    /// The same, and the slot whose worker took it.
+    /// Waits for the next signal; returns it and the slot whose worker took it.
     pub fn next_signal_and_slot(&self) -> (u32, u32) {
         self.device.wait_until(|state| !state.signals.is_empty());
         self.device.state.lock().unwrap().signals.pop_front().unwrap()
@@ -393,12 +393,12 @@ impl Lwk {
         self.device.state.lock().unwrap().children.clone()
     }
 
-    /// What the proxy had sent to itself (`IOCTL_SEND`).
+    /// Signals that the proxy had sent to itself (`IOCTL_SEND`).
     pub fn sent(&self) -> Vec<Send> {
         self.device.state.lock().unwrap().sent.clone()
     }
 
-    /// From now on signals are somebody else's, or are taken again.
+    /// From now on the device refuses or accepts that the proxy takes signals.
     pub fn refuse_signals(&self, refuses: bool) {
         self.device.state.lock().unwrap().refuses_signals = refuses;
     }
@@ -408,7 +408,7 @@ impl Lwk {
         self.device.state.lock().unwrap().no_children = Some(errno);
     }
 
-    /// The LWK dies: whoever waits gets EIO.
+    /// Ends the LWK: workers that wait get EIO.
     pub fn die(&self) {
         self.device.state.lock().unwrap().dead = true;
         self.device.ring();

@@ -151,7 +151,7 @@ fn a_fork_has_one_thread_whichever_forked() {
 #[test]
 fn a_fork_that_fails_is_told() {
     let cases = [
-        // The parent is gone, who would hear it.
+        // The parent is gone, which would report it.
         (libc::ESRCH, ""),
         (libc::EIO, "hanare: the LWK 'fake' stopped working; see: hanare log fake\n"),
         (libc::ENOMEM, "hanare: fork: the child cannot be started: Cannot allocate memory\n"),

@@ -8,7 +8,7 @@ use hanare_core::usermemory::{CallerMemory, Fault, UserMemory};
 const MEMORY: u64 = 0x7000_0000;
 const SIZE: usize = 0x4000;
 
-/// That memory.
+/// Memory of that program.
 struct Memory(Vec<u8>);
 
 impl Memory {

@@ -1,4 +1,4 @@
-//! What the report of a run says, in order: the machine, what was missed, everything, plots.
+//! Content of a run's report, in order: the machine, missed targets, all figures, plots.
 
 use std::collections::BTreeSet;
 
@@ -193,7 +193,8 @@ fn side(side: &Side) -> String {
     )
 }
 
-/// Of all figures; where they differ, with the groups.
+/// Boot options of the LWK for all figures. Where they differ, each set of options names its
+/// groups.
 fn options(run: &Run) -> String {
     let text = |options: &Option<String>| match options.as_deref() {
         None => "not known: it was booted before".to_owned(),
@@ -219,7 +220,7 @@ fn options(run: &Run) -> String {
     }
 }
 
-/// Those that are farthest from their targets first.
+/// Figures that missed their targets, the farthest from its target first.
 fn missed(run: &Run) -> Vec<Block> {
     let mut missed: Vec<(&Measured, Option<f64>)> = run
         .figures
@@ -252,7 +253,7 @@ fn missed(run: &Run) -> Vec<Block> {
     vec![Block::Table(Table { header: MISSED, rows: rows.collect() })]
 }
 
-/// What a target is about, as it was measured.
+/// Measured value that the figure's target bounds: the ratio, or the LWK's median.
 fn reached(figure: &Measured) -> String {
     match figure.target.map(|target| target.of) {
         Some(BoundOf::Ratio) => figure.ratio.map(times),

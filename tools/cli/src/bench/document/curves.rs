@@ -45,7 +45,7 @@ pub struct Curve {
 /// Some curves with one unit.
 #[derive(Debug, PartialEq)]
 pub struct Curves {
-    /// What their ids have in common.
+    /// First part of the figures' ids, which all curves of the plot share.
     pub kind: String,
     /// Unit of the medians.
     pub unit: String,

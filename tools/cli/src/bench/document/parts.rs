@@ -1,20 +1,20 @@
-//! What a report consists of, before it becomes HTML or Markdown.
+//! Parts of a report, before they become HTML or Markdown.
 
 /// A report.
 pub struct Document {
-    /// Its heading.
+    /// Heading of the report.
     pub title: String,
-    /// Its parts.
+    /// Blocks of the report, in order.
     pub blocks: Vec<Block>,
 }
 
 /// A part of it.
 pub enum Block {
-    /// Of what follows.
+    /// A heading of the blocks that follow.
     Heading(&'static str),
     /// A paragraph.
     Text(String),
-    /// What a reader must not miss.
+    /// A paragraph that a reader must not miss.
     Warning(String),
     /// Rows and columns.
     Table(Table),
@@ -32,14 +32,14 @@ pub struct Table {
 
 /// A column's header.
 pub enum Column {
-    /// Of words.
+    /// Header of a column of words.
     Text(&'static str),
-    /// Of numbers.
+    /// Header of a column of numbers.
     Number(&'static str),
 }
 
 impl Column {
-    /// Its text.
+    /// Text of the header.
     pub const fn name(&self) -> &'static str {
         match self {
             Self::Text(name) | Self::Number(name) => name,
@@ -49,13 +49,13 @@ impl Column {
 
 /// A field of a table.
 pub struct Cell {
-    /// What it says.
+    /// Text of the field.
     pub text: String,
     /// How it looks.
     pub mark: Mark,
 }
 
-/// What a field has to tell at a glance.
+/// Judgement that a field's colour shows.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Mark {
     /// Nothing.
@@ -70,7 +70,7 @@ pub enum Mark {
 pub struct Picture {
     /// For its file.
     pub name: String,
-    /// What is seen.
+    /// Description of the plot for the reader.
     pub caption: String,
     /// The plot.
     pub svg: String,

@@ -21,7 +21,7 @@ pub struct Row {
     pub bar: Option<Range>,
     /// A short black line across: a target, a median.
     pub mark: Option<f64>,
-    /// Of dots and bar.
+    /// Colour of the dots and the bar.
     pub colour: Colour,
 }
 
@@ -63,7 +63,7 @@ pub fn draw(rows: &[Row], around: Option<f64>, axis_name: &str) -> Option<String
     let axis = Axis::of(dots.chain(marks).chain(bars).chain(around))?;
     let mut svg = String::new();
     paint(&mut svg, rows, around, &axis, axis_name).ok()?;
-    // Who cannot see it hears what it is.
+    // A screen reader reads the label.
     let name = html::escape(&format!("plot of {axis_name}"));
     Some(svg.replacen("<svg ", &format!("<svg role=\"img\" aria-label=\"{name}\" "), 1))
 }
@@ -71,9 +71,9 @@ pub fn draw(rows: &[Row], around: Option<f64>, axis_name: &str) -> Option<String
 /// The horizontal axis: logarithmic, unless a value is not above 0.
 pub struct Axis {
     is_log: bool,
-    /// Its lower end, as [`Axis::at`].
+    /// Lower end of the axis, in the units of [`Axis::at`].
     pub low: f64,
-    /// Its upper end.
+    /// Upper end of the axis.
     pub high: f64,
 }
 

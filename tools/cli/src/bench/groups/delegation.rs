@@ -10,7 +10,7 @@ use crate::bench::samples::{Samples, Side};
 const ARGUMENTS: [&str; 2] = ["mapped", "copied"];
 /// Sizes of a read, KiB; the measured program has the same.
 const SIZES_KIB: [u32; 9] = [1, 4, 16, 64, 256, 1024, 4096, 16_384, 65_536];
-/// What stands for a crossing point that does not come up to the largest size, KiB.
+/// Value of a crossing point that lies above the largest size, KiB.
 const NEVER_KIB: f64 = 131_072.0;
 
 /// A figure of each size, into the same buffer and into untouched memory.

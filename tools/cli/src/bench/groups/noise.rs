@@ -1,4 +1,4 @@
-//! What disturbs a program that computes.
+//! Interference with a program that computes: interrupts and exceptions of its CPU.
 
 use anyhow::{Context, Result};
 use hanare_sdk::Device;

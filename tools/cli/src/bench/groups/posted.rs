@@ -10,9 +10,9 @@ use crate::bench::samples::{Samples, Side};
 const CALLS: [u32; 7] = [1, 2, 4, 8, 16, 32, 64];
 /// Bytes that a call reads.
 const BYTES: [u32; 5] = [1, 4096, 16_384, 65_536, 262_144];
-/// What stands for a crossing point that is not reached: twice the most calls.
+/// Value of a crossing point in calls that is not reached: twice the most calls.
 const NEVER_CALLS: f64 = 128.0;
-/// The same, of bytes.
+/// Value of a crossing point in bytes that is not reached: twice the most bytes.
 const NEVER_BYTES: f64 = 524_288.0;
 /// Two ways take as long where one takes no less than this share of the other.
 const ALIKE: f64 = 0.9;

@@ -1,5 +1,6 @@
-//! Servers on either kernel under the same load from Linux: one of ours, whose requests are executed by trap, posted call by
-//! call, or as one posted function each (the paper's figure 3), and unmodified ones, their replies by trap or posted.
+//! Servers on either kernel under the same load from Linux. The requests of one of ours are
+//! executed by trap, posted call by call, or as one posted function each (the paper's figure 3).
+//! Unmodified servers send their replies by trap or posted.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -19,7 +20,7 @@ use crate::find;
 
 /// Connections of the web server; its figures have the same.
 const CONNECTIONS: [u32; 4] = [1, 4, 16, 64];
-/// Those of the others.
+/// Connections of the unmodified servers.
 const USUAL: u32 = 16;
 /// Bytes of the page, and of a value.
 const PAGE: usize = 1024;
@@ -101,11 +102,11 @@ pub const MEMCACHED: Group = Group {
     measure: |lab, group| unmodified(lab, group, memcached),
 };
 
-/// What a server's load takes: the server's command, and where it listens.
+/// Load on a server: the kernel, options and folder of its command, and the port where it listens.
 struct Load<'a> {
     lab: &'a Lab,
     side: Side,
-    /// Of `hanare run`.
+    /// Options of `hanare run`.
     options: &'a [&'a str],
     folder: &'a Path,
     port: u16,
@@ -129,7 +130,7 @@ impl Load<'_> {
             }
             std::thread::sleep(Duration::from_millis(50));
         }
-        server.check(program)?; // it may be somebody else who listens
+        server.check(program)?; // another program may listen there
         Ok(server)
     }
 
@@ -205,7 +206,7 @@ impl Drop for Folder {
     }
 }
 
-/// A port at which nobody listens.
+/// A port at which no server listens.
 fn free_port() -> Result<u16> {
     Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
 }
@@ -354,7 +355,7 @@ fn expect(client: &mut TcpStream, answer: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// What a client of Linux prints.
+/// Output of a Linux program that puts load on the server.
 fn output_of(command: &mut Command) -> Result<String> {
     let output =
         command.stdin(Stdio::null()).output().with_context(|| format!("cannot run {command:?}"))?;

@@ -17,7 +17,7 @@ pub const START: Group = Group {
     measure,
 };
 
-/// Of which the best counts, per round.
+/// Runs of each round and kernel, of which the fastest counts.
 const TRIES: u32 = 3;
 
 fn measure(lab: &mut Lab, _: &Group) -> Result<Samples> {

@@ -6,7 +6,7 @@ use rustix::thread::{CpuSet, sched_getaffinity};
 use crate::cpu_list::CpuList;
 use crate::{failure, machine};
 
-/// What two CPUs share, the nearest first.
+/// Nearest hardware that two CPUs share. Ordered, the nearest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Relation {
     /// Two cores share the cache of this level.
@@ -99,7 +99,7 @@ impl Machine {
         nearest.map_or((0, 1), |(first, second)| (first.cpu, second.cpu))
     }
 
-    /// What lies between two of them.
+    /// Nearest hardware that two of the CPUs share.
     pub fn relation(&self, a: u32, b: u32) -> Relation {
         let place = |cpu| self.0.iter().find(|place| place.cpu == cpu);
         place(a).zip(place(b)).map_or(Relation::Node, |(a, b)| relation(a, b))

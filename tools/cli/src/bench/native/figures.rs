@@ -1,4 +1,4 @@
-//! What is measured, and what of it is wanted.
+//! Definitions of the native figures, and the wish which of them to measure.
 
 use crate::bench::figure::{Figure, Target};
 use crate::cpu_list::CpuList;
@@ -9,7 +9,7 @@ pub const GROUP: &str = "native";
 /// Slot and ring over the ping-pong, at most.
 const LIMIT: Target = Target::Ratio(1.3);
 
-/// Its figures: the first is what the others are compared with.
+/// Figures of the group: the first is what the others are compared with.
 pub const FIGURES: &[Figure] = &[
     Figure::lower("native.pingpong", "ns", "a cache line there and back: the limit"),
     Figure::lower(
@@ -37,7 +37,7 @@ pub const FIGURES: &[Figure] = &[
     Figure::lower("native.uring", "ns", "io_uring with SQPOLL: a NOP and its completion, polled"),
 ];
 
-/// What is wanted.
+/// Options of the measurement, by the command line.
 pub struct Wish<'a> {
     /// The two CPUs; `None`: chosen.
     pub cpus: Option<&'a CpuList>,

@@ -55,9 +55,9 @@ impl Failed {
 /// The two CPUs.
 #[derive(Clone, Copy)]
 pub struct Pair {
-    /// Of the side that asks and takes the time.
+    /// CPU of the side that asks and takes the time.
     pub asker: u32,
-    /// Of the side that answers.
+    /// CPU of the side that answers.
     pub answerer: u32,
     /// Small budgets.
     pub quick: bool,
@@ -65,15 +65,15 @@ pub struct Pair {
 
 /// Batches of one round: ns per round trip.
 pub struct Batches {
-    /// Of each batch.
+    /// Time of each batch, ns per round trip.
     pub ns: Vec<f64>,
     /// Both sides sleep until they are woken.
     pub sleeps: bool,
 }
 
 impl Batches {
-    /// What counts of the round: the best batch, which nothing disturbed. Of ways that sleep the middle
-    /// one: in their best batch both sides were so fast that neither slept.
+    /// Sample of the round: the best batch, which nothing disturbed. For ways that sleep it is the
+    /// median: in their best batch both sides were so fast that neither slept.
     pub fn sample(&self) -> Option<f64> {
         Summary::of(&self.ns).map(|summary| if self.sleeps { summary.median } else { summary.min })
     }

@@ -152,8 +152,8 @@ impl Exchange for Box {
     }
 }
 
-/// What one side writes of two rings beside their entries, on a line of its own: its counters as producer of one, and as
-/// consumer of the other.
+/// Counters that one side writes of two rings, on a line of their own: as producer of one ring, and
+/// as consumer of the other.
 #[repr(align(64))]
 struct Counters {
     tail: AtomicU32,

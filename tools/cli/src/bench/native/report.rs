@@ -11,7 +11,7 @@ use crate::bench::samples::Summary;
 use crate::output::outln;
 use crate::{machine, table};
 
-/// What was measured, where.
+/// Series of the measured figures, with the CPUs and the load under which they were taken.
 pub struct Report {
     cpus: (u32, u32),
     relation: Relation,
@@ -64,7 +64,7 @@ struct Measured {
     typical: f64,
     /// The median over that of the ping-pong.
     ratio: f64,
-    /// The same of the best rounds, which shows what a busy machine hides.
+    /// The ratio of the best rounds, which shows what a busy machine hides.
     best_ratio: f64,
     target: Option<String>,
     met: Option<bool>,

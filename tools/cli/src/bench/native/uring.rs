@@ -60,7 +60,7 @@ fn round_trip(ring: &mut IoUring) -> Result<()> {
     }
 }
 
-/// What may forbid it.
+/// Setting of Linux that may forbid io_uring, for the error message.
 fn why() -> String {
     match machine::read("/proc/sys/kernel/io_uring_disabled").as_deref() {
         Some("0") => {

@@ -81,7 +81,7 @@ struct Descriptors {
     failed: Failed,
 }
 
-/// What an eventfd counts up by; a pipe gets its first byte.
+/// Increment of an eventfd; a pipe gets its first byte.
 const ONE: [u8; 8] = 1_u64.to_ne_bytes();
 
 impl Descriptors {
