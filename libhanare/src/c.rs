@@ -19,14 +19,14 @@ fn as_int(result: Result<(), Error>) -> c_int {
     result.map_or_else(|Error(number)| -number, |()| 0)
 }
 
-/// See `hanare_attributes_init(3)`.
+/// Sets all attributes to their defaults: `hanare_attributes_init(3)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hanare_attributes_init(attributes: *mut Attributes) {
     // SAFETY: the caller says that it is one.
     unsafe { attributes.write(Attributes::default()) };
 }
 
-/// See `hanare_queue_create(3)`.
+/// Makes a queue: `hanare_queue_create(3)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hanare_queue_create(
     queue: *mut Option<Handle>,
@@ -47,21 +47,21 @@ pub unsafe extern "C" fn hanare_queue_create(
     }
 }
 
-/// See `hanare_queue_create(3)`.
+/// Ends a queue: `hanare_queue_destroy(3)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hanare_queue_destroy(queue: Option<Handle>) -> c_int {
     // SAFETY: the caller says that nobody uses it.
     queue.map_or(0, |queue| as_int(unsafe { Queue::destroy(queue) }))
 }
 
-/// See `hanare_queue_create(3)`.
+/// Waits until all that was posted is done: `hanare_drain(3)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hanare_drain(queue: Handle, timeout_ns: i64) -> c_int {
     // SAFETY: the caller's queue.
     as_int(unsafe { queue_of(queue) }.drain(timeout_ns))
 }
 
-/// See `hanare_queue_create(3)`.
+/// Counts the workers that run on Linux beside an LWK: `hanare_queue_remote(3)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hanare_queue_remote(queue: Handle) -> c_int {
     // SAFETY: the caller's queue.
@@ -69,7 +69,7 @@ pub unsafe extern "C" fn hanare_queue_remote(queue: Handle) -> c_int {
     workers.iter().map(|worker| c_int::from(worker.is_remote())).sum()
 }
 
-/// See `hanare_submit(3)`.
+/// Posts a system call: `hanare_submit(3)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hanare_submit6(
     queue: Handle,
@@ -84,7 +84,7 @@ pub unsafe extern "C" fn hanare_submit6(
     unsafe { queue_of(queue) }.submit(what, arg0, arg1, arg2, arg3, args4_and_5)
 }
 
-/// See `hanare_call(3)`.
+/// Posts a function: `hanare_call(3)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hanare_call5(
     queue: Handle,
@@ -100,7 +100,7 @@ pub unsafe extern "C" fn hanare_call5(
     queue.call_short(flags, function as u64, arg0, arg1, arg2, args3_and_4)
 }
 
-/// See `hanare_submit(3)`.
+/// Posts several system calls: `hanare_submit_batch(3)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hanare_submit_batch(
     queue: Handle,
@@ -109,7 +109,7 @@ pub unsafe extern "C" fn hanare_submit_batch(
     tickets: *mut i64,
 ) -> c_int {
     let count = count.min(c_int::MAX as usize);
-    // SAFETY: the caller says that so many are there, and his queue.
+    // SAFETY: the caller says that so many are there, and the queue is the caller's.
     let (queue, requests) = unsafe {
         let requests = if count == 0 { &[] } else { std::slice::from_raw_parts(requests, count) };
         (queue_of(queue), requests)
@@ -123,7 +123,7 @@ pub unsafe extern "C" fn hanare_submit_batch(
     posted.map_or_else(|Error(number)| -number, |count| count as c_int)
 }
 
-/// See `hanare_submit_chain(3)`.
+/// Posts a chain of system calls: `hanare_submit_chain(3)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hanare_submit_chain(
     queue: Handle,
@@ -131,17 +131,17 @@ pub unsafe extern "C" fn hanare_submit_chain(
     links: *mut Link,
     count: usize,
 ) -> i64 {
-    // SAFETY: the caller says that the links stay, and his queue.
+    // SAFETY: the caller says that the links stay, and the queue is the caller's.
     as_word(unsafe { queue_of(queue).submit_chain(flags, links, count) })
 }
 
-/// See `hanare_why(3)`.
+/// Explains why a system call is not posted: `hanare_why(3)`.
 #[unsafe(no_mangle)]
 pub extern "C" fn hanare_why(nr: c_int) -> *const c_char {
     why(nr).map_or(std::ptr::null(), std::ffi::CStr::as_ptr)
 }
 
-/// See `hanare_why(3)`.
+/// Tells whether a system call may be posted: `hanare_may_submit(3)`.
 #[unsafe(no_mangle)]
 pub extern "C" fn hanare_may_submit(nr: c_int) -> c_int {
     match u64::try_from(nr).map_or(0, class) {
@@ -151,7 +151,7 @@ pub extern "C" fn hanare_may_submit(nr: c_int) -> c_int {
     }
 }
 
-/// See `hanare_wait(3)`.
+/// Picks a result up, if it is there: `hanare_poll(3)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hanare_poll(queue: Handle, ticket: u64, result: &mut i64) -> c_int {
     // SAFETY: the caller's queue.
@@ -172,7 +172,7 @@ fn poll_long(queue: Handle, ticket: u64, result: &mut i64) -> c_int {
     as_int(found.map(|found| *result = found))
 }
 
-/// See `hanare_wait(3)`.
+/// Waits for a result and picks it up: `hanare_wait(3)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hanare_wait(
     queue: Handle,
@@ -198,7 +198,7 @@ pub struct Completion {
     pub result: i64,
 }
 
-/// See `hanare_next(3)`.
+/// Waits for the next result of those with HANARE_NEXT: `hanare_next(3)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hanare_next(
     queue: Handle,
@@ -213,33 +213,33 @@ pub unsafe extern "C" fn hanare_next(
     }))
 }
 
-/// See `hanare_next(3)`.
+/// Returns the descriptor that tells of such results: `hanare_eventfd(3)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hanare_eventfd(queue: Handle) -> c_int {
     // SAFETY: the caller's queue.
     unsafe { queue_of(queue) }.descriptor().unwrap_or_else(|Error(number)| -number)
 }
 
-/// See `hanare_cancel(3)`.
+/// Cancels a submission: `hanare_cancel(3)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hanare_cancel(queue: Handle, ticket: u64) -> c_int {
     // SAFETY: the caller's queue.
     as_int(unsafe { queue_of(queue) }.cancel(ticket))
 }
 
-/// See `hanare_cancel(3)`.
+/// Tells a posted function whether it was cancelled: `hanare_cancelled(3)`.
 #[unsafe(no_mangle)]
 pub extern "C" fn hanare_cancelled() -> c_int {
     cancel::is_cancelled().into()
 }
 
-/// See `hanare_cancel(3)`.
+/// Chooses the signal that interrupts workers: `hanare_set_signal(3)`.
 #[unsafe(no_mangle)]
 pub extern "C" fn hanare_set_signal(signal: c_int) -> c_int {
     as_int(fork::set_signal(signal))
 }
 
-/// See `hanare_submit(3)`.
+/// Counts the detached submissions that ended with an error: `hanare_errors(3)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hanare_errors(queue: Handle, error: Option<&mut c_int>) -> u64 {
     // SAFETY: the caller's queue.

@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 
 use crate::completion::Completion;
 
-/// What a closure returns is put here.
+/// Place for the result of a closure.
 struct State<T> {
     completion: Arc<Completion>,
     slot: UnsafeCell<Option<T>>,
@@ -73,8 +73,8 @@ struct Task<F, T> {
     state: Arc<State<T>>,
 }
 
-/// What is posted for a closure: a function and its argument; and what waits for it. Who posts it sees to it that what the
-/// closure borrows lasts until the completion says that it is done.
+/// Makes of a closure the function and argument to post, and the future of its result. The poster
+/// ensures that borrows of the closure last until the completion says that it is done.
 pub fn task<F: FnOnce() -> T + Send, T: Send>(function: F) -> (Posted, Call<T>) {
     let completion = Arc::new(Completion::default());
     let state = Arc::new(State { completion, slot: UnsafeCell::new(None) });
@@ -87,14 +87,14 @@ pub fn task<F: FnOnce() -> T + Send, T: Send>(function: F) -> (Posted, Call<T>) 
     (posted, Call { state })
 }
 
-/// See [`task`].
+/// A closure in the form in which it is posted, made by [`task`].
 #[derive(Debug)]
 pub struct Posted {
-    /// Of the worker's.
+    /// Address of the function that the worker calls.
     pub function: u64,
-    /// Its argument.
+    /// Argument of the function: the closure.
     pub argument: u64,
-    /// When it has returned.
+    /// Completion that says when the function has returned.
     pub completion: Arc<Completion>,
 }
 

@@ -1,4 +1,4 @@
-//! Whether a closure is done, and who is to be told.
+//! Completion of a closure: whether it is done, and which thread or future is to be told.
 
 use std::sync::atomic::{AtomicU32, Ordering, fence};
 use std::task::Waker;
@@ -7,7 +7,7 @@ use crate::engine::bells::{self, Bell};
 use crate::engine::sys;
 use crate::engine::wakers::Place;
 
-/// Of one closure. Its worker has a share of its own, so it may outlast who waits.
+/// Completion of one closure. Its worker has a reference of its own, so it may outlast the waiter.
 #[derive(Debug, Default)]
 pub struct Completion {
     is_done: AtomicU32,
@@ -17,7 +17,7 @@ pub struct Completion {
 
 /// How long a waiter polls.
 const POLLS: u32 = 2000;
-/// Who has no bell looks so often.
+/// Time between two looks of a waiter that has no bell.
 const LOOK_NS: u64 = 100_000;
 
 impl Completion {

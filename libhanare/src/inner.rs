@@ -1,4 +1,5 @@
-//! What a queue and the operations on it share: the engine, and buffers of operations that were dropped.
+//! State that a queue and the operations on it share: the engine, and buffers of operations that
+//! were dropped.
 
 use std::any::Any;
 use std::io;
@@ -15,7 +16,7 @@ pub(crate) fn as_io(Error(number): Error) -> io::Error {
     io::Error::from_raw_os_error(number)
 }
 
-/// What operations and the queue share.
+/// State that operations and the queue share.
 #[derive(Debug)]
 pub(crate) struct Inner {
     engine: NonNull<Engine>,
@@ -32,7 +33,7 @@ unsafe impl Send for Inner {}
 unsafe impl Sync for Inner {}
 
 impl Inner {
-    /// Of this engine's, which ends with it.
+    /// Wraps an engine, which ends with this.
     pub const fn new(engine: NonNull<Engine>) -> Self {
         Self { engine, kept: Mutex::new(Vec::new()) }
     }

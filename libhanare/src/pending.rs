@@ -13,7 +13,7 @@ pub(crate) fn result_of(result: i64) -> io::Result<usize> {
     }
 }
 
-/// Who cannot sleep looks so often.
+/// Time between two looks of a thread that cannot sleep.
 const LOOK_NS: u64 = 100_000;
 
 /// A ticket of which the result was not picked up.

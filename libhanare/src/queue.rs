@@ -11,7 +11,7 @@ use crate::inner::{Inner, as_io};
 use crate::operation::Operation;
 use crate::scope::Scope;
 
-/// What a queue is to be like.
+/// Builder of a queue with the attributes that a program asks for.
 #[derive(Clone, Debug, Default)]
 pub struct Builder {
     attributes: Attributes,
@@ -151,7 +151,8 @@ impl Queue {
         buffer: B,
     ) -> io::Result<Operation<B>> {
         let args = [fd.as_fd().as_raw_fd() as u64, args[0], args[1], args[2], 0, 0];
-        // SAFETY: who calls this passes addresses in the buffer, which is on the heap, and kept until it is done.
+        // SAFETY: the caller passes addresses in the buffer, which is on the heap, and kept until
+        // it is done.
         let mut operation = unsafe { self.submit(nr, args, buffer) }?;
         operation.about = Some(Box::new(fd));
         Ok(operation)

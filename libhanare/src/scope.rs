@@ -13,7 +13,7 @@ use crate::completion::Completion;
 use crate::inner::Inner;
 use crate::pending::{Pending, result_of};
 
-/// See [`crate::Queue::scope`].
+/// Scope of calls and closures that may borrow, made by [`crate::Queue::scope`].
 #[derive(Debug)]
 pub struct Scope<'scope, 'env: 'scope> {
     inner: &'env Inner,
@@ -80,7 +80,8 @@ impl<'scope> Scope<'scope, '_> {
     }
 
     fn submit(&'scope self, nr: i64, args: [u64; 6]) -> io::Result<Borrowed<'scope>> {
-        // SAFETY: who calls this passes addresses of what lasts longer than the scope, which waits for it.
+        // SAFETY: the caller passes addresses of what lasts longer than the scope, which waits for
+        // it.
         let pending = unsafe { self.inner.post(nr, args) }?;
         lock(&self.tickets).push(pending.0);
         Ok(Borrowed { inner: self.inner, pending: Some(pending) })

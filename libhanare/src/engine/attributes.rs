@@ -1,4 +1,4 @@
-//! What a program wants of a queue.
+//! Attributes of a queue, as a program asks for them.
 
 use super::{Error, error};
 
@@ -51,7 +51,7 @@ impl Default for Attributes {
 }
 
 impl Attributes {
-    /// Those of a program, which may know fewer or more fields than the library.
+    /// Reads the attributes of a program, which may know fewer or more fields than the library.
     ///
     /// # Errors
     /// EINVAL, or E2BIG: it wants something that this library does not know.

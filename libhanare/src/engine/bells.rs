@@ -1,11 +1,13 @@
 //! Bells: eventfds for threads that sleep until a worker has done something for them.
 //!
-//! Why not futexes: who rings is a worker, which runs on Linux, where a write to an eventfd is a call like any other, while a
-//! futex is the LWK's and would bring the worker back. Who sleeps is a thread of the LWK, for which reading the eventfd is a
-//! delegated call; that is dearer than a futex, but it has nothing else to do.
+//! Why not futexes: the ringer is a worker, which runs on Linux, where a write to an eventfd is a
+//! call like any other, while a futex is the LWK's and would bring the worker back. The sleeper is
+//! a thread of the LWK, for which reading the eventfd is a delegated call; that is dearer than a
+//! futex, but it has nothing else to do.
 //!
-//! The bells are the process': 255, each made when it is first needed. A bell is rung once for each time that somebody has
-//! entered its number in a word, unless he has taken it out himself. So none is rung that nobody waits for.
+//! The bells are the process': 255, each made when it is first needed. A bell is rung once for each
+//! time that a thread has entered its number in a word, unless that thread has taken it out itself.
+//! So none is rung that no thread waits for.
 
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
@@ -82,7 +84,8 @@ impl Bell {
         sys::is_readable(self.descriptor, timeout_ns) && sys::await_ring(self.descriptor)
     }
 
-    /// Waits for a ring that is on its way. If none comes, somebody has written where he should not; then the bell is not used again.
+    /// Waits for a ring that is on its way. If none comes, the words are forged; then the bell is
+    /// not used again.
     pub fn await_sure_ring(self) {
         let end = sys::now_ns() + SURE_NS;
         while !sys::is_readable(self.descriptor, SURE_NS) {
@@ -102,7 +105,7 @@ impl Drop for Bell {
     }
 }
 
-/// Rings a bell, whose number somebody has entered; 0: none.
+/// Rings a bell, whose number a thread has entered; 0: none.
 pub fn ring(number: u8) {
     if number != 0 {
         let descriptor = POOL.descriptors[usize::from(number)].load(Ordering::Acquire) - 1;

@@ -7,11 +7,11 @@ use hanare_ikc::posted::{Cancel, Look, Ticket};
 use super::queue::Queue;
 use super::{Error, IS_NEXT, bells, error, sys, worker};
 
-/// Who cancels something that runs waits so long for its end.
+/// Time that a thread waits for the end of a running submission that it cancels.
 const PATIENCE_NS: u64 = 500_000;
 
 impl Queue {
-    /// It is not to begin, or to be interrupted.
+    /// Cancels a submission: it does not begin, or is interrupted.
     ///
     /// # Errors
     /// EINPROGRESS: it runs. EALREADY: it was done. EINVAL.
@@ -48,7 +48,8 @@ impl Queue {
         }
     }
 
-    /// Interrupts the worker that executes it. The signal may come before the call, so who waits for the end does so again.
+    /// Interrupts the worker that executes a submission. The signal may come before the call, so a
+    /// waiter for the end repeats this.
     pub fn interrupt(&self, ticket: Ticket) {
         for worker in &self.workers {
             worker::interrupt(self, worker, ticket);
@@ -56,7 +57,7 @@ impl Queue {
     }
 }
 
-/// In a function: whether somebody has cancelled it.
+/// Whether the posted function that calls this was cancelled.
 #[must_use]
 pub fn is_cancelled() -> bool {
     worker::current().is_some_and(|(queue, worker)| {

@@ -5,7 +5,7 @@ use std::ptr::{NonNull, null_mut};
 
 use super::{Error, error, sys};
 
-/// What the thread that tries is given, and its answer.
+/// Task of the thread that tries the CPUs, and its answer.
 struct Trial<'a> {
     cpus: &'a [i32],
     /// Memory of a thread that goes to Linux; `None`: the CPUs are those of this kernel.
@@ -38,7 +38,7 @@ pub fn check(cpus: &[i32], is_remote: bool) -> Result<(), Error> {
 }
 
 extern "C" fn main(trial: *mut c_void) -> *mut c_void {
-    // SAFETY: who has started the thread waits for it.
+    // SAFETY: the caller that has started the thread waits for it.
     let trial = unsafe { &mut *trial.cast::<Trial<'_>>() };
     trial.are_there = trial.cpus.iter().all(|&cpu| is_there(cpu, trial.area));
     null_mut()

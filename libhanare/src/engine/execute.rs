@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicU32;
 use super::sys;
 use crate::calls::{POSTED, class};
 
-/// What a submission is: the number of a call, or which kind of another, and flags.
+/// Kind and flags of a submission; of a call its number, too.
 #[derive(Clone, Copy, Debug)]
 pub struct What(pub u32);
 
@@ -29,7 +29,7 @@ pub mod flags {
     pub const BLOCK: u64 = 1 << 18;
     /// exit(3) waits for it.
     pub const AT_EXIT: u64 = 1 << 19;
-    /// It has a key, in the upper half.
+    /// The submission has a key, in the upper half.
     pub const KEYED: u64 = 1 << 20;
     /// A waker is told. Of the library itself.
     pub const WAKER: u64 = 1 << 21;
@@ -88,19 +88,19 @@ impl What {
         self.0 >= DETACHED
     }
 
-    /// It has no ticket.
+    /// Whether the submission has no ticket.
     #[must_use]
     pub const fn is_detached(self) -> bool {
         self.0 & DETACHED != 0
     }
 
-    /// Its result is for who wants any.
+    /// Whether the result is for `hanare_next`.
     #[must_use]
     pub const fn is_for_next(self) -> bool {
         self.0 & FOR_NEXT != 0
     }
 
-    /// It has to be done before exit.
+    /// Whether exit(3) waits for the submission.
     #[must_use]
     pub const fn is_before_exit(self) -> bool {
         self.0 & BEFORE_EXIT != 0
@@ -136,7 +136,8 @@ fn call_function(args: &[u64; 6]) -> i64 {
     if args[0] == 0 {
         return -i64::from(libc::EFAULT);
     }
-    // SAFETY: who has posted it says that it is a function of so many arguments at most; one of fewer ignores registers.
+    // SAFETY: the poster says that it is a function of so many arguments at most; one of fewer
+    // ignores registers.
     let function = unsafe { std::mem::transmute::<usize, Function>(args[0] as usize) };
     let no_way_out = NoWayOut;
     let result = function(args[1], args[2], args[3], args[4], args[5]);
@@ -150,7 +151,7 @@ fn make_call(asked: &AtomicU32, nr: u64, args: &[u64; 6]) -> i64 {
     if class(nr) != POSTED {
         return -i64::from(libc::EINVAL);
     }
-    // SAFETY: who has posted it answers for its arguments, as for those of a call that he makes himself.
+    // SAFETY: the poster answers for its arguments, as for those of a call of its own.
     unsafe { sys::call_unless(asked, nr, args) }
 }
 
@@ -161,7 +162,7 @@ pub fn execute(what: What, args: &[u64; 6], asked: &AtomicU32) -> i64 {
     match what.0 & KIND {
         CALL => make_call(asked, u64::from(what.0 as u16), args),
         FUNCTION => call_function(args),
-        // SAFETY: who has posted it says that they lie there until it is done.
+        // SAFETY: the poster says that they lie there until it is done.
         CHAIN => unsafe { execute_chain(args[0] as *mut Link, args[1] as usize, asked) },
         _ => -i64::from(libc::EINVAL),
     }

@@ -14,7 +14,7 @@ use super::{Error, bells, error, signal, sys, time, worker};
 use crate::calls::NONE;
 
 static QUEUES: AtomicPtr<Queue> = AtomicPtr::new(null_mut());
-/// Held by who changes the list, and over a fork.
+/// Lock of the list of queues: held while the list changes, and over a fork.
 static LOCK: Lock = Lock::new();
 /// Whether the handlers are there.
 static IS_PREPARED: AtomicU32 = AtomicU32::new(0);
@@ -122,7 +122,8 @@ extern "C" fn in_child() {
     LOCK.free();
 }
 
-/// What was posted with HANARE_AT_EXIT is done before the program ends. A worker that ends the program does not wait for its own queue.
+/// Waits, before the program ends, until submissions with HANARE_AT_EXIT are done. A worker that
+/// ends the program does not wait for its own queue.
 extern "C" fn at_exit() {
     let is_waited_for = |queue: &Queue| {
         queue.look_for_worker();

@@ -2,11 +2,11 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A lock. Who waits for it yields.
+/// A lock. A waiter yields the CPU from time to time.
 #[derive(Debug, Default)]
 pub struct Lock(AtomicU32);
 
-/// It is held.
+/// Guard of a lock that is held: dropping it releases the lock.
 #[derive(Debug)]
 pub struct Held<'a>(&'a Lock);
 
@@ -36,7 +36,7 @@ impl Lock {
         }
     }
 
-    /// Who has taken it gives it back.
+    /// Releases the lock. The thread that has taken it calls this.
     pub fn free(&self) {
         self.0.store(0, Ordering::Release);
     }

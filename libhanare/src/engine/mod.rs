@@ -22,7 +22,7 @@ pub mod worker;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Error(pub i32);
 
-/// That error.
+/// Returns this error number as an `Err`.
 ///
 /// # Errors
 /// Always.

@@ -31,7 +31,7 @@ use super::wakers::Wakers;
 use super::{Error, error, sys};
 use crate::calls::Classes;
 
-/// Words of the one producer of a queue, at which nobody else looks.
+/// Words of the one producer of a queue, which no other thread reads.
 #[derive(Debug, Default)]
 struct Producer {
     /// How many tickets may be given out, times the size of `Own`.
@@ -55,11 +55,11 @@ pub struct Queue {
     records: NonNull<Record>,
     /// Whether the short way of several producers may be used.
     pub is_short_shared: AtomicU32,
-    /// Of each credit the ticket that was given out, or is the next, where there are several producers.
+    /// Ticket of each credit that was given out, or is the next, where there are several producers.
     shared_live: Slots<'static, AtomicU64>,
     links: Slots<'static, AtomicU32>,
     finished_entries: Slots<'static, FinishedEntry>,
-    /// What it was made with.
+    /// Attributes with which the queue was made.
     pub attributes: Attributes,
     /// Where each worker runs.
     pub cpus: [i32; WORKERS_MAX as usize],
@@ -74,32 +74,32 @@ pub struct Queue {
     credits_top: Line<AtomicU64>,
     finished_head: Line<AtomicU64>,
     finished_tail: Line<AtomicU64>,
-    /// Whether somebody is to be told of what is finished.
+    /// Whether a thread is to be told of what is finished.
     pub armed: Line<Armed>,
-    /// By which he is told; -1: not made yet.
+    /// Descriptor by which that thread is told; -1: not made yet.
     pub told: AtomicI32,
-    /// The bell of somebody who waits for room; 0: nobody.
+    /// Bell of a thread that waits for room; 0: none waits.
     pub room_bell: AtomicU32,
     /// How many are to be done before exit.
     pub at_exit: AtomicU64,
-    /// Calls made by who posts them that ended with an error, and the last error.
+    /// Number of detached calls that the posting thread made at once and that ended with an error.
     pub errors_at_once: AtomicU64,
-    /// See `errors_at_once`.
+    /// Error number of the last detached submission that ended with an error.
     pub last_error: AtomicI32,
     /// For what happens seldom.
     pub lock: Lock,
-    /// It is to end.
+    /// Not zero: the queue is to end.
     pub stop: AtomicU32,
     /// Counted up in each child of a fork.
     pub epoch: AtomicU32,
-    /// It was copied by a fork, and not used since.
+    /// Not zero: the queue was copied by a fork, and not used since.
     pub is_stale: AtomicU32,
     lanes: AtomicPtr<Lane>,
-    /// Its workers.
+    /// Workers of the queue.
     pub workers: [Worker; WORKERS_MAX as usize],
-    /// What starts further workers.
+    /// Thread that starts further workers.
     pub keeper: Keeper,
-    /// Of futures.
+    /// Wakers of futures, one for each credit.
     pub wakers: Wakers,
     /// The next one of the process.
     pub next: AtomicPtr<Queue>,

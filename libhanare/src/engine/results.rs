@@ -34,7 +34,7 @@ impl Deadline {
 const AGAIN_NS: u64 = 1_000_000;
 /// Looks at a record without a look at anything else: a call that a worker makes at once takes about as long.
 const EAGER: u32 = 64;
-/// Who cannot sleep looks so often.
+/// Time between two looks of a thread that cannot sleep.
 const LOOK_NS: u64 = 100_000;
 
 impl Queue {
@@ -104,7 +104,8 @@ impl Queue {
         }
     }
 
-    /// It was cancelled, and is still in the ring: the worker that finds it gives the credit back.
+    /// Gives up a cancelled ticket that is still in the ring: the worker that finds it gives the
+    /// credit back.
     fn abandon(&self, ticket: Ticket, word: u64) -> Result<i64, Error> {
         if !self.use_up(ticket, word) {
             return error(libc::EINVAL);
@@ -208,7 +209,8 @@ impl Queue {
         Ok(())
     }
 
-    /// A sleep without end has ended without a ring: the descriptor is none any more. Then who waits looks from time to time.
+    /// A sleep without end has ended without a ring: the descriptor is none any more. Then the
+    /// waiter looks from time to time.
     fn told_otherwise(&self, left_ns: u64) -> bool {
         if left_ns == u64::MAX {
             sys::sleep_ns(LOOK_NS);
@@ -265,7 +267,7 @@ impl Queue {
             let word = self.live(index);
             let ticket = Ticket::from_word(word & !IS_NEXT).filter(|_| word & IS_NEXT != 0);
             let record = ticket.and_then(|ticket| self.record(index).result(ticket));
-            // Somebody has written into the ring, if not.
+            // If not, the ring is forged.
             if let (Some(ticket), Some(result)) = (ticket, record)
                 && self.release(ticket, word).is_ok()
             {

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicI32, Ordering};
 /// 0: the usual one.
 static SIGNAL: AtomicI32 = AtomicI32::new(0);
 
-/// Its number.
+/// Number of the signal.
 #[must_use]
 pub fn number() -> i32 {
     match SIGNAL.load(Ordering::Relaxed) {

@@ -149,7 +149,7 @@ impl Queue {
             true => None,
             false => Some(self.take_ticket(what & flags::BLOCK != 0)?),
         };
-        // SAFETY: who posts it answers for its arguments.
+        // SAFETY: the poster answers for its arguments.
         let result = unsafe { sys::call(nr.into(), args) };
         let Some(ticket) = ticket else {
             if What::plain(nr.into()).is_error(result) {
@@ -201,7 +201,7 @@ impl Queue {
             self.room_bell.compare_exchange(0, number, order.0, order.1).is_ok()
         };
         let Some(bell) = Bell::take().filter(enter) else {
-            // Somebody else waits already.
+            // Another thread waits already.
             sys::sleep_ns(100_000);
             return self.try_ticket();
         };

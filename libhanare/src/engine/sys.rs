@@ -118,7 +118,7 @@ pub fn close(fd: c_int) {
     }
 }
 
-/// Of the calling thread.
+/// Id of the calling thread.
 #[must_use]
 pub fn thread_id() -> i32 {
     // SAFETY: it returns a number.

@@ -8,7 +8,7 @@ use std::task::Waker;
 const FREE: u32 = 0;
 /// The future writes the waker.
 const WRITES: u32 = 1;
-/// Somebody wakes.
+/// A worker takes the waker and wakes it.
 const WAKES: u32 = 2;
 
 /// A place for a waker, which one future writes and one worker takes.
@@ -18,7 +18,7 @@ pub struct Place {
     waker: UnsafeCell<Option<Waker>>,
 }
 
-// SAFETY: the waker is used by who has changed the state to his, alone.
+// SAFETY: only the thread that has changed the state uses the waker.
 unsafe impl Sync for Place {}
 
 impl Place {
@@ -46,7 +46,7 @@ impl Place {
         }
     }
 
-    /// Worker: wakes who is to be woken.
+    /// Worker: wakes the future that has entered a waker.
     pub fn wake(&self) {
         if self.state.fetch_or(WAKES, Ordering::AcqRel) != FREE {
             return;
@@ -89,7 +89,7 @@ impl Wakers {
         }
     }
 
-    /// That of a credit.
+    /// Place of a credit's waker.
     #[must_use]
     pub fn of(&self, index: u16) -> Option<&Place> {
         let places = self.places.load(Ordering::Acquire);
@@ -98,14 +98,14 @@ impl Wakers {
         is_there.then(|| unsafe { &*places.add(index.into()) })
     }
 
-    /// Worker: wakes who waits for that of this credit.
+    /// Worker: wakes the future that waits for this credit.
     pub fn wake(&self, index: u16) {
         if let Some(place) = self.of(index) {
             place.wake();
         }
     }
 
-    /// Frees them. Nobody uses them any more.
+    /// Frees the places. No thread uses them any more.
     pub fn end(&self) {
         let places = self.places.swap(null_mut(), Ordering::AcqRel);
         if !places.is_null() {

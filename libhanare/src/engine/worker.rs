@@ -42,7 +42,7 @@ pub fn forget_self() {
     become_worker(None);
 }
 
-/// What a thread is given.
+/// Argument of a worker's thread.
 struct Start {
     queue: *const Queue,
     index: u32,
@@ -112,7 +112,7 @@ pub fn end_all(queue: &Queue) {
     }
 }
 
-/// Interrupts a worker if it executes this, and somebody has asked for its end.
+/// Interrupts a worker if it executes this ticket, and a cancellation has asked for its end.
 pub fn interrupt(queue: &Queue, worker: &Worker, ticket: Ticket) {
     let _held = worker.interrupting.hold();
     let is_current = worker.current.load(Ordering::Acquire) == ticket.word();
@@ -202,7 +202,8 @@ impl Loop<'_> {
         Some(self.execute(&submission))
     }
 
-    /// What it has taken may last, or wait for what was posted behind it, while whoever posted that has left it to this worker.
+    /// Wakes another worker if more was posted. The submission just taken may last, or wait for one
+    /// behind it, while its poster has left the ring to this worker.
     fn look_for_more(&self) {
         if self.queue.idle.0.leaves_more(|| self.queue.ring().is_empty()) {
             self.queue.wake_sleeper();
@@ -289,7 +290,8 @@ impl Loop<'_> {
         self.done(what);
     }
 
-    /// Who wants to know of any, or of this one by a waker, is told.
+    /// Tells `hanare_next` of a result that is for it, and the future that waits for this one by a
+    /// waker.
     fn tell(&self, what: What, ticket: Ticket) {
         if what.is_for_next() {
             self.queue.finished().push(ticket.index());
@@ -318,7 +320,8 @@ impl Loop<'_> {
         self.worker.completed.store(completed + 1, Ordering::Release);
     }
 
-    /// It was interrupted, or is about to be: lets that happen now, not in the next call.
+    /// Lets an interruption that has come, or is about to come, happen now and not in the next
+    /// call.
     #[cold]
     fn settle(&self) {
         self.worker.current.store(0, Ordering::Release);
@@ -381,11 +384,12 @@ impl Loop<'_> {
             // The program has closed the descriptor.
             sys::sleep_ns(1_000_000);
         }
-        // Who rings it has taken it out already. A late ring of the LWK may have been for a worker that has ended.
+        // The thread that rings it has taken it out already. A late ring of the LWK may have been
+        // for a worker that has ended.
         let _ = idle.wake(self.index);
         true
     }
 }
 
-/// What a wake-up takes at most where the woken side has a CPU at once.
+/// Longest time of a wake-up where the woken side has a CPU at once.
 const WAKE_UP_NS: u64 = 50_000;

@@ -1,4 +1,4 @@
-//! What a queue has of its keeper.
+//! State of a queue's keeper.
 
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
@@ -47,7 +47,7 @@ impl Keeper {
         }
     }
 
-    /// It has ended, and all workers.
+    /// Closes the keeper's bell. The keeper has ended, and all workers.
     pub fn close(&self) {
         sys::close(self.bell.swap(-1, Ordering::Relaxed));
     }

@@ -24,7 +24,7 @@ impl Lane {
         self.ring().posted(self.tail.0.load(Ordering::Acquire))
     }
 
-    /// Its ring.
+    /// Ring of the lane.
     #[must_use]
     pub const fn ring(&self) -> Submissions<'_> {
         Submissions::new(&self.head.0, self.entries)

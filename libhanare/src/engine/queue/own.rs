@@ -1,8 +1,8 @@
-//! What the one producer of a queue keeps of a credit.
+//! State of a credit that the one producer of a queue keeps for itself.
 
 use std::cell::Cell;
 
-/// What one producer keeps of each credit, side by side for no other reason than that it is found fast.
+/// State that one producer keeps of each credit. Its words lie side by side for speed alone.
 #[repr(C)]
 #[derive(Debug, Default)]
 pub struct Own {

@@ -8,7 +8,7 @@ use super::own::Own;
 use super::{OWN, Queue};
 
 impl Queue {
-    /// What the one producer keeps of the credit of a ticket.
+    /// State of a ticket's credit, as the one producer keeps it.
     #[inline(always)]
     fn own(&self, word: u64) -> &Own {
         self.own_at(word & self.offsets)
@@ -76,7 +76,7 @@ impl Queue {
         self.producer.0.free_bytes.set(self.producer.0.free_bytes.get() + size_of::<Own>() as u64);
     }
 
-    /// What lies so many bytes behind the first one.
+    /// State of a credit, so many bytes behind the first one.
     #[inline(always)]
     fn own_at(&self, bytes: u64) -> &Own {
         debug_assert!(bytes <= self.offsets);

@@ -1,4 +1,5 @@
-//! Who is woken when something was posted, or when a credit has come back: a worker, the keeper, or who waits for room.
+//! Wake-ups when something was posted, or when a credit has come back: of a worker, of the keeper,
+//! or of a thread that waits for room.
 
 use std::sync::atomic::Ordering;
 

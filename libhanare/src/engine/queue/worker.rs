@@ -1,4 +1,5 @@
-//! What a queue has of each of its workers, and what others do with one: wake it, or wait for its end.
+//! State of each worker of a queue, and operations of other threads on a worker: waking it, and
+//! waiting for its end.
 
 use std::cell::Cell;
 use std::ptr::{null, null_mut};
@@ -9,18 +10,18 @@ use hanare_ikc::Patience;
 use crate::engine::lock::Lock;
 use crate::engine::sys;
 
-/// There is no thread.
+/// State of a worker without a thread.
 pub(in crate::engine) const NONE: u32 = 0;
-/// It starts or runs.
+/// State of a worker that starts or runs.
 pub(in crate::engine) const LIVES: u32 = 1;
-/// It has ended by itself, and is to be joined.
+/// State of a worker that has ended by itself, and is to be joined.
 pub(in crate::engine) const ENDED: u32 = 2;
 
-/// Where it runs is not known yet.
+/// Side of a worker that is not known yet.
 pub(in crate::engine) const UNKNOWN: u32 = 0;
-/// Where the program runs.
+/// Side of a worker that runs where the program runs.
 pub(in crate::engine) const HERE: u32 = 1;
-/// On Linux beside an LWK.
+/// Side of a worker that runs on Linux beside an LWK.
 pub(in crate::engine) const REMOTE: u32 = 2;
 /// [`REMOTE`], and threads on the LWK ring the worker by an interrupt.
 pub(in crate::engine) const REMOTE_RUNG: u32 = 3;
@@ -46,7 +47,8 @@ pub struct Worker {
     pub errors: AtomicU64,
     /// Not zero: what it executes is to end.
     pub(in crate::engine) asked: AtomicU32,
-    /// Held by who interrupts it: not beyond the end of what it executes.
+    /// Held while another thread interrupts the worker, so that the interruption does not outlast
+    /// the submission that it is for.
     pub interrupting: Lock,
     pub(in crate::engine) patience: Patience,
 }
