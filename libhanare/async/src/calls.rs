@@ -4,31 +4,31 @@ use std::sync::atomic::{AtomicU8, AtomicU64};
 
 use crate::sys;
 
-/// What a call is made with.
+/// Arguments of a call.
 pub type Arguments = [u64; 6];
 
 /// Numbers of calls that have a row in [`CLASSES`].
 pub const CALLS: usize = 512;
-/// The call is made as it is.
+/// Class of calls that are made as they are.
 pub const FREE: u8 = 0;
-/// It waits for everything that is outstanding.
+/// Class of calls that wait for everything outstanding.
 pub const AWAIT: u8 = 1;
-/// `hook::ask` looks at its arguments.
+/// Class of calls whose arguments `hook::ask` looks at.
 pub const LOOK: u8 = 2;
 
-/// What is done with each call.
+/// Class of each call, by number.
 pub static CLASSES: [AtomicU8; CALLS] = [const { AtomicU8::new(AWAIT) }; CALLS];
 
 /// How many posted calls are outstanding, but for readahead.
 pub static OUTSTANDING: AtomicU64 = AtomicU64::new(0);
 
-/// What becomes of a call.
+/// Decision about a call.
 pub enum Verdict {
-    /// It is made.
+    /// The call is made.
     Make,
-    /// It is made, and `hook::tell` is told its result.
+    /// The call is made, and `hook::tell` is told its result.
     Watch,
-    /// It is not made; this is its result.
+    /// The call is not made; this is its result.
     Done(i64),
 }
 

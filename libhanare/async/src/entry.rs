@@ -19,15 +19,15 @@ static IS_COMPACT: AtomicBool = AtomicBool::new(false);
 /// Registers of a call.
 #[repr(C)]
 pub struct Frame {
-    /// Its number, then its result.
+    /// Number of the call before it, result after it.
     pub rax: u64,
-    /// Its arguments.
+    /// Arguments of the call.
     pub args: [u64; 6],
     /// Where the stub goes on.
     resume: u64,
 }
 
-/// Of the register state: more than the parts in the mask need.
+/// Bytes for the register state: more than the parts in the mask need.
 const STATE_BYTES: usize = 4096;
 
 /// The parts of the register state that are kept: not those for protection keys, whose change is refused, nor for matrices.

@@ -1,4 +1,5 @@
-//! What is known of the program's descriptors and of the files behind them.
+//! Table of the program's descriptors, and of the files behind them as far as the library knows
+//! them.
 
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicI32, AtomicU8, AtomicU64, Ordering};
@@ -10,23 +11,23 @@ use crate::{sockets, sys};
 
 const INODES_MAX: usize = 512;
 
-/// What the library may do with a descriptor.
+/// Permission of the library to post calls of a descriptor, or to let them pass.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Role {
     /// Nothing: it was not opened in sight of the library, is no regular file, or is shared.
     Unknown,
-    /// It was opened for writing alone, or for appending.
+    /// Descriptor that was opened for writing alone, or for appending.
     MayWrite,
-    /// It is a file that writes may be posted to.
+    /// File that writes may be posted to.
     Writer,
-    /// It was opened for reading alone.
+    /// Descriptor that was opened for reading alone.
     MayRead,
-    /// It is a file that may be read while something else is outstanding.
+    /// File that may be read while something else is outstanding.
     Reader,
 }
 
-/// A descriptor. Its role is changed by who holds the lock.
+/// A descriptor. The thread that holds the lock changes its role.
 struct Descriptor {
     role: AtomicU8,
     /// An error that came late and was not reported.
@@ -70,7 +71,7 @@ struct Inodes {
 
 struct Shared(UnsafeCell<Inodes>);
 
-// SAFETY: Used by who holds the lock.
+// SAFETY: Used by the holder of the lock.
 unsafe impl Sync for Shared {}
 
 const NO_INODE: Inode = Inode { device: 0, inode: 0, last: 0 };
@@ -100,7 +101,7 @@ impl Descriptor {
     }
 }
 
-/// Its role.
+/// Role of a descriptor.
 pub fn role(fd: u64) -> Role {
     const ROLES: [Role; 5] =
         [Role::Unknown, Role::MayWrite, Role::Writer, Role::MayRead, Role::Reader];
@@ -130,7 +131,8 @@ pub fn opened(_: &Locked, fd: u64, flags: i32) {
     descriptor.set(role);
 }
 
-/// It is shared with somebody, locked, or something else that the library does not follow.
+/// Forgets a descriptor that is shared with another process, locked, or otherwise used in a way
+/// that the library does not follow.
 pub fn forget(_: &Locked, fd: u64) {
     sockets::forget(fd);
     if let Some(descriptor) = at(fd) {
@@ -169,7 +171,7 @@ const WRITABLE: [i64; 8] = [
     0x0102_1997, // 9p
 ];
 
-/// Those of which one file has one device and inode number, wherever it is mounted.
+/// Filesystems of which one file has one device and inode number, wherever it is mounted.
 const READABLE: [i64; 5] = [
     libc::EXT4_SUPER_MAGIC,
     libc::XFS_SUPER_MAGIC,
@@ -320,7 +322,8 @@ pub fn closed(fd: i32, close_error: Option<i32>, name: &Name) {
     }
 }
 
-/// Its descriptor is about to name another file, or none, without the program being told of an error.
+/// Settles a descriptor that is about to name another file, or none, without an error for the
+/// program: an error that came late is reported on standard error.
 pub fn replaced(fd: u64) {
     sockets::replaced(fd);
     if let Some(error) = take_error(fd) {

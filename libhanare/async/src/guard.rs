@@ -32,10 +32,10 @@ pub struct Action {
 
 struct Kept(UnsafeCell<[Action; SIGNALS.len()]>);
 
-// SAFETY: Used by who holds the lock, and by handlers of faults, after which nothing is kept.
+// SAFETY: Used by the holder of the lock, and by handlers of faults, after which nothing is kept.
 unsafe impl Sync for Kept {}
 
-/// What the program has set.
+/// Actions that the program has set for signals of faults.
 static KEPT: Kept =
     Kept(UnsafeCell::new([Action { handler: 0, flags: 0, restorer: 0, mask: 0 }; SIGNALS.len()]));
 static STANDS: AtomicBool = AtomicBool::new(false);
@@ -95,7 +95,8 @@ pub fn end() {
 }
 
 extern "C" fn on_fault(signal: i32, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
-    // Whoever raised it from outside has no part in what is outstanding, but waiting for it is right then, too.
+    // A process that raised it from outside has no part in what is outstanding, but waiting for it
+    // is right then, too.
     poster::await_all();
     state::turn_off(Reason::Fault);
     end();

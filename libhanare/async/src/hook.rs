@@ -1,4 +1,4 @@
-//! What becomes of each call that needs a look.
+//! Decisions about each call that needs a look.
 
 use std::sync::atomic::Ordering;
 
@@ -14,12 +14,12 @@ use crate::state::{self, Inside, Reason};
 use crate::sys::PAGE_BYTES;
 use crate::{attributes, memory, replies, rewrite, rights, sockets, sys, worker, writes};
 
-/// What pthread_cancel(3) sends, and what setuid(2) does.
+/// Signals of the C library: that of pthread_cancel(3), and that of setuid(2).
 const OF_LIBRARY: sys::Mask = 3 << 31;
 
 /// A thread begins: it is told so itself.
 const BEGINS: u8 = 1;
-/// Its creator is told whether there is one.
+/// Marks a call that creates a thread: `tell` learns whether there is one.
 const CREATES: u8 = 2;
 /// A child runs in this memory until it ends or becomes another program.
 const LENDS: u8 = 3;
@@ -127,7 +127,7 @@ fn changes_rights(nr: i64, args: &Arguments) -> bool {
         || nr == libc::SYS_prctl && rights::PRCTL_OPERATIONS.contains(&(args[0] & 0xffff_ffff))
 }
 
-/// Calls after which the library cannot tell any more who sees what.
+/// Calls after which the library cannot tell any more which processes see what.
 fn reason_to_stop(nr: i64, args: &Arguments) -> Option<Reason> {
     Some(match nr {
         libc::SYS_shmat | libc::SYS_remap_file_pages => Reason::Segments,

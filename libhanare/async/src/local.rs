@@ -1,15 +1,16 @@
-//! What is kept for each thread of the program, at a fixed distance from its pointer.
+//! Variables that the library keeps for each thread of the program, at a fixed distance from the
+//! thread's pointer.
 
 use std::arch::{asm, global_asm};
 
-/// What is kept for each thread. All zeroes at first.
+/// Variables of a thread. All zeroes at first.
 #[repr(C)]
 pub struct Local {
     /// The thread is in the library, or is one of the library's: its calls are its own.
     pub is_inside: bool,
-    /// Its mask holds back signals of faults.
+    /// Signals of faults are blocked by the thread's mask.
     pub is_mask_counted: bool,
-    /// What `hook::tell` is to do after the call: one of its numbers.
+    /// Task of `hook::tell` after the call: one of its numbers.
     pub watched: u8,
     /// The thread's alternate stack, where that is the library's.
     pub stack: u64,
@@ -40,12 +41,12 @@ fn local_offset() -> i64 {
     offset
 }
 
-/// That of the thread whose pointer that is.
+/// Variables of the thread that has this thread pointer.
 pub fn of(thread_pointer: u64) -> *mut Local {
     thread_pointer.wrapping_add_signed(local_offset()) as *mut Local
 }
 
-/// That of this thread.
+/// Variables of the calling thread.
 pub fn current() -> *mut Local {
     let pointer: u64;
     // SAFETY: The first word at fs is the thread's pointer.

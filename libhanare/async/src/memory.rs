@@ -20,14 +20,14 @@ struct Ranges {
     known: [(u64, u64); KNOWN_MAX],
     next: usize,
     changes: u64,
-    /// Of mapped files, which somebody may cut short at any time.
+    /// Ranges of mapped files, which another process may truncate at any time.
     mapped: [(u64, u64); MAPPED_MAX],
     mapped_count: usize,
 }
 
 struct Shared(UnsafeCell<Ranges>);
 
-// SAFETY: Used by who holds the lock.
+// SAFETY: Used by the holder of the lock.
 unsafe impl Sync for Shared {}
 
 static RANGES: Shared = Shared(UnsafeCell::new(Ranges {

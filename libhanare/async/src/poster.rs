@@ -1,4 +1,5 @@
-//! What is outstanding: a ring of records, and a buffer for their data. The worker makes these calls, in order.
+//! Outstanding calls: a ring of records, and a buffer for their data. The worker makes these calls,
+//! in order.
 
 use std::cell::UnsafeCell;
 use std::hint;
@@ -55,7 +56,7 @@ impl What {
 pub struct Record {
     /// The call.
     pub what: What,
-    /// Its descriptor.
+    /// Descriptor of the call.
     pub fd: i32,
     /// Where its data begins and ends, counted from the beginning of all data.
     data: (u64, u64),
@@ -70,7 +71,8 @@ impl Record {
 
 struct Ring(UnsafeCell<[Record; RECORDS as usize]>);
 
-// SAFETY: A record is written by who holds the lock, before HEAD passes it, and read by the worker after that.
+// SAFETY: A record is written by the holder of the lock, before HEAD passes it, and read by the
+// worker after that.
 unsafe impl Sync for Ring {}
 
 static RING: Ring =
@@ -121,7 +123,8 @@ pub fn reserve(_: &Locked, size: u64) -> (u64, *mut u8) {
     if !has_room(DATA_TAIL.load(Ordering::Acquire)) {
         let posted = HEAD.load(Ordering::Relaxed);
         let gives_room = |record: &u64| {
-            // SAFETY: It was posted; the worker only reads it, and who holds the lock writes none meanwhile.
+            // SAFETY: It was posted; the worker only reads it, and the holder of the lock writes
+            // none meanwhile.
             has_room(unsafe { (*RING.0.get())[(record % RECORDS) as usize].data.1 })
         };
         await_record((done()..posted).find(gives_room).map_or(posted, |record| record + 1));
@@ -174,7 +177,7 @@ pub fn await_all() {
     await_record(last);
 }
 
-/// How often somebody waited while the last call that was posted was a reply.
+/// How often a thread waited while the last call that was posted was a reply.
 pub fn replies_awaited() -> u64 {
     REPLIES_AWAITED.load(Ordering::Relaxed)
 }
@@ -204,7 +207,7 @@ pub fn await_record(count: u64) {
     }
 }
 
-/// What [`post`] answers next.
+/// Number that [`post`] returns next.
 pub fn next() -> u64 {
     HEAD.load(Ordering::Relaxed) + 1
 }
@@ -261,7 +264,7 @@ fn wait_for_work(tail: u64) {
         if !NAP.begins(way, is_there) {
             return;
         }
-        // Where somebody has to see its calls it is not on Linux.
+        // Where its calls have to be seen the worker is not on Linux.
         if way == Way::Futex || !sys::sleep_until_rung() && NAP.turns_to_futex() {
             sys::sleep_on(NAP.word(), Nap::<0>::VALUE);
         }

@@ -119,7 +119,7 @@ fn send(nr: i64, args: &Arguments) -> Verdict {
 
 struct Faster(UnsafeCell<Trial>);
 
-// SAFETY: Used by who holds the lock.
+// SAFETY: Used by the holder of the lock.
 unsafe impl Sync for Faster {}
 
 static FASTER: Faster = Faster(UnsafeCell::new(Trial::new()));
@@ -150,7 +150,7 @@ fn is_worth_it(locked: &Locked) -> bool {
 
 /// Whether that is faster. Where it is not `possible` for a while, that time says nothing, and the trial begins anew.
 fn is_faster(_: &Locked, possible: bool) -> bool {
-    // SAFETY: Who holds the lock has it alone.
+    // SAFETY: The holder of the lock has it alone.
     let trial = unsafe { &mut *FASTER.0.get() };
     if !possible {
         *trial = Trial::new();

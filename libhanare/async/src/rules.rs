@@ -1,4 +1,4 @@
-//! What is done with each call: the whole list.
+//! The rule for each call: the whole list.
 //!
 //! A call without a row here waits for everything outstanding ([`AWAIT`]), and is then made. A call is [`FREE`] if no
 //! other process can tell whether it was made before or after a write that this process made earlier.
@@ -57,7 +57,7 @@ const FREE_CALLS: &[c_long] = &[
     SYS_restart_syscall,
 ];
 
-/// What [`crate::hook`] decides by the arguments.
+/// Calls about which [`crate::hook`] decides by the arguments.
 const LOOKED_AT: &[c_long] = &[
     // Posted where the rules allow it.
     SYS_write,

@@ -34,7 +34,7 @@ struct Socket {
     role: AtomicU8,
     /// An error that came late and was not told.
     error: AtomicI32,
-    /// How much memory it may still use before somebody has to look.
+    /// How much memory it may still use before the library has to look.
     room: AtomicU64,
     /// How much there was when nothing was queued; 0: nobody has looked.
     room_max: AtomicU64,
@@ -96,7 +96,8 @@ pub fn accepted(_: &Locked, listener: u64, fd: u64) {
     socket.role.store(role(Role::Connection), Ordering::Release);
 }
 
-/// A socket is shared with somebody, or was changed in a way that the library does not follow: nothing is posted to it.
+/// A socket is shared with another process, or was changed in a way that the library does not
+/// follow: nothing is posted to it.
 pub fn forget(fd: u64) {
     if let Some(socket) = at(fd) {
         socket.role.store(Role::Unknown as u8, Ordering::Release);

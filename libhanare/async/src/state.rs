@@ -89,7 +89,7 @@ pub fn begin() {
     OFF.store(Reason::None as u8, Ordering::Release);
 }
 
-/// Nothing is posted from now on. Who calls it has awaited what is outstanding, or does so.
+/// Nothing is posted from now on. The caller has awaited what is outstanding, or does so.
 pub fn turn_off(reason: Reason) {
     let _ = OFF.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |old| {
         (old == Reason::None as u8 || old == Reason::SharedMemory as u8).then_some(reason as u8)
@@ -187,13 +187,14 @@ impl Line {
         self.raw(&digits[at..]);
     }
 
-    /// What it holds.
+    /// Text that was added so far.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes[..self.used]
     }
 }
 
-/// What a thread does in the library: its own calls are not looked at, and no handler of the program runs.
+/// Stay of a thread in the library: its own calls are not looked at, and no handler of the program
+/// runs.
 pub struct Inside {
     mask: Option<sys::Mask>,
 }

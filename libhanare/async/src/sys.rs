@@ -98,7 +98,7 @@ pub fn stat_at(folder: u64, path: u64) -> Result<libc::stat, Errno> {
     Ok(stat)
 }
 
-/// What [`open_place`] opens with.
+/// Flags with which [`open_place`] opens.
 const PLACE: u64 = (libc::O_PATH | libc::O_CLOEXEC) as u64;
 
 /// Opens the place of a file, not the file, under the number that is free.
@@ -107,7 +107,8 @@ pub fn open_place(folder: u64, path: u64) -> Result<i32, Errno> {
     unsafe { checked(libc::SYS_openat, [folder, path, PLACE, 0, 0, 0]) }.map(|file| file as i32)
 }
 
-/// Likewise, with restrictions of openat2(2) for the steps of the path.
+/// Opens the place of a file like [`open_place`], with restrictions of openat2(2) for the steps of
+/// the path.
 pub fn open_place_as(folder: u64, path: u64, restrictions: u64) -> Result<i32, Errno> {
     let how = [PLACE, 0, restrictions];
     let args = [folder, path, how.as_ptr() as u64, size_of_val(&how) as u64, 0, 0];
@@ -279,7 +280,7 @@ pub fn wake_on(word: &std::sync::atomic::AtomicU32) {
 fn run_on(arguments: [u64; 4]) -> i64 {
     const PR_HANARE_RUN_ON: u64 = 0x484e_524f;
     let [what, first, second, third] = arguments;
-    // SAFETY: The caller's, who gives memory away for it, or none is concerned.
+    // SAFETY: The caller's, which gives memory away for it, or none is concerned.
     unsafe { call(libc::SYS_prctl, [PR_HANARE_RUN_ON, what, first, second, third, 0]) }
 }
 
@@ -303,7 +304,8 @@ pub fn ring(thread: i32) {
     }
 }
 
-/// Sleeps until somebody rings, or not so long. False: it cannot; mostly since the calling thread executes on the LWK now.
+/// Sleeps until a thread rings, or not so long. False: it cannot; mostly since the calling thread
+/// executes on the LWK now.
 pub fn sleep_until_rung() -> bool {
     let result = run_on([5, 0, 0, 0]);
     result == 0 || result == i64::from(-libc::EINTR)
@@ -318,7 +320,7 @@ pub fn now_ns() -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// Of the calling thread.
+/// Id of the calling thread.
 pub fn thread_id() -> i32 {
     // SAFETY: It returns a number.
     unsafe { call(libc::SYS_gettid, [0; 6]) as i32 }

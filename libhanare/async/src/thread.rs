@@ -1,9 +1,10 @@
 //! A thread of the library, which the C library does not know.
 //!
 //! The C library has a say in its threads. setuid(2) has each of them make the call, and holds a lock meanwhile that pthread_join(3) takes as
-//! well: who ends a thread there would wait for ever. The process ends with the last one, and a process with one thread spares locks. This
-//! thread is none of those: the kernel alone has it. It executes code of the library only, which uses nothing that belongs to threads of the
-//! C library.
+//! well: a caller that ends a thread there would wait for ever. The process ends with the last one,
+//! and a process with one thread spares locks. This thread is none of those: the kernel alone has
+//! it. It executes code of the library only, which uses nothing that belongs to threads of the C
+//! library.
 
 use std::arch::{asm, naked_asm};
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
@@ -17,7 +18,7 @@ const VARIABLES_BYTES: u64 = 64 << 10;
 /// A page that nobody may touch, the stack, variables, and what is above the thread's pointer.
 const MEMORY_BYTES: u64 = PAGE_BYTES + STACK_BYTES + VARIABLES_BYTES + PAGE_BYTES;
 
-/// A thread, which is started and ended by who has exclusive use of this.
+/// A thread, which is started and ended by the thread that has exclusive use of this.
 pub struct Thread {
     id: AtomicI32,
     memory: AtomicU64,

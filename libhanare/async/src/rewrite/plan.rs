@@ -12,14 +12,14 @@ pub const JUMP_BYTES: u64 = 5;
 
 /// A replacement.
 pub struct Patch {
-    /// What is replaced: `[start, end)`.
+    /// Bytes that are replaced: `[start, end)`.
     pub start: u64,
     pub end: u64,
     /// The gap that holds the long jump; `None`: it stands at `start`.
     pub gap: Option<u64>,
-    /// What the stub does before the call.
+    /// Instructions that the stub executes before the call.
     pub before: Vec<u8>,
-    /// What it does after it.
+    /// Instructions that the stub executes after the call.
     pub after: Vec<u8>,
     /// Where the stub goes on.
     pub back: u64,

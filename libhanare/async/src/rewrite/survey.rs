@@ -15,9 +15,9 @@ pub const BEFORE: usize = 3;
 pub struct Neighbour {
     pub start: u64,
     pub end: u64,
-    /// It does the same at another address.
+    /// The instruction does the same at another address.
     pub is_movable: bool,
-    /// It is a jump to there, always.
+    /// Target of an unconditional jump; `None`: another instruction.
     pub jump: Option<u64>,
 }
 
@@ -27,7 +27,7 @@ pub struct Site {
     /// The nearest one last.
     pub before: [Option<Neighbour>; BEFORE],
     pub after: Option<Neighbour>,
-    /// Its function has jumps whose targets are computed.
+    /// The function around it has jumps whose targets are computed.
     pub is_among_computed: bool,
 }
 
@@ -37,7 +37,7 @@ pub struct Gap {
     pub end: u64,
 }
 
-/// What is known of a segment.
+/// Findings about a segment.
 pub struct Survey {
     pub start: u64,
     pub sites: Vec<Site>,
