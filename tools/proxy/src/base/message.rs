@@ -1,4 +1,4 @@
-//! What the proxy says: single lines on stderr.
+//! Messages of the proxy: single lines on stderr.
 
 use core::ffi::CStr;
 use core::fmt::{self, Write};
@@ -35,7 +35,7 @@ pub fn print(text: fmt::Arguments) {
     print_to(2, text);
 }
 
-/// The same to another descriptor than stderr.
+/// Prints a line to another descriptor than stderr.
 pub fn print_to(fd: u32, text: fmt::Arguments) {
     let mut line = Line { bytes: [0; 1024], length: 0 };
     let _ = line.write_str("hanare: ");

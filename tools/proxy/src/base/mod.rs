@@ -1,4 +1,4 @@
-//! What every other file may use: options, messages, short times.
+//! Base of all other files: options, messages, short times.
 
 pub mod argument;
 pub mod clock;

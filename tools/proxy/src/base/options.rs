@@ -16,7 +16,7 @@ use hanare_abi::start::{START_AUTO, START_BOX, START_DIRECT};
 
 use crate::sys::shared::Initial;
 
-/// What the command line says.
+/// Options of the command line.
 pub struct Options {
     /// Instance, zero-terminated; empty: the only one.
     pub instance: [u8; NAME_SIZE],
@@ -30,7 +30,8 @@ pub struct Options {
     pub copies: Option<bool>,
     /// Print a line of counters at the end.
     pub stats: bool,
-    /// Flag of the start block that says how calls reach who executes them; 0: as the instance says.
+    /// Flag of the start block that says whether workers or servers execute calls; 0: as the
+    /// instance says.
     pub dispatch: u64,
     /// `ATTACH_*`.
     pub kind: u32,

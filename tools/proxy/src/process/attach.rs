@@ -43,7 +43,7 @@ pub struct Space {
     has_messages: AtomicBool,
     /// All of the application's addresses have to be mapped, lest Linux put something else there.
     maps_all: bool,
-    /// Of a native task: what it starts pooled proxies with.
+    /// Pool of a native task, with which it starts pooled proxies.
     pub pool: Option<Pool>,
 }
 
@@ -144,11 +144,12 @@ pub fn copy_high(fd: u32, how: u32) -> Option<u32> {
     high.map(|high| high as u32)
 }
 
-/// Sets a limit to what it was `before` the proxy made it `own`, unless somebody else has set another one meanwhile: that stays.
+/// Sets a limit to what it was `before` the proxy made it `own`, unless another process has set
+/// another one meanwhile: that stays.
 pub fn put_back(resource: u32, before: rlimit64, own: rlimit64) {
     let is_same = |a: &rlimit64, b: &rlimit64| (a.rlim_cur, a.rlim_max) == (b.rlim_cur, b.rlim_max);
     let (mut wanted, mut expected) = (before, own);
-    // Who sets limits all the time has the last word at some time.
+    // A process that sets limits all the time has the last word at some time.
     for _ in 0..8 {
         match sys::exchange_limit(resource, &wanted) {
             Ok(found) if !is_same(&found, &expected) => (wanted, expected) = (found, wanted),

@@ -1,4 +1,4 @@
-//! What all workers of the process share.
+//! State that all workers of the process share.
 
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
@@ -19,11 +19,11 @@ pub mod stderr;
 use attach::Space;
 use stderr::Stderr;
 
-/// What all workers of this process share.
+/// State that all workers of the process share.
 pub struct Process {
-    /// Its space.
+    /// Space of the process.
     pub space: Space,
-    /// Its time stamp counter.
+    /// Clock by the time stamp counter.
     pub clock: Clock,
     /// Print a line of counters at the end.
     stats: AtomicBool,

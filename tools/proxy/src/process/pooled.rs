@@ -21,7 +21,7 @@ use crate::sys::pooled::{self, Inherited};
 use crate::sys::shared::Once;
 use crate::sys::{self, Errno, Execution, signal};
 
-/// What this pooled proxy was started with.
+/// State that this pooled proxy was started with.
 static INHERITED: Once<Inherited> = Once::new();
 
 /// An option with a number.
@@ -117,7 +117,7 @@ pub fn enter(options: &Options) -> Space {
     if let Err(error) = sys::write(ready, b"!") {
         cannot_get_ready(error);
     }
-    // Descriptors of the pool and of who waits are closed among all others.
+    // Descriptors of the pool and of the waiting parent are closed among all others.
     INHERITED.set(inherited).close_others(space.fd);
     space
 }

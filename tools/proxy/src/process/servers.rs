@@ -1,4 +1,5 @@
-//! What workers have to know of the servers of the request box (`worker/server.rs`), so that signals reach them.
+//! Servers of the request box (`worker/server.rs`) as workers know them, so that signals reach
+//! them.
 
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
@@ -8,12 +9,13 @@ use hanare_ikc::Serving;
 use super::{Process, ring};
 use crate::sys::worker::Worker;
 
-/// What others have to know of a server, by its number. A line of its own: it changes with each call.
+/// State of a server for other threads, by the server's number. It has a cache line of its own,
+/// since it changes with each call.
 #[repr(align(64))]
 pub struct Server {
-    /// What it executes.
+    /// Call that the server executes.
     pub serving: Serving,
-    /// Its Linux thread id.
+    /// Linux thread id of the server.
     pub tid: AtomicU32,
     /// CPUs that it is to run on; 0: any.
     pub cpus: AtomicU64,
@@ -42,8 +44,9 @@ pub fn set_used() {
     USED.store(true, Ordering::Relaxed);
 }
 
-/// In the handler of a signal of which the LWK knows, on the thread of a worker that is no server: the call of its thread
-/// may be in the box, or with a server, which is interrupted by `send`, given its thread id.
+/// Takes the call of this thread back from the box, or interrupts the server that has it, whose
+/// thread id `send` is given. Called in the handler of a signal of which the LWK knows, on the
+/// thread of a worker that is no server.
 pub fn interrupt(process: &Process, worker: &Worker, send: impl Fn(u32)) {
     let (number, window) = (worker.slot(), process.space.window);
     let slot = window.slot(number);

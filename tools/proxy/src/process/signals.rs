@@ -17,10 +17,10 @@
 //!
 //! # Signals that the thread blocks
 //!
-//! Linux hears of a mask with the next call only, so it may have this worker take a signal
-//! for the process that its thread blocks by now, while the one that is to have it waits in a
-//! call of Linux'. The LWK refuses it (`EAGAIN`): it is blocked here as well, as for a timer,
-//! and sent once more. Where all block it, it so comes to wait on Linux.
+//! Linux hears of a mask with the next call only. So it may have this worker take a signal for the
+//! process that its thread blocks by now, while the thread that is to have it waits in a call of
+//! Linux'. The LWK refuses the signal (`EAGAIN`): it is blocked here as well, as for a timer, and
+//! sent once more. Where all block it, it so comes to wait on Linux.
 //!
 //! # SIGBUS
 //!
@@ -226,8 +226,9 @@ const INTERRUPT: i32 = INTERRUPT_CODE;
 /// Has come to a worker, whose thread has to leave its call, or to a server.
 fn interrupted(worker: &Worker, frame: &mut Frame) {
     if let Role::Server(number) = worker.role {
-        // Late, or sent by somebody else, it is for no call, and Linux ends the one of another thread by EINTR all the same.
-        // With the mark the LWK learns of that, and makes the call again.
+        // Late, or sent by another process, it is for no call, and Linux ends the one of another
+        // thread by EINTR all the same. With the mark the LWK learns of that, and makes the call
+        // again.
         servers::forget_signal(process::get(), number);
     }
     worker.interrupted.mark();

@@ -30,20 +30,20 @@ impl Stderr {
         Some(Self { copy: AtomicU32::new(copy), file })
     }
 
-    /// What another image has kept, from its [`Stderr::numbers`]; `None`: it had nothing.
+    /// Stderr that another image has kept, from its [`Stderr::numbers`]; `None`: it had none.
     pub fn resumed([copy, device, inode]: [u64; 3]) -> Option<Self> {
         let copy = AtomicU32::new(copy as u32);
         (inode != 0).then_some(Self { copy, file: (device, inode) })
     }
 
-    /// What it is, for [`Stderr::resumed`]; zeros for `None`.
+    /// Numbers of the copy and its file, for [`Stderr::resumed`]; zeros for `None`.
     pub fn numbers(this: Option<&Self>) -> [u64; 3] {
         this.map_or([0; 3], |Self { copy, file: (device, inode) }| {
             [copy.load(Ordering::Relaxed).into(), *device, *inode]
         })
     }
 
-    /// Closes the copy, lest whoever reads the other end of a pipe wait for the child of a fork.
+    /// Closes the copy, lest the reader of a pipe wait for the child of a fork.
     pub fn forget(&self) {
         let copy = self.copy.swap(NONE, Ordering::Relaxed);
         if copy != NONE && self.is(copy) {

@@ -18,14 +18,16 @@ use crate::sys::shared::Initial;
 use crate::sys::{self, Errno, Execution, signal};
 
 /// By its first variable an image knows that it goes on for another one:
-/// `HANARE_RESUME=TOKEN:FD:SPACE:PROGRAM:INTERPRETER:OPEN:SOFT:HARD:STATS:CALLS:SLEEPS:COPY:DEVICE:INODE`, all decimal: the
-/// ids of three files, the limits of RLIMIT_STACK, whether figures are told at the end, what they are so far, and the stderr that they are told on. The second one is the name of the instance.
-/// The arguments are the program's, for those who watch (audit).
+/// `HANARE_RESUME=TOKEN:FD:SPACE:PROGRAM:INTERPRETER:OPEN:SOFT:HARD:STATS:CALLS:SLEEPS:COPY:DEVICE:INODE`,
+/// all decimal. PROGRAM to OPEN are ids of files, SOFT and HARD the limits of RLIMIT_STACK. STATS
+/// says whether figures are told at the end, CALLS and SLEEPS are what they are so far. COPY to
+/// INODE are the stderr that they are told on. The second variable is the name of the instance. The
+/// arguments are the program's, for logs such as that of audit.
 const OPTION: &[u8] = b"HANARE_RESUME=";
 const INSTANCE: &[u8] = b"HANARE_INSTANCE=";
 /// Fourteen numbers of at most twenty digits fit.
 const OPTION_MAX: usize = 309;
-/// What the old image hands to the new one.
+/// State that the old image hands to the new one.
 pub struct Resumption {
     token: u64,
     /// The descriptor that served the space that is left, and the id of that.
@@ -112,7 +114,7 @@ pub fn resumption(initial: &Initial) -> Option<Resumption> {
 
 /// Takes the program's new space: the process is to go on with it. All signals are blocked.
 pub fn resume(from: &Resumption, initial: &Initial, clock: Clock) -> Process {
-    // Linux tells a tracer of execve by it, who hears of that from the LWK.
+    // Linux tells a tracer of execve by it, and a tracer hears of execve from the LWK.
     signal::discard_pending(signal::bit(linux_raw_sys::general::SIGTRAP));
     if let Some(own) = own_limit(&from.stack) {
         attach::put_back(RLIMIT_STACK, from.stack, own);

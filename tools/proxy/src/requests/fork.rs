@@ -17,7 +17,7 @@ use crate::sys::{self, Errno, signal};
 /// Bits of the flags that are the exit signal; the next one is CLONE_NEWTIME.
 const EXIT_SIGNAL: u64 = 0x7f;
 
-/// What the child is to be, as of `Control::Fork`.
+/// Attributes of the child, as of `Control::Fork`.
 pub struct Wanted {
     /// Flags of clone(2), the exit signal among them.
     pub flags: u64,

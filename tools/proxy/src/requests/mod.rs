@@ -1,4 +1,4 @@
-//! What the LWK asks of a worker, a file each, and how the process starts its program.
+//! Control requests of the LWK, a file each, and how the process starts its program.
 
 pub mod dump;
 pub mod exec;

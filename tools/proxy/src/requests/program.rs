@@ -50,9 +50,9 @@ pub fn execed(process: &Process, name: u64) {
     signals::reset_caught();
 }
 
-/// The last of `Control::Execed`: a program that its user may read is his to look into, unless it
-/// gains something. Not before the old one, which may not have been, has left the memory, and
-/// its files are closed. `hidden`: he may not read it.
+/// The last of `Control::Execed`: a program that its user may read, the user may look into, unless
+/// it gains something. Not before the old one, which may not have been, has left the memory, and
+/// its files are closed. `hidden`: the user may not read it.
 pub fn show(worker: &Worker, hidden: bool) {
     let ((uid, euid), (gid, egid)) = (sys::user_ids(), sys::group_ids());
     sys::set_dumpable(
@@ -70,7 +70,7 @@ pub fn rights(process: &Process, worker: &Worker, random: u64, keeps: u32) -> i6
         }
         process.space.window.write_scratch(random, &bytes);
     }
-    // With less rights it must not be open to more who look into the old program: see `show`.
+    // With less rights it must not be open to more users who look into the old program: see `show`.
     let before = sys::is_dumpable();
     sys::set_dumpable(false);
     let mut rights = Rights { changed: 0, secure: 0, gained: 0, keeps };
@@ -139,7 +139,7 @@ fn access_cause(path: &CStr) -> &'static str {
     }
 }
 
-/// What is wrong with a file that is not a program for this machine.
+/// Reason why a file is no program for this machine.
 fn format_cause(path: &CStr) -> &'static str {
     const ELF_CLASS_64: u8 = 2;
     const EM_X86_64: u16 = 62;

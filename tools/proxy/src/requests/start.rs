@@ -19,13 +19,13 @@ use crate::sys::{self, Errno};
 /// personality(2): no randomisation.
 const ADDR_NO_RANDOMIZE: u32 = 0x4_0000;
 
-/// What the process inherited, as far as the proxy changes it.
+/// State that the process inherited, as far as the proxy changes it.
 pub struct Inherited {
     /// Blocked signals.
     pub sigmask: Mask,
     /// Ignored signals.
     pub sigignore: Mask,
-    /// RLIMIT_STACK of whoever started `hanare run`.
+    /// RLIMIT_STACK of the process that started `hanare run`.
     pub stack: rlimit64,
     /// RLIMIT_AS.
     pub address_space: rlimit64,

@@ -25,7 +25,7 @@ global_asm!(
 );
 
 unsafe extern "Rust" {
-    /// See [`super::entries`].
+    /// Entry point `start` of [`super::entries`].
     safe fn proxy_start(initial: Initial) -> !;
 }
 
@@ -92,7 +92,8 @@ pub fn delegated_call(nr: u32, args: &[u64; 6]) -> Answer {
     unsafe { call(nr, args.as_ptr()) }
 }
 
-/// The same, with the arguments that lie in a slot.
+/// Makes a system call for the application with the arguments that lie in a slot, unless a signal
+/// came first.
 #[inline(always)]
 pub fn call_in_slot(nr: u32, slot: SlotRef) -> Answer {
     // SAFETY: a slot has six words for them, and is mapped for good.

@@ -6,7 +6,7 @@ use core::arch::asm;
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Errno(pub u32);
 
-/// What a system call gives.
+/// Result of a system call: its value, or an error number.
 pub type Result<T> = core::result::Result<T, Errno>;
 
 /// Splits what the `syscall` instruction leaves in `rax` into value and error.

@@ -16,8 +16,8 @@ const ARCH_GET_FS: u64 = 0x1003;
 /// code, this thread is its worker again, which is the result.
 pub fn enter_handler(stack: u64) -> Option<&'static Worker> {
     const CHECKS_ALIGNMENT: u64 = 1 << 18; // of the flags, which are the program's
-    // SAFETY: only in such code is there an alternate stack, in its area, where the worker's address is. Who writes another
-    // one there harms himself.
+    // SAFETY: only in such code is there an alternate stack, in its area, where the worker's
+    // address is. A program that writes another one there harms itself.
     let worker = unsafe {
         asm!("pushfq", "and qword ptr [rsp], {}", "popfq", const !CHECKS_ALIGNMENT as i32);
         &**((stack - AREA_STACK + AREA_WORKER) as *const *const Worker)

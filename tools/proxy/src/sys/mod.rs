@@ -1,10 +1,18 @@
 //! Linux, and everything else that is unsafe.
 //!
-//! `arch`: start, delegated calls, the thread pointer; `call`: one system call; `entries`: the
-//! functions of the layers above that are called from here; `filter`: filters of system calls; `handler`: the thread pointer in handlers; `heap`: that there is none;
-//! `shared`: memory given to us by others; `signal`: actions, masks, the handler's entry; `thread`:
-//! how threads begin and end; `utility`: a thread's own code, executed here; `worker`: workers and the memory of their threads;
-//! here: the system calls the proxy makes for itself.
+//! * `arch`: start, delegated calls, the thread pointer
+//! * `call`: one system call
+//! * `entries`: the functions of the layers above that are called from here
+//! * `filter`: filters of system calls
+//! * `handler`: the thread pointer in handlers
+//! * `heap`: that there is none
+//! * `pooled`: memory and state of a pooled proxy
+//! * `shared`: memory given to the proxy by others
+//! * `signal`: actions, masks, the handler's entry
+//! * `thread`: how threads begin and end
+//! * `utility`: a thread's own code, executed here
+//! * `worker`: workers and the memory of their threads
+//! * here: the system calls the proxy makes for itself
 #![allow(unsafe_code)]
 
 pub mod arch;
@@ -404,7 +412,7 @@ pub fn fork(args: &clone_args) -> Result<u32> {
     check(result).map(|pid| pid as u32)
 }
 
-/// What is to be executed, as of `Control::Exec`.
+/// Program to be executed, as of `Control::Exec`.
 pub struct Execution {
     /// Directory that the path is relative to.
     pub directory: u64,

@@ -66,7 +66,7 @@ pub fn with_buffer<R>(
     Some(f(at, unsafe { core::slice::from_raw_parts_mut(at as *mut u8, bytes) }))
 }
 
-/// What a pooled proxy was started with, as far as calls may change it.
+/// State that a pooled proxy was started with, as far as calls may change it.
 pub struct Inherited {
     /// Copies of descriptors 0, 1 and 2; `None`: there was none.
     standard: [Option<u32>; 3],

@@ -1,4 +1,4 @@
-//! Memory that somebody else gave us: the initial stack and the control window.
+//! Memory that Linux or the LWK gave to the proxy: the initial stack and the control window.
 
 use core::cell::UnsafeCell;
 use core::ffi::CStr;
@@ -15,7 +15,7 @@ use hanare_abi::start::StartBlock;
 use hanare_ikc::{BoxRef, SlotRef};
 use linux_raw_sys::auxvec::AT_NULL;
 
-/// What the kernel put on the stack: arguments, environment, auxiliary vector.
+/// Initial stack of the process: arguments, environment, auxiliary vector.
 #[derive(Clone, Copy)]
 pub struct Initial {
     /// Number of arguments.
@@ -196,7 +196,7 @@ impl Window {
     }
 }
 
-/// A value that is set once, before anybody looks.
+/// A value that is set once, before any thread looks.
 pub struct Once<T> {
     ready: AtomicU32,
     value: UnsafeCell<MaybeUninit<T>>,

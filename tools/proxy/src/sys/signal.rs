@@ -30,7 +30,7 @@ struct KernelAction {
 /// SA_NOCLDSTOP and SA_NOCLDWAIT: what Linux does with children, besides.
 pub const CHILD_FLAGS: u64 = (SA_NOCLDSTOP | SA_NOCLDWAIT) as u64;
 
-/// What Linux does with a signal.
+/// Disposition of a signal in the proxy.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Action {
     /// The default.
@@ -52,7 +52,7 @@ pub struct Info {
 }
 
 impl Info {
-    /// That of a signal which the process sends itself.
+    /// Information of a signal which the process sends itself.
     fn new(signal: u32, code: i32) -> Self {
         let sender = u64::from(super::pid()) | u64::from(super::user_ids().0) << 32;
         let mut words = [0; 16];
@@ -165,7 +165,7 @@ impl Frame<'_> {
 }
 
 unsafe extern "Rust" {
-    /// See [`super::entries`].
+    /// Entry point `signal` of [`super::entries`].
     safe fn proxy_signal(signal: u32, info: &Info, frame: &mut Frame);
 }
 
@@ -192,7 +192,7 @@ fn sigaction(
     check(unsafe { raw_call(__NR_rt_sigaction, [signal.into(), new, old, 8, 0, 0]) }).map(drop)
 }
 
-/// What Linux does with `signal` now.
+/// Disposition of `signal` now.
 pub fn action(signal: u32) -> Result<Action> {
     let mut old = KernelAction { handler: 0, flags: 0, restorer: 0, mask: 0 };
     sigaction(signal, None, Some(&mut old))?;
@@ -212,7 +212,7 @@ pub fn set_action(signal: u32, action: Action) -> Result<()> {
     set_action_and(signal, action, 0)
 }
 
-/// The same with some of [`CHILD_FLAGS`].
+/// Sets a disposition with some of [`CHILD_FLAGS`].
 pub fn set_action_and(signal: u32, action: Action, more: u64) -> Result<()> {
     sigaction(signal, Some(&KernelAction::of(action, more)), None)
 }

@@ -78,7 +78,7 @@ unsafe extern "C" {
 }
 
 unsafe extern "Rust" {
-    /// See [`super::entries`].
+    /// Entry point `thread` of [`super::entries`].
     safe fn proxy_thread(worker: &'static Worker) -> !;
 }
 
@@ -90,7 +90,7 @@ extern "C" fn begin(worker: &'static Worker) -> ! {
 /// Flags of everything made here: Linux says in `Worker::alive` when it is gone.
 const ALWAYS: u32 = CLONE_VM | CLONE_CHILD_CLEARTID | CLONE_SETTLS;
 
-/// Of a thread of the same process.
+/// Flags of a thread of the same process.
 const THREAD: u32 = ALWAYS | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM;
 
 /// Makes a worker for `slot` with a thread of its own, all signals blocked, and
@@ -105,7 +105,7 @@ pub fn spawn_server(slot: u32, number: u32) -> Result<u32> {
     make(slot, Role::Server(number), THREAD.into(), 0, Wanted::default()).map(|(tid, _)| tid)
 }
 
-/// The same, for a worker that ends and has all signals blocked already.
+/// Makes a worker in place of one that ends and has all signals blocked already.
 pub fn spawn_successor(slot: u32) -> Result<()> {
     make_blocked(slot, Role::Successor, THREAD.into(), 0, Wanted::default()).map(drop)
 }

@@ -68,13 +68,13 @@ unsafe extern "C" {
     fn utility_leave(stack: u64, left: u64) -> !;
 }
 
-/// What is executed.
+/// Code of a utility thread that is to be executed.
 pub struct Code {
     /// Address of the area.
     pub area: u64,
     /// FS base of the program's thread.
     pub fs: u64,
-    /// Its GS base.
+    /// GS base of the program's thread.
     pub gs: u64,
     /// A descriptor that it may not close.
     pub control_fd: u32,

@@ -22,7 +22,8 @@ pub enum Role {
     First,
     /// For a thread that was made.
     Thread,
-    /// It takes the place of a worker that ended, and says so first (`Control::ThreadRenew`).
+    /// For a worker that takes the place of one that ended, and says so first
+    /// (`Control::ThreadRenew`).
     Successor,
     /// The first one of a process that shares its creator's memory (`Control::Share`).
     Sharer,
@@ -30,14 +31,14 @@ pub enum Role {
     Server(u32),
 }
 
-/// What a worker keeps that executes its thread's code.
+/// State of a worker for executing its thread's code.
 #[repr(C)]
 pub struct Utility {
-    /// It has a filter.
+    /// Whether the worker has a filter.
     pub(super) is_ready: AtomicBool,
-    /// Its GS base, which the proxy does not use: what Linux has.
+    /// GS base that Linux has of the worker; the proxy does not use it.
     pub(super) gs: AtomicU64,
-    /// Its own stack pointer, meanwhile.
+    /// Stack pointer of the worker, while it executes the code.
     pub(super) stack: AtomicU64,
     /// The program's FS base when a handler began.
     pub(super) fs: AtomicU64,
@@ -48,7 +49,7 @@ pub struct Utility {
 }
 
 impl Utility {
-    /// Of a worker that has executed no code of its thread.
+    /// State of a worker that has executed no code of its thread.
     pub const fn new() -> Self {
         let (gs, stack, fs) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
         let (is_ready, in_call) = (AtomicBool::new(false), AtomicBool::new(false));
@@ -64,7 +65,7 @@ impl Utility {
 /// One worker. The first two fields are known to assembly.
 #[repr(C)]
 pub struct Worker {
-    /// Its own address; set by `set_current_worker`.
+    /// Address of the worker itself; set by `set_current_worker`.
     pub this: AtomicPtr<Worker>,
     /// Whether a signal came since the last answer.
     pub interrupted: Interrupted,
@@ -79,7 +80,7 @@ pub struct Worker {
     slot: AtomicU32,
     /// How it begins.
     pub role: Role,
-    /// What Linux has as this thread's list of robust futexes.
+    /// List of robust futexes that Linux has of this thread.
     robust_list: AtomicU64,
     /// How long it polls for the next request.
     pub patience: Patience,
@@ -127,7 +128,7 @@ impl Worker {
         self.slot.load(Ordering::Relaxed)
     }
 
-    /// It acts for the thread of another slot from now on: it is a server.
+    /// Makes a server act for the thread of another slot from now on.
     pub fn set_slot(&self, slot: u32) {
         self.slot.store(slot, Ordering::Relaxed);
     }
@@ -197,7 +198,7 @@ const LISTS_SIZE: u64 = 1 << 20;
 
 /// Bytes of a block.
 pub(super) const BLOCK_SIZE: u64 = 68 << 10;
-/// Of them, at the end: the worker.
+/// Bytes of the worker, at the end of its block.
 const WORKER_SIZE: u64 = 256;
 const _: () = assert!(size_of::<Worker>() as u64 <= WORKER_SIZE);
 
@@ -226,7 +227,7 @@ impl Block {
             if block == 0 || Self(block).is_free() {
                 return (block != 0).then_some(Self(block));
             }
-            // Somebody else may have put one there meanwhile.
+            // Another thread may have put one there meanwhile.
             Self(block).keep_or(|| ());
             None
         };
@@ -236,7 +237,7 @@ impl Block {
     /// Whether the thread of a kept block is gone.
     fn is_free(self) -> bool {
         let worker = self.worker() as *const Worker;
-        // SAFETY: a kept block has a worker; who took it from `KEPT` alone unmaps it.
+        // SAFETY: a kept block has a worker; only the thread that took it from `KEPT` unmaps it.
         unsafe { &*worker }.alive.load(Ordering::Acquire) == 0
     }
 

@@ -61,8 +61,8 @@ pub fn serve(worker: &'static Worker, mut mask: Mask) -> ! {
     }
 }
 
-/// What the LWK asks for on its own account: the result, or `None`: this is the child of a fork; the request was
-/// its parent's.
+/// Serves a control request and returns its result. `None`: this is the child of a fork; the
+/// request was its parent's.
 #[inline(never)] // calls do not pay for it
 fn serve_request(process: &Process, worker: &Worker, slot: SlotRef) -> Option<i64> {
     let asked = slot.worker_takes(Kind::Request);
@@ -163,7 +163,7 @@ pub fn begin(worker: &'static Worker) -> ! {
         Role::Sharer => {
             slot.set_tid(sys::thread_id());
             if threads::declare(process, worker.slot(), true).is_err() {
-                sys::exit(EXIT_HANARE); // who made it has been killed, or the LWK died
+                sys::exit(EXIT_HANARE); // the creator has been killed, or the LWK died
             }
             // What its creator has: so its program need not ask for it, which opens the mask mostly.
             let mask = signals::applied(slot.sigmask());

@@ -4,8 +4,8 @@
 //! LWK, then into the box. While it executes a call its worker's slot is the caller's, so that a signal which Linux raises
 //! for that call is told to the LWK as the caller's.
 //!
-//! All signals are blocked but those that a call raises for who makes it, and SIGBUS, by which the caller's own worker
-//! interrupts it ([`crate::process::servers`]).
+//! All signals are blocked but those that a call raises for the thread that makes it, and SIGBUS,
+//! by which the caller's own worker interrupts it ([`crate::process::servers`]).
 
 use hanare_abi::ioctl::{IOCTL_WAIT, WAIT_RING_SHIFT};
 use hanare_abi::layout::SLOTS_MAX;
@@ -25,7 +25,7 @@ use crate::sys::signal::{Action, Mask, bit};
 use crate::sys::worker::Worker;
 use crate::sys::{self, Errno, signal, thread};
 
-/// What servers block: all but what a call raises, and interruptions.
+/// Signals that servers block: all but those that a call raises, and interruptions.
 const BLOCKED: Mask = !(bit(SIGBUS) | bit(SIGPIPE) | bit(SIGXFSZ) | bit(SIGTTIN) | bit(SIGTTOU));
 /// Time that waking both sides takes at most where each has a CPU at once.
 const QUICK_WAKE_UPS_US: u32 = 250;
@@ -61,7 +61,7 @@ pub fn begin(process: &Process, worker: &'static Worker, number: u32, means: &Me
     let (calls, own) = (of_box, worker.slot());
     let Server { serving, tid, cpus } = &SERVERS[number as usize];
     let number = number % SERVERS_MAX; // in its box
-    tid.store(sys::thread_id(), Ordering::Relaxed); // who made it may say so later
+    tid.store(sys::thread_id(), Ordering::Relaxed); // the creator may say so later
     serving.end();
     let _ = calls.first(number); // said to one that has ended
     sys::run_on(cpus.load(Ordering::Relaxed));
@@ -193,17 +193,17 @@ impl Serves<'_> {
             match sys::ioctl_number(self.process.space.fd, IOCTL_WAIT, argument) {
                 Ok(doorbell) => {
                     self.calls.set_doorbell(self.number, doorbell as u32);
-                    // Who rings it for a request of the LWK's may have left the bit.
+                    // A ring for a request of the LWK's may have left the bit.
                     if self.calls.wakes(self.number)
                         || self.calls.is_told(self.number)
                         || self.slot().worker_poll().is_some()
                     {
                         return;
                     }
-                    bell = 0; // somebody is about to ring
+                    bell = 0; // a ring is about to come
                 }
                 Err(Errno(EINTR)) if self.calls.wakes(self.number) => return,
-                Err(Errno(EINTR)) => bell = 0, // somebody is about to ring
+                Err(Errno(EINTR)) => bell = 0, // a ring is about to come
                 Err(_) => process::lwk_died(),
             }
         }

@@ -14,7 +14,8 @@ use crate::sys::{self, Errno};
 
 /// Looks at the slot between two pauses.
 const LOOKS_PER_PAUSE: u32 = 32;
-/// What a wake-up of the LWK's side may take while this side polls, if it is as patient as it can be.
+/// Time that a wake-up of the LWK's side may take while this side polls, if it is as patient as it
+/// can be.
 const WAKE_UP_US: u32 = 1000;
 /// Time that waking both sides takes at most where each has a CPU at once.
 const QUICK_WAKE_UPS_US: u32 = 250;

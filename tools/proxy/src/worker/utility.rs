@@ -65,7 +65,7 @@ pub fn taken(signal: u32, info: &Info, frame: &mut Frame) {
     }
 }
 
-/// What the proxy does with a call for which the thread's code was left.
+/// Part of the proxy in a call for which the thread's code was left.
 enum Own {
     /// Linux' answer may have to show the LWK's machine ([`pseudo::after`]).
     Shown,
