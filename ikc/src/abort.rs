@@ -95,9 +95,9 @@ pub enum GoOn {
     Interrupted,
 }
 
-/// What becomes of a call that a signal met at `place`. `is_rest`: what Linux would make is not the call
-/// itself but the rest of it: a stop and a continue have turned it into `restart_syscall`, which a handler
-/// ends on Linux, too.
+/// Decides how a thread goes on whose call a signal met at `place`. `is_rest`: Linux would make the
+/// rest of the call, not the call itself. A stop and a continue have turned it into
+/// `restart_syscall`, which a handler ends on Linux, too.
 #[must_use]
 pub fn redirect<const MUTANT: u8>(place: Place, is_rest: bool) -> GoOn {
     match place {

@@ -37,7 +37,8 @@ pub trait Alone<const MUTANT: u8 = REAL> {
     }
 
     /// Whether the CPU may begin to wait so: nobody has something for it, and no other thread wants to run there or waits for what
-    /// nobody tells. That stays so as long as it is [quiet](CpuWake::is_quiet): who puts a thread on its queue posts that.
+    /// nobody tells. That stays so as long as it is [quiet](CpuWake::is_quiet): a CPU that puts a
+    /// thread on its queue posts that.
     #[inline(always)]
     fn may_begin(&self) -> bool {
         let is_quiet = self.wake().is_quiet();
@@ -45,7 +46,7 @@ pub trait Alone<const MUTANT: u8 = REAL> {
     }
 
     /// Whether bells rang that may be those of threads which sleep there. Where none does they are the running thread's,
-    /// which looks for itself; who goes to sleep there has looked since.
+    /// which looks for itself; a thread that went to sleep there has looked since.
     #[inline(always)]
     fn has_bells_of_others(&self) -> bool {
         self.may_have(SLEEPS) && self.bells().any() && {
@@ -57,8 +58,9 @@ pub trait Alone<const MUTANT: u8 = REAL> {
         }
     }
 
-    /// Halts the CPU until what `thread`, the running one, waits for has come, or somebody else is to be served. Who makes it
-    /// ready knows that it sleeps. Whether it has come, and whether the CPU has halted.
+    /// Halts the CPU until what `thread`, the running one, waits for has come, or another thread is
+    /// to be served. The side that makes it ready knows that it sleeps. Whether it has come, and
+    /// whether the CPU has halted.
     #[inline(always)]
     fn sleep(&self, thread: &impl Waits) -> (bool, bool) {
         let (mut is_ready, mut has_halted) = (thread.is_ready(), false);

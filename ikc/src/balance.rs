@@ -1,8 +1,9 @@
 //! Which CPU takes over a thread that waits for its turn on another one.
 //!
-//! A CPU that has nothing to do says that it is idle, then looks who has a thread for it; a CPU with a thread too many says so, then
-//! looks who is idle. One of the two sees the other. Who takes a CPU out of the idle ones, so that only one thread is
-//! offered to it, wakes it after that: until then nobody offers it anything, so it has to look once more.
+//! A CPU that has nothing to do says that it is idle, then looks which CPU has a thread for it; a
+//! CPU with a thread too many says so, then looks which CPU is idle. One of the two sees the other.
+//! The CPU that takes another one out of the idle ones, so that only one thread is offered to it,
+//! wakes that one then: until then no CPU offers it anything, so it has to look once more.
 
 use crate::set::CpuSet;
 use crate::sync::{REAL, REMOVES_LATE};
@@ -51,7 +52,7 @@ impl<const WORDS: usize, const MUTANT: u8> Balance<WORDS, MUTANT> {
         self.idle.remove(me);
     }
 
-    /// Whether a CPU halts, as far as anybody knows.
+    /// Whether a CPU halts, as far as other CPUs know.
     #[must_use]
     pub fn is_idle(&self, cpu: usize) -> bool {
         self.idle.contains(cpu)
@@ -103,7 +104,7 @@ impl<const WORDS: usize, const MUTANT: u8> Balance<WORDS, MUTANT> {
         if self.idle.contains(cpu) {
             self.idle.remove(cpu);
         }
-        // It may have halted before anybody saw it idle again, and looks now.
+        // It may have halted before another CPU saw it idle again, and looks now.
         post();
     }
 }
@@ -133,7 +134,8 @@ impl<const WORDS: usize> Takers<WORDS> {
         self.0.set_words(|i, word| word | mask[i]);
     }
 
-    /// The threads of the queue may run on these CPUs, and on no others: somebody found none there for himself.
+    /// The threads of the queue may run on these CPUs, and on no others: a CPU found none there for
+    /// itself.
     pub fn set(&self, mask: &[u64; WORDS]) {
         self.0.set_words(|i, _| mask[i]);
     }

@@ -3,7 +3,7 @@
 //! A proxy can be forged: it rings whatever bell it likes, as often as it likes. So the bell says
 //! itself whose it is, which CPU it rings and how often: once for each time that a thread went
 //! to sleep on the slot. A worker rings no more than once for each of those, and not before; so
-//! the rings that are left are always as many as may still come, and none is refused that somebody
+//! the rings that are left are always as many as may still come, and none is refused that a thread
 //! waits for. They are counted, not marked: the ring for a call may come so late that the thread
 //! sleeps in its next one already, which needs a ring, too. Later it cannot come: its worker takes
 //! the next call after it.

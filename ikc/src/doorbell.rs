@@ -69,7 +69,7 @@ impl<'a, const MUTANT: u8> DoorbellRef<'a, MUTANT> {
     }
 
     /// LWK: CPU `cpu` has put something into its ring. Answers where to send the interrupt: APIC id << 32 | vector; 0: nowhere
-    /// now (who moves the doorbell looks at all rings).
+    /// now (the CPU that moves the doorbell looks at all rings).
     ///
     /// # Panics
     /// If `cpu` is above 255.

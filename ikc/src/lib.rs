@@ -1,9 +1,9 @@
 //! The protocol in the memory that Linux and the LWK share: slots, rings,
 //! requests, services, the log and the clock.
 //!
-//! The `abi` crate says where each word lies; this crate is the only one that
-//! accesses them, all of them as atomics: the other side may write at any time,
-//! so every word is read once and what was read is validated by the caller.
+//! The `abi` crate says where each word lies. This crate is the only one that accesses them, all of
+//! them as atomics. The other side may write at any time, so every word is read once, and the
+//! caller validates what was read.
 //! Under `--cfg loom` the same algorithms run on loom's atomics, which try every
 //! interleaving and every stale value the memory model allows:
 //! `RUSTFLAGS="--cfg loom" cargo test -p hanare-ikc --profile models --target-dir target/loom`.
@@ -11,7 +11,7 @@
 //! The one pattern behind all wake-ups between kernels (Dekker's): a side that goes
 //! to sleep stores "asleep", full fence, looks again for work; a side that has work
 //! stores it, full fence, looks whether the other sleeps. One of them sees the other.
-//! It and what wakes the CPUs of the LWK are in [`wake`]; `docs/wakeup.md` lists who uses it.
+//! It and what wakes the CPUs of the LWK are in [`wake`]; `docs/wakeup.md` lists its users.
 #![cfg_attr(not(loom), no_std)]
 
 #[cfg(all(test, not(loom)))]

@@ -218,13 +218,13 @@ fn bump(counter: &AtomicU64) {
     counter.store(counter.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
 }
 
-/// Likewise.
+/// Adds to a counter that only this CPU writes.
 #[cfg(not(loom))]
 fn add(counter: &AtomicU64, more: u64) {
     counter.store(counter.load(Ordering::Relaxed).wrapping_add(more), Ordering::Relaxed);
 }
 
-/// Likewise; without an entry for it nothing is counted.
+/// Counts in an entry of a list that only this CPU writes; without the entry nothing is counted.
 #[cfg(not(loom))]
 fn bump_entry(counters: &[AtomicU32], index: usize) {
     if let Some(counter) = counters.get(index) {
@@ -278,7 +278,7 @@ impl<'a> CpuRef<'a> {
         self.words.state.load(Ordering::Acquire)
     }
 
-    /// Sets `CPU_*`; what was written before is visible to who sees it.
+    /// Sets `CPU_*`; what was written before is visible to a reader that sees it.
     pub fn set_state(&self, state: u32) {
         self.words.state.store(state, Ordering::Release);
     }

@@ -35,7 +35,7 @@ mod preload;
 mod requestboxes;
 mod rings;
 
-/// Whose slots and bells the models have.
+/// Space that the slots and bells of the models belong to.
 const SPACE: u32 = 7;
 
 /// A latched doorbell: as an IPI for a halted CPU, or `IOCTL_WAIT`.
@@ -51,12 +51,12 @@ impl Doorbell {
         self.changed.notify_one();
     }
 
-    /// Whether it has rung since somebody last waited.
+    /// Whether the doorbell has rung since the last wait.
     fn is_rung(&self) -> bool {
         *self.rung.lock().unwrap()
     }
 
-    /// The same; it has not any more.
+    /// Takes the ring, if the doorbell has rung.
     fn take(&self) -> bool {
         std::mem::take(&mut *self.rung.lock().unwrap())
     }
@@ -79,7 +79,7 @@ fn explore(name: &str, preemptions: Option<usize>, model: impl Fn() + Sync + Sen
     explore_whole(name, preemptions.map(|most| most.saturating_sub(less).max(1)), model);
 }
 
-/// Likewise, always at full depth, without which mutants are not found. Checks that it was
+/// Explores a model always at full depth, without which mutants are not found. Checks that it was
 /// more than one execution.
 fn explore_whole(name: &str, preemptions: Option<usize>, model: impl Fn() + Sync + Send + 'static) {
     static LOCK: std::sync::Mutex<()> = std::sync::Mutex::new(());
@@ -243,7 +243,7 @@ macro_rules! wake_up_tests {
 
 wake_up_tests!(worker, lwk, asked_worker, not_started, bell_of_before, inbound, request, service);
 
-/// What is asked and answered `number`th: a call that is done, or a request that is refused.
+/// Question and answer number `number`: a call that is done, or a request that is refused.
 fn asked(number: u32) -> (Asked, Answer) {
     if number % 2 == 1 {
         let call = Asked { is_control: false, nr: number, args: [number as u64; 6] };

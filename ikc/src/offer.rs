@@ -76,13 +76,15 @@ impl<'a, const MUTANT: u8> OfferRef<'a, MUTANT> {
     /// LWK, with that lock: `space` offers nothing any more.
     ///
     /// Where another space is just writing here the caller spins, and serves no TLB shootdown meanwhile, though CPUs may wait for
-    /// it to. That ends, whoever waits for whom: the other one is between [`try_begin`](Self::try_begin) and
-    /// [`end`](Self::end), some forty stores of a CPU whose interrupts are off, and takes no lock there, waits for nobody and sends
-    /// no shootdown. So a CPU that shoots waits for this one, this one for the writer, and the writer for nobody; the locks that
-    /// both hold, of two address spaces, are wanted by neither. A third one cannot keep it here for ever: it would have to publish
-    /// again and again between two looks, and its space's lock is taken, for each call that has something to offer, once.
+    /// it to. That ends, whatever waits for what: the other one is between
+    /// [`try_begin`](Self::try_begin) and [`end`](Self::end), some forty stores of a CPU whose
+    /// interrupts are off, and takes no lock there, waits for nobody and sends no shootdown. So a
+    /// CPU that shoots waits for this one, this one for the writer, and the writer for nobody; the
+    /// locks that both hold, of two address spaces, are wanted by neither. A third one cannot keep
+    /// it here for ever: it would have to publish again and again between two looks, and its
+    /// space's lock is taken, for each call that has something to offer, once.
     pub fn withdraw(&self, space: u32) {
-        // Who holds the lock is the only one who offers for the space.
+        // Only the holder of the lock offers for the space.
         if self.words.space.load(Ordering::Relaxed) != space {
             return;
         }
@@ -107,7 +109,7 @@ impl<'a, const MUTANT: u8> OfferRef<'a, MUTANT> {
                 .sequence
                 .compare_exchange(sequence, next, Ordering::Acquire, Ordering::Relaxed)
                 .is_ok();
-        // Whoever sees one of the words that follow sees that they are being written.
+        // A reader that sees one of the words that follow sees that they are being written.
         fence(Ordering::Release);
         is_mine.then_some(next)
     }

@@ -22,7 +22,7 @@ impl Default for Patience {
 }
 
 impl Patience {
-    /// The patience of who has not waited yet: the longest window.
+    /// The patience of a thread that has not waited yet: the longest window.
     #[must_use]
     pub const fn new() -> Self {
         Self(AtomicU32::new(WHOLE))

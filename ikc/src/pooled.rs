@@ -57,7 +57,7 @@ impl<'a, const MUTANT: u8> MemberRef<'a, MUTANT> {
         Self { words }
     }
 
-    /// LWK: takes a proxy that nobody has. False: somebody was faster, or it leaves.
+    /// LWK: takes a proxy that no task has. False: another CPU was faster, or it leaves.
     #[must_use]
     pub fn claim(&self) -> bool {
         let state = &self.words.state;
@@ -71,7 +71,7 @@ impl<'a, const MUTANT: u8> MemberRef<'a, MUTANT> {
         self.words.state.store(MEMBER_CLAIMED, Ordering::Relaxed);
     }
 
-    /// LWK, whose proxy it is: it is anybody's.
+    /// LWK, whose proxy it is: gives it back to the pool, for any task.
     pub fn free(&self) {
         self.words.state.store(MEMBER_FREE, Ordering::Release);
     }

@@ -1,11 +1,12 @@
 //! Calls and functions that a program posts, and workers that execute them (`docs/posted.md`): all of it lies in the
 //! program's memory, and both sides are its threads.
 //!
-//! [`Submissions`] is a ring of entries of one cache line. [`Record`]s hold results, one for each *credit*. Who posts holds a
-//! credit until the result has been picked up. Neither ring is ever full for who holds one: that is what bounds the depth,
-//! and why results always have room. [`Credits`] is the list of free credits, [`Finished`] a ring of those that are done, for
-//! who waits for any. [`Idle`] says which workers sleep, [`Watch`] whether the keeper does, who starts more of them, [`Armed`]
-//! whether somebody sleeps for [`Finished`].
+//! [`Submissions`] is a ring of entries of one cache line. [`Record`]s hold results, one for each
+//! *credit*. The poster holds a credit until the result has been picked up. Neither ring is ever
+//! full for the holder of one: that is what bounds the depth, and why results always have room.
+//! [`Credits`] is the list of free credits, [`Finished`] a ring of those that are done, for threads
+//! that wait for any. [`Idle`] says which workers sleep, [`Watch`] whether the keeper does, which
+//! starts more of them, [`Armed`] whether a thread sleeps for [`Finished`].
 //!
 //! The program may write anything anywhere in its memory. Whatever stands in a word of these, no index leads out of a ring,
 //! and no step loops for ever.

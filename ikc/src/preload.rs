@@ -1,15 +1,18 @@
 //! State that a preloaded library (`docs/async.md`) and its one worker have in common: [`Worker`] says whether there is one,
-//! [`Nap`] whether it sleeps and how it is woken, [`Progress`] who waits until it has done so many calls.
+//! [`Nap`] whether it sleeps and how it is woken, [`Progress`] which threads wait until it has done
+//! so many calls.
 
 use crate::sync::{AtomicU32, AtomicU64, Ordering, REAL, full_fence};
 
-/// Mutant for the models: a worker is there as soon as somebody starts one.
+/// Mutant for the models: a worker is there as soon as a thread starts one.
 pub const THERE_EARLY: u8 = 50;
-/// Mutant for the models: who starts a worker does not look again whether that is allowed.
+/// Mutant for the models: the thread that starts a worker does not look again whether that is
+/// allowed.
 pub const STARTS_BLINDLY: u8 = 51;
 /// Mutant for the models: a waiter is woken with the call behind that for which it waits.
 pub const WAKES_LATE: u8 = 52;
-/// Mutant for the models: who wakes changes the word first, and forgets those that have said that they wait then.
+/// Mutant for the models: the waker changes the word first, and forgets those that have said that
+/// they wait then.
 pub const FORGETS_LATE: u8 = 53;
 /// Mutant for the models: a worker that turns to the other way to sleep says so even where it has been woken.
 pub const TURNS_BLINDLY: u8 = 54;
@@ -89,7 +92,7 @@ impl<const MUTANT: u8> Worker<MUTANT> {
     }
 
     /// No worker is wanted any more: whether the caller has to end it, and to say [`Worker::ended`] then. Otherwise there is none.
-    /// Waits, by `pause`, for who starts or ends it.
+    /// Waits, by `pause`, for the thread that starts or ends the worker.
     #[must_use]
     pub fn begin_end(&self, mut pause: impl FnMut()) -> bool {
         full_fence::<MUTANT>();
@@ -116,11 +119,11 @@ impl<const MUTANT: u8> Worker<MUTANT> {
 /// Nobody waits.
 const NOBODY: u64 = u64::MAX;
 
-/// Calls that the worker has done, and who waits for so many. Waiters sleep on a word that changes when the first of them may go on: the
-/// others look again, and sleep again.
+/// Calls that the worker has done, and the threads that wait for so many. Waiters sleep on a word
+/// that changes when the first of them may go on: the others look again, and sleep again.
 #[derive(Debug)]
 pub struct Progress<const MUTANT: u8 = REAL> {
-    /// The least number that somebody waits for.
+    /// The least number that a thread waits for.
     awaited: AtomicU64,
     word: AtomicU32,
 }
@@ -157,7 +160,8 @@ impl<const MUTANT: u8> Progress<MUTANT> {
     /// Waiter for so many: sleeps while the word has this value, and asks again then. `None`: they are done.
     #[must_use]
     pub fn prepare_sleep(&self, count: u64, done: impl FnOnce() -> u64) -> Option<u32> {
-        // Before it says that it waits: who wakes forgets all that have said so, and changes the word behind that.
+        // Before it says that it waits: the waker forgets all that have said so, and changes the
+        // word behind that.
         let value = self.word.load(Ordering::Acquire);
         self.awaited.fetch_min(count + u64::from(MUTANT == WAKES_LATE), Ordering::AcqRel);
         full_fence::<MUTANT>();
@@ -255,7 +259,7 @@ impl<const MUTANT: u8> Nap<MUTANT> {
         self.0.compare_exchange(RUNG, BY_FUTEX, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
-    /// How the worker has to be woken by who has posted something. `None`: not at all.
+    /// How the worker has to be woken by the thread that has posted something. `None`: not at all.
     #[must_use]
     pub fn wakes(&self) -> Option<Way> {
         full_fence::<MUTANT>();

@@ -30,7 +30,7 @@ pub struct RequestWords {
 
 same_layout!(RequestWords, Request: state, kind, space, status, count, args, waiter, doorbell, pages);
 
-/// What a request asks, read once.
+/// A request of the module, read once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestCall {
     /// `REQUEST_*` kind.
@@ -75,7 +75,7 @@ impl<'a, const MUTANT: u8> RequestRef<'a, MUTANT> {
         Sleeper::new(&self.words.waiter)
     }
 
-    /// What is asked; `None` if nothing is (the index was wrong).
+    /// Reads the request; `None`: none is posted there, so the index was wrong.
     #[must_use]
     pub fn read(&self) -> Option<RequestCall> {
         let words = self.words;

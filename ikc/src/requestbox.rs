@@ -1,13 +1,16 @@
-//! The request box: calls that any server of a process may execute, who takes which, and how a server sleeps.
+//! The request box: calls that any server of a process may execute, which server takes which, and
+//! how a server sleeps.
 //!
-//! A call lies in its thread's slot; in the box it is a bit. **Whoever clears the bit owns the call**: a server
-//! executes it; the slot's own worker, in a signal's handler, answers that it was not started; the LWK gives it to the
-//! own worker instead. So it is executed once, or not at all, and one locked operation says by whom.
+//! A call lies in its thread's slot; in the box it is a bit. **The side that clears the bit owns
+//! the call**: a server executes it; the slot's own worker, in a signal's handler, answers that it
+//! was not started; the LWK gives it to the own worker instead. So it is executed once, or not at
+//! all, and one locked operation says by which side.
 //!
-//! **Sleep.** A server sets its bit in `idle`, then looks at the box once more. Who puts a call in sets its bit, then
-//! looks for an idle server, whose bit it clears, to which it says which call it is rung for, and which it rings. So two
-//! calls do not wake the same server, and a server that was rung begins with the call that it was rung for: that call need
-//! not be watched, however many others wait. A server whose bit somebody else has cleared waits for that ring.
+//! **Sleep.** A server sets its bit in `idle`, then looks at the box once more. The LWK puts a call
+//! in by setting its bit, then looks for an idle server, whose bit it clears, to which it says
+//! which call it is rung for, and which it rings. So two calls do not wake the same server, and a
+//! server that was rung begins with the call that it was rung for: that call need not be watched,
+//! however many others wait. A server whose bit the LWK has cleared waits for that ring.
 //!
 //! **Signals.** A signal for the thread comes to its own worker, which is in no call. After the LWK knows of it, the
 //! worker leaves a mark in the slot, then tries to take the call back. If the call is not in the box, it is not there yet
@@ -134,7 +137,7 @@ impl<'a, const MUTANT: u8> BoxRef<'a, MUTANT> {
         Some(slot)
     }
 
-    /// Server, whose bit somebody has taken: whether that one has said yet for which call it rings.
+    /// Server, whose bit the LWK has taken: whether that one has said yet for which call it rings.
     #[must_use]
     #[cfg(not(loom))]
     pub fn is_told(&self, server: u32) -> bool {
@@ -176,7 +179,7 @@ impl<'a, const MUTANT: u8> BoxRef<'a, MUTANT> {
         }
     }
 
-    /// Takes the call of `slot` out, unless somebody else has done so: it is the caller's then.
+    /// Takes the call of `slot` out, unless another side has done so: it is the caller's then.
     #[must_use]
     pub fn take_back(&self, slot: u32) -> bool {
         let (word, bit) = place(slot);
@@ -219,7 +222,8 @@ impl<'a, const MUTANT: u8> BoxRef<'a, MUTANT> {
         self.is_empty() || !self.wakes(server)
     }
 
-    /// Server, which was not rung: does not sleep any more. `false`: somebody rings it, for which it waits.
+    /// Server, which was not rung: does not sleep any more. `false`: a ring is on its way, for
+    /// which it waits.
     #[must_use]
     pub fn wakes(&self, server: u32) -> bool {
         let bit = 1 << server;

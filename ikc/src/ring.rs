@@ -1,19 +1,21 @@
 //! Rings with one producer and one consumer, counters free running.
 //!
-//! An entry says itself whether it is new: one bit of it, the *lap*, is set in every other pass over the ring, at first
-//! in the first one, so that a ring of zeros is empty. The consumer looks at the entry and at nothing else, and the
-//! producer looks at the consumer's counter only when the ring looks full to it: one cache line moves for an entry, the
-//! one that it lies in, which the next entries share.
+//! An entry says itself whether it is new. One bit of it, the *lap*, is set in every other pass
+//! over the ring, at first in the first one, so that a ring of zeros is empty. The consumer looks
+//! at the entry and at nothing else. The producer looks at the consumer's counter only when the
+//! ring looks full to it. So one cache line moves for an entry, the one that it lies in, which the
+//! next entries share.
 //!
-//! Two rings of opposite directions have their entries pairwise on one line ([`EntryPair`]). A line that only one side writes
-//! costs twice as much as one that both write: the processor hands the latter over with the read of the other side's store,
-//! while the former is fetched, and the reader's copy of it invalidated before the next store.
+//! Two rings of opposite directions have their entries pairwise on one line ([`EntryPair`]). A line
+//! that only one side writes costs twice as much as one that both write. The processor hands the
+//! latter over with the read of the other side's store. Of the former it fetches the line, and
+//! invalidates the reader's copy before the next store.
 
 use crate::sync::{AtomicU32, AtomicU64, Ordering, REAL, lap, publish};
 
 /// An atomic entry of a ring.
 pub trait Word {
-    /// What it holds.
+    /// Value that an entry holds.
     type Value: Copy;
     /// Reads it: its value without the lap, and whether the lap is set. With that, what was written before is visible.
     fn get(&self) -> (Self::Value, bool);
@@ -160,7 +162,8 @@ impl<'a, S: Side, const MUTANT: u8> Ring<'a, S, MUTANT> {
         lap::<MUTANT>(counter as usize & self.entries.len() == 0)
     }
 
-    /// Producer: appends a value. One producer at a time. What was written before is visible to who takes it.
+    /// Producer: appends a value. One producer at a time. What was written before is visible to the
+    /// consumer that takes it.
     ///
     /// # Errors
     /// [`Full`]: nothing was appended.

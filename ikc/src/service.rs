@@ -31,18 +31,18 @@ pub struct ServiceWords {
 
 same_layout!(ServiceWords, Service: state, space, kind, count, status, args, held, cpu, lwk_wait, extents);
 
-/// What is asked of the module.
+/// A service that the LWK asks of the module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServiceCall<'a> {
     /// `SERVICE_*` kind.
     pub kind: u32,
     /// Space it belongs to, or 0 for none.
     pub space: u32,
-    /// See the kind.
+    /// Arguments, by the kind.
     pub args: [u64; 5],
     /// Frames: address | pages - 1; at most [`EXTENTS_MAX`], the rest is left out.
     pub extents: &'a [u64],
-    /// `SERVICE_READY*`: who is to run it.
+    /// Thread or process to run, of `SERVICE_READY*`.
     pub ready: u32,
 }
 

@@ -1,4 +1,4 @@
-//! Sets of CPUs: who idles, who uses a page table.
+//! Sets of CPUs: those that idle, those that use a page table.
 //!
 //! A CPU enters a set, then looks at what those that search the set store before they do. One of the two
 //! sees the other: a thread that waits for its turn is offered or found, a page table's change is seen or
@@ -59,7 +59,8 @@ impl<const WORDS: usize, const MUTANT: u8> CpuSet<WORDS, MUTANT> {
         self.0[cpu / 64].fetch_and(!(1 << (cpu % 64)), Ordering::SeqCst);
     }
 
-    /// The set, for who has stored what its members look at: who is not in it sees that.
+    /// The set, for a CPU that has stored what its members look at: a CPU that is not in it sees
+    /// that.
     #[must_use]
     pub fn after_change(&self) -> &Self {
         full_fence::<MUTANT>();
@@ -72,14 +73,14 @@ impl<const WORDS: usize, const MUTANT: u8> CpuSet<WORDS, MUTANT> {
         self.0[cpu / 64].load(Ordering::Relaxed) & 1 << (cpu % 64) != 0
     }
 
-    /// Whether nobody is in it.
+    /// Whether the set is empty.
     #[must_use]
     #[inline(always)]
     pub fn is_empty(&self) -> bool {
         self.0.iter().fold(0, |all, word| all | word.load(Ordering::SeqCst)) == 0
     }
 
-    /// Whether `me`, who is in it, has company there.
+    /// Whether `me`, which is in the set, has company there.
     #[must_use]
     #[inline(always)]
     pub fn has_others(&self, me: usize) -> bool {
@@ -88,7 +89,7 @@ impl<const WORDS: usize, const MUTANT: u8> CpuSet<WORDS, MUTANT> {
             || words.iter().enumerate().any(|(i, word)| i != me / 64 && *word != 0)
     }
 
-    /// Its members but `me`.
+    /// Members of the set but `me`.
     pub fn others(&self, me: usize) -> impl Iterator<Item = usize> + use<WORDS, MUTANT> {
         let words = core::array::from_fn::<u64, WORDS, _>(|i| self.0[i].load(Ordering::SeqCst));
         words
@@ -98,7 +99,7 @@ impl<const WORDS: usize, const MUTANT: u8> CpuSet<WORDS, MUTANT> {
             .filter(move |&cpu| cpu != me)
     }
 
-    /// Its first member that `wanted` accepts.
+    /// First member of the set that `wanted` accepts.
     pub fn first(&self, wanted: impl Fn(usize) -> bool) -> Option<usize> {
         self.others(usize::MAX).find(|&cpu| wanted(cpu))
     }

@@ -31,8 +31,8 @@ impl<'a, const MUTANT: u8> Sleeper<'a, MUTANT> {
         true
     }
 
-    /// As [`prepare_sleep`](Self::prepare_sleep), for who changes another word by an exchange when it goes to sleep: `exchange`
-    /// does that, and is the fence.
+    /// As [`prepare_sleep`](Self::prepare_sleep), for a sleeper that changes another word by an
+    /// exchange when it goes to sleep: `exchange` does that, and is the fence.
     #[must_use]
     #[inline(always)]
     pub fn prepare_sleep_by_exchange(

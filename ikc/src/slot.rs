@@ -49,7 +49,7 @@ same_layout!(SlotWords, Slot:
 #[cfg(not(loom))]
 #[allow(clippy::new_without_default, reason = "const")]
 impl SlotWords {
-    /// An idle slot of one's own, for who measures or models both sides.
+    /// An idle slot of one's own, for measurements and models of both sides.
     #[must_use]
     pub const fn new() -> Self {
         Self {
@@ -100,11 +100,11 @@ impl SlotWords {
     }
 }
 
-/// What a worker is asked for, as it lies in the slot: a call is on the way to be made, so nothing is
-/// made of it here.
+/// A call or control request as it lies in the slot. A call is on its way to be made, so nothing is
+/// decoded here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Asked {
-    /// It is a control request; else a system call.
+    /// Whether it is a control request; else a system call.
     pub is_control: bool,
     /// Number of the call, or of the request.
     pub nr: u32,
@@ -227,7 +227,8 @@ impl<'a, const MUTANT: u8> SlotRef<'a, MUTANT> {
         self.words.interrupted.store(1, Ordering::Relaxed);
     }
 
-    /// Who owns a call that was in the box: whether a signal came for the thread. That is forgotten.
+    /// Takes the mark of a signal that came for the thread. Called by the owner of a call that was
+    /// in the box.
     #[must_use]
     pub fn take_mark(&self) -> bool {
         let is_marked = self.words.interrupted.load(Ordering::Relaxed) != 0;
@@ -272,16 +273,18 @@ impl<'a, const MUTANT: u8> SlotRef<'a, MUTANT> {
     #[must_use]
     #[inline(always)]
     pub fn lwk_prepare_sleep(&self, bell: BellRef<'_, MUTANT>, space: u32, cpu: u32) -> bool {
-        // The worker looks at the bell last, after both words: who finds it unarmed has answered before this looks.
+        // The worker looks at the bell last, after both words: a worker that finds it unarmed has
+        // answered before this looks.
         self.lwk().prepare_sleep_by_exchange(
             || bell.arm(space, cpu),
             || self.words.state.load(Ordering::Relaxed) & SLOT_ANSWERED != 0,
         )
     }
 
-    /// LWK: likewise, on the slot of a worker that answers one thread after the other. It reads whom to ring when it has
-    /// answered, so its ring for the thread before may come by this one's bell, or by that of a thread that has used another
-    /// worker meanwhile, as which none was left to it: it may ring once more.
+    /// LWK: likewise, on the slot of a worker that answers one thread after the other. It reads
+    /// which bell to ring when it has answered, so its ring for the thread before may come by this
+    /// one's bell, or by that of a thread that has used another worker meanwhile, as which none was
+    /// left to it: it may ring once more.
     #[must_use]
     pub fn lwk_prepare_shared_sleep(
         &self,
@@ -318,7 +321,7 @@ impl<'a, const MUTANT: u8> SlotRef<'a, MUTANT> {
         self.words.state.load(Ordering::Relaxed) == SLOT_IDLE
     }
 
-    /// `SLOT_*`, as far as can be seen: for who shows it. Eight bits, whatever a proxy writes.
+    /// `SLOT_*`, as far as can be seen, for listings. Eight bits, whatever a proxy writes.
     #[must_use]
     #[cfg(not(loom))]
     pub fn state(&self) -> u32 {
@@ -458,7 +461,7 @@ impl<'a, const MUTANT: u8> SlotRef<'a, MUTANT> {
         self.words.tid.load(Ordering::Relaxed)
     }
 
-    /// Worker: says who it is.
+    /// Worker: stores its Linux thread id.
     pub fn set_tid(&self, tid: u32) {
         self.words.tid.store(tid, Ordering::Relaxed);
     }

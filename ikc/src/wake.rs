@@ -1,9 +1,9 @@
-//! The wake-up protocol (`docs/wakeup.md`): who sleeps says so and looks once more; who has something for
-//! him says it and looks whether to ring.
+//! The wake-up protocol (`docs/wakeup.md`). The sleeper says that it sleeps, and looks once more.
+//! The waker stores the news for it, and looks whether to ring.
 //!
 //! Between kernels the two are different words, each written by one side: `Sleeper`. Between the CPUs
 //! of the LWK they are bits of one word: [`Attention`]. [`CpuWake`] is all that an LWK CPU does about
-//! both. [`Whereabouts`] leads who has news for a thread to the CPU where it sleeps.
+//! both. [`Whereabouts`] leads news for a thread to the CPU where it sleeps.
 
 use crate::mailbox::Inbound;
 use crate::sync::{AtomicU32, Ordering, REAL, exchanges};
@@ -20,18 +20,19 @@ pub const QUEUE: u32 = 1 << 3;
 pub const THREADS: u32 = 1 << 4;
 /// The TLB mailbox has a range.
 pub const FLUSH: u32 = 1 << 5;
-/// What keeps a CPU from halting and from user mode. The rest is the CPU's own, seen to before user mode.
+/// Reasons that keep a CPU from halting and from user mode. The rest is the CPU's own, seen to
+/// before user mode.
 const FOR_OTHERS: u32 = QUEUE | THREADS | FLUSH;
 
-/// What a CPU of the LWK has to look at: a bit for each reason, and whether it looks by itself. Any CPU
-/// sets bits; the CPU whose it is takes them. A cache line of its own, beside its [`Company`]; entry code looks whether the
-/// word is 0.
+/// Reasons for a CPU of the LWK to look: a bit for each, and whether it looks by itself. Any CPU
+/// sets bits, the owner takes them. The word has a cache line of its own, with its [`Company`].
+/// Entry code looks whether the word is 0.
 #[repr(C, align(64))]
 #[derive(Debug)]
 pub struct Attention<const MUTANT: u8 = REAL>(AtomicU32, Company);
 
 impl<const MUTANT: u8> Attention<MUTANT> {
-    /// Of a CPU that has to look at everything before its first return to user mode.
+    /// The word of a CPU that has to look at everything before its first return to user mode.
     #[must_use]
     #[cfg(not(loom))]
     #[allow(clippy::new_without_default, reason = "const")]
@@ -44,7 +45,7 @@ impl<const MUTANT: u8> Attention<MUTANT> {
         Self(AtomicU32::new(BEFORE_USER), Company::new())
     }
 
-    /// Whom the CPU has beside the running thread.
+    /// Company of the CPU: threads beside the running one.
     #[must_use]
     #[inline(always)]
     pub const fn company(&self) -> &Company {
@@ -138,9 +139,9 @@ impl<const MUTANT: u8> CpuWake<'_, MUTANT> {
         self.inbound.set_polling();
     }
 
-    /// Whether the CPU is one that has to be interrupted (it polls nothing), and nobody has anything for it: what comes
-    /// from now on does so by an interrupt, so that it may halt as it is if its interrupts are off. It has nothing to see to
-    /// before user mode either.
+    /// Whether the CPU has to be interrupted (it polls nothing), and there is nothing for it to see
+    /// to, nor before user mode. News from now on comes by an interrupt, so that the CPU may halt
+    /// as it is if its interrupts are off.
     #[must_use]
     #[inline(always)]
     pub fn is_quiet(&self) -> bool {
@@ -166,8 +167,9 @@ impl<const MUTANT: u8> CpuWake<'_, MUTANT> {
     }
 }
 
-/// Whom a CPU has beside the running thread, as flags: so that this one need not take the lock of the CPU's queues to learn
-/// that it is alone. They are set under that lock by whoever puts a thread there, and may stay set when it is gone again.
+/// Threads of a CPU beside the running one, as flags. By them the running thread learns that it is
+/// alone without the lock of the CPU's queues. The flags are set under that lock when a thread is
+/// put there, and may stay set when it is gone again.
 #[derive(Debug)]
 pub struct Company(AtomicU32);
 
@@ -213,7 +215,7 @@ impl Company {
 }
 
 /// On which CPU a thread runs or sleeps, and whether it is on a CPU's list of threads to be looked at:
-/// one word, so that who has news for it learns both at once.
+/// one word, so that a CPU with news for it learns both at once.
 #[derive(Debug)]
 pub struct Whereabouts<const MUTANT: u8 = REAL>(AtomicU32);
 

@@ -13,10 +13,10 @@ use crate::slot::{Answer, SlotRef, SlotWords};
 use crate::sync::{CLEARS_LATE, NEVER_CLEARS, NO_REDIRECT, REAL, REDIRECTS_DONE};
 
 const EINTR: i64 = -4;
-/// What the call returns that finds what it reads.
+/// Result of the call that has read its data.
 const READ: i64 = 7;
 
-/// What Linux and the LWK know of the process.
+/// Knowledge of Linux and the LWK about the process.
 #[derive(Default)]
 struct State {
     /// Signals that Linux has for the worker.

@@ -15,7 +15,7 @@ use crate::wake::{BEFORE_USER, CpuWake, QUEUE, SLEEPS};
 /// Thread 1 as the CPU knows it.
 struct Other<'a, const MUTANT: u8> {
     cpu: &'a Cpu<MUTANT>,
-    /// It sleeps there until its bell rings.
+    /// Whether the thread sleeps until its bell rings.
     sleeps: Cell<bool>,
 }
 
@@ -76,8 +76,8 @@ impl<const MUTANT: u8> Alone<MUTANT> for Other<'_, MUTANT> {
     }
 }
 
-/// Thread 1 sleeps, then thread 0 waits alone, while both workers answer. `is_told`: who puts thread 1 to sleep says so in the
-/// company. With `peer` another CPU posts something.
+/// Thread 1 sleeps, then thread 0 waits alone, while both workers answer. `is_told`: the scheduler
+/// that puts thread 1 to sleep says so in the company. With `peer` another CPU posts something.
 fn model<const MUTANT: u8>(name: &str, is_told: bool, peer: bool) {
     explore(name, Some(if peer { 1 } else { 2 }), move || {
         let shared = Arc::new(Cpu::<MUTANT>::new());

@@ -1,4 +1,5 @@
-//! A thread that waits for its turn is taken over by a CPU that goes idle meanwhile, whoever else wakes that CPU.
+//! A thread that waits for its turn is taken over by a CPU that goes idle meanwhile, whatever else
+//! wakes that CPU.
 
 use loom::sync::{Arc, Mutex};
 use loom::thread;
@@ -25,7 +26,7 @@ struct Shared<const MUTANT: u8> {
 #[derive(Clone, Copy, PartialEq)]
 enum Looks {
     WithTheLock,
-    /// As if nobody waited there where somebody else has the lock.
+    /// As if no thread waited there where another CPU has the lock.
     UnlessItIsLocked,
 }
 

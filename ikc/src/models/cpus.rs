@@ -1,5 +1,5 @@
-//! What wakes a CPU of the LWK: its peers, Linux and the bells of its threads, all at once; and how news
-//! of a thread finds the CPU where that sleeps.
+//! Wake-ups of a CPU of the LWK by its peers, Linux and the bells of its threads, all at once; and
+//! how news of a thread finds the CPU where that sleeps.
 
 use loom::sync::{Arc, Mutex};
 use loom::thread;
@@ -74,7 +74,7 @@ impl<const MUTANT: u8> Cpu<MUTANT> {
     }
 }
 
-/// Whom it has does not change.
+/// The model's CPU has the same company all the time.
 impl<const MUTANT: u8> Alone<MUTANT> for Cpu<MUTANT> {
     fn wake(&self) -> CpuWake<'_, MUTANT> {
         self.wake()
@@ -100,7 +100,7 @@ impl<const MUTANT: u8> Waits for Cpu<MUTANT> {
     }
 }
 
-/// Who wakes the CPU of a model.
+/// Source of a wake-up in a model.
 #[derive(Clone, Copy, PartialEq)]
 enum Waker {
     /// Another CPU, with this reason.

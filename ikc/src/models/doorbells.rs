@@ -8,7 +8,7 @@ use crate::doorbell::{DoorbellRef, DoorbellWords};
 use crate::ring::{EntryPair, Ring, ToLinux};
 use crate::sync::{AtomicU32, NO_EXCHANGE, NO_FENCE, NO_RELEASE, Ordering, REAL};
 
-/// An outbound ring: its words, the lock of those who read it, and what its entries are about.
+/// An outbound ring: its words, the lock of its readers, and what its entries are about.
 struct Outbound {
     words: [AtomicU32; 3],
     entries: [EntryPair; 2],
@@ -145,7 +145,8 @@ fn a_doorbell_without_release_is_rung_before_its_event() {
     doorbells_model::<NO_RELEASE>("doorbell without release", TWO_CPUS, 1, Some(3));
 }
 
-/// The interrupt moves while a CPU rings: what is sent to where it was is not heard any more, and who moves it looks.
+/// The interrupt moves while a CPU rings: what is sent to where it was is not heard any more, and
+/// the CPU that moves it looks.
 fn moving_model<const MUTANT: u8>(name: &str) {
     const NEW: u64 = 2;
     explore(name, None, || {

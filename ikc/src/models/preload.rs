@@ -1,5 +1,5 @@
 //! Models of a preloaded library and its worker: nothing is posted for one that is not there, none is left where none is wanted, and
-//! who waits for a call is woken when that is done.
+//! a thread that waits for a call is woken when that is done.
 
 use loom::sync::Arc;
 use loom::thread;
@@ -244,7 +244,7 @@ fn nap_model<const MUTANT: u8>(name: &str, way: Way, turns: bool) {
             None => false,
             Some(Way::Rung) => woken != Some(Way::Rung),
             Some(Way::Futex) => {
-                // It sleeps only while the word says so, and whoever changes that wakes it.
+                // It sleeps only while the word says so, and the thread that changes that wakes it.
                 let word = shared.0.word().load(Ordering::Acquire);
                 word == Nap::<MUTANT>::VALUE
                     || woken != Some(Way::Futex) && woken != Some(Way::Rung)

@@ -1,5 +1,6 @@
-//! The request box: no server sleeps while a call waits that nobody takes, each call is executed once or taken back,
-//! and a signal that comes at any moment keeps the call from beginning, or reaches the server that executes it.
+//! The request box. No server sleeps while a call waits that nobody takes. Each call is executed
+//! once or taken back. A signal that comes at any moment keeps the call from beginning, or reaches
+//! the server that executes it.
 
 use std::vec::Vec;
 
@@ -124,7 +125,7 @@ fn two_callers<const MUTANT: u8>(name: &str) {
         }
         assert!(asleep || rung.is_empty(), "rung, and does not wait for it");
         assert_eq!(shared.calls().first(0), rung.first().copied(), "begins with another call");
-        // Who was rung, or did not sleep, does the rest.
+        // The server that was rung, or did not sleep, does the rest.
         shared.work(0);
         for slot in [0, 1] {
             assert_eq!(shared.executed(slot), 1, "executed once");

@@ -1,4 +1,5 @@
-//! Whether somebody is to be told of the next submission that is finished: the state of a descriptor for poll and epoll.
+//! Whether a thread is to be told of the next submission that is finished: the state of a
+//! descriptor for poll and epoll.
 
 use crate::sync::{AtomicU32, Ordering, REAL, full_fence};
 
@@ -38,7 +39,7 @@ impl<const MUTANT: u8> Armed<MUTANT> {
         self.0.store(OFF, Ordering::Release);
     }
 
-    /// Whether somebody has ever wanted to know.
+    /// Whether a thread has ever wanted to know.
     #[must_use]
     pub fn is_on(&self) -> bool {
         self.0.load(Ordering::Relaxed) != OFF

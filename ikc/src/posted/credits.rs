@@ -56,7 +56,7 @@ impl<'a, const MUTANT: u8> Credits<'a, MUTANT> {
         }
     }
 
-    /// The only one who takes, and never by [`Credits::take`]: takes all, and calls `f` with each.
+    /// The only taker, which never uses [`Credits::take`]: takes all, and calls `f` with each.
     pub fn take_all(&self, mut f: impl FnMut(u16)) {
         if self.top.load(Ordering::Relaxed) as u32 == 0 {
             return;

@@ -1,4 +1,5 @@
-//! The ring of finished submissions: workers append indices of credits, whoever wants any takes them.
+//! The ring of finished submissions: workers append indices of credits, takers of any result take
+//! them.
 //!
 //! A credit stands in it once at most, and is given back only after it was taken out. So with as many slots as credits there
 //! is always room: workers do not look.
@@ -69,7 +70,7 @@ impl<'a, const MUTANT: u8> Finished<'a, MUTANT> {
         fence_of_exchange::<MUTANT>();
     }
 
-    /// Whether what stands in the slot of a position was taken: always for who holds a credit.
+    /// Whether what stands in the slot of a position was taken: always, for the holder of a credit.
     #[cfg(all(test, loom))]
     fn has_room(&self, position: u64) -> bool {
         position.wrapping_sub(self.head.load(Ordering::Acquire)) < self.entries.len()

@@ -1,7 +1,8 @@
 //! Which workers sleep, and which ones look for work.
 //!
-//! A producer looks here behind a full fence when it has posted, and wakes a sleeper unless somebody polls. So it may take a worker for one that
-//! looks which has just found something else, and wake nobody; or wake one for several submissions. A worker that has polled or slept, and has
+//! A producer looks here behind a full fence when it has posted, and wakes a sleeper unless a
+//! worker polls. So it may take a worker for one that looks which has just found something else,
+//! and wake nobody; or wake one for several submissions. A worker that has polled or slept, and has
 //! taken something, looks therefore whether more is there, and does then what a producer does.
 
 use super::{LOOKS_FOR_SLEEPERS, NO_SECOND_LOOK};
@@ -65,7 +66,8 @@ impl<const MUTANT: u8> Idle<MUTANT> {
         }
     }
 
-    /// Worker: sleeps no more, of its own accord, and looks then whether something waits. `false`: somebody wakes it.
+    /// Worker: sleeps no more, of its own accord, and looks then whether something waits. `false`:
+    /// a producer wakes it.
     #[must_use]
     pub fn end_sleep(&self, worker: u32) -> bool {
         let is_first = self.wake(worker);
@@ -74,7 +76,7 @@ impl<const MUTANT: u8> Idle<MUTANT> {
     }
 
     /// Worker: polls no more, and sleeps, unless `is_empty` answers no. `false`: it goes on.
-    /// `Err`: it goes on, but somebody wakes it, and it has to wait for that first.
+    /// `Err`: it goes on, but a producer wakes it, and it has to wait for that first.
     ///
     /// # Errors
     /// See above.
@@ -109,7 +111,7 @@ impl<const MUTANT: u8> Idle<MUTANT> {
     #[must_use]
     pub fn take_sleeper(&self) -> Option<u32> {
         let mut idle = self.0.load(Ordering::Relaxed);
-        // As often as there are workers: whoever takes one meanwhile wakes that.
+        // As often as there are workers: a producer that takes one meanwhile wakes that.
         for _ in 0..32 {
             if idle >> 32 != 0 || idle as u32 == 0 {
                 return None;
@@ -131,6 +133,6 @@ impl<const MUTANT: u8> Idle<MUTANT> {
     }
 }
 
-/// Somebody wakes a worker that does not sleep yet.
+/// A producer wakes a worker that does not sleep yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WokenAlready;

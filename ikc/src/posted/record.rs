@@ -1,10 +1,12 @@
 //! Records: what has become of a submission. One for each credit, used again and again.
 //!
 //! A record's word says for which generation of its credit it stands: while a submission waits in the ring, its record is
-//! still that of the one before. So who posts does not write the record, and one that has been picked up is free as it is.
+//! still that of the one before. So the poster does not write the record, and one that has been
+//! picked up is free as it is.
 //!
-//! A waiter that sleeps has written the number of its *bell* into the word. Who takes it out by an exchange rings that bell once,
-//! and the waiter does not go before it was rung, or has taken the number out itself.
+//! A waiter that sleeps has written the number of its *bell* into the word. The thread that takes
+//! it out by an exchange rings that bell once, and the waiter does not go before it was rung, or
+//! has taken the number out itself.
 
 use super::{BEGINS_ANYWAY, LEAVES_TOKEN};
 use crate::sync::{AtomicU64, Ordering, REAL, exchanges, publish};
@@ -64,7 +66,7 @@ impl Ticket {
         Self(self.0.wrapping_add(GENERATION) & !SIGN)
     }
 
-    /// The same, unless generations begin anew.
+    /// The next ticket; `None`: generations begin anew.
     #[must_use]
     #[inline(always)]
     pub const fn next_unless_last(self) -> Option<Self> {
@@ -119,20 +121,20 @@ impl Record {
 pub enum Begun {
     /// Execute it.
     Run,
-    /// It was cancelled: complete it with ECANCELED.
+    /// The submission was cancelled: complete it with ECANCELED.
     Cancelled,
-    /// It was cancelled and that has been picked up: give the credit back.
+    /// The submission was cancelled and that has been picked up: give the credit back.
     Abandoned,
-    /// There is no such submission: somebody has written into the ring.
+    /// The ring names no such submission: its entry is forged.
     Forged,
 }
 
-/// What a worker has to do for a submission that is done.
+/// Duties of a worker after a submission is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Completed {
     /// Ring this bell; 0: none.
     pub bell: u8,
-    /// It was interrupted, or is about to be.
+    /// The submission was interrupted, or is about to be.
     pub is_asked: bool,
 }
 
@@ -147,14 +149,14 @@ pub enum Look {
     Cancelled,
 }
 
-/// What came of a cancellation.
+/// Result of a cancellation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cancel {
-    /// It never begins. Ring this bell, if it is not 0.
+    /// The submission never begins. Ring this bell, if it is not 0.
     Never(u8),
-    /// It runs: interrupt it.
+    /// The submission runs: interrupt it.
     Runs,
-    /// It was done before.
+    /// The submission was done before.
     Done,
 }
 
@@ -199,7 +201,7 @@ impl<'a, const MUTANT: u8> RecordRef<'a, MUTANT> {
 
     #[cold]
     fn begin_other(&self, ticket: Ticket) -> Begun {
-        // Each round somebody else has changed the state; waiters do so twice each.
+        // Each round another thread has changed the state; waiters do so twice each.
         for _ in 0..1 << 16 {
             let seen = self.record.state.load(Ordering::Acquire);
             let bell = seen & BELL;
@@ -243,7 +245,7 @@ impl<'a, const MUTANT: u8> RecordRef<'a, MUTANT> {
         None
     }
 
-    /// Who posts: it has executed the submission itself, which was never in a ring.
+    /// Poster: has executed the submission itself, which was never in a ring.
     pub fn complete_at_once(&self, ticket: Ticket, result: u64) {
         self.record.result.store(result, Ordering::Relaxed);
         self.record.state.store(ticket.word(), publish::<MUTANT>());
@@ -348,7 +350,7 @@ impl<'a, const MUTANT: u8> RecordRef<'a, MUTANT> {
         Cancel::Done
     }
 
-    /// Whether it runs, and somebody has asked that it end.
+    /// Whether the submission runs, and a thread has asked that it end.
     #[must_use]
     pub fn is_asked(&self, ticket: Ticket) -> bool {
         self.record.state.load(Ordering::Acquire) & !BELL == ticket.tagged(ASKED)

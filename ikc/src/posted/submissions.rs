@@ -2,7 +2,8 @@
 //!
 //! An entry says itself at which position of the ring it was published. Consumers read the entry at the head, and take it by
 //! an exchange of the head; they write no entry. So an entry is free as soon as the head has passed it, and a consumer that is
-//! stopped half-way holds up nobody. Producers never look at the head: who holds a credit finds room.
+//! stopped half-way holds up no other thread. Producers never look at the head: the holder of a
+//! credit finds room.
 //!
 //! The proof of that: the entries between head and tail are of distinct credits, since a credit is given back only after its
 //! entry was taken. With the one that is about to be written they are at most as many as there are credits, which are as
@@ -67,8 +68,8 @@ impl<const MUTANT: u8> Filled<'_, MUTANT> {
         self.position << 32 | u64::from(what)
     }
 
-    /// Posts it, for who holds the credit of the ticket. With a full fence behind it, so that he can look now whether workers
-    /// sleep.
+    /// Posts the entry, for the holder of the ticket's credit. A full fence follows, so that the
+    /// poster can look now whether workers sleep.
     #[inline(always)]
     pub fn post(self, what: u32, ticket: u64) {
         let word = self.word(what, ticket);
@@ -76,7 +77,7 @@ impl<const MUTANT: u8> Filled<'_, MUTANT> {
         fence_of_exchange::<MUTANT>();
     }
 
-    /// Likewise, without a fence: something else is posted behind it.
+    /// Posts the entry without a fence: another one is posted behind it.
     #[inline(always)]
     pub fn post_first(self, what: u32, ticket: u64) {
         let word = self.word(what, ticket);
@@ -84,14 +85,14 @@ impl<const MUTANT: u8> Filled<'_, MUTANT> {
     }
 }
 
-/// What an entry says.
+/// Content of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Submission {
-    /// What is posted.
+    /// Kind and flags of the submission; of a call its number, too.
     pub what: u32,
     /// The ticket of its record, as a word.
     pub ticket: u64,
-    /// Its arguments.
+    /// Arguments of the submission.
     pub args: [u64; ARGS],
 }
 
@@ -165,7 +166,7 @@ impl<'a, const MUTANT: u8> Submissions<'a, MUTANT> {
         self.published(self.head.load(Ordering::Acquire)).is_none()
     }
 
-    /// Of a tail: how many were posted since the ring was made.
+    /// Number of submissions that were posted since the ring was made, by its tail.
     #[must_use]
     pub const fn posted(&self, tail: u64) -> u64 {
         tail.wrapping_sub(self.entries.len())

@@ -1,7 +1,9 @@
-//! Whether the keeper of a queue looks, who starts one more worker where something waits and all workers are busy.
+//! State of a queue's keeper, which starts one more worker where something waits and all workers
+//! are busy.
 //!
-//! The keeper sleeps while no worker is needed. It is rung by whoever makes that true: a producer that posts, a worker that takes
-//! something and leaves more, and a worker that ends, since another may be started in its place.
+//! The keeper sleeps while no worker is needed. It is rung by the thread that makes that true: a
+//! producer that posts, a worker that takes something and leaves more, and a worker that ends,
+//! since another may be started in its place.
 
 use super::{ENDS_SILENTLY, SLEEPS_BLINDLY};
 use crate::sync::{AtomicU32, Ordering, REAL, full_fence};
@@ -45,8 +47,8 @@ impl<const MUTANT: u8> Watch<MUTANT> {
         needs_more() && self.0.swap(AWAKE, Ordering::AcqRel) == ASLEEP
     }
 
-    /// Worker: `end` says that another may be started in its place from now on. Whether the worker rings the keeper: who posted before
-    /// that has found no place for one more worker.
+    /// Worker: `end` says that another may be started in its place from now on. Whether the worker
+    /// rings the keeper: a producer that posted before that has found no place for one more worker.
     #[must_use]
     pub fn ends(&self, end: impl FnOnce(), needs_more: impl FnOnce() -> bool) -> bool {
         end();
@@ -57,7 +59,7 @@ impl<const MUTANT: u8> Watch<MUTANT> {
     /// Keeper, when no worker is needed: whether it sleeps until it is rung. It may have been rung already.
     #[must_use]
     pub fn sleeps(&self, needs_more: impl FnOnce() -> bool) -> bool {
-        // Either who rings exchanges later, or what he has posted is seen here.
+        // Either the ringing thread exchanges later, or what it has posted is seen here.
         let _ = self.0.swap(ASLEEP, Ordering::AcqRel);
         MUTANT == SLEEPS_BLINDLY || !needs_more() || self.0.swap(AWAKE, Ordering::AcqRel) != ASLEEP
     }
