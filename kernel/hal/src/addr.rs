@@ -10,7 +10,7 @@ use hanare_abi::PAGE_SIZE;
 pub struct PhysAddr(pub u64);
 
 impl PhysAddr {
-    /// What an address of a frame may have.
+    /// Bits that the address of a frame may have.
     pub const FRAME_MASK: u64 = 0x000f_ffff_ffff_f000;
 
     /// Start of the page it lies in.

@@ -10,11 +10,12 @@ type Look<'a> = &'a mut (dyn FnMut() -> bool + Send + 'a);
 /// The place of a condition, or of none. A thread lends one while it does one thing, such as to sleep. One
 /// at a time looks at it, and the thread takes it back only when nobody does.
 pub struct Condition {
-    /// Null: there is none. [`LOOKED_AT`]: somebody looks. Else the address of a variable of `during`'s.
+    /// Null: there is none. [`LOOKED_AT`]: a CPU looks. Else the address of a variable of
+    /// `during`'s.
     place: AtomicPtr<Look<'static>>,
 }
 
-/// The word in the place while somebody looks: no variable's address.
+/// The word in the place while a CPU looks: no variable's address.
 const LOOKED_AT: *mut Look<'static> = ptr::without_provenance_mut(1);
 
 impl Condition {
@@ -46,7 +47,7 @@ impl Condition {
         f()
     }
 
-    /// Whether the condition holds. Unknown: there is none, or somebody else looks.
+    /// Whether the condition holds. Unknown: there is none, or another CPU looks.
     pub fn holds(&self) -> Option<bool> {
         let place = self.place.load(Ordering::Relaxed);
         if place.is_null() || place == LOOKED_AT || !self.replace(place, LOOKED_AT) {

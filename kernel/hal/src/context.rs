@@ -54,7 +54,7 @@ extern "C" fn switch_stacks(from: *mut u64, to: u64) {
 }
 
 /// Saves the running context into `from` and goes on in `to`. Returns when
-/// somebody switches back.
+/// another context switches back.
 ///
 /// # Safety
 /// `from` must be the running context's own place, `to` a context that is not

@@ -47,7 +47,7 @@ pub(crate) unsafe fn wrmsr(msr: u32, value: u64) {
     unsafe { Msr::new(msr).write(value) };
 }
 
-/// What this CPU can do, as far as the kernel asks.
+/// Features of this CPU, as far as the kernel asks.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Features {
     /// Supervisor-mode execution prevention.
@@ -281,7 +281,7 @@ pub fn set_user_gs_base(base: u64) {
     unsafe { wrmsr(msr::KERNEL_GS_BASE, base) };
 }
 
-/// What `rdtscp` and `rdpid` give in user mode.
+/// Sets the number that `rdtscp` and `rdpid` return in user mode.
 pub fn set_tsc_aux(number: u32, f: &Features) {
     if f.rdtscp {
         // SAFETY: only read by rdtscp and rdpid.

@@ -12,8 +12,9 @@ use x86_64::registers::xcontrol::XCr0Flags;
 
 /// The state components of AVX-512.
 const AVX512: XCr0Flags = XCr0Flags::OPMASK.union(XCr0Flags::ZMM_HI256).union(XCr0Flags::HI16_ZMM);
-/// Those of MPX, which Linux enables, too, where there are any. Programs ask once how large a state is (the loader's `xsave` does), and
-/// utility threads save it on Linux' CPUs.
+/// State components of MPX, which are enabled where the CPU has them, as on Linux. Programs ask
+/// once how large a state is (the loader's `xsave` does), and utility threads save it on Linux'
+/// CPUs.
 const MPX: XCr0Flags = XCr0Flags::BNDREG.union(XCr0Flags::BNDCSR);
 /// State components we enable where the CPU has them (SDM volume 1, 13.1).
 const WANTED: XCr0Flags =
@@ -105,7 +106,7 @@ impl FpuState {
     #[expect(
         clippy::disallowed_methods,
         clippy::disallowed_macros,
-        reason = "who makes a thread has asked for room; for one that is stopped it comes from the reserve"
+        reason = "a thread's creator has asked for room; for one that is stopped it comes from the reserve"
     )]
     pub fn new() -> FpuState {
         let mut lines = vec![Line([0; 64]); size().div_ceil(64)].into_boxed_slice();

@@ -75,7 +75,7 @@ pub fn interrupt_stacks(stacks: u64) -> impl Iterator<Item = core::ops::Range<u6
     })
 }
 
-/// Whose guard the address at an offset from the first is in.
+/// Name of the interrupt stack whose guard has the address at an offset from the first one.
 pub fn guarded_by(offset: u64) -> Option<&'static str> {
     let in_guard = offset % (IST_STRIDE as u64) < (IST_STRIDE - IST_SIZE) as u64;
     IST_NAMES.get(offset as usize / IST_STRIDE).filter(|_| in_guard).copied()

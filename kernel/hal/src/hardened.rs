@@ -1,6 +1,6 @@
-//! What entries and exits do besides, where the CPU leaks. The code in [`crate::traps`] is that of a CPU
-//! without leaks; at boot, jumps to the code here are written into it (*patched*) for the measures that are on,
-//! so that those that are off cost nothing.
+//! Measures of entries and exits against leaks of the CPU. The code in [`crate::traps`] is that of
+//! a CPU without leaks. At boot, jumps to the code here are written into it (*patched*) for the
+//! measures that are on. Those that are off cost nothing.
 //!
 //! Isolation (Meltdown, CVE-2017-5754; Linux: Documentation/arch/x86/pti.rst): user mode has page tables
 //! without the kernel ([`crate::isolation`]). An entry loads the kernel's CR3 before it touches a thread's

@@ -13,7 +13,7 @@ struct Idt(UnsafeCell<[[u64; 2]; GATES]>);
 unsafe impl Sync for Idt {}
 static IDT: Idt = Idt(UnsafeCell::new([[0; 2]; GATES]));
 
-/// What the processor does at a vector.
+/// Gate of a vector: where the processor goes on, and on which stack.
 pub(crate) struct Gate {
     /// Address of the code.
     pub target: u64,

@@ -1,10 +1,11 @@
 //! Page tables for user mode without the kernel (page-table isolation), where the CPU has Meltdown.
 //!
-//! Each address space has two roots then. The kernel's maps everything; the user's has the same tables for user
-//! addresses, and of the kernel's half only what the processor and [`crate::hardened`] need before and after they
-//! change CR3: entry code, IDT, GDT and TSS, the CPUs' blocks with their small stacks, the interrupt stacks.
-//! As on Linux those hold addresses, and registers of who was interrupted last, but no memory of the kernel.
-//! Nothing of the kernel's half is global then: it would stay in the TLB.
+//! Each address space has two roots then. The kernel's maps everything. The user's has the same
+//! tables for user addresses. Of the kernel's half it has only what the processor and
+//! [`crate::hardened`] need before and after they change CR3: entry code, IDT, GDT and TSS, the
+//! CPUs' blocks with their small stacks, the interrupt stacks.
+//! As on Linux those hold addresses, and registers of the program that was interrupted last, but no
+//! memory of the kernel. Nothing of the kernel's half is global then: it would stay in the TLB.
 //!
 //! Both tables share one tag in the TLB (no PCID), so that each change of CR3 drops user translations of both, and a
 //! shootdown has nothing more to do than without isolation.
@@ -32,7 +33,8 @@ pub fn build(source: &mut dyn TableSource) -> Result<(), NoMemory> {
     Ok(())
 }
 
-/// The same for what the calling CPU needs; `stacks`: its interrupt stacks. Before it enters user mode.
+/// Makes visible to user mode's tables what the calling CPU needs, before it enters user mode;
+/// `stacks`: its interrupt stacks.
 pub fn add_cpu(cpu: usize, stacks: u64, source: &mut dyn TableSource) -> Result<(), NoMemory> {
     if !is_on() {
         return Ok(());

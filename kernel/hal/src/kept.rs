@@ -59,7 +59,8 @@ struct Lists([List; SIZES]);
 // SAFETY: the blocks are the lists' alone.
 unsafe impl Send for Lists {}
 
-/// Only the CPU itself takes the lock, but for who counts the blocks or takes them all away.
+/// Only the CPU itself takes the lock, except when another CPU counts the blocks or takes them all
+/// away.
 #[repr(align(64))]
 struct Own(Mutex<Lists>);
 

@@ -11,12 +11,12 @@ const STATUS_VALID: u64 = 1 << 63;
 const STATUS_MISC: u64 = 1 << 59;
 const STATUS_ADDRESS: u64 = 1 << 58;
 
-/// What a CPU says of its banks.
+/// Capabilities of a CPU's machine-check banks.
 #[derive(Clone, Copy, Debug)]
 pub struct Capabilities {
-    /// It has any, and [`banks`] says how many.
+    /// Whether the CPU has any; [`banks`] says how many.
     pub there: bool,
-    /// It is to be read as AMD's.
+    /// Whether the banks are to be read as AMD's.
     pub amd: bool,
     /// `IA32_MCG_CAP.MCG_SER_P`: software can recover from some errors.
     pub software_recovery: bool,
@@ -70,7 +70,7 @@ pub fn read(bank: usize) -> (u64, u64, u64) {
     (status, of(STATUS_ADDRESS, at + 2), of(STATUS_MISC, at + 3))
 }
 
-/// What the bank holds is known: it is free for the next error.
+/// Clears a bank whose content is known: it is free for the next error.
 pub fn clear(bank: usize) {
     // SAFETY: writing 0 to a status register clears it (SDM 17.3.2.2).
     unsafe { wrmsr(msr::MC0_CTL + 4 * bank as u32 + 1, 0) };

@@ -51,7 +51,7 @@ pub fn copy(to: PhysAddr, from: PhysAddr, bytes: usize) {
     unsafe { core::ptr::copy(from, to, bytes) };
 }
 
-/// Copies out of a frame into a slice. Whoever else maps the frame may write at
+/// Copies out of a frame into a slice. Others that map the frame may write at
 /// the same time; the bytes are data to be validated, nothing more.
 pub fn read(paddr: PhysAddr, to: &mut [u8]) {
     let p = checked(paddr, to.len());
@@ -67,7 +67,7 @@ pub fn write(paddr: PhysAddr, from: &[u8]) {
 }
 
 /// A block of 2^n pages that its holder has to itself: no other part of the kernel touches it. Linux may
-/// map it, and then accesses its words as atomics. It is given back by whoever it came from.
+/// map it, and then accesses its words as atomics. Its holder gives it back to where it came from.
 pub struct Block {
     frame: PhysAddr,
     order: u32,
@@ -77,7 +77,7 @@ impl Block {
     /// The block of 2^`order` pages at `frame`.
     ///
     /// # Safety
-    /// The block is allocated, and nobody has it but the caller, who hands it over.
+    /// The block is allocated, and only the caller has it, and hands it over.
     ///
     /// # Panics
     /// If it is not the instance's memory.

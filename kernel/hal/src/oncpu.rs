@@ -12,7 +12,7 @@ pub struct OnCpu<T> {
     value: UnsafeCell<T>,
 }
 
-// SAFETY: the value is touched by who has taken it only, as behind a lock.
+// SAFETY: only the CPU that has taken the value touches it, as behind a lock.
 unsafe impl<T: Send> Sync for OnCpu<T> {}
 
 impl<T> OnCpu<T> {
@@ -67,7 +67,7 @@ impl<O: ?Sized, T> Deref for Running<O, T> {
 
 impl<O: ?Sized, T> Drop for Running<O, T> {
     fn drop(&mut self) {
-        // SAFETY: as in `value`. Whoever takes it next sees what this one has written.
+        // SAFETY: as in `value`. The next CPU that takes it sees what this one has written.
         unsafe { self.place.as_ref() }.is_taken.store(false, Ordering::Release);
     }
 }

@@ -18,9 +18,9 @@ use hanare_abi::layout::{CPU_STACKS_BASE, DIRECT_BASE, KERNEL_BASE, STACKS_BASE}
 
 mod missing;
 
-/// Bytes of a small and a large page.
+/// Bytes of a small page.
 pub const SMALL: u64 = 4096;
-/// See [`SMALL`].
+/// Bytes of a large page.
 pub const LARGE: u64 = 2 << 20;
 
 /// Where table pages come from and go to. Pages must be zeroed by `alloc_table`.
@@ -273,7 +273,7 @@ impl Leaf {
 pub struct Root {
     kernel: PhysAddr,
     user: PhysAddr,
-    /// Of this address space and of no other one ever.
+    /// Number of this address space, which no other one ever has.
     id: u64,
 }
 
@@ -402,7 +402,7 @@ impl PageTable {
         self.root != NO_ROOT
     }
 
-    /// What a CPU loads to use it; good until [`PageTable::free`].
+    /// Root of the table, which a CPU loads to use it; good until [`PageTable::free`].
     pub fn root(&self) -> Root {
         Root { kernel: self.root, user: self.user_root, id: self.id }
     }

@@ -43,7 +43,8 @@ struct Block {
     /// End of `entry_stack`, and what `verw` looks at.
     entry_top: u64,
     verw_selector: u64,
-    /// What entries and exits write to SPEC_CTRL, where they do ([`crate::speculation`]).
+    /// Values of SPEC_CTRL for the kernel and for user mode, where entries and exits write it
+    /// ([`crate::speculation`]).
     kernel_prediction: u32,
     user_prediction: u32,
     /// The stack of traps from user mode before they have the kernel's page table. A frame of seven words and two.
@@ -182,7 +183,7 @@ pub fn index() -> usize {
     v as usize
 }
 
-/// What [`set_task`] said.
+/// Task of the calling CPU, by [`set_task`].
 #[inline(always)]
 pub fn task() -> u64 {
     let v;

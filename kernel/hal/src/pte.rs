@@ -83,13 +83,13 @@ impl Entry {
     /// There is none.
     pub const NONE: Entry = Entry(0);
 
-    /// As the CPU reads it.
+    /// Entry of the word that the CPU reads.
     #[must_use]
     pub(crate) const fn of_raw(word: u64) -> Entry {
         Entry(word)
     }
 
-    /// See [`of_raw`](Self::of_raw).
+    /// Word of the entry, as the CPU reads it.
     #[must_use]
     pub(crate) const fn raw(self) -> u64 {
         self.0

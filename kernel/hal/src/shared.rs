@@ -28,8 +28,8 @@ pub fn set_measures(measures: u32) {
     unsafe { (&raw mut (*PARAMS.load(Ordering::Acquire)).measures).write_volatile(measures) };
 }
 
-/// Tells the module how delegated calls reach who executes them (`DISPATCH_*`), the most servers of a process, and which kinds
-/// of calls have boxes of their own.
+/// Tells the module whether workers or servers execute delegated calls (`DISPATCH_*`), the most
+/// servers of a process, and which kinds of calls have boxes of their own.
 pub fn set_dispatch(dispatch: u32, servers: u32, boxes: u32) {
     let params = PARAMS.load(Ordering::Acquire);
     // SAFETY: as `params`; the fields are written here only, and read by the module.
@@ -103,7 +103,7 @@ pub fn service(index: u32) -> ServiceRef<'static> {
     unsafe { ServiceRef::from_raw(at(params().services_offset, index, params().service_count)) }
 }
 
-/// What each call that is woken for needs of the block, on one cache line.
+/// Places of the boot block that each wake-up for a call needs, on one cache line.
 #[repr(align(64))]
 struct Places {
     bells: AtomicPtr<BellWord>,
@@ -138,7 +138,8 @@ pub fn bell(index: u32) -> BellRef<'static> {
     unsafe { BellRef::from_raw(PLACES.bells.load(Ordering::Relaxed).wrapping_add(index as usize)) }
 }
 
-/// The doorbell that somebody of Linux' has said is next to him, plus 1; if there is none such, the calling CPU's.
+/// The doorbell that a CPU of Linux has said is next to it, plus 1; if there is none such, the
+/// calling CPU's.
 #[inline(always)]
 pub fn doorbell(near: u32) -> DoorbellRef<'static> {
     let count = PLACES.doorbell_count.load(Ordering::Relaxed);

@@ -1,5 +1,6 @@
-//! Against what the CPU does speculatively: behind bounds checks (Spectre variant 1), and with branch predictors that
-//! others have trained (variant 2). None of it can be seen under emulation; the sources are named instead
+//! Measures against speculative execution: behind bounds checks (Spectre variant 1), and by branch
+//! predictors that other programs have trained (variant 2). None of it can be seen under emulation;
+//! the sources are named instead
 //! (Documentation/admin-guide/hw-vuln/spectre.rst; SDM volume 4; Intel, "Retpoline: A Branch Target Injection
 //! Mitigation"; AMD, "Software Techniques for Managing Speculation on AMD Processors").
 
@@ -36,9 +37,11 @@ fn is_on(measure: u32) -> bool {
     MEASURES.load(Ordering::Relaxed) & measure != 0
 }
 
-/// Predictions of less privileged code are not used by the kernel (IBRS: once for all where the CPU has the enhanced
-/// one, else from each entry to each exit, [`crate::hardened`]), nor those of the sibling thread (STIBP); nor does
-/// its branch history choose among the kernel's own (BHI_DIS_S). On each CPU; Linux sets its own when it gets the CPU back.
+/// Keeps the kernel from using predictions of less privileged code and of the sibling thread, on
+/// each CPU. IBRS is set once for all where the CPU has the enhanced one, else from each entry to
+/// each exit ([`crate::hardened`]); STIBP is for the sibling. With BHI_DIS_S the branch history of
+/// user mode does not choose among the kernel's own predictions. Linux sets its own bits when it
+/// gets the CPU back.
 pub fn init_cpu() {
     let of = |measure, bit| if is_on(measure) { bit } else { 0 };
     let always = of(MEASURE_IBRS, IBRS) | of(MEASURE_STIBP, STIBP) | of(MEASURE_BHI_DIS, BHI_DIS_S);
@@ -57,7 +60,7 @@ pub fn init_cpu() {
     }
 }
 
-/// What the program before has taught the predictors of this CPU is forgotten: another one comes.
+/// Makes the predictors of this CPU forget the program before: another one comes.
 pub(crate) fn forget_predictions() {
     if is_on(MEASURE_IBPB) {
         // SAFETY: as in `init_cpu`; a command without other effect.

@@ -67,8 +67,9 @@ impl Regs {
         }
     }
 
-    /// Whether they are those of a system call: `syscall` leaves address and flags in two registers, and who comes from
-    /// elsewhere has others there. `ignored`: flags that were changed since.
+    /// Whether they are those of a system call: `syscall` leaves address and flags in two
+    /// registers, and an entry from elsewhere has others there. `ignored`: flags that were changed
+    /// since.
     pub fn is_call(&self, ignored: u64) -> bool {
         let has_left = self.rcx == self.rip && (self.r11 ^ self.rflags) & !ignored == 0;
         has_left && self.orig_rax as i64 >= 0
@@ -102,8 +103,8 @@ pub unsafe fn registers_on_stack(top: u64) -> Option<Regs> {
     of_user.then_some(regs)
 }
 
-/// Has [`saved_registers`] tell `regs`, with which the running thread enters user mode for the first time: who looks at the
-/// thread before that sees what it will start with.
+/// Has [`saved_registers`] tell `regs`, with which the running thread enters user mode for the
+/// first time: an observer of the thread before that sees what it will start with.
 pub fn save_registers(regs: &Regs) {
     let place = (crate::percpu::kernel_rsp() as usize - size_of::<Regs>()) as *mut Regs;
     // SAFETY: the end of the running thread's stack, which `Context::new` keeps free for this and entries write from user mode.
@@ -138,13 +139,14 @@ pub const CALLS: usize = 512;
 /// A system call with its six arguments and all registers.
 pub type Call = extern "C" fn(u64, u64, u64, u64, u64, u64, &mut Regs) -> u64;
 
-/// What the kernel does at each entry. Runs with interrupts off.
+/// Functions of the kernel for each kind of entry. Interrupts are off when they run.
 pub struct Handlers {
     /// System calls by number, where nothing is special. What they return goes to `rax`; of the registers they
     /// change none of the others unless they see to it that `leave` follows.
     pub calls: &'static [Call; CALLS],
-    /// A system call where somebody watches or judges it, or of a number that is not in `calls`. The number is in
-    /// `orig_rax` and `rax`. Returns true if the fast return (sysret) is right: rcx, r11 need not be restored.
+    /// A system call that is watched by a tracer or judged by a filter, or of a number that is not
+    /// in `calls`. The number is in `orig_rax` and `rax`. Returns true if the fast return (sysret)
+    /// is right: rcx, r11 need not be restored.
     pub syscall: fn(&mut Regs) -> bool,
     /// The end of a system call where the CPU has something to see to before user mode. Returns the same.
     pub leave: fn(&mut Regs) -> bool,
@@ -158,7 +160,7 @@ pub struct Handlers {
     /// An interrupt of user mode, before going back there.
     pub interrupt: fn(&mut Regs),
     /// A machine check that came in the kernel, at any instruction: on a stack of its own, and
-    /// whoever was interrupted may hold any lock.
+    /// the interrupted code may hold any lock.
     pub machine_check: fn(&Regs),
     /// An exception of the kernel that nothing can resolve. Must not return.
     pub fatal: fn(&Regs, u8) -> !,
@@ -169,7 +171,7 @@ static NMIS: AtomicU32 = AtomicU32::new(0);
 
 /// How many NMIs came since the last look, on any CPU. Nothing here asks for one: a watchdog, a
 /// button, or hardware that reports an error. As on Linux the machine goes on, and the log says so.
-/// In the handler nothing can be said: it may have interrupted who holds a lock.
+/// In the handler nothing can be said: it may have interrupted the holder of a lock.
 pub fn take_nmis() -> u32 {
     if NMIS.load(Ordering::Relaxed) == 0 { 0 } else { NMIS.swap(0, Ordering::Relaxed) }
 }
@@ -543,12 +545,12 @@ extern "C" fn rust_trap(regs: &mut Regs, vec: u8) {
     }
 }
 
-/// An interrupt that ends a halt: whoever halted looks what it was for.
+/// An interrupt that ends a halt: the CPU that halted looks what it was for.
 extern "C" fn rust_halted(vec: u8) {
     take_interrupt(vec);
 }
 
-/// What each interrupt needs.
+/// Work of each interrupt: counting, the end of the interrupt, the timer's handler.
 #[inline(always)]
 fn take_interrupt(vec: u8) {
     crate::shared::here().count_interrupt(vec);

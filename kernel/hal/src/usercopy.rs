@@ -206,8 +206,8 @@ pub fn write(addr: UserAddr, from: &[u8]) -> Result<(), Fault> {
     if result == 0 { Ok(()) } else { Err(Fault) }
 }
 
-/// Reads user memory into frames that the caller owns, one behind the other. Whoever else maps them may write at the same
-/// time.
+/// Reads user memory into frames that the caller owns, one behind the other. Other threads that map
+/// them may write at the same time.
 pub fn read_to(addr: UserAddr, to: PhysAddr, bytes: usize) -> Result<(), Fault> {
     let to = memory::checked(to, bytes) as u64;
     if !in_range(addr, bytes) {
