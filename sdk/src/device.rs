@@ -155,7 +155,7 @@ fn check(info: &ioctl::Info) -> Result<()> {
     Ok(())
 }
 
-/// What [`Device::debug`] can ask for.
+/// Requests of [`Device::debug`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Debug {
     /// Panic deliberately.
@@ -190,7 +190,7 @@ pub struct MemoryReport {
     pub quarantined_bytes: u64,
     /// Processes that the kernel knows, ended ones, too, as long as anything of them is left.
     pub processes: u64,
-    /// What the kernel's heap has.
+    /// Bytes of the kernel's heap.
     pub heap_bytes: u64,
     /// Bytes of the heap that are in use.
     pub used_bytes: u64,
@@ -235,7 +235,7 @@ impl Space {
     }
 }
 
-/// What a process used.
+/// Time and memory that a process used.
 #[derive(Clone, Copy, Debug)]
 pub struct Usage {
     /// Time in user mode.

@@ -1,4 +1,4 @@
-//! What can go wrong, with the next step in the sentence.
+//! Errors, with the next step in the sentence.
 
 use rustix::io::Errno;
 
@@ -33,23 +33,23 @@ pub enum Error {
     /// The module said no, and why.
     #[error("{message}")]
     Refused {
-        /// Its sentence.
+        /// Sentence of the module.
         message: String,
-        /// Its errno.
+        /// Errno of the ioctl.
         errno: Errno,
     },
     /// The module said no without a sentence.
     #[error("cannot {what}: {}", describe(*errno))]
     Failed {
-        /// What was tried.
+        /// Action that failed.
         what: &'static str,
-        /// Its errno.
+        /// Errno of the action.
         errno: Errno,
     },
     /// A process cannot be observed.
     #[error("{}", of_process(*pid, *errno))]
     Process {
-        /// Its process id.
+        /// Process id.
         pid: u32,
         /// The errno that says why not.
         errno: Errno,

@@ -1,4 +1,4 @@
-//! The ledger of frames of an instance: who has each.
+//! The ledger of frames of an instance: the owner of each.
 
 use hanare_abi::request::{
     DEBUG_LEDGER, LEDGER_CONTENTS_COUNTED, LEDGER_FREE, LEDGER_FREE_COUNTED, LEDGER_HEAP_COUNTED,
@@ -36,7 +36,7 @@ const COUNTED: [(usize, usize); 4] = [
 /// Frames by subject, those that are none left out.
 pub type Frames = Vec<(&'static str, u64)>;
 
-/// What a user has.
+/// Frames and charges of a user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct User {
     /// The user's id, in Linux' first user namespace.
@@ -51,14 +51,14 @@ pub struct User {
     pub frames: Frames,
 }
 
-/// Who has each frame.
+/// Owners of all frames of an instance, as counts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ledger {
     /// All frames of the instance.
     pub total: u64,
-    /// Never handed out: the image with the shared region, and the rest, which are lists of frames.
+    /// Frames of the image with the shared region, which are never handed out.
     pub image: u64,
-    /// See `image`.
+    /// Frames of the lists of frames, which are never handed out.
     pub lists: u64,
     /// Free.
     pub free: u64,
@@ -68,7 +68,7 @@ pub struct Ledger {
     pub users_frames: Frames,
     /// The users, by id.
     pub users: Vec<User>,
-    /// What does not fit: sums that differ, frames without an owner.
+    /// Contradictions in the ledger: sums that differ, frames without an owner.
     pub faults: Vec<String>,
 }
 

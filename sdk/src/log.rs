@@ -24,7 +24,7 @@ impl Device {
 }
 
 impl LogReader<'_> {
-    /// What has been written since the last call; empty: nothing yet.
+    /// Text that has been written since the last call; empty: nothing yet.
     pub fn read(&mut self) -> Result<Vec<u8>> {
         let mut bytes = vec![0; CHUNK];
         let mut log = ioctl::Log {

@@ -35,7 +35,7 @@ pub struct Observed {
 }
 
 impl Observer {
-    /// Of the process `pid`; whoever may ptrace it on Linux may.
+    /// Opens an observer of the process `pid`. The caller has to be allowed to ptrace it on Linux.
     pub fn open(pid: u32) -> Result<Self> {
         let memory = OpenOptions::new().read(true).write(true).open(format!("/proc/{pid}/mem"));
         let memory = memory.map_err(|error| Error::Process { pid, errno: errno_of(&error) })?;

@@ -17,11 +17,11 @@ const SLOT_STATES: u32 = 0xff;
 pub struct Thread {
     /// Thread id on Linux (that of its worker).
     pub tid: u32,
-    /// Its name.
+    /// Name of the thread.
     pub name: String,
-    /// It runs, or could.
+    /// Whether the thread runs, or could.
     pub running: bool,
-    /// What of its process' life it waits for: a child, other threads, Linux.
+    /// Reason in its process' life for which the thread waits: a child, other threads, Linux.
     pub waits_until: Option<&'static str>,
     /// Linux' number of the CPU it runs on or ran on last.
     pub cpu: Option<u32>,
@@ -76,23 +76,23 @@ pub struct Process {
     pub pid: Option<u32>,
     /// Space id: its number in the LWK.
     pub space: u32,
-    /// Its name.
+    /// Name of the process.
     pub name: String,
-    /// Its arguments, as far as Linux shows them.
+    /// Arguments of the program, as far as Linux shows them.
     pub command: String,
-    /// All threads, ended ones too: time in user mode and in the LWK, ns.
+    /// Time of all threads, ended ones too, in user mode and in the LWK, ns.
     pub user_ns: u64,
-    /// The same, waiting for Linux with the CPU kept.
+    /// Time of all threads, ended ones too, waiting for Linux with the CPU kept, ns.
     pub system_ns: u64,
     /// Calls that Linux served.
     pub delegated_calls: u64,
-    /// Bytes mapped, resident, resident at most.
+    /// Bytes that are mapped.
     pub mapped_bytes: u64,
-    /// See `mapped_bytes`.
+    /// Bytes that are resident.
     pub resident_bytes: u64,
-    /// See `mapped_bytes`.
+    /// Bytes that were resident at most.
     pub peak_bytes: u64,
-    /// Its threads.
+    /// Threads of the process.
     pub threads: Vec<Thread>,
 }
 

@@ -1,4 +1,4 @@
-//! What is known about instances.
+//! Status of instances: state, CPUs, memory, and counts.
 
 use std::fmt;
 
@@ -210,7 +210,7 @@ impl Cpu {
 #[derive(Clone, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Arguments {
-    /// They are copied where a program was not started otherwise.
+    /// Whether arguments are copied where a program was not started otherwise.
     pub are_copied: bool,
     /// Calls whose arguments were copied.
     pub copied_calls: u64,
@@ -299,13 +299,13 @@ pub struct Instance {
     pub log_bytes: u64,
     /// How arguments of calls reach Linux.
     pub arguments: Arguments,
-    /// Its CPUs.
+    /// CPUs of the instance.
     pub cpus: Vec<Cpu>,
-    /// How delegated calls reach who executes them.
+    /// Dispatch of delegated calls: each to the thread's own worker, or by the request box.
     pub dispatch: Dispatch,
 }
 
-/// A way to who executes a delegated call.
+/// A way in which delegated calls are dispatched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "lowercase"))]
 pub enum Way {
@@ -317,7 +317,7 @@ pub enum Way {
     Auto,
 }
 
-/// How delegated calls reach who executes them.
+/// Dispatch of delegated calls: each to the thread's own worker, or by the request box.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Dispatch {

@@ -8,7 +8,7 @@ pub(crate) fn field<const N: usize>(bytes: &[u8]) -> [u8; N] {
     field
 }
 
-/// What stands before the first zero, as text of one line.
+/// Text before the first zero, as one line.
 pub(crate) fn from_bytes(bytes: &[u8]) -> String {
     let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
     String::from_utf8_lossy(&bytes[..end]).trim_end().replace('\n', " ")
