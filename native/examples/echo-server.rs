@@ -25,7 +25,7 @@ fn main(program: Program) -> Result<(), Failure> {
     serve(address, count)
 }
 
-/// What an argument says.
+/// Value of an argument.
 fn read<T: FromStr>(argument: &CStr) -> Option<T> {
     argument.to_str().ok()?.parse().ok()
 }

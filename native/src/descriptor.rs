@@ -14,12 +14,12 @@ pub struct Owned<'k> {
 }
 
 impl Owned<'_> {
-    /// Of a descriptor that a call has just made.
+    /// Owns a descriptor that a call has just made.
     pub fn new(fd: Fd) -> Self {
         Self { fd, kept: PhantomData }
     }
 
-    /// Its number.
+    /// Number of the descriptor.
     pub fn fd(&self) -> Fd {
         self.fd
     }

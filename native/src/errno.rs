@@ -8,13 +8,13 @@ use linux_raw_sys::errno;
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Errno(u16);
 
-/// What a system call gives.
+/// Result of a system call: its value, or an error number.
 pub type Result<T> = core::result::Result<T, Errno>;
 
 impl Errno {
     /// Largest number: results from -4095 to -1 are errors.
     const MAX: i64 = 4095;
-    /// What a call is refused with that only a kept proxy may make: Linux' other name for EOPNOTSUPP.
+    /// Error of a call that only a kept proxy may make: Linux' other name for EOPNOTSUPP.
     pub const ENOTSUP: Self = Self::EOPNOTSUPP;
 
     /// Splits what the `syscall` instruction leaves in `rax` into value and error.
@@ -41,7 +41,7 @@ impl fmt::Debug for Errno {
     }
 }
 
-/// Its text and its name: `No such file or directory (ENOENT)`.
+/// Text and name of the error: `No such file or directory (ENOENT)`.
 impl fmt::Display for Errno {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(to, "{} ({self:?})", self.text())
@@ -55,7 +55,7 @@ macro_rules! errors {
         impl Errno {
             $(#[doc = $text] pub const $name: Self = Self(errno::$name as u16);)*
 
-            /// Its name, such as `ENOENT`; of a number that Linux does not have, `None`.
+            /// Name of the error, such as `ENOENT`; of a number that Linux does not have, `None`.
             #[must_use]
             pub const fn name(self) -> Option<&'static str> {
                 match self {
@@ -64,7 +64,7 @@ macro_rules! errors {
                 }
             }
 
-            /// What it means, as a C library says it: `No such file or directory`.
+            /// Text of the error, as a C library has it: `No such file or directory`.
             #[must_use]
             pub const fn text(self) -> &'static str {
                 match self {

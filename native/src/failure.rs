@@ -16,7 +16,7 @@ const WRONG_USAGE: u8 = 2;
 /// The status of a program that panicked, as Rust's standard library has it.
 const PANICKED: u8 = 101;
 
-/// What a program's function gives: the exit status.
+/// Result of a program's function, which becomes the exit status.
 pub trait Ending {
     /// The status; says before why it is not 0.
     fn status(self) -> u8;

@@ -73,7 +73,7 @@ impl File<'_> {
         write_all(self.0.fd(), bytes)
     }
 
-    /// Its status.
+    /// Status of the file.
     pub fn status(&self) -> Result<Status> {
         sys::fstat(self.0.fd()).map(Status::new)
     }

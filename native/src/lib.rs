@@ -1,4 +1,4 @@
-//! What native tasks are written with.
+//! Library of native tasks.
 //!
 //! A *native task* is a program on the LWK that shares no addresses with a Linux process: `hanare native PROGRAM` starts
 //! it. What it asks of Linux goes there packed, and is executed by one of a pool of proxies, each call by another one. So a

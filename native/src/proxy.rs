@@ -61,7 +61,8 @@ impl Proxy {
 pub struct Kept(());
 
 impl Kept {
-    /// Opens a file. One that is made may be read and written by everybody whom the umask does not exclude.
+    /// Opens a file. One that is made may be read and written by all users that the umask does not
+    /// exclude.
     pub fn open(&self, path: &CStr, flags: Flags) -> Result<File<'_>> {
         File::open(path, flags, MODE)
     }

@@ -1,4 +1,4 @@
-//! What Linux knows of a file.
+//! Status of a file, as Linux knows it.
 
 use linux_raw_sys::general::{
     S_IFBLK, S_IFCHR, S_IFDIR, S_IFIFO, S_IFLNK, S_IFMT, S_IFREG, S_IFSOCK,
@@ -6,7 +6,7 @@ use linux_raw_sys::general::{
 
 use crate::sys::RawStatus;
 
-/// Of which kind a file is.
+/// Kind of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Bytes.
@@ -23,7 +23,7 @@ pub enum Kind {
     BlockDevice,
     /// A device of bytes.
     CharacterDevice,
-    /// What this crate does not know.
+    /// A kind that this crate does not know.
     Other,
 }
 
@@ -36,7 +36,7 @@ impl Status {
         Self(status)
     }
 
-    /// Its kind.
+    /// Kind of the file.
     #[must_use]
     pub fn kind(&self) -> Kind {
         match self.0.st_mode & S_IFMT {
@@ -51,13 +51,13 @@ impl Status {
         }
     }
 
-    /// Its permissions, with set-user-ID, set-group-ID and the sticky bit.
+    /// Permissions of the file, with set-user-ID, set-group-ID and the sticky bit.
     #[must_use]
     pub fn mode(&self) -> u32 {
         self.0.st_mode & 0o7777
     }
 
-    /// Its size in bytes.
+    /// Size of the file in bytes.
     #[must_use]
     pub fn size_bytes(&self) -> u64 {
         self.0.st_size.unsigned_abs() // never negative

@@ -44,7 +44,7 @@ impl<'k> Listener<'k> {
         sys::accept(self.0.fd()).map(|fd| Stream(Owned::new(fd)))
     }
 
-    /// Its address: with port 0 Linux has chosen one.
+    /// Address of the listener: with port 0 Linux has chosen the port.
     pub fn address(&self) -> Result<SocketAddr> {
         local_address(self.0.fd())
     }

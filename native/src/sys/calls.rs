@@ -15,7 +15,7 @@ use crate::errno::{Errno, Result};
 pub struct Fd(i32);
 
 impl Fd {
-    /// What Linux gives a program at its start: standard input.
+    /// Standard input, which Linux gives a program at its start.
     pub const INPUT: Self = Self(0);
     /// Standard output.
     pub const OUTPUT: Self = Self(1);
@@ -28,13 +28,13 @@ impl Fd {
         self.0 as usize // sign-extended, as a C program passes an int
     }
 
-    /// What a call answered that makes a descriptor.
+    /// Descriptor that a call has made, out of its result.
     pub(crate) fn made(number: usize) -> Self {
         Self(number as i32) // below the limit of open files
     }
 }
 
-/// What the status calls write.
+/// Structure that the status calls write.
 pub type RawStatus = stat;
 
 /// One system call.
@@ -75,7 +75,7 @@ fn reading(number: u32, fd: Fd, bytes: &[u8]) -> Result<usize> {
     unsafe { call(number, [fd.word(), bytes.as_ptr() as usize, bytes.len(), 0, 0, 0]) }
 }
 
-/// The same for bytes that it writes.
+/// A call whose second argument is the address of bytes that it writes, whose third says how many.
 fn writing(number: u32, fd: Fd, bytes: &mut [u8]) -> Result<usize> {
     // SAFETY: as many bytes as the slice has are written at most.
     unsafe { call(number, [fd.word(), bytes.as_mut_ptr() as usize, bytes.len(), 0, 0, 0]) }
@@ -208,7 +208,7 @@ pub(crate) fn proxy(option: u32, request: usize) -> Result<usize> {
     plain(__NR_prctl, option as usize, request, 0)
 }
 
-/// Has SIGPIPE ignored: who writes to what nobody reads is told by an error.
+/// Has SIGPIPE ignored: a write without a reader is told by an error.
 pub(crate) fn ignore_broken_pipes() {
     const SIG_IGN: u64 = 1;
     let action = [SIG_IGN, 0, 0, 0]; // handler, flags, restorer, mask

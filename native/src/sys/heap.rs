@@ -14,7 +14,7 @@ const SMALLEST_SHIFT: u32 = 4;
 const CLASSES: usize = 13;
 /// Larger ones are mappings of their own.
 const LARGEST: usize = 1 << (SMALLEST_SHIFT as usize + CLASSES - 1);
-/// What is mapped at once for smaller ones.
+/// Bytes that are mapped at once for smaller blocks.
 const RUN_BYTES: usize = 1 << 20;
 
 /// An allocator of memory that the program maps as it needs it. A program has one, which `entry!` makes.
@@ -37,7 +37,7 @@ struct Block {
     next: *mut Block,
 }
 
-// SAFETY: whoever looks inside holds `is_held`.
+// SAFETY: the thread that looks inside holds `is_held`.
 unsafe impl Sync for Heap {}
 
 impl Heap {
@@ -95,7 +95,7 @@ impl Inside {
     }
 }
 
-/// Of which size a block has to be, as the index of its list; `None`: it is a mapping.
+/// Size class of a block, as the index of its list; `None`: it is a mapping.
 fn class_of(layout: Layout) -> Option<usize> {
     let bytes = layout.size().max(layout.align()).max(1 << SMALLEST_SHIFT);
     let is_block = bytes <= LARGEST;
@@ -116,7 +116,8 @@ unsafe impl GlobalAlloc for Heap {
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
         match class_of(layout) {
             Some(class) => self.with(|inside| inside.put(class, block.cast())),
-            // SAFETY: it was mapped by `alloc` with this size, and whoever gives it back does not use it.
+            // SAFETY: it was mapped by `alloc` with this size, and a caller that gives it back does
+            // not use it.
             None => unsafe { unmap(block, layout.size()) },
         }
     }

@@ -1,4 +1,4 @@
-//! What the rest of the crate stands on: system calls, memory, the program's start. The only unsafe code.
+//! Foundation of the crate: system calls, memory, the program's start. The only unsafe code.
 #![allow(unsafe_code)]
 
 mod calls;

@@ -9,7 +9,7 @@ use super::calls::{exit, ignore_broken_pipes};
 /// The program's own name, for messages; zero before it is known.
 static NAME: AtomicPtr<c_char> = AtomicPtr::new(null_mut());
 
-/// What the program was started with.
+/// Name, arguments and environment that the program was started with.
 #[derive(Clone, Copy, Debug)]
 pub struct Program {
     name: &'static CStr,
@@ -24,13 +24,13 @@ impl Program {
         self.name
     }
 
-    /// Its arguments, without its name.
+    /// Arguments of the program, without its name.
     #[must_use]
     pub fn arguments(&self) -> Strings {
         self.arguments
     }
 
-    /// Its environment: each `NAME=VALUE`.
+    /// Environment of the program: each `NAME=VALUE`.
     #[must_use]
     pub fn environment(&self) -> Strings {
         self.environment
