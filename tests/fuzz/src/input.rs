@@ -1,6 +1,6 @@
 //! Numbers and bytes out of an input.
 
-/// What is left of an input. Behind its end there are zeros.
+/// Rest of an input. Behind its end there are zeros.
 #[derive(Clone)]
 pub struct Input<'a>(&'a [u8]);
 

@@ -1,4 +1,4 @@
-//! Of the command's `output`, what its printer of traces needs.
+//! Part of the command's `output` that its printer of traces needs.
 
 /// `1 event`, `2 events`.
 pub fn count(number: u64, one: &str, several: &str) -> String {

@@ -1,4 +1,4 @@
-//! Of the proxy's `sys`, what its reader of the command line needs.
+//! Part of the proxy's `sys` that its reader of the command line needs.
 
 /// The arguments with which a proxy is started.
 pub mod shared {

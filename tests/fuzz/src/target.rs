@@ -1,4 +1,4 @@
-//! What a target is.
+//! Definition of a target.
 
 /// A parser, or several that read the same thing.
 pub struct Target {

@@ -1,4 +1,4 @@
-//! What `hanare trace` makes of records: the command's own files.
+//! Printer of `hanare trace` for records: the command's own files.
 
 #![allow(dead_code)]
 

@@ -1,4 +1,4 @@
-//! What a trace reads of a call's arguments, its records, and the lines made of them.
+//! Traces: captures of a call's arguments, records, and the lines made of them.
 
 use hanare_abi::observe::{Capture, RECORD_ENTER, RECORD_EXIT, Record};
 use hanare_core::syscalls::arguments::Direction;
@@ -127,7 +127,7 @@ pub fn written(head: &Record, captures: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// What comes out of a ring, whatever it is: records, one after the other.
+/// Reads any bytes of a ring as records, one after the other.
 fn records(input: &[u8]) {
     let mut bytes = input.to_vec();
     let mut left = bytes.len();
@@ -159,7 +159,7 @@ fn lines(before: &record::Entry, after: Option<&record::Entry>, most: usize) {
     }
 }
 
-/// What a C compiler makes of a string.
+/// Decodes a string as a C compiler does.
 fn unquoted(text: &str) -> Vec<u8> {
     let text = text.strip_prefix('"').expect("it begins as a string");
     let (mut bytes, mut rest) = (Vec::new(), text.as_bytes());

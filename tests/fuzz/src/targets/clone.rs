@@ -1,4 +1,4 @@
-//! What clone(2) and clone3(2) are asked for.
+//! Requests of clone(2) and clone3(2).
 
 use hanare_abi::layout::USER_MAX;
 use hanare_core::clone::{Request, flag};

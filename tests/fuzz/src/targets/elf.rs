@@ -70,7 +70,7 @@ fn in_range(plan: &ElfPlan) {
     }
 }
 
-/// What is mapped, what of it comes from the file, and what is cleared.
+/// Checks the pages of a segment: mapped ones, those of the file, and the bytes that are cleared.
 fn of_pages(segment: &Segment) {
     let Segment { vaddr, mem_size, file_offset, file_size, .. } = *segment;
     let (start, end, file_end) = (segment.map_start(), segment.map_end(), segment.file_map_end());

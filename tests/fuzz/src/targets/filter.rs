@@ -23,7 +23,7 @@ const fn jump(code: u16, k: u32, jump_true: u8, jump_false: u8) -> Instruction {
     Instruction { code, jump_true, jump_false, k }
 }
 
-/// What real programs' filters look like.
+/// Filters like those of real programs.
 pub fn programs() -> Vec<Vec<Instruction>> {
     const ALLOW: u32 = 0x7fff_0000;
     const ERRNO: u32 = 0x0005_0000;
@@ -120,7 +120,7 @@ pub fn as_input(head: &[u8], program: &[Instruction]) -> Vec<u8> {
     input
 }
 
-/// What is left of an input, as a program: as it is or, if it is to be `mended`, so that most of
+/// Reads the rest of an input as a program: as it is or, if it is to be `mended`, so that most of
 /// it passes the checks.
 pub fn read(mut input: Input, mended: bool) -> Vec<Instruction> {
     let mut program = Vec::new();
@@ -247,8 +247,8 @@ fn is_filter(program: &[Instruction]) -> bool {
     !(0..count).any(|at| reached[at] && matches!(program[at].code, 0x60 | 0x61) && unwritten(at))
 }
 
-/// What a valid filter answers, by codes as a whole. Panics if it leaves the program, reads
-/// behind the call or a cell that was not written.
+/// Answer of a valid filter, by codes as a whole. Panics if it leaves the program, reads behind the
+/// call or a cell that was not written.
 pub fn answer(program: &[Instruction], data: &Data) -> u32 {
     let (mut a, mut x, mut cells, mut at) = (0u32, 0u32, [None; 16], 0);
     for _ in 0..program.len() {

@@ -1,4 +1,4 @@
-//! Calls as messages, which a caller or who executes them may have written: whatever lies there.
+//! Calls as messages, which a caller or a proxy may have written: whatever lies there.
 
 use hanare_core::marshal::{
     Decoded, PAYLOAD_BYTES, Packed, Page, Piece, Place, complete, decode, encode, finish, gather,
@@ -115,7 +115,7 @@ fn check(input: &[u8]) {
     }
 }
 
-/// What a message has become: it is executed inside of itself, or is none.
+/// Executes a message inside of itself, unless it is none.
 fn execute(buffer: &mut [u8], own: &mut [u8], result: i64) {
     let Ok(call) = decode(buffer, PLACE, own) else { return };
     let size = buffer.len() as u64;

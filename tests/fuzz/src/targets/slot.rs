@@ -82,7 +82,7 @@ fn check(input: &[u8]) {
     assert!(slot.is_idle() && slot.worker_is_awake() && slot.lwk_is_awake());
 }
 
-/// What is taken for a request is written as it was read, so no two words mean the same.
+/// Checks that a request is written as it was read, so no two words mean the same.
 fn request(asked: &Asked) {
     let Some(request) = asked.request() else { return };
     assert_eq!(request.encode(), (asked.nr, asked.args), "{request:?}");

@@ -9,7 +9,7 @@ use crate::target::Target;
 
 pub const TARGET: Target = Target { name: "start", check, size_max: 1024, seeds };
 
-/// What a proxy would write for a shell, cut to what [`read`] reads of it.
+/// Start block of a shell as a proxy would write it, cut to what [`read`] reads of it.
 fn seeds() -> Vec<Vec<u8>> {
     let with = |argc: u32, envc: u32, strings: &[u8]| {
         let header = size_of::<StartBlock>() as u32;

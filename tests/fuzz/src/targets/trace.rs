@@ -50,7 +50,7 @@ fn seeds() -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// What was printed.
+/// Text that was printed.
 #[derive(Clone, Default)]
 struct Out(Rc<RefCell<Vec<u8>>>);
 
