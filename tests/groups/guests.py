@@ -29,7 +29,7 @@ COMPARED = {
     # signals, times, futexes
     'waits': [
         'fault-signals', 'signals-into-boxed-calls', 'signal-masks-and-handlers', 'interrupted-calls', 'sigwait-takes-blocked-signals', 'ignored-signals',
-        'hardware-watchpoints', 'process-directed-signals', 'utility-signals', 'utility-rung',
+        'hardware-watchpoints', 'process-directed-signals', 'process-signals-given-back', 'utility-signals', 'utility-rung',
         'signal-dispositions', 'clocks-agree', 'clock-settime', 'waits-while-clock-is-set', 'cpu-clock-monotonic',
         'cpu-timers-and-limits', 'cpu-clock-timers', 'timer-overrun', 'time-namespace', 'numa-policy',
         'calls-beside-blocked-servers', 'process-states', 'futex-operations', 'futex-waitv', 'futex-table', 'robust-mutexes', 'robust-futex-clone-vm',

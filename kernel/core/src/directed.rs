@@ -6,10 +6,18 @@
 //! remembers what was sent to it and has not come; a process likewise what `rt_sigqueueinfo` has sent to it with another
 //! `si_code` than SI_QUEUE, which looks like a thread's.
 
+use crate::signal::{SI_QUEUE, SI_TKILL};
+
 /// The last signal of which only one is pending at a time; of later ones each counts.
 const LAST_STANDARD: usize = 31;
 /// The last signal.
 const LAST: usize = 64;
+
+/// Whether rt_sigqueueinfo(2) may give a signal for a process this `si_code`, by which it is taken for a thread's.
+#[must_use]
+pub const fn looks_like_threads(code: i32) -> bool {
+    code < 0 && !matches!(code, SI_QUEUE | SI_TKILL)
+}
 
 /// Signals on their way to a thread: how many of each.
 pub struct Directed([u32; LAST]);

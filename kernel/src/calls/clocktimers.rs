@@ -8,7 +8,7 @@
 use crate::base::lists;
 use crate::base::user::put;
 use crate::link::delegate;
-use crate::parts::cputimers::ClockTimer;
+use crate::parts::cputimers::{ClockTimer, Timer};
 use crate::process::cputime::CpuClock;
 use crate::process::cputimers::{self, delete};
 use crate::process::thread;
@@ -35,16 +35,26 @@ pub fn create(clock: u64, event: u64, at: u64) -> Result<u64> {
     let linux_clock = if ours.is_some() { CLOCK_MONOTONIC } else { clock };
     delegate::linux(__NR_timer_create, [linux_clock, event, scratch, 0, 0, 0])?;
     let id: u32 = p.control(scratch);
-    enter(p, id, ours).and_then(|()| put(UserAddr::of(at), id.as_bytes())).inspect_err(|_| {
-        // A thread that has to end cannot: then execve does.
-        if delete(id) {
-            cputimers::timer_deleted(id.into());
-        }
-    })
+    enter(p, Timer { id, is_of_thread: is_of_thread(event) }, ours)
+        .and_then(|()| put(UserAddr::of(at), id.as_bytes()))
+        .inspect_err(|_| {
+            // A thread that has to end cannot: then execve does.
+            if delete(id) {
+                cputimers::timer_deleted(id.into());
+            }
+        })
 }
 
-fn enter(p: &Process, id: u32, clock: Option<CpuClock>) -> Result<()> {
-    cputimers::timer_created(id)?;
+/// Whether a `struct sigevent`, or 0, has a timer's signal sent to one thread.
+fn is_of_thread(event: u64) -> bool {
+    const NOTIFY: u64 = 12;
+    const THREAD_ID: u32 = 4; // SIGEV_THREAD_ID
+    event != 0 && usercopy::read_u32(UserAddr::behind(event, NOTIFY)) == Ok(THREAD_ID)
+}
+
+fn enter(p: &Process, timer: Timer, clock: Option<CpuClock>) -> Result<()> {
+    let id = timer.id;
+    cputimers::timer_created(timer)?;
     let Some(clock) = clock else { return Ok(()) };
     p.cpu_timers.with_clock_timers(|timers| {
         let (timer, expiries) = (IntervalTimer::default(), Expiries::default());

@@ -16,6 +16,7 @@ use crate::signal::{pending, signals, unhandled};
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 use hanare_abi::service::MAY_SIGNAL;
+use hanare_core::directed::looks_like_threads;
 use hanare_core::entropy::BYTES_MAX;
 use hanare_core::errno::{self, Errno, Result};
 use hanare_core::link::{Call, ENDING, Outcome, Returns};
@@ -355,7 +356,7 @@ fn queue_to_thread(row: &Row, args: [u64; 6]) -> Result<u64> {
 /// rt_sigqueueinfo: to a process, which is told so where the signal looks like one for a thread.
 fn queue_to_process(row: &Row, args: [u64; 6]) -> Result<u64> {
     let signal = args[1] as u32;
-    let target = code_of(args[2]).filter(|&code| signals::looks_like_threads(code));
+    let target = code_of(args[2]).filter(|&code| looks_like_threads(code));
     let Some(target) = target.and_then(|_| queued_to(args[0])) else {
         return forward(row, args);
     };

@@ -21,6 +21,14 @@ impl<T> Clone for CpuClock<T> {
     }
 }
 
+/// A timer of timer_create, on any clock.
+pub struct Timer {
+    /// Number, Linux' too.
+    pub id: u32,
+    /// Its signal is for one thread (SIGEV_THREAD_ID), not for the process.
+    pub is_of_thread: bool,
+}
+
 /// A timer of timer_create on a clock of CPU time.
 pub struct ClockTimer<T> {
     /// Number, Linux' too.

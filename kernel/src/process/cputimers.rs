@@ -2,7 +2,7 @@
 
 use crate::base::lists;
 use crate::link::delegate;
-use crate::parts::cputimers::ClockTimer;
+use crate::parts::cputimers::{ClockTimer, Timer};
 use crate::process::Process;
 use crate::process::thread;
 use crate::process::thread::Thread;
@@ -71,23 +71,29 @@ pub fn delete(id: u32) -> bool {
     delegate::linux(__NR_timer_delete, [u64::from(id), 0, 0, 0, 0, 0]).is_ok()
 }
 
-/// timer_create: the new timer's number, so that execve can delete it.
-pub fn timer_created(id: u32) -> Result<()> {
+/// timer_create: the new timer, so that execve can delete it.
+pub fn timer_created(timer: Timer) -> Result<()> {
     let mut timers = thread::current().process.timers.lock();
-    lists::push(&mut timers, id).map_err(|_| errno::EAGAIN)
+    lists::push(&mut timers, timer).map_err(|_| errno::EAGAIN)
+}
+
+/// Whether a timer of the process, whose signal is for the process, has sent this.
+pub fn is_for_process(p: &Process, info: &SigInfo) -> bool {
+    let of_process = |id| p.timers.lock().iter().any(|t| t.id == id && !t.is_of_thread);
+    info.timer().is_some_and(of_process)
 }
 
 /// timer_delete.
 pub fn timer_deleted(id: u64) {
     let p = &thread::current().process;
-    p.timers.lock().retain(|&t| t != id as u32);
+    p.timers.lock().retain(|timer| timer.id != id as u32);
     deleted(p, id as u32);
 }
 
 /// execve: timers of timer_create do not survive it.
 pub fn on_exec(p: &Process) {
     let timers = core::mem::take(&mut *p.timers.lock());
-    for id in timers {
+    for Timer { id, .. } in timers {
         delete(id);
         deleted(p, id);
     }

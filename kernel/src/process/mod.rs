@@ -35,7 +35,7 @@ use crate::base::lists;
 use crate::base::lock::{Mutex, rank};
 use crate::base::{heap, time};
 use crate::link::pool::Pool;
-use crate::parts::cputimers::CpuTimers;
+use crate::parts::cputimers::{CpuTimers, Timer};
 use crate::parts::usage::{Accounts, Children};
 use crate::parts::{observed, pooled, signals};
 use crate::process::slots::Slots;
@@ -103,8 +103,8 @@ pub struct Process {
     pub slots: Mutex<Slots, rank::Slots>,
     /// Timers that count CPU time.
     pub cpu_timers: CpuTimers<Thread>,
-    /// Numbers of timer_create.
-    pub timers: Mutex<Vec<u32>, rank::Timers>,
+    /// Timers of timer_create.
+    pub timers: Mutex<Vec<Timer>, rank::Timers>,
     /// Its id, said once, before it runs.
     pub pid: AtomicU32,
     pid_namespace: AtomicU64,

@@ -8,6 +8,7 @@ use crate::process::thread::Thread;
 use crate::process::{Process, cputimers};
 use core::sync::atomic::Ordering;
 use hanare_abi::control::Control;
+use hanare_core::directed::looks_like_threads;
 use hanare_core::errno::{self, Result};
 use hanare_core::signal::{self, Pending, SigInfo, SigSet};
 use hanare_hal::usercopy::{self, UserAddr};
@@ -51,6 +52,10 @@ pub fn give_back_blocked(thread: &Thread) {
             for_thread.or_else(|| p.signals.lock().pending.dequeue_last(stays).map(|q| (q, true)))
         };
         let Some((queued, to_process)) = taken else { return };
+        let is_marked = to_process && is_to_be_marked(p, &queued.info);
+        if is_marked {
+            p.signals.lock().directed.sent(queued.signal);
+        }
         let sent = p.write_scratch(thread.slot_index, queued.info.as_bytes()).and_then(|_| {
             let signal = queued.signal;
             let request = Control::RequeueSignal { signal, for_process: to_process, is_back: true };
@@ -62,7 +67,11 @@ pub fn give_back_blocked(thread: &Thread) {
             // Linux takes no more of them: it stays here.
             let add = |to: &mut Pending| to.add(queued.signal, queued.info, true);
             if to_process {
-                heap::fallible(|| add(&mut p.signals.lock().pending));
+                let mut shared = p.signals.lock();
+                if is_marked {
+                    shared.directed.take(queued.signal);
+                }
+                heap::fallible(|| add(&mut shared.pending));
             } else {
                 let mut own = thread.signals.lock();
                 own.directed.take(queued.signal);
@@ -71,6 +80,11 @@ pub fn give_back_blocked(thread: &Thread) {
             return;
         }
     }
+}
+
+/// Whether the process has to remember of a signal that is for it, and comes from Linux, that it is not for a thread.
+pub fn is_to_be_marked(p: &Process, info: &SigInfo) -> bool {
+    looks_like_threads(info.code) && !cputimers::is_for_process(p, info)
 }
 
 /// Has Linux send the process a signal of the LWK's.

@@ -26,7 +26,8 @@ pub fn from_linux(p: &Arc<Process>, signal: u32, slot: u32, info: &[u64; 16]) ->
     let thread = p.thread(slot);
     let directed = info.code == signal::SI_QUEUE
         && thread.as_ref().is_some_and(|t| t.signals.lock().directed.take(signal));
-    let to_all = looks_like_threads(info.code) && p.signals.lock().directed.take(signal);
+    let is_marked = pending::is_to_be_marked(p, &info) && p.signals.lock().directed.take(signal);
+    let to_all = is_marked || cputimers::is_for_process(p, &info);
     let is_held = signal::is_valid(signal) && stays_blocked(signal, info.code);
     let holds = thread.as_ref().filter(|_| is_held);
     if let Some(thread) = holds {
@@ -51,6 +52,9 @@ pub fn from_linux(p: &Arc<Process>, signal: u32, slot: u32, info: &[u64; 16]) ->
     let taken =
         thread.as_ref().is_some_and(|t| t.signals.lock().take(signal, info, to_process, room));
     if !taken && !pending::never_blocked(p).contains(signal) {
+        if is_marked {
+            p.signals.lock().directed.sent(signal); // it comes again
+        }
         return Err(errno::EAGAIN); // the others may be in calls of Linux', which only Linux interrupts
     }
     if !taken {
@@ -66,11 +70,6 @@ pub fn from_linux(p: &Arc<Process>, signal: u32, slot: u32, info: &[u64; 16]) ->
 /// Whether a signal with this `si_code` is one for a process (kill, sigqueue, the kernel), as far as that tells.
 fn is_for_process(code: i32) -> bool {
     matches!(code, signal::SI_USER | signal::SI_QUEUE | signal::SI_KERNEL)
-}
-
-/// Whether rt_sigqueueinfo(2) may give a signal for a process this `si_code`, by which it is taken for a thread's.
-pub fn looks_like_threads(code: i32) -> bool {
-    code < 0 && !matches!(code, signal::SI_QUEUE | signal::SI_TKILL)
 }
 
 /// A thread ends, and has its worker still: what it was to take for the process is the others'
