@@ -32,7 +32,7 @@ COMPARED = {
         'hardware-watchpoints', 'process-directed-signals', 'process-signals-given-back', 'utility-signals', 'utility-rung',
         'signal-dispositions', 'clocks-agree', 'clock-settime', 'waits-while-clock-is-set', 'cpu-clock-monotonic',
         'cpu-timers-and-limits', 'cpu-clock-timers', 'timer-overrun', 'time-namespace', 'numa-policy',
-        'calls-beside-blocked-servers', 'process-states', 'futex-operations', 'futex-waitv', 'futex-table', 'robust-mutexes', 'robust-futex-clone-vm',
+        'calls-beside-blocked-servers', 'process-states', 'futex-operations', 'futex-owner-outside', 'futex-waitv', 'futex-table', 'robust-mutexes', 'robust-futex-clone-vm',
     ],
     'processes': [
         'execve', 'inherited-attributes', 'clone-flags', 'clone-vm', 'execve-with-threads', 'waiting-for-children',

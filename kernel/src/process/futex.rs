@@ -62,9 +62,14 @@ impl Sleeper {
 
 /// The running thread waits until then, for a wake-up (`futex_woken`) or a signal.
 pub fn wait_until(thread: &Thread, until: Until) {
+    wait_until_or(thread, until, || false);
+}
+
+/// As [`wait_until`], or until it is kicked and that is so.
+pub fn wait_until_or(thread: &Thread, until: Until, is_over: impl Fn() -> bool + Sync) {
     // By `rouse`, by who sends a signal, ends the process or sets the clock, or by the time.
     let is_woken = || thread.futex_woken.load(Ordering::Acquire);
-    let is_told_something = || is_woken() || thread.must_end() || thread.has_signal();
+    let is_told_something = || is_woken() || is_over() || thread.must_end() || thread.has_signal();
     let follows_clock = until.follows_clock();
     if follows_clock {
         *thread.follows_clock.lock() = true;

@@ -7,7 +7,9 @@ use crate::link::delegate;
 use crate::parts::futexes::Futexes;
 use crate::parts::signals::Interrupted;
 use crate::process::Process;
-use crate::process::futex::{Sleeper, count, in_place, mark, rouse, wait_until, with_queues};
+use crate::process::futex::{
+    Sleeper, count, in_place, mark, rouse, wait_until, wait_until_or, with_queues,
+};
 use crate::process::thread::{self, Thread};
 use crate::process::until::Until;
 use crate::process::workers::had_thread;
@@ -207,6 +209,7 @@ fn told(given: &Given<Sleeper>) {
 pub fn wait_for_lock(word: Key, value: u32, until: Until, lock: Option<Key>) -> Result<u64> {
     let me = thread::current();
     me.futex_woken.store(false, Ordering::Relaxed);
+    me.looks_for_owner.store(false, Ordering::Relaxed);
     with_queues(&me.process, word.addr(), |queues| {
         if usercopy::read_u32(UserAddr::of(word.addr()))? != value {
             return Ok(Err(errno::EAGAIN));
@@ -219,11 +222,35 @@ pub fn wait_for_lock(word: Key, value: u32, until: Until, lock: Option<Key>) -> 
         // Without memory it cannot wait: the program looks at the word again.
         Ok(queued.map_err(|_| errno::EAGAIN))
     })??;
-    wait_until(me, until);
+    wait_to_be_moved(me, until, lock);
     match stop_waiting(me, word) {
         None => lock.map_or(Ok(0), |lock| owned(me, lock)),
         Some(Waited::ForLock) if !until.has_come() => Err(errno::EAGAIN), // not again: the word has changed
         Some(_) => given_up(me, until),
+    }
+}
+
+/// Waits to be moved to a lock, and for that. Where its owner is of another program, it is looked for, as in [`lock`].
+fn wait_to_be_moved(me: &Thread, until: Until, lock: Option<Key>) {
+    wait_until_or(me, until, || me.looks_for_owner.load(Ordering::Acquire));
+    if me.looks_for_owner.swap(false, Ordering::Relaxed) {
+        let owner = |lock| me.process.futexes.lock().owner_for(lock, me.slot.tid());
+        match lock.and_then(owner) {
+            Some(owner) => wait(me, until, owner),
+            None => wait_until(me, until), // it has it, or has been woken
+        }
+    }
+}
+
+/// Has the threads that wait for a lock look for its owner, of whose end nobody tells them.
+fn look_for_owner(p: &Process, lock: Key) {
+    for process in p.memory().processes() {
+        for thread in process.threads() {
+            if p.futexes.lock().owner_for(lock, thread.slot.tid()).is_some() {
+                thread.looks_for_owner.store(true, Ordering::Release);
+                cpus::kick(&thread);
+            }
+        }
     }
 }
 
@@ -239,9 +266,12 @@ pub fn requeue(from: Key, lock: Key, most: u64, expected: u32) -> Result<u64> {
     // Its owner may have left it before others were moved to it, and so have found nobody.
     if let Ok(value) = Words.read(lock)
         && value & OWNER != 0
-        && where_is(p, value & OWNER) == Whereabouts::Nowhere
     {
-        give_on(p, value & OWNER);
+        match where_is(p, value & OWNER) {
+            Whereabouts::Here => {}
+            Whereabouts::Elsewhere => look_for_owner(p, lock),
+            Whereabouts::Nowhere => give_on(p, value & OWNER),
+        }
     }
     Ok(result? as u64)
 }

@@ -41,6 +41,8 @@ pub struct Thread {
     pub in_place: AtomicBool,
     /// Woken by a futex call, see `futex`.
     pub futex_woken: AtomicBool,
+    /// It waits for a lock by now whose owner is of another program, of which nothing is told.
+    pub looks_for_owner: AtomicBool,
     /// Whether it waits for a time of a clock that can be set, or is about to: see `until::on_set`.
     pub follows_clock: Mutex<bool, rank::FollowsClock>,
     /// Its state, as [`life::ThreadState`](ThreadState). Written under the lock of its process' threads.
@@ -188,6 +190,7 @@ impl Thread {
             process,
             in_place: AtomicBool::new(false),
             futex_woken: AtomicBool::new(false),
+            looks_for_owner: AtomicBool::new(false),
             follows_clock: Mutex::new(false),
             state: AtomicU8::new(ThreadState::New as u8),
             is_apart: AtomicBool::new(false),

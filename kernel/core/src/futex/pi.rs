@@ -238,6 +238,15 @@ impl<W: PartialEq> Queues<W> {
         Ok(acquired)
     }
 
+    /// The owner of a lock, if the thread `tid` waits for that.
+    #[must_use]
+    pub fn owner_for(&self, key: Key, tid: u32) -> Option<u32> {
+        self.0[Self::index(key)].iter().find_map(|w| match w.aim {
+            Aim::Lock { tid: waits, owner } if w.key == key && waits == tid => Some(owner),
+            _ => None,
+        })
+    }
+
     /// The oldest that waits for a lock.
     fn next(&self, key: Key) -> Option<u32> {
         self.0[Self::index(key)].iter().find_map(|w| match w.aim {
