@@ -1,5 +1,7 @@
 /* Signals that a tracer blocks, and those that it gives at the beginning and the end of a call. */
 #include "tracer.h"
+#include <pthread.h>
+#include <sched.h>
 
 static volatile int handled;
 
@@ -240,6 +242,117 @@ static void given(void)
 	next(pid);
 }
 
+static void execve_run(void)
+{
+	signal(SIGUSR1, handler);
+	execl("/bin/true", "true", NULL);
+}
+
+/* It shares its tracer's memory. */
+static int shares_run(void *unused)
+{
+	(void)unused;
+	ptrace(PTRACE_TRACEME, 0, 0, 0);
+	kill(getpid(), SIGSTOP);
+	execl("/bin/true", "true", NULL);
+	_exit(9);
+}
+
+static volatile int is_seized;
+
+static int seized_run(void *unused)
+{
+	(void)unused;
+	while (!is_seized)
+		;
+	execl("/bin/true", "true", NULL);
+	_exit(9);
+}
+
+static void *replaces(void *unused)
+{
+	execve_run();
+	return unused;
+}
+
+static void thread_run(void)
+{
+	pthread_t thread;
+
+	pthread_create(&thread, NULL, replaces, NULL);
+	for (;;)
+		pause();
+}
+
+/* Every stop from the execve `tid` is about to make, where it is given two signals, to the end of its new program. */
+static void replaced(pid_t tid, pid_t pid, long options)
+{
+	struct user_regs_struct regs;
+	long request = PTRACE_SYSCALL;
+	int status, given = SIGUSR2;
+
+	if (options >= 0)
+		TELL(ptrace(PTRACE_SETOPTIONS, tid, 0, PTRACE_O_TRACESYSGOOD | options));
+	go(PTRACE_SYSCALL, tid, given);
+	for (int stops = 0; stops < 6; stops++) {
+		status = next(pid);
+		if (!WIFSTOPPED(status))
+			break;
+		info(pid);
+		ptrace(PTRACE_GETREGS, pid, 0, &regs);
+		printf("  call %lld gives %lld\n", (long long)regs.orig_rax, (long long)regs.rax);
+		given = 0;
+		if (status >> 8 == (SIGTRAP | 0x80)) {
+			given = SIGUSR1;
+			request = PTRACE_CONT;
+		} else if (WSTOPSIG(status) == SIGUSR2) {
+			given = SIGUSR2;
+		}
+		go(request, pid, given);
+	}
+}
+
+static void at_execve(void)
+{
+	static char stack[65536] __attribute__((aligned(16)));
+	unsigned long message = 0;
+	int status;
+	pid_t pid;
+
+	for (int tells = 0; tells < 2; tells++) {
+		long options = tells ? PTRACE_O_TRACEEXEC : 0;
+
+		pid = start(tells ? "at an execve that is told" : "at an execve", execve_run);
+		to_call(pid, SYS_execve, 0);
+		replaced(pid, pid, options);
+
+		puts("at that of a process that shares memory");
+		pid = clone(shares_run, stack + sizeof(stack), CLONE_VM | SIGCHLD, NULL);
+		next(pid);
+		to_call(pid, SYS_execve, 0);
+		replaced(pid, pid, options);
+
+		pid = start("at that of another thread", thread_run);
+		TELL(ptrace(PTRACE_SETOPTIONS, pid, 0, PTRACE_O_TRACECLONE | options));
+		go(PTRACE_CONT, pid, 0);
+		next(pid);
+		ptrace(PTRACE_GETEVENTMSG, pid, 0, &message);
+		waitpid(message, &status, __WALL);
+		go(PTRACE_CONT, pid, 0);
+		to_call(message, SYS_execve, 0);
+		replaced(message, pid, options);
+	}
+
+	puts("of one that is seized and shares memory");
+	pid = clone(seized_run, stack + sizeof(stack), CLONE_VM | SIGCHLD, NULL);
+	TELL(ptrace(PTRACE_SEIZE, pid, 0, PTRACE_O_TRACESYSGOOD));
+	TELL(ptrace(PTRACE_INTERRUPT, pid, 0, 0));
+	next(pid);
+	is_seized = 1;
+	to_call(pid, SYS_execve, 0);
+	replaced(pid, pid, -1);
+}
+
 int main(void)
 {
 	setvbuf(stdout, NULL, _IONBF, 0);
@@ -247,5 +360,6 @@ int main(void)
 	blocks();
 	suspends();
 	given();
+	at_execve();
 	return 0;
 }

@@ -83,7 +83,7 @@ static inline void to_call(pid_t pid, long number, int ends)
 	ptrace(PTRACE_SETOPTIONS, pid, 0, PTRACE_O_TRACESYSGOOD);
 	do {
 		ptrace(PTRACE_SYSCALL, pid, 0, 0);
-		if (waitpid(pid, &status, 0) != pid || !WIFSTOPPED(status) || WSTOPSIG(status) != (SIGTRAP | 0x80)) {
+		if (waitpid(pid, &status, __WALL) != pid || !WIFSTOPPED(status) || WSTOPSIG(status) != (SIGTRAP | 0x80)) {
 			printf("  no call: %#x\n", status);
 			return;
 		}

@@ -2,7 +2,7 @@
 //! wait(2) says.
 
 use crate::errno::{EINVAL, EIO, Result};
-use crate::signal::SIGTRAP;
+use crate::signal::{SIGRTMIN, SIGTRAP, SigSet};
 use linux_raw_sys::general::{__NR_execve, __NR_execveat};
 
 /// Requests.
@@ -137,6 +137,18 @@ impl Stop {
 pub const fn permits_call(permitted: u32, number: u32) -> bool {
     // The worker makes every execve by a descriptor.
     permitted == number || number == __NR_execveat && permitted == __NR_execve
+}
+
+/// Two signals, or 0, that a tracer gives at the beginning and at the end of a call, as Linux takes them: those of faults first,
+/// then by number, of a standard one that is given twice only one.
+#[must_use]
+pub fn in_order(at_entry: u32, at_exit: u32) -> [u32; 2] {
+    match (at_entry, at_exit) {
+        (0, _) | (_, 0) => [at_entry, at_exit],
+        _ if at_entry == at_exit && at_entry < SIGRTMIN => [at_entry, 0],
+        _ if SigSet::of(at_entry).with(at_exit).first() == Some(at_exit) => [at_exit, at_entry],
+        _ => [at_entry, at_exit],
+    }
 }
 
 /// What PTRACE_PEEKSIGINFO asks for: `struct ptrace_peeksiginfo_args`.

@@ -6,7 +6,7 @@
 
 use crate::parts::observed::{DEBUGGED, Debugger, tell};
 use crate::parts::registers::{self, Snapshot};
-use crate::parts::tracee::WRONG_SELECTORS;
+use crate::parts::tracee::{REPLACED, WRONG_SELECTORS};
 use crate::process::Process;
 use crate::process::thread::Thread;
 use crate::sched::cpus;
@@ -73,9 +73,10 @@ pub fn tell_tracer(thread: &Thread) {
 /// and a call that is not over is one that was interrupted.
 fn shown(thread: &Thread, regs: &Regs, waits: bool) -> Regs {
     let is_call = regs.is_call(TRAP_FLAG);
+    let is_execve = thread.ptrace.has(REPLACED); // of which nothing is left in the other registers
     let over = !waits && !thread.signals.lock().is_interrupted();
     Regs {
-        orig_rax: if is_call { regs.orig_rax } else { NO_CALL },
+        orig_rax: if is_call || is_execve { regs.orig_rax } else { NO_CALL },
         rax: if is_call && !over { restart_code(regs) } else { regs.rax },
         ..*regs
     }

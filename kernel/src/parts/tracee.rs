@@ -30,6 +30,8 @@ pub const GIVEN: u32 = 0x200;
 pub const PERMITTED: u32 = 0x400;
 /// Linux is to hear of its tracer's options when its worker has stopped.
 pub const UNTOLD: u32 = 0x800;
+/// It has a new program, and has not left the execve.
+pub const REPLACED: u32 = 0x2000;
 
 /// One thread's part.
 pub struct OfThread<T> {
@@ -61,6 +63,8 @@ pub struct State<T> {
     pub is_answered: bool,
     /// The options of [`UNTOLD`].
     pub untold: u64,
+    /// The number of the call that it makes.
+    pub call: u64,
     /// Who traces it, if that is a thread here.
     pub tracer: Weak<T>,
     /// A child that is not to begin before the tracer has heard of it.
@@ -80,6 +84,7 @@ impl<T> Default for State<T> {
             permitted: 0,
             is_answered: false,
             untold: 0,
+            call: 0,
             tracer: Weak::new(),
             child: None,
             former: 0,

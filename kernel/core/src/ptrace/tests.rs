@@ -150,3 +150,21 @@ fn the_flag_is_on_while_a_thread_is_traced() {
     ];
     assert!(start.goes_wrong(&[begin, list_only, leave], &apart), "as it was");
 }
+
+#[test]
+fn signals_given_in_a_call_are_taken_in_the_order_of_linux() {
+    use crate::signal::{SIGSEGV, SIGUSR1, SIGUSR2};
+    for (given, taken) in [
+        ([0, 0], [0, 0]),
+        ([SIGUSR1, 0], [SIGUSR1, 0]),
+        ([0, SIGUSR1], [0, SIGUSR1]),
+        ([SIGUSR1, SIGUSR2], [SIGUSR1, SIGUSR2]),
+        ([SIGUSR2, SIGUSR1], [SIGUSR1, SIGUSR2]),
+        ([SIGUSR1, SIGSEGV], [SIGSEGV, SIGUSR1]),
+        ([SIGUSR1, SIGUSR1], [SIGUSR1, 0]),
+        ([40, 40], [40, 40]),
+        ([40, 39], [39, 40]),
+    ] {
+        assert_eq!(in_order(given[0], given[1]), taken, "{given:?}");
+    }
+}

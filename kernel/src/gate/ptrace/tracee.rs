@@ -4,7 +4,7 @@ use crate::gate::park;
 use crate::link::{delegate, services};
 use crate::parts::signals::Interrupted;
 use crate::parts::tracee::{
-    BLOCKS, CALLS, EXECED, GIVEN, PERMITTED, SEIZED, TOLD, TRACED, TRACER, UNTOLD,
+    BLOCKS, CALLS, EXECED, GIVEN, PERMITTED, REPLACED, SEIZED, TOLD, TRACED, TRACER, UNTOLD,
 };
 use crate::process::thread::Thread;
 use crate::process::{spaces, thread};
@@ -15,10 +15,10 @@ use hanare_abi::control::{Control, Mirror};
 use hanare_abi::service::{MAY_BE_TRACED, SERVICE_MAY};
 use hanare_core::errno;
 use hanare_core::gate::Who;
-use hanare_core::ptrace::{Stop, event, option};
+use hanare_core::ptrace::{Stop, event, in_order, option};
 use hanare_core::signal::{self, QueuedSignal, SigInfo};
 use hanare_core::syscalls::{self, Restart};
-use hanare_hal::traps::Regs;
+use hanare_hal::traps::{self, Regs};
 use zerocopy::IntoBytes;
 
 /// The thread is traced from now on, by `tracer` if that is known already.
@@ -57,7 +57,7 @@ fn end_of(thread: &Arc<Thread>) {
     // Under one lock with `begin` and with what enters a thread: one that is traced must not find the flag off, or its
     // calls would go without a stop. (`hanare_core::ptrace`, tests: `the_flag_is_on_while_a_thread_is_traced`.)
     p.with_threads(|all| {
-        own.clear(TRACED | SEIZED | CALLS | BLOCKS | EXECED | TOLD | UNTOLD);
+        own.clear(TRACED | SEIZED | CALLS | BLOCKS | EXECED | TOLD | UNTOLD | REPLACED);
         p.observed.set_ptraced(all.iter().any(|t| t.ptrace.is_on()));
     });
     thread.parking.change(|parking, _| parking.step(Who::Tracer, false));
@@ -83,7 +83,19 @@ pub fn exec_stop(thread: &Thread, regs: &mut Regs) {
     thread.ptrace.clear(EXECED);
     let pid = thread.process.pid();
     let uid = thread.ids.lock().uid;
-    signal_stop(thread, regs, SigInfo::user(signal::SIGTRAP, pid, uid));
+    as_execve(thread, regs, |regs| {
+        signal_stop(thread, regs, SigInfo::user(signal::SIGTRAP, pid, uid));
+    });
+}
+
+/// Has the tracer see the registers of a new program, all of which are to be restored, as those of the execve that it is still in.
+fn as_execve<R>(thread: &Thread, regs: &mut Regs, f: impl FnOnce(&mut Regs) -> R) -> R {
+    regs.orig_rax = thread.ptrace.state.lock().call;
+    thread.ptrace.set(REPLACED);
+    let result = f(regs);
+    thread.ptrace.clear(REPLACED);
+    regs.orig_rax = traps::NO_CALL;
+    result
 }
 
 /// A step is over that the CPU does not trap after.
@@ -187,6 +199,7 @@ pub fn enter(thread: &Thread, regs: &mut Regs) -> bool {
         return true;
     }
     cpus::request_attention();
+    thread.ptrace.state.lock().call = regs.orig_rax;
     regs.rax = errno::ENOSYS.as_return() as u64;
     if !thread.ptrace.has(CALLS) {
         return true;
@@ -244,6 +257,7 @@ pub fn permit(thread: &Thread, number: Option<u32>) {
 pub fn leave(thread: &Thread, regs: &mut Regs) {
     let own = &thread.ptrace;
     park::stepped(thread, regs);
+    let replaced = own.clear(REPLACED);
     let at_entry =
         if own.clear(GIVEN) { core::mem::take(&mut own.state.lock().given_at_entry) } else { 0 };
     let mut at_exit = 0;
@@ -255,11 +269,17 @@ pub fn leave(thread: &Thread, regs: &mut Regs) {
             if interrupted {
                 regs.rax = park::restart_code(regs);
             }
-            at_exit = report(thread, regs, Stop::Exit);
+            let tell = |regs: &mut Regs| report(thread, regs, Stop::Exit);
+            at_exit = if replaced { as_execve(thread, regs, tell) } else { tell(regs) };
         }
     }
-    send_given(thread, regs, at_entry);
-    send_given(thread, regs, at_exit);
+    if (at_entry != 0 || at_exit != 0) && own.has(EXECED) {
+        exec_stop(thread, regs); // Linux sends this one first
+    }
+    for signal in in_order(at_entry, at_exit) {
+        let give = |regs: &mut Regs| send_given(thread, regs, signal);
+        if replaced { as_execve(thread, regs, give) } else { give(regs) }
+    }
 }
 
 /// The thread `old` has replaced the program, and `new` goes on for it, with the id and the
@@ -286,11 +306,16 @@ pub fn continue_as(old: &Thread, new: &Arc<Thread>) {
 fn take_over(old: &Thread, new: &Arc<Thread>) {
     let own = &old.ptrace;
     let tracer = own.state.lock().tracer.upgrade();
-    let kept = own.flags.load(Ordering::SeqCst) & (SEIZED | CALLS | BLOCKS);
+    let kept = own.flags.load(Ordering::SeqCst) & (SEIZED | CALLS | BLOCKS | TOLD | GIVEN);
     let steps = old.parking.now().steps(Who::Tracer);
     new.parking.change(|parking, _| parking.step(Who::Tracer, steps));
+    let (given_at_entry, call) = {
+        let state = own.state.lock();
+        (state.given_at_entry, state.call)
+    };
     begin(new, tracer.as_ref(), kept, own.options.load(Ordering::Relaxed));
-    new.ptrace.state.lock().former = old.slot.tid();
+    let mut state = new.ptrace.state.lock();
+    (state.former, state.given_at_entry, state.call) = (old.slot.tid(), given_at_entry, call);
 }
 
 /// The thread gets rights from a program that it is about to run: who traced it, and does so no
@@ -308,13 +333,14 @@ pub fn on_exec(thread: &Thread, regs: &mut Regs) {
     let own = &thread.ptrace;
     if own.wants(option::TRACEEXEC) {
         let former = core::mem::take(&mut own.state.lock().former);
-        report_event(
-            thread,
-            regs,
-            event::EXEC,
-            if former == 0 { thread.slot.tid() } else { former },
-        );
+        let former = if former == 0 { thread.slot.tid() } else { former };
+        let result = core::mem::replace(&mut regs.rax, errno::ENOSYS.as_return() as u64);
+        as_execve(thread, regs, |regs| report_event(thread, regs, event::EXEC, former));
+        regs.rax = result;
     } else if own.has(TRACED) && !own.has(SEIZED) {
         own.set(EXECED | TOLD);
+    }
+    if own.has(TRACED) {
+        own.set(REPLACED);
     }
 }
