@@ -106,6 +106,8 @@ pub const MAY_BE_TRACED: u64 = 5;
 pub const MAY_SUSPEND: u64 = 6;
 /// `MAY_*`: send it signals, as kill(2) has it.
 pub const MAY_SIGNAL: u64 = 7;
+/// `MAY_*`: a thread of the worker's process traces it: any of these hears of its stops.
+pub const MAY_HEAR: u64 = 8;
 
 /// `FILE_*`: the file is open for writing too (shared writable mappings allowed).
 pub const FILE_WRITABLE: u64 = 1;

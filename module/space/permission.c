@@ -56,6 +56,19 @@ static bool is_tracer(struct task_struct *tracer, struct task_struct *task)
 	return is;
 }
 
+/* By any thread of the caller's process: each of these may wait for it. */
+static bool is_traced_by_process(struct task_struct *task)
+{
+	struct task_struct *tracer;
+	bool is;
+
+	rcu_read_lock();
+	tracer = ptrace_parent(task);
+	is = tracer && same_thread_group(tracer, current);
+	rcu_read_unlock();
+	return is;
+}
+
 /* kill(2)'s rule, as kill_ok_by_cred() has it. */
 static bool may_signal(const struct cred *target)
 {
@@ -73,6 +86,8 @@ static bool may(struct task_struct *task, u64 what)
 
 	if (what == HANARE_MAY_TRACE)
 		return is_tracer(current, task);
+	if (what == HANARE_MAY_HEAR)
+		return is_traced_by_process(task);
 	if (what == HANARE_MAY_SUSPEND)
 		return is_tracer(current, task) && READ_ONCE(task->ptrace) & PT_SUSPEND_SECCOMP;
 	cred = get_task_cred(task);
@@ -149,7 +164,7 @@ long hanare_may(struct hanare_job *job)
 		return err;
 	/* To be traced, it is the LWK's thread all the while. */
 	if (target->inst == job->inst)
-		task = task_of(id, target->mm, what == HANARE_MAY_TRACE ? target : NULL);
+		task = task_of(id, target->mm, what == HANARE_MAY_TRACE || what == HANARE_MAY_HEAR ? target : NULL);
 	if (task) {
 		err = may(task, what) ? 0 : -EPERM;
 		put_task_struct(task);

@@ -39,7 +39,7 @@ COMPARED = {
         'vfork-shares-memory', 'vfork-beside-threads', 'vfork-killed-in-execve', 'vfork-then-execve', 'file-table',
         'children-rusage', 'first-calls', 'seccomp', 'confinement', 'seccomp-forged-request', 'seccomp-allowlist',
         'seccomp-listener', 'seccomp-listener-flags', 'execve-credentials', 'execve-process-attributes', 'namespaces',
-        'ptrace', 'ptrace-signals', 'ptrace-pending', 'ptrace-singleblock', 'ptrace-seccomp', 'ptrace-vfork-done', 'selectors',
+        'ptrace', 'ptrace-signals', 'ptrace-pending', 'ptrace-singleblock', 'ptrace-seccomp', 'ptrace-vfork-done', 'ptrace-threads', 'selectors',
         'tracee-killed-in-fork',
     ],
 }

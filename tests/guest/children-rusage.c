@@ -47,7 +47,7 @@ static void tell(const char *what, const struct rusage *usage)
 int main(void)
 {
 	struct timespec begun, now;
-	struct rusage usage = {};
+	struct rusage usage = {}, before;
 	struct tms ticks;
 	long elapsed_ms;
 	siginfo_t info;
@@ -72,6 +72,13 @@ int main(void)
 	memset(&usage, 0, sizeof(usage));
 	printf("raw waitid %ld\n", syscall(SYS_waitid, P_PID, pid, NULL, WEXITED, &usage));
 	tell("grandchild", &usage);
+	getrusage(RUSAGE_CHILDREN, &before);
+	child(0);
+	printf("waitid of any %ld\n", syscall(SYS_waitid, P_ALL, 0, NULL, WEXITED | WSTOPPED, NULL));
+	getrusage(RUSAGE_CHILDREN, &usage);
+	timersub(&usage.ru_utime, &before.ru_utime, &usage.ru_utime);
+	timersub(&usage.ru_stime, &before.ru_stime, &usage.ru_stime);
+	tell("more", &usage);
 	signal(SIGCHLD, SIG_IGN);
 	child(0);
 	TELL(wait4(-1, NULL, 0, &usage));

@@ -1,5 +1,6 @@
 /* A tracee's filters of system calls: the tracer decides about calls (SECCOMP_RET_TRACE), reads filters, and suspends them. */
 #include "tracer.h"
+#include <linux/capability.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 
@@ -257,6 +258,58 @@ static void not_allowed(const char *what)
 	next(pid);
 }
 
+static void makes_run(void)
+{
+	int status;
+	pid_t pid = forked();
+
+	if (!pid)
+		_exit(4);
+	waitpid(pid, &status, 0);
+	_exit(WEXITSTATUS(status) + 1);
+}
+
+/* A child is the tracer's, with the option that suspends filters, though that has the right to it no more. */
+static void without_right(void)
+{
+	const long options = PTRACE_O_SUSPEND_SECCOMP | PTRACE_O_TRACEFORK | PTRACE_O_EXITKILL;
+
+	for (int seized = 0; seized < 2; seized++) {
+		struct __user_cap_header_struct head = { _LINUX_CAPABILITY_VERSION_3, 0 };
+		struct __user_cap_data_struct caps[2];
+		unsigned long child = 0;
+		pid_t pid;
+
+		pid = start("children of one whose right has gone", makes_run);
+		if (seized) {
+			go(PTRACE_DETACH, pid, SIGSTOP);
+			waitpid(pid, NULL, WUNTRACED);
+			TELL(ptrace(PTRACE_SEIZE, pid, 0, options));
+			next(pid);
+		} else {
+			TELL(ptrace(PTRACE_SETOPTIONS, pid, 0, options));
+		}
+		syscall(SYS_capget, &head, caps);
+		caps[0].effective &= ~(1 << CAP_SYS_ADMIN);
+		syscall(SYS_capset, &head, caps);
+		if (seized)
+			kill(pid, SIGCONT);
+		do
+			go(PTRACE_CONT, pid, 0);
+		while ((next(pid) >> 16) != PTRACE_EVENT_FORK);
+		ptrace(PTRACE_GETEVENTMSG, pid, 0, &child);
+		next(child);
+		go(PTRACE_CONT, child, 0);
+		next(child);
+		go(PTRACE_CONT, pid, 0);
+		next(pid);
+		go(PTRACE_CONT, pid, 0);
+		next(pid);
+		caps[0].effective |= 1 << CAP_SYS_ADMIN;
+		syscall(SYS_capset, &head, caps);
+	}
+}
+
 int main(void)
 {
 	pid_t pid;
@@ -267,6 +320,7 @@ int main(void)
 	decided();
 	among();
 	filters();
+	without_right();
 	pid = forked();
 	if (!pid) {
 		confine(instructions + 3, 1, 0);

@@ -10,8 +10,9 @@ use crate::link::delegate;
 use crate::mm::{limits, offer};
 use crate::parts::signals::Interrupted;
 use crate::process::thread::{self, Thread};
+use crate::process::waited::{self, Place};
 use crate::process::workers;
-use crate::process::{cputimers, rights, spaces, timens, waited};
+use crate::process::{cputimers, rights, spaces, timens};
 use crate::signal::{pending, signals, unhandled};
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
@@ -464,14 +465,21 @@ fn set_apart() {
     me.is_apart.store(true, Ordering::Relaxed);
 }
 
+/// Has Linux execute a wait that tells of a child at `place`.
+fn wait_at(row: &Row, args: [u64; 6], place: &Place) -> Result<u64> {
+    // The scratch page is none of the program's memory.
+    if place.is_scratch() { execute(row.number.into(), args) } else { forward(row, args) }
+}
+
 /// wait4(2), waitid(2).
 fn wait(row: &Row, args: [u64; 6], call: waited::Call) -> Result<u64> {
     let p = &thread::current().process;
     if p.traces.load(Ordering::Relaxed) {
-        return ptrace::wait(call, args, |args| forward(row, args));
+        return ptrace::wait(call, args, |args, place| wait_at(row, args, place));
     }
-    let result = forward(row, args)?;
-    waited::waited(p, call, &args, result)?;
+    let (made, place) = Place::of(call, args)?;
+    let result = wait_at(row, made, &place)?;
+    waited::waited(p, call, &args, &place, result)?;
     Ok(result)
 }
 

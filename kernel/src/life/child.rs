@@ -112,6 +112,8 @@ pub struct Inherited {
     /// Id and limits.
     pub identity: Identity,
     shares_table: bool,
+    /// The thread that makes it.
+    creator: u32,
     /// Users and groups.
     pub ids: Ids,
     /// Where it begins.
@@ -154,6 +156,7 @@ impl Inherited {
             cpu_limit: p.cpu_timers.limit(),
             identity,
             shares_table: r.flags & flag::FILES != 0,
+            creator: me.slot.tid(),
             ids,
             birth: Birth {
                 rseq: me.rseq.area().filter(|_| r.flags & flag::VM == 0),
@@ -166,6 +169,7 @@ impl Inherited {
     pub fn give(self, p: &Process, first: &Thread) {
         *p.exe.lock() = self.exe;
         *p.identity.lock() = self.identity;
+        p.creator.store(self.creator, Ordering::Relaxed);
         p.shares_table.store(self.shares_table, Ordering::Relaxed);
         if self.shares_table {
             p.last_mapped.never_holds();

@@ -32,6 +32,8 @@ pub const PERMITTED: u32 = 0x400;
 pub const UNTOLD: u32 = 0x800;
 /// It has a new program, and has not left the execve.
 pub const REPLACED: u32 = 0x2000;
+/// Another thread of its tracer's process has heard of its stop.
+pub const HEARD: u32 = 0x1000;
 
 /// One thread's part.
 pub struct OfThread<T> {
@@ -65,6 +67,8 @@ pub struct State<T> {
     pub untold: u64,
     /// The number of the call that it makes.
     pub call: u64,
+    /// What Linux has told of the stop of [`HEARD`].
+    pub heard: u32,
     /// Who traces it, if that is a thread here.
     pub tracer: Weak<T>,
     /// A child that is not to begin before the tracer has heard of it.
@@ -85,6 +89,7 @@ impl<T> Default for State<T> {
             is_answered: false,
             untold: 0,
             call: 0,
+            heard: 0,
             tracer: Weak::new(),
             child: None,
             former: 0,

@@ -66,6 +66,8 @@ pub struct Process {
     pub first_slot: u32,
     /// The process that made it; of none, `hanare run` of Linux started it.
     pub parent: Weak<Process>,
+    /// The thread of that one which made it: its id.
+    pub creator: AtomicU32,
     /// Accounts: of its ended children, and of its parent, to which its own use goes.
     pub usage: Mutex<Accounts, rank::Usage>,
     /// Dispositions and process-directed pending signals.
@@ -91,6 +93,8 @@ pub struct Process {
     word: AtomicU32,
     /// It has, or had, tracees.
     pub traces: AtomicBool,
+    /// One of its threads has heard of the stop of another one's tracee.
+    pub hears_for_others: AtomicBool,
     /// Its first thread has ended, and was traced.
     pub first_traced: AtomicBool,
     /// Its life and its threads. Locked after the processes of its space.
@@ -157,6 +161,7 @@ impl Process {
             memory,
             first_slot,
             parent,
+            creator: AtomicU32::new(0),
             usage,
             signals: Mutex::new(signals::ProcessSignals::default()),
             filtering: AtomicBool::new(false),
@@ -169,6 +174,7 @@ impl Process {
             exe: Mutex::new(Vec::new()),
             word: AtomicU32::new(life.word().bits()),
             traces: AtomicBool::new(false),
+            hears_for_others: AtomicBool::new(false),
             first_traced: AtomicBool::new(false),
             threads: Mutex::new(Listed::new(life)),
             pool: Pool::default(),
@@ -221,6 +227,7 @@ impl Process {
         new.ended_cycles.0.store(user, Ordering::Relaxed);
         new.ended_cycles.1.store(system, Ordering::Relaxed);
         new.ended_faults.store(self.faults(), Ordering::Relaxed);
+        new.creator.store(self.creator.load(Ordering::Relaxed), Ordering::Relaxed);
         new.cpu_timers.take_over(&self.cpu_timers);
         let exe = self.exe.lock().clone();
         *new.exe.lock() = exe;

@@ -11,15 +11,12 @@ use alloc::sync::Arc;
 use core::ops::RangeInclusive;
 use core::sync::atomic::Ordering;
 use hanare_core::errno::{self, Result};
+use hanare_core::signal::SigInfo;
 use hanare_hal::cpu;
 use hanare_hal::usercopy::{self, UserAddr};
 use linux_raw_sys::general::__NR_sched_yield;
 use zerocopy::IntoBytes;
 
-/// Of the options of wait4(2) and waitid(2).
-const WNOHANG: u64 = 1;
-/// `WSTOPPED` (which is `WUNTRACED`) and `WCONTINUED`.
-const NOT_ONLY_ENDS: u64 = 2 | 8;
 /// How long a child is waited for of which Linux has told that it was stopped, ns: it may go on already.
 const PAUSES_NS: u64 = 100_000_000;
 /// What Linux has told the end of is waited for here so long, at most.
@@ -38,53 +35,12 @@ struct Told {
     keep: bool,
 }
 
-impl Told {
-    fn by_wait4(p: &Process, a: &[u64; 6], pid: u64) -> Told {
-        const STOPPED: u32 = 0x7f;
-        const CONTINUED: u32 = 0xffff;
-        let status = match a[1] {
-            0 => None,
-            at => usercopy::read_u32(UserAddr::of(at)).ok(),
-        };
-        let is_stop = status.is_some_and(|status| status & 0xff == STOPPED);
-        let is_end = match a[1] {
-            0 => a[2] & NOT_ONLY_ENDS == 0 && !p.traces.load(Ordering::Relaxed),
-            _ => !is_stop && status.is_some_and(|status| status != CONTINUED),
-        };
-        let (is_end, is_stop) = (is_end && pid != 0, is_stop && pid != 0);
-        Told { pid: pid as u32, is_end, is_stop, rusage: a[3], keep: false }
-    }
-
-    fn by_waitid(a: &[u64; 6]) -> Result<Told> {
-        const P_PID: u64 = 1;
-        const WNOWAIT: u64 = 0x0100_0000;
-        const SI_CODE: u64 = 8;
-        const SI_PID: u64 = 16;
-        const CLD_EXITED_TO_DUMPED: RangeInclusive<u32> = 1..=3;
-        const CLD_STOPPED: u32 = 5;
-        let (rusage, keep) = (a[4], a[3] & WNOWAIT != 0);
-        if a[2] == 0 {
-            let pid = if a[0] == P_PID { a[1] as u32 } else { 0 };
-            let no_wait = a[3] & WNOHANG != 0; // there may have been nothing to tell
-            return Ok(Told {
-                pid,
-                is_end: pid != 0 && !no_wait && a[3] & NOT_ONLY_ENDS == 0,
-                is_stop: false,
-                rusage,
-                keep,
-            });
-        }
-        let word = |at| usercopy::read_u32(UserAddr::behind(a[2], at)).map_err(|_| errno::EFAULT);
-        let (pid, code) = (word(SI_PID)?, word(SI_CODE)?);
-        Ok(Told {
-            pid,
-            is_end: pid != 0 && CLD_EXITED_TO_DUMPED.contains(&code),
-            is_stop: pid != 0 && code == CLD_STOPPED,
-            rusage,
-            keep,
-        })
-    }
-}
+/// Offsets in `siginfo_t`.
+pub const SI_CODE: u64 = 8;
+pub const SI_PID: u64 = 16;
+pub const SI_STATUS: u64 = 24;
+/// `si_code`: a child was stopped.
+pub const CLD_STOPPED: u32 = 5;
 
 /// The call that waits.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -95,11 +51,76 @@ pub enum Call {
     Waitid,
 }
 
-/// Hook of `wait4` and `waitid` of `p` after Linux has answered `result`.
-pub fn waited(p: &Process, call: Call, a: &[u64; 6], result: u64) -> Result<()> {
+/// Where a call tells of a child: where the program wants it or, where that wants to know nothing, in the scratch page.
+pub struct Place {
+    at: u64,
+    is_scratch: bool,
+}
+
+impl Place {
+    /// The arguments with which Linux executes the call of the running thread, so that it can be seen what that tells.
+    pub fn of(call: Call, mut args: [u64; 6]) -> Result<([u64; 6], Place)> {
+        let pointer = match call {
+            Call::Wait4 => &mut args[1],
+            Call::Waitid => &mut args[2],
+        };
+        let is_scratch = *pointer == 0;
+        if is_scratch {
+            let me = thread::current();
+            *pointer = me.process.write_scratch(me.slot_index, &[0; size_of::<SigInfo>()])?;
+        }
+        let at = *pointer;
+        Ok((args, Place { at, is_scratch }))
+    }
+
+    /// Whether that is the scratch page.
+    pub fn is_scratch(&self) -> bool {
+        self.is_scratch
+    }
+
+    /// The word at this offset.
+    pub fn word(&self, offset: u64) -> Result<u32> {
+        if self.is_scratch {
+            return Ok(thread::current().process.control(self.at + offset));
+        }
+        usercopy::read_u32(UserAddr::behind(self.at, offset)).map_err(|_| errno::EFAULT)
+    }
+
+    /// Where the program finds it; 0: nowhere.
+    pub fn of_program(&self, offset: u64) -> u64 {
+        if self.is_scratch { 0 } else { self.at.saturating_add(offset) }
+    }
+}
+
+impl Told {
+    fn by_wait4(a: &[u64; 6], place: &Place, pid: u64) -> Told {
+        const STOPPED: u32 = 0x7f;
+        const CONTINUED: u32 = 0xffff;
+        let status = if pid == 0 { None } else { place.word(0).ok() };
+        let is_stop = status.is_some_and(|status| status & 0xff == STOPPED);
+        let is_end = !is_stop && status.is_some_and(|status| status != CONTINUED);
+        Told { pid: pid as u32, is_end, is_stop, rusage: a[3], keep: false }
+    }
+
+    fn by_waitid(a: &[u64; 6], place: &Place) -> Result<Told> {
+        const WNOWAIT: u64 = 0x0100_0000;
+        const CLD_EXITED_TO_DUMPED: RangeInclusive<u32> = 1..=3;
+        let (pid, code) = (place.word(SI_PID)?, place.word(SI_CODE)?);
+        Ok(Told {
+            pid,
+            is_end: pid != 0 && CLD_EXITED_TO_DUMPED.contains(&code),
+            is_stop: pid != 0 && code == CLD_STOPPED,
+            rusage: a[4],
+            keep: a[3] & WNOWAIT != 0,
+        })
+    }
+}
+
+/// Hook of `wait4` and `waitid` of `p` after Linux has answered `result`, and told more at `place`.
+pub fn waited(p: &Process, call: Call, a: &[u64; 6], place: &Place, result: u64) -> Result<()> {
     let told = match call {
-        Call::Wait4 => Told::by_wait4(p, a, result),
-        Call::Waitid => Told::by_waitid(a)?,
+        Call::Wait4 => Told::by_wait4(a, place, result),
+        Call::Waitid => Told::by_waitid(a, place)?,
     };
     if told.is_end {
         wait_until_left(p, told.pid);

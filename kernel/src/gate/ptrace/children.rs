@@ -2,7 +2,7 @@
 //!
 //! Linux is not asked for events: it would tell of the workers that come and go. The tracee
 //! stops where the event is; a new thread or process does not enter user mode before its
-//! parent goes on, or whoever traces that has taken it over (`tracer::take`).
+//! parent goes on, or whoever traces that has taken it over (`waits::take`).
 
 use super::tracee::{end, report, report_event};
 use crate::gate::park;

@@ -10,11 +10,14 @@ use crate::process::thread::Thread;
 use crate::process::{rights, spaces};
 use crate::sched::cpus;
 use alloc::sync::Arc;
-use hanare_abi::service::MAY_TRACE;
+use hanare_abi::service::{MAY_HEAR, MAY_SUSPEND, MAY_TRACE};
 use hanare_core::errno::{self, Result};
 use hanare_core::gate::Parking;
-use hanare_core::ptrace::request;
+use hanare_core::ptrace::{option, request};
 use linux_raw_sys::general::__NR_ptrace;
+
+/// How often a thread that does not trace another one itself looks whether that one's registers are there, ns.
+const LOOK_NS: u64 = 1_000_000;
 
 /// ptrace(2) of the calling thread's worker.
 pub fn linux(args: [u64; 6]) -> Result<u64> {
@@ -51,13 +54,16 @@ pub fn hold(thread: &Arc<Thread>) -> Result<Arc<Thread>> {
     stand(thread.clone())
 }
 
-/// The thread goes on no more from now on.
+/// The thread, which the caller traces, or another thread of its process does, goes on no more from now on.
 pub fn keep(thread: &Arc<Thread>) -> Result<()> {
+    let may = |what| rights::may(what, thread.slot.tid(), &thread.process);
     if !thread.ptrace.is_on() {
-        trace(thread, 0, 0)?;
+        trace(thread, 0, 0).or_else(|_| may(MAY_HEAR))?;
     } else if !is_mine(thread) {
-        rights::may(MAY_TRACE, thread.slot.tid(), &thread.process)?;
-        set_tracer(thread, &thread::current_arc());
+        match may(MAY_TRACE) {
+            Ok(()) => set_tracer(thread, &thread::current_arc()),
+            Err(_) => may(MAY_HEAR)?,
+        }
     }
     park::hold(thread);
     cpus::kick(thread);
@@ -72,7 +78,11 @@ pub fn stand(mut thread: Arc<Thread>) -> Result<Arc<Thread>> {
         let tid = thread.slot.tid(); // not later: with its process the slot goes
         let has_ended = || thread.ptrace.has(GONE) || thread.must_end();
         let is_there = || thread.parking.now().contains(Parking::REGISTERS);
-        cpus::until(|| is_there() || has_ended() || me.must_end(), cpus::NEVER);
+        // Only its tracer is kicked.
+        while !(is_there() || has_ended() || me.must_end()) {
+            let look = if is_mine(&thread) { cpus::NEVER } else { cpus::deadline(LOOK_NS) };
+            cpus::until(|| is_there() || has_ended() || me.must_end(), look);
+        }
         if !has_ended() {
             return Ok(thread);
         }
@@ -85,6 +95,14 @@ pub fn stand(mut thread: Arc<Thread>) -> Result<Arc<Thread>> {
         keep(&next)?;
         thread = next;
     }
+}
+
+/// Whether Linux has given the running thread the option that suspends a tracee's filters, if that is among these.
+pub fn suspends(thread: &Thread, options: u64) -> Result<()> {
+    if options & option::SUSPEND_SECCOMP == 0 {
+        return Ok(());
+    }
+    rights::may(MAY_SUSPEND, thread.slot.tid(), &thread.process)
 }
 
 /// Looks at the registers of a thread that is stopped.

@@ -14,6 +14,7 @@ mod queries;
 mod registers;
 mod tracee;
 mod tracer;
+mod waits;
 
 pub use children::{
     before_child, hold_child, on_child, on_exit, on_vfork, on_vfork_done, thread_gone,
@@ -23,4 +24,5 @@ pub use tracee::{
     continue_as, enter, exec_stop, leave, on_exec, on_forced, on_rights, permit, permits,
     step_stop, succeed,
 };
-pub use tracer::{call, wait};
+pub use tracer::call;
+pub use waits::wait;

@@ -4,7 +4,7 @@ use crate::gate::park;
 use crate::link::{delegate, services};
 use crate::parts::signals::Interrupted;
 use crate::parts::tracee::{
-    BLOCKS, CALLS, EXECED, GIVEN, PERMITTED, REPLACED, SEIZED, TOLD, TRACED, TRACER, UNTOLD,
+    BLOCKS, CALLS, EXECED, GIVEN, HEARD, PERMITTED, REPLACED, SEIZED, TOLD, TRACED, TRACER, UNTOLD,
 };
 use crate::process::thread::Thread;
 use crate::process::{spaces, thread};
@@ -57,12 +57,14 @@ fn end_of(thread: &Arc<Thread>) {
     // Under one lock with `begin` and with what enters a thread: one that is traced must not find the flag off, or its
     // calls would go without a stop. (`hanare_core::ptrace`, tests: `the_flag_is_on_while_a_thread_is_traced`.)
     p.with_threads(|all| {
-        own.clear(TRACED | SEIZED | CALLS | BLOCKS | EXECED | TOLD | UNTOLD | REPLACED);
+        own.clear(TRACED | SEIZED | CALLS | BLOCKS | EXECED | TOLD | UNTOLD | HEARD | REPLACED);
         p.observed.set_ptraced(all.iter().any(|t| t.ptrace.is_on()));
     });
     thread.parking.change(|parking, _| parking.step(Who::Tracer, false));
     own.options.store(0, Ordering::Relaxed);
-    own.state.lock().tracer = Weak::new();
+    let mut state = own.state.lock();
+    (state.tracer, state.heard) = (Weak::new(), 0);
+    drop(state);
     park::let_go(thread);
 }
 

@@ -1,0 +1,262 @@
+//! wait4(2) and waitid(2) of a process that has tracees.
+//!
+//! Linux tells any thread of a process of the stops of tracees that one of them traces, unless it is asked not to
+//! (`__WNOTHREAD`). What Linux lets nobody but the tracer do about such a stop waits until that one asks for anything
+//! ([`catch_up`]).
+
+use super::held::{ask, is_mine, keep, linux, stand, suspends, trace};
+use crate::base::user::put;
+use crate::parts::tracee::{HEARD, PERMITTED, SEIZED, UNTOLD};
+use crate::process::spaces;
+use crate::process::thread;
+use crate::process::thread::Thread;
+use crate::process::waited::{self, Place};
+use crate::process::workers;
+use alloc::sync::Arc;
+use core::sync::atomic::Ordering;
+use hanare_core::errno::{self, Result};
+use hanare_core::ptrace::{Stop, event, index, option, permits_call, request, stopped};
+use hanare_core::signal::{SIGBUS, SIGTRAP};
+use hanare_hal::usercopy::UserAddr;
+
+/// si_code of the SIGBUS that only interrupts (`Control::Interrupt`).
+pub const INTERRUPT: i32 = -0x4a;
+
+/// wait4(2) and waitid(2) of a process that has tracees; `forward` has Linux execute them.
+pub fn wait(
+    call: waited::Call,
+    args: [u64; 6],
+    forward: impl Fn([u64; 6], &Place) -> Result<u64>,
+) -> Result<u64> {
+    let me = thread::current();
+    catch_up();
+    loop {
+        let (made, place) = Place::of(call, args)?;
+        let result = forward(made, &place)?;
+        waited::waited(&me.process, call, &args, &place, result)?;
+        let seen = match call {
+            waited::Call::Wait4 => Seen::by_wait4(result, &place),
+            waited::Call::Waitid => Seen::by_waitid(&place),
+        };
+        match seen {
+            Some(seen) if seen.settle() => {}
+            _ => return Ok(result),
+        }
+    }
+}
+
+/// The status of a stop for SECCOMP_RET_TRACE.
+const ASKS_TRACER: u32 = SIGTRAP | event::SECCOMP << 8;
+
+/// A child that is stopped, as wait(2) tells it.
+struct Seen {
+    pid: u32,
+    /// Signal, and above it an event of Linux'.
+    status: u32,
+    /// Where the program has it from; 0: nowhere.
+    at: u64,
+    /// How far the status is shifted there.
+    shift: u32,
+}
+
+impl Seen {
+    fn by_wait4(pid: u64, place: &Place) -> Option<Seen> {
+        let told = stopped(place.word(0).ok()?)?;
+        (pid != 0).then_some(Seen {
+            pid: pid as u32,
+            status: told.signal | told.event << 8,
+            at: place.of_program(0),
+            shift: 8,
+        })
+    }
+
+    fn by_waitid(place: &Place) -> Option<Seen> {
+        const CLD_TRAPPED: u32 = 4;
+        let word = |at| place.word(at).ok();
+        let (code, pid) = (word(waited::SI_CODE)?, word(waited::SI_PID)?);
+        (pid != 0 && matches!(code, CLD_TRAPPED | waited::CLD_STOPPED)).then_some(Seen {
+            pid,
+            status: word(waited::SI_STATUS)?,
+            at: place.of_program(waited::SI_STATUS),
+            shift: 0,
+        })
+    }
+
+    /// Has the thread stop, and says what kind of stop it is. True: the stop is nothing to
+    /// be seen; it is over.
+    fn settle(&self) -> bool {
+        let thread = spaces::find_thread(&thread::current().process, self.pid);
+        let is_mine = thread.as_ref().is_none_or(|thread| is_mine(thread) || ask(thread).is_ok());
+        let ours = is_mine && (thread.is_some() || workers::is_worker(self.pid));
+        if ours && self.status == SIGBUS && only_interrupts(self.pid) {
+            return linux([request::CONT, self.pid.into(), 0, SIGBUS.into(), 0, 0]).is_ok();
+        }
+        if ours && self.status == ASKS_TRACER {
+            return answer_filter(self.pid, thread.as_deref());
+        }
+        let Some(thread) = thread else { return false };
+        if keep(&thread).is_err() {
+            return false; // a child that is not traced
+        }
+        let thread = match stand(thread.clone()) {
+            Ok(thread) => thread,
+            Err(_) if !is_mine || thread.process.is_killed() => thread,
+            Err(_) => return true, // it ends, and its worker goes on
+        };
+        self.tell(&thread);
+        thread.ptrace.state.lock().heard = if is_mine { 0 } else { self.status };
+        if is_mine {
+            of_tracer(&thread);
+        } else {
+            thread.ptrace.set(HEARD);
+            thread::current().process.hears_for_others.store(true, Ordering::Release);
+        }
+        false
+    }
+
+    /// Tells the program what kind of stop that of the thread is, where Linux knows nothing but SIGTRAP.
+    fn tell(&self, thread: &Thread) {
+        if self.status != SIGTRAP {
+            return;
+        }
+        let good = thread.ptrace.options.load(Ordering::Relaxed) & option::TRACESYSGOOD != 0;
+        let stop = {
+            let mut state = thread.ptrace.state.lock();
+            state.reported = true;
+            state.stop
+        };
+        let status = stop.status(good);
+        if status != self.status && self.at != 0 {
+            let low = if self.shift == 0 { 0 } else { 0x7f };
+            let _ = put(UserAddr::of(self.at), &(status << self.shift | low).to_le_bytes());
+        }
+    }
+}
+
+/// The LWK has the worker leave its call (`Control::Interrupt`).
+fn only_interrupts(pid: u32) -> bool {
+    let me = thread::current();
+    let code = me.process.write_scratch(me.slot_index, &[0; 128]).and_then(|at| {
+        linux([request::GETSIGINFO, pid.into(), 0, at, 0, 0])?;
+        Ok(me.process.control::<i32>(at + 8))
+    });
+    code == Ok(INTERRUPT)
+}
+
+/// The worker is about to make a call that its filter leaves to a tracer. The tracer has been asked by the thread
+/// itself, which then waits for this call of its worker's. Any other one, which somebody has had the worker make, has
+/// no tracer. True: the worker goes on.
+pub fn answer_filter(pid: u32, thread: Option<&Thread>) -> bool {
+    const ORIG_RAX: u64 = 8 * index::ORIG_RAX as u64;
+    let pid = u64::from(pid);
+    let me = thread::current();
+    let number = me.process.write_scratch(me.slot_index, &[0; 8]).and_then(|at| {
+        linux([request::PEEKUSER, pid, ORIG_RAX, at, 0, 0])?;
+        Ok(me.process.control::<u64>(at))
+    });
+    let is_permitted = thread.zip(number.ok()).is_some_and(|(thread, number)| {
+        thread.ptrace.has(PERMITTED)
+            && permits_call(thread.ptrace.state.lock().permitted, number as u32)
+    });
+    if !is_permitted && linux([request::POKEUSER, pid, ORIG_RAX, u64::MAX, 0, 0]).is_err() {
+        return false;
+    }
+    linux([request::CONT, pid, 0, 0, 0, 0]).is_ok()
+}
+
+/// A stop of which another thread has heard, and which is nothing of the program's.
+pub enum Heard {
+    /// The worker is about to make a call that its filter leaves to a tracer.
+    AsksTracer,
+    /// It leaves its call.
+    Interrupts,
+}
+
+impl Heard {
+    /// That of a tracee of the caller's, which goes on.
+    pub fn take(thread: &Thread) -> Option<Heard> {
+        match core::mem::take(&mut thread.ptrace.state.lock().heard) {
+            ASKS_TRACER => Some(Heard::AsksTracer),
+            SIGBUS if only_interrupts(thread.slot.tid()) => Some(Heard::Interrupts),
+            _ => None,
+        }
+    }
+}
+
+/// Does what is left to be done about stops of the caller's tracees of which another thread of its process has heard.
+pub fn catch_up() {
+    let p = &thread::current().process;
+    if !p.hears_for_others.swap(false, Ordering::Acquire) {
+        return;
+    }
+    spaces::each_thread(|thread| {
+        let tracer = || thread.ptrace.state.lock().tracer.upgrade();
+        if !thread.ptrace.has(HEARD) || !tracer().is_none_or(|t| Arc::ptr_eq(&t.process, p)) {
+            return;
+        }
+        if is_mine(thread) || ask(thread).is_ok() && keep(thread).is_ok() {
+            thread.ptrace.clear(HEARD);
+            of_tracer(thread);
+        } else {
+            p.hears_for_others.store(true, Ordering::Release);
+        }
+    });
+}
+
+/// What the tracer itself has to do about the stop of a thread, which it or another one has heard of.
+fn of_tracer(thread: &Arc<Thread>) {
+    let own = &thread.ptrace;
+    if own.clear(UNTOLD) {
+        let options = core::mem::take(&mut own.state.lock().untold);
+        let tid = thread.slot.tid().into();
+        let tell = |options| linux([request::SETOPTIONS, tid, 0, options, 0, 0]);
+        if let Ok(options) = inherit(thread, options, tell) {
+            own.options.store(options, Ordering::Relaxed);
+        }
+    }
+    let stop = {
+        let state = own.state.lock();
+        state.reported.then_some(state.stop)
+    };
+    stop.into_iter().for_each(|stop| take(thread, stop));
+}
+
+/// Tells Linux of the options that a child has from its parent; those that it has. Linux' own children inherit the option
+/// that suspends filters of who has the right no more. It is not to be had then.
+fn inherit(thread: &Thread, options: u64, tell: impl Fn(u64) -> Result<u64>) -> Result<u64> {
+    let without = options & !option::SUSPEND_SECCOMP;
+    match tell(options & option::LINUX) {
+        Err(errno::EPERM) if without != options => {
+            tell(without & option::LINUX)?;
+            Ok(without)
+        }
+        told => {
+            told?;
+            Ok(if suspends(thread, options).is_ok() { options } else { without })
+        }
+    }
+}
+
+/// The tracer has heard of a stop: a child that it is told of is its own from now on, and
+/// stops.
+fn take(thread: &Thread, stop: Stop) {
+    let Stop::Event(event::FORK | event::VFORK | event::CLONE, tid) = stop else { return };
+    let Some(child) =
+        spaces::find_thread(&thread::current().process, tid as u32).filter(|c| !c.ptrace.is_on())
+    else {
+        return;
+    };
+    let options = thread.ptrace.options.load(Ordering::Relaxed);
+    if thread.ptrace.has(SEIZED) {
+        let seize = |options| linux([request::SEIZE, tid, 0, options, 0, 0]);
+        let Ok(options) = inherit(&child, options, seize) else { return };
+        if trace(&child, SEIZED, options).is_ok() {
+            let _ = linux([request::INTERRUPT, tid, 0, 0, 0, 0]);
+        }
+    } else if linux([request::ATTACH, tid, 0, 0, 0, 0]).is_ok()
+        // The option that suspends filters only when Linux has it, too (`of_tracer`).
+        && trace(&child, UNTOLD, options & !option::SUSPEND_SECCOMP).is_ok()
+    {
+        child.ptrace.state.lock().untold = options;
+    }
+}
