@@ -31,7 +31,7 @@ use linux_raw_sys::general::{__NR_exit, __NR_exit_group};
 /// What a child of fork takes over.
 #[derive(Default)]
 pub struct Inherited {
-    trace: Option<Arc<Trace>>,
+    trace: Option<trace::Expected>,
     breakpoints: Vec<(u64, u8)>,
     auxv: Vec<u8>,
 }
@@ -50,11 +50,8 @@ impl Inherited {
         let debugger = o.debugger.lock();
         let breakpoints = debugger.as_ref().map_or(Ok(Vec::new()), |d| d.breakpoints())?;
         drop(debugger);
-        Ok(Inherited {
-            trace: o.trace.lock().as_ref().filter(|t| t.follows()).cloned(),
-            breakpoints,
-            auxv,
-        })
+        let trace = o.trace.lock().as_ref().filter(|t| t.follows()).cloned();
+        Ok(Inherited { trace: trace.as_ref().map(Trace::will_watch), breakpoints, auxv })
     }
 
     /// From a process that shares its memory with the new one: breakpoints are there.

@@ -71,10 +71,13 @@ impl Trace {
 
     /// Begins with a process.
     pub fn watch(self: &Arc<Self>, p: &Process) {
-        *p.observed.trace.lock() = Some(self.clone());
-        p.observed.set(TRACED, true);
-        outside::call_back(p);
+        self.will_watch().watch(p);
+    }
+
+    /// A process is to be watched that does not run yet, and counts from now on.
+    pub fn will_watch(self: &Arc<Self>) -> Expected {
         self.count(1);
+        Expected(Some(self.clone()))
     }
 
     /// So many processes more are watched. Once there is none the tracer is told that it has read all when it has read what
@@ -125,6 +128,28 @@ impl Trace {
         // Nobody rings when there is room again: look every now and then.
         while !has_room() && cpu::rdtsc() <= end {
             cpus::until(has_room, cpus::deadline(LOOK_NS).min(end));
+        }
+    }
+}
+
+/// A process that a trace is to watch: a child, whose parent may be gone before it begins. As long as one is expected the trace
+/// is not over.
+pub struct Expected(Option<Arc<Trace>>);
+
+impl Expected {
+    /// It is there.
+    pub fn watch(mut self, p: &Process) {
+        *p.observed.trace.lock() = self.0.take();
+        p.observed.set(TRACED, true);
+        outside::call_back(p);
+    }
+}
+
+impl Drop for Expected {
+    fn drop(&mut self) {
+        if let Some(trace) = self.0.take() {
+            trace.count(-1);
+            tell(trace.session);
         }
     }
 }
