@@ -3,9 +3,8 @@
  * mmap, brk, a stack that grows, threads, children, programs.
  *   limits SECONDS SEED [confined]
  */
-#include "attack.h"
+#include "victim.h"
 
-static volatile pid_t victim;
 static volatile char sink;
 
 static void grow_stack(unsigned depth)
@@ -61,12 +60,8 @@ static void be_victim(void)
 			break;
 		}
 		default:
-			if (!below(30)) {
-				char number[24];
-
-				snprintf(number, sizeof(number), "%llu", (unsigned long long)any());
-				execl("/proc/self/exe", program, "victim", number, NULL);
-			}
+			if (!below(30))
+				execute_victim();
 		}
 	}
 }
@@ -99,33 +94,11 @@ static void *setter(void *unused)
 
 static void body(void)
 {
-	for (int i = 0; i < 4; i++)
-		start(setter, NULL);
-	for (;;) {
-		uint64_t end = now_ms() + below(700);
-		pid_t pid = fork();
-
-		if (!pid) {
-			prctl(PR_SET_PDEATHSIG, SIGKILL);
-			be_victim();
-		}
-		victim = pid;
-		while (pid > 0 && now_ms() < end && !has_ended(pid))
-			rest_us(1000);
-		victim = 0;
-		if (pid > 0)
-			end_child(pid);
-	}
+	hunt(setter, 700, 0);
 }
 
 int main(int argc, char **argv)
 {
-	program = argv[0];
-	if (argc > 2 && !strcmp(argv[1], "victim")) {
-		common = mmap(NULL, PAGE, RW, ANON, -1, 0);
-		seed = strtoull(argv[2], NULL, 0);
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		be_victim();
-	}
+	continue_victim(argc, argv);
 	return attack(argc, argv, body, 4000);
 }

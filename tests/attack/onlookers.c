@@ -4,7 +4,7 @@
  * shown.
  *   onlookers SECONDS SEED [confined|look PID]
  */
-#include "attack.h"
+#include "victim.h"
 #include <sys/ioctl.h>
 
 #define PRESENT (1UL << 63)
@@ -16,7 +16,6 @@ struct scan {
 };
 #define SCAN _IOWR('f', 16, struct scan)
 
-static volatile pid_t victim;
 /* Where those who look know that it changes, whatever the victim has executed. */
 static char *const arena = (char *)0x200000000000;
 #define ARENA (64 * PAGE)
@@ -57,12 +56,8 @@ static void change(void)
 			;
 		break;
 	default:
-		if (!below(40)) {
-			char number[24];
-
-			snprintf(number, sizeof(number), "%llu", (unsigned long long)any());
-			execl("/proc/self/exe", program, "victim", number, NULL);
-		}
+		if (!below(40))
+			execute_victim();
 	}
 }
 
@@ -143,22 +138,7 @@ static void *looker(void *unused)
 
 static void body(void)
 {
-	for (int i = 0; i < 4; i++)
-		start(looker, NULL);
-	for (;;) {
-		uint64_t end = now_ms() + below(500);
-		pid_t pid = fork();
-
-		if (!pid) {
-			prctl(PR_SET_PDEATHSIG, SIGKILL);
-			be_victim();
-		}
-		victim = pid;
-		while (pid > 0 && now_ms() < end && !has_ended(pid))
-			rest_us(1000);
-		if (pid > 0)
-			end_child(pid);
-	}
+	hunt(looker, 500, 1);
 }
 
 static int only_look(unsigned long seconds)
@@ -174,13 +154,7 @@ static int only_look(unsigned long seconds)
 
 int main(int argc, char **argv)
 {
-	program = argv[0];
-	if (argc > 2 && !strcmp(argv[1], "victim")) {
-		common = mmap(NULL, PAGE, RW, ANON, -1, 0);
-		seed = strtoull(argv[2], NULL, 0);
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		be_victim();
-	}
+	continue_victim(argc, argv);
 	if (argc > 4 && !strcmp(argv[3], "look")) {
 		common = mmap(NULL, PAGE, RW, ANON, -1, 0);
 		seed = atol(argv[2]);
