@@ -1,4 +1,4 @@
-//! What the module hands to the LWK at boot, and the per-CPU shared areas.
+//! Boot parameters, which the module hands to the LWK, and the per-CPU shared areas.
 //!
 //! The first [`BootParams::shared_size`] bytes of the first memory chunk are
 //! the *shared region*: `BootParams` at offset 0, everything else at offsets
@@ -70,7 +70,7 @@ pub struct BootParams {
     pub params_size: u32,
     /// Physical address of the shared region, and its bytes (multiple of 2 MiB).
     pub shared_base: u64,
-    /// See `shared_base`.
+    /// Bytes of the shared region.
     pub shared_size: u64,
     /// Physical address where the image was loaded (2 MiB aligned).
     pub image_base: u64,
@@ -116,7 +116,7 @@ pub struct BootParams {
     pub panicked: u32,
     /// Linux' `nr_cpu_ids` and `nr_node_ids`: numbers of its CPUs and nodes are below.
     pub linux_cpu_ids: u32,
-    /// See `linux_cpu_ids`.
+    /// Linux' `nr_node_ids`: numbers of its nodes are below.
     pub linux_node_ids: u32,
     /// Bytes of Linux' `cpumask_t`, a multiple of 8: what `sched_getaffinity` gives.
     pub linux_cpumask_size: u32,
@@ -159,13 +159,13 @@ pub const LEAK_SPECTRE_V2: u32 = 1 << 2;
 pub const LEAK_SWAPGS: u32 = 1 << 3;
 /// Buffers of the CPU that `verw` clears: MDS, TAA, MMIO stale data, RFDS, TSA.
 pub const LEAK_MDS: u32 = 1 << 4;
-/// See [`LEAK_MDS`].
+/// TAA, one of those that `verw` clears.
 pub const LEAK_TAA: u32 = 1 << 5;
-/// See [`LEAK_MDS`].
+/// MMIO stale data, likewise.
 pub const LEAK_MMIO: u32 = 1 << 6;
-/// See [`LEAK_MDS`].
+/// RFDS, likewise.
 pub const LEAK_RFDS: u32 = 1 << 7;
-/// See [`LEAK_MDS`].
+/// TSA, likewise.
 pub const LEAK_TSA: u32 = 1 << 8;
 /// Branch history of user mode chooses among the predictions of the kernel's indirect branches (BHI).
 pub const LEAK_BHI: u32 = 1 << 9;
@@ -211,7 +211,7 @@ pub const RING_ENTRIES: usize = 256;
 /// Bit of an inbound entry that says that it is new: set where entry `n` (free running) is written with
 /// `n / RING_ENTRIES` even, clear where it is odd.
 pub const RING_LAP32: u32 = 1 << 31;
-/// Likewise of an outbound entry.
+/// Lap bit of an outbound entry.
 pub const RING_LAP64: u64 = 1 << 63;
 /// An instance has a bell for each so many bytes of its memory: half of what a thread has as its
 /// kernel stack. Each slot has a bell of its own.
@@ -284,7 +284,7 @@ pub struct RingEntries {
 pub struct CpuShared {
     /// Written by the module: physical APIC id, and Linux' number of the CPU.
     pub apic_id: u32,
-    /// See `apic_id`.
+    /// Linux' number of the CPU.
     pub linux_cpu: u32,
     /// NUMA node of the CPU.
     pub node: u32,
@@ -312,7 +312,7 @@ pub struct CpuShared {
     pub page_faults: u64,
     /// System calls served locally / delegated since boot.
     pub local_calls: u64,
-    /// See `local_calls`.
+    /// Calls that Linux served.
     pub delegated_calls: u64,
     /// 1: a thread waits for its turn there, for whose sake the timer interrupts whoever computes. Written by the LWK.
     pub crowded: u32,
@@ -322,7 +322,7 @@ pub struct CpuShared {
     /// Next entry that is written (free running). The module has its own, which the LWK cannot forge; this one is
     /// for tests of the ring.
     pub inbound_tail: u32,
-    /// Likewise: `inbound_head`, as it was read last.
+    /// `inbound_head`, as it was read last; for tests of the ring, too.
     pub inbound_seen: u32,
     /// Zero, up to 192 bytes.
     pub reserved3: [u32; 14],
@@ -375,11 +375,11 @@ pub struct CpuShared {
     pub copied_calls: u64,
     /// Bytes that were copied for them from programs and to programs.
     pub copied_in: u64,
-    /// See `copied_in`.
+    /// Bytes of messages that came back.
     pub copied_out: u64,
     /// Calls whose arguments were to be copied and were mapped, by reason (`MAPPED_*`).
     pub mapped_by: [u32; crate::copied::MAPPED_REASONS],
-    /// Likewise, by the number of the call.
+    /// Such calls by the number of the call.
     pub mapped_calls: [u32; crate::copied::MAPPED_CALLS],
     /// Calls of native tasks that pooled proxies have executed. Written by the LWK, as what follows.
     pub packed_calls: u64,

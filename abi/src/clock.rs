@@ -11,11 +11,11 @@
 pub struct ClockPage {
     /// Odd while the module writes.
     pub sequence: u32,
-    /// See the module documentation.
+    /// Shift of the multiplication, see the module documentation.
     pub shift: u32,
     /// TSC value at the sample.
     pub tsc: u64,
-    /// See the module documentation.
+    /// Factor, see the module documentation.
     pub mult: u64,
     /// CLOCK_MONOTONIC at `tsc`, ns.
     pub monotonic_ns: u64,
@@ -29,7 +29,7 @@ pub struct ClockPage {
     pub tai_ns: u64,
     /// Minutes west of Greenwich and DST flag, for gettimeofday's second argument.
     pub minutes_west: i32,
-    /// See `minutes_west`.
+    /// `tz_dsttime`.
     pub dst: i32,
     /// CLOCK_REALTIME_COARSE as of Linux' last tick, ns: what files are stamped with.
     /// This and the next are written at each tick, outside the sequence.

@@ -55,7 +55,7 @@ pub const CONTROL_TRAP: u32 = 22;
 pub const CONTROL_MAP_PART: u32 = 23;
 /// [`Control::Server`].
 pub const CONTROL_SERVER: u32 = 24;
-/// See [`Control::Member`].
+/// [`Control::Member`].
 pub const CONTROL_MEMBER: u32 = 25;
 /// [`Control::Eventfd`].
 pub const CONTROL_EVENTFD: u32 = 26;
@@ -88,7 +88,7 @@ pub const MIRROR_IGNORE: u64 = 1;
 /// [`Mirror::Forward`] as a word.
 pub const MIRROR_FORWARD: u64 = 2;
 
-/// What a field of a request can be: a word that is checked where it is read.
+/// Value that a field of a request can have: a word that is checked where it is read.
 trait Field: Sized {
     fn word(self) -> u64;
     /// `None`: no value of the type has this word.
@@ -154,9 +154,9 @@ macro_rules! choices {
 }
 
 choices! {
-    /// What Linux does with a signal of a program's, see `docs/architecture.md`, signals.
+    /// Handling by Linux of a signal of a program's, see `docs/architecture.md`, signals.
     Mirror {
-        /// Its default: nothing, stop, continue.
+        /// The default: nothing, stop, continue.
         Default = MIRROR_DEFAULT,
         /// The program ignores it.
         Ignore = MIRROR_IGNORE,
@@ -166,7 +166,7 @@ choices! {
 }
 
 choices! {
-    /// What a range of addresses is to be in a core dump.
+    /// Contents of a range of addresses in a core dump.
     DumpKind {
         /// Unmapped.
         Nothing = 0,
@@ -191,7 +191,7 @@ macro_rules! requests {
         }
 
         impl Control {
-            /// Its number, and its fields as words.
+            /// The request's number, and its fields as words.
             #[must_use]
             pub fn encode(self) -> (u32, [u64; 6]) {
                 match self {
@@ -223,7 +223,7 @@ fn words<const N: usize>(fields: [u64; N]) -> [u64; 6] {
 requests! {
     /// Run a service of the module's: `IOCTL_SERVE` it.
     Serve = CONTROL_SERVE {
-        /// Its index.
+        /// Index of the service.
         service: u32,
     }
     /// End the process by a signal with the default action (never answered).
@@ -298,7 +298,7 @@ requests! {
     /// Start one more worker, for a thread of this process. Result = its Linux thread id. It polls
     /// its slot like the first one.
     Thread = CONTROL_THREAD {
-        /// Its slot.
+        /// Slot of the worker.
         slot: u32,
         /// CLONE_FS and CLONE_FILES where it gets a copy and does not share.
         own: u64,
@@ -387,7 +387,7 @@ requests! {
     Filter = CONTROL_FILTER {
         /// Address (control window) of the part.
         at: u64,
-        /// Its bytes.
+        /// Bytes of this part.
         bytes: u64,
         /// Bytes of the filter before it.
         before: u64,
@@ -401,7 +401,7 @@ requests! {
     /// Interrupt a worker (its thread has to end): the call it is in ends as by a signal, one it
     /// has not begun is answered by `SLOT_NOT_STARTED`.
     Interrupt = CONTROL_INTERRUPT {
-        /// Its Linux thread id.
+        /// Linux thread id of the worker.
         tid: u32,
     }
     /// A core dump is about to be made. Result 1: yes, and what is mapped from now on is for it;
@@ -455,7 +455,7 @@ requests! {
 mod tests {
     use super::*;
 
-    /// What each number's request is with all fields at their largest, or 0 where they have none.
+    /// The request of each number with all fields at their largest, or 0 where they have none.
     fn one_of_each() -> impl Iterator<Item = Control> {
         let fill = |number| {
             // Of the words that a field can have, the largest that all before it allow.

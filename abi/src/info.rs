@@ -1,4 +1,4 @@
-//! What the module asks of the LWK to show it: processes, threads, mappings,
+//! Questions of the module to the LWK about what it shows: processes, threads, mappings,
 //! memory (`REQUEST_INFO`). For `/proc` as LWK programs see it, and `hanare ps`.
 //!
 //! `args[0]` = `INFO_*`. The answer is in `pages`: as many structures of the kind
@@ -20,7 +20,7 @@ pub const INFO_MEMORY: u64 = 4;
 /// A [`NumaInfo`] of `space` for the mapping at address args[1].
 pub const INFO_NUMA: u64 = 5;
 
-/// What `/proc/PID/pagemap` says of the pages of `space` from address args[1] on, to args[2] at most. Answer: args[1] = the
+/// Entries of `/proc/PID/pagemap` for the pages of `space` from address args[1] on, to args[2] at most. Answer: args[1] = the
 /// address to go on from; `pages`: runs of pages, one behind the other ([`PAGEMAP_RUN_SHIFT`]).
 pub const INFO_PAGEMAP: u64 = 6;
 /// Not shown but done: `/proc/PID/clear_refs` of `space`, args[1] = the number written to it (1..=5). Answer: args[1] = 1:
@@ -33,7 +33,7 @@ pub const INFO_WRITTEN_BY_LINUX: u64 = 8;
 /// The page of `space` at address args[1] is soft-dirty: a device may write to it still.
 pub const INFO_SOFT_DIRTY: u64 = 9;
 
-/// What the thread with id args[1] of `space` waits in. Answer: `pages`: number of the system call, or -1, its six
+/// Call in which the thread with id args[1] of `space` waits. Answer: `pages`: number of the system call, or -1, its six
 /// arguments, stack pointer, instruction pointer; nothing: it runs, or could. -ESRCH: no such thread.
 pub const INFO_CALL: u64 = 10;
 
@@ -44,21 +44,21 @@ pub const PAGEMAP_RUN_SHIFT: u32 = 40;
 pub const PAGEMAP_RUN_MAX: u64 = 1 << (55 - PAGEMAP_RUN_SHIFT);
 /// In an entry: soft-dirty; nobody else has it mapped; of a file or shared; paged out, or lost; present. As Linux has them.
 pub const PAGEMAP_SOFT_DIRTY: u64 = 1 << 55;
-/// See [`PAGEMAP_SOFT_DIRTY`].
+/// In an entry: exclusive, nobody else has it mapped.
 pub const PAGEMAP_EXCLUSIVE: u64 = 1 << 56;
-/// See [`PAGEMAP_SOFT_DIRTY`].
+/// In an entry: of a file, or shared.
 pub const PAGEMAP_FILE: u64 = 1 << 61;
-/// See [`PAGEMAP_SOFT_DIRTY`].
+/// In an entry: paged out, or lost.
 pub const PAGEMAP_SWAP: u64 = 1 << 62;
-/// See [`PAGEMAP_SOFT_DIRTY`].
+/// In an entry: present.
 pub const PAGEMAP_PRESENT: u64 = 1 << 63;
 /// In an entry, for the module: no page is there, and a table for 2 MiB of pages is.
 pub const PAGEMAP_TABLE: u64 = 1 << 57;
 /// In an entry, for the module: no mapping of pages is there; a part of a large page; Linux knows what is there.
 pub const PAGEMAP_UNMAPPED: u64 = 1 << 58;
-/// See [`PAGEMAP_UNMAPPED`].
+/// In an entry, for the module: a part of a large page.
 pub const PAGEMAP_LARGE: u64 = 1 << 59;
-/// See [`PAGEMAP_UNMAPPED`].
+/// In an entry, for the module: Linux knows what is there.
 pub const PAGEMAP_LINUX: u64 = 1 << 60;
 
 /// `INFO_MEMORY`: all nodes.
@@ -78,13 +78,13 @@ pub struct ThreadInfo {
     pub seccomp: u32,
     /// Time in user mode and in the LWK, and waiting for Linux with the CPU kept, ns.
     pub user_ns: u64,
-    /// See `user_ns`.
+    /// Time in the LWK, and waiting for Linux with the CPU kept, ns.
     pub system_ns: u64,
     /// Calls that Linux served.
     pub delegated_calls: u64,
     /// Times it gave the CPU away to wait, and times it lost it to another thread.
     pub voluntary_switches: u64,
-    /// See `voluntary_switches`.
+    /// Times another thread got the CPU although it could go on.
     pub involuntary_switches: u64,
     /// Page faults it had.
     pub faults: u64,
@@ -101,27 +101,27 @@ pub const LINK_SLEEPS: u32 = 1 << 9;
 /// The thread's worker has said that it sleeps until it is rung.
 pub const LINK_WORKER_SLEEPS: u32 = 1 << 10;
 
-/// It waits.
+/// The thread waits.
 pub const THREAD_WAITS: u32 = 0;
-/// It runs, or could; its worker sleeps.
+/// The thread runs, or could; its worker sleeps.
 pub const THREAD_RUNS: u32 = 1;
-/// It waits until the child that it made has begun.
+/// The thread waits until the child that it made has begun.
 pub const THREAD_CREATES: u32 = 2;
-/// It waits until its child has left its memory (vfork).
+/// The thread waits until its child has left its memory (vfork).
 pub const THREAD_VFORKS: u32 = 3;
-/// It replaces the program and waits until the other threads have ended.
+/// The thread replaces the program and waits until the other threads have ended.
 pub const THREAD_REPLACES: u32 = 4;
-/// It waits until Linux has made its execve.
+/// The thread waits until Linux has made its execve.
 pub const THREAD_DEPARTS: u32 = 5;
-/// It is the first thread of a new program and waits until the threads of the old one have ended.
+/// The thread is the first one of a new program and waits until the threads of the old one have ended.
 pub const THREAD_ARRIVES: u32 = 6;
-/// It makes a core dump and waits until the other threads are parked.
+/// The thread makes a core dump and waits until the other threads are parked.
 pub const THREAD_DUMPS: u32 = 7;
-/// It is parked for a core dump.
+/// The thread is parked for a core dump.
 pub const THREAD_PARKED: u32 = 8;
-/// It has called exit(2), or has ended; other threads go on.
+/// The thread has called exit(2), or has ended; other threads go on.
 pub const THREAD_EXITED: u32 = 9;
-/// It waits until Linux has ended its process.
+/// The thread waits until Linux has ended its process.
 pub const THREAD_LAST: u32 = 10;
 
 /// A process, and one of its threads.
@@ -132,7 +132,7 @@ pub struct ProcessInfo {
     pub thread: ThreadInfo,
     /// User and system time of all threads, ended ones too, ns.
     pub user_ns: u64,
-    /// See `user_ns`.
+    /// Time in the LWK, and waiting for Linux with the CPU kept, ns.
     pub system_ns: u64,
     /// Calls that Linux served, all threads.
     pub delegated_calls: u64,
@@ -140,11 +140,11 @@ pub struct ProcessInfo {
     pub threads: u64,
     /// Bytes mapped now and at most.
     pub mapped: u64,
-    /// See `mapped`.
+    /// Most bytes that were mapped.
     pub mapped_peak: u64,
     /// Bytes resident now and at most.
     pub resident: u64,
-    /// See `resident`.
+    /// Most bytes that were resident.
     pub resident_peak: u64,
     /// Resident bytes of files and of mappings shared with Linux.
     pub resident_file: u64,
@@ -156,7 +156,7 @@ pub struct ProcessInfo {
     pub stack: u64,
     /// Bytes of executable mappings of the program and of others.
     pub code: u64,
-    /// See `code`.
+    /// Bytes of libraries.
     pub library: u64,
     /// Bytes of page tables.
     pub tables: u64,
@@ -164,23 +164,23 @@ pub struct ProcessInfo {
     pub locked: u64,
     /// Signals (bit n-1 = signal n) pending for the process and the thread.
     pub shared_pending: u64,
-    /// See `shared_pending`.
+    /// Signals pending for the thread.
     pub pending: u64,
     /// Signals the thread blocks.
     pub blocked: u64,
     /// Signals ignored and caught.
     pub ignored: u64,
-    /// See `ignored`.
+    /// Signals that have a handler.
     pub caught: u64,
     /// Instance CPUs it may run on, by index, or [`ALLOWED_ALL`].
     pub allowed: u64,
     /// Page faults of all threads, ended ones too, and of children it has waited for.
     pub faults: u64,
-    /// See `faults`.
+    /// Page faults of its ended children.
     pub children_faults: u64,
     /// RLIMIT_AS, bytes; hard 0: as Linux says.
     pub space_soft: u64,
-    /// See `space_soft`.
+    /// Hard RLIMIT_AS, bytes; 0: as Linux says.
     pub space_hard: u64,
 }
 
@@ -200,13 +200,13 @@ pub struct VmaInfo {
     pub file: u64,
     /// Resident pages of 4 KiB: all, written (if private: the process' own), in large pages.
     pub resident: u32,
-    /// See `resident`.
+    /// Resident pages that were written.
     pub written: u32,
-    /// See `resident`.
+    /// Resident pages that are part of large ones.
     pub large: u32,
-    /// Of these, pages that others have mapped, too: all, written.
+    /// Resident pages that others have mapped, too.
     pub shared: u32,
-    /// See `shared`.
+    /// Pages of `shared` that were written.
     pub shared_written: u32,
     /// Resident KiB, each page divided by the number of those that have it.
     pub proportional_kib: u32,
@@ -231,7 +231,7 @@ pub struct NumaInfo {
     pub end: u64,
     /// The policy, or that of the first thread: `MPOL_*` with its flags, and nodes.
     pub mode: u64,
-    /// See `mode`.
+    /// Nodes of the policy, a bit each.
     pub nodes: [u64; NODE_WORDS],
     /// Resident pages of 4 KiB that were written (if private: the process' own).
     pub written: u64,
@@ -241,9 +241,9 @@ pub struct NumaInfo {
 
 /// May be read, written, executed.
 pub const VMA_READ: u64 = 1;
-/// See `VMA_READ`.
+/// May be written.
 pub const VMA_WRITE: u64 = 2;
-/// See `VMA_READ`.
+/// May be executed.
 pub const VMA_EXEC: u64 = 4;
 /// Shared.
 pub const VMA_SHARED: u64 = 8;
@@ -263,23 +263,23 @@ pub const VMA_LOCKED: u64 = 512;
 pub const VMA_GROWS_DOWN: u64 = 1024;
 /// Left out of core dumps; not inherited; wiped in a child; large pages wanted, not wanted.
 pub const VMA_DONT_DUMP: u64 = 2048;
-/// See `VMA_DONT_DUMP`.
+/// `MADV_DONTFORK`.
 pub const VMA_DONT_FORK: u64 = 4096;
-/// See `VMA_DONT_DUMP`.
+/// `MADV_WIPEONFORK`.
 pub const VMA_WIPE_ON_FORK: u64 = 8192;
-/// See `VMA_DONT_DUMP`.
+/// `MADV_HUGEPAGE`.
 pub const VMA_HUGE: u64 = 16384;
-/// See `VMA_DONT_DUMP`.
+/// `MADV_NOHUGEPAGE`.
 pub const VMA_NO_HUGE: u64 = 32768;
 /// `MADV_SEQUENTIAL`, `MADV_RANDOM`, `MLOCK_ONFAULT`, `MAP_NORESERVE`, `MAP_HUGETLB`.
 pub const VMA_SEQUENTIAL: u64 = 65536;
-/// See `VMA_SEQUENTIAL`.
+/// `MADV_RANDOM`.
 pub const VMA_RANDOM: u64 = 131_072;
-/// See `VMA_SEQUENTIAL`.
+/// `MLOCK_ONFAULT`.
 pub const VMA_LOCK_ON_FAULT: u64 = 262_144;
-/// See `VMA_SEQUENTIAL`.
+/// `MAP_NORESERVE`.
 pub const VMA_NO_RESERVE: u64 = 524_288;
-/// See `VMA_SEQUENTIAL`.
+/// `MAP_HUGETLB`.
 pub const VMA_HUGETLB: u64 = 1_048_576;
 /// Memory is promised to it.
 pub const VMA_ACCOUNTED: u64 = 2_097_152;

@@ -92,11 +92,11 @@ pub struct Last {
 pub struct Usage {
     /// Out: user and system time, ns.
     pub user_ns: u64,
-    /// See `user_ns`.
+    /// System time, ns.
     pub system_ns: u64,
     /// Out: resident bytes, peak.
     pub resident_bytes: u64,
-    /// See `resident_bytes`.
+    /// Most bytes that were resident.
     pub peak_bytes: u64,
 }
 
@@ -247,11 +247,11 @@ pub struct Execed {
     /// In: addresses of arguments and environment in the application's memory, for
     /// `/proc/PID/cmdline` and `environ` as LWK programs see them.
     pub arg_start: u64,
-    /// See `arg_start`.
+    /// End of the arguments.
     pub arg_end: u64,
-    /// See `arg_start`.
+    /// Start of the environment.
     pub env_start: u64,
-    /// See `arg_start`.
+    /// End of the environment.
     pub env_end: u64,
 }
 
@@ -318,27 +318,27 @@ pub struct Threads {
 /// Most threads one `IOCTL_THREADS` tells of.
 pub const THREADS_AT_ONCE: usize = 8;
 
-/// See [`Info`].
+/// Ioctl with [`Info`].
 pub const IOCTL_INFO: u32 = iowr::<Info>(0);
-/// See [`Create`].
+/// Ioctl with [`Create`].
 pub const IOCTL_CREATE: u32 = iowr::<Create>(1);
-/// See [`AddMemory`].
+/// Ioctl with [`AddMemory`].
 pub const IOCTL_ADD_MEMORY: u32 = iowr::<AddMemory>(2);
-/// See [`AddCpu`].
+/// Ioctl with [`AddCpu`].
 pub const IOCTL_ADD_CPU: u32 = iowr::<AddCpu>(3);
-/// See [`Boot`].
+/// Ioctl with [`Boot`].
 pub const IOCTL_BOOT: u32 = iowr::<Boot>(4);
-/// See [`Shutdown`].
+/// Ioctl with [`Shutdown`].
 pub const IOCTL_SHUTDOWN: u32 = iowr::<Shutdown>(5);
-/// See [`Status`].
+/// Ioctl with [`Status`].
 pub const IOCTL_STATUS: u32 = iowr::<Status>(6);
-/// See [`Log`].
+/// Ioctl with [`Log`].
 pub const IOCTL_LOG: u32 = iowr::<Log>(7);
-/// See [`Debug`].
+/// Ioctl with [`Debug`].
 pub const IOCTL_DEBUG: u32 = iowr::<Debug>(8);
-/// See [`Attach`].
+/// Ioctl with [`Attach`].
 pub const IOCTL_ATTACH: u32 = iowr::<Attach>(16);
-/// See [`PoolMake`].
+/// Ioctl with [`PoolMake`].
 pub const IOCTL_POOL: u32 = iowr::<PoolMake>(9);
 /// No argument: start the program of the start block (`REQUEST_SPACE_START`).
 pub const IOCTL_START: u32 = number(0, 17, 0);
@@ -350,45 +350,45 @@ pub const IOCTL_WAIT: u32 = number(0, 18, 0);
 /// Rings the bell that is the argument, by its index in the instance. Nothing happens if it is not one of the
 /// space's, or has been rung as often as its thread went to sleep. EINVAL: there is no such bell; EIO: as above.
 pub const IOCTL_RING: u32 = number(0, 19, 0);
-/// See [`IOCTL_WAIT`].
+/// Place of the slot to ring in the argument of [`IOCTL_WAIT`].
 pub const WAIT_RING_SHIFT: u32 = 32;
-/// See [`Serve`].
+/// Ioctl with [`Serve`].
 pub const IOCTL_SERVE: u32 = iowr::<Serve>(20);
-/// See [`Signal`].
+/// Ioctl with [`Signal`].
 pub const IOCTL_SIGNAL: u32 = iowr::<Signal>(21);
-/// See [`Usage`].
+/// Ioctl with [`Usage`].
 pub const IOCTL_USAGE: u32 = iowr::<Usage>(22);
 /// No argument: what the caller maps from now on goes into its core dump.
 pub const IOCTL_DUMP: u32 = number(0, 51, 0);
-/// See [`DumpThread`].
+/// Ioctl with [`DumpThread`].
 pub const IOCTL_DUMP_THREAD: u32 = iowr::<DumpThread>(52);
-/// See [`Child`].
+/// Ioctl with [`Child`].
 pub const IOCTL_CHILD: u32 = iowr::<Child>(23);
-/// See [`Observe`].
+/// Ioctl with [`Observe`].
 pub const IOCTL_OBSERVE: u32 = iowr::<Observe>(24);
-/// See [`Observation`].
+/// Ioctl with [`Observation`].
 pub const IOCTL_OBSERVATION: u32 = iowr::<Observation>(25);
-/// See [`TraceRead`].
+/// Ioctl with [`TraceRead`].
 pub const IOCTL_TRACE_READ: u32 = iowr::<TraceRead>(26);
-/// See [`Opened`].
+/// Ioctl with [`Opened`].
 pub const IOCTL_OPENED: u32 = iowr::<Opened>(48);
-/// See [`Listed`].
+/// Ioctl with [`Listed`].
 pub const IOCTL_LISTED: u32 = iowr::<Listed>(49);
-/// See [`Execed`].
+/// Ioctl with [`Execed`].
 pub const IOCTL_EXECED: u32 = iowr::<Execed>(50);
-/// See [`Rights`].
+/// Ioctl with [`Rights`].
 pub const IOCTL_RIGHTS: u32 = iowr::<Rights>(54);
-/// See [`Succeed`].
+/// Ioctl with [`Succeed`].
 pub const IOCTL_SUCCEED: u32 = iowr::<Succeed>(55);
-/// See [`Share`].
+/// Ioctl with [`Share`].
 pub const IOCTL_SHARE: u32 = iowr::<Share>(53);
-/// See [`Last`].
+/// Ioctl with [`Last`].
 pub const IOCTL_LAST: u32 = iowr::<Last>(60);
-/// See [`Send`].
+/// Ioctl with [`Send`].
 pub const IOCTL_SEND: u32 = iowr::<Send>(61);
-/// See [`Copy`].
+/// Ioctl with [`Copy`].
 pub const IOCTL_COPY: u32 = iowr::<Copy>(62);
-/// See [`Forward`].
+/// Ioctl with [`Forward`].
 pub const IOCTL_FORWARD: u32 = iowr::<Forward>(63);
 /// No argument: the caller may execute what its program may ([`crate::utility`]). EPERM: the space is another process'.
 pub const IOCTL_EXECUTE: u32 = number(0, 42, 0);
@@ -396,9 +396,9 @@ pub const IOCTL_EXECUTE: u32 = number(0, 42, 0);
 /// confined itself since it joined the pool. EPERM: the one may what the other may not; ESRCH: the task has ended; EINVAL: the
 /// caller is no pooled proxy.
 pub const IOCTL_SERVES: u32 = number(0, 44, 0);
-/// See [`Eventfd`](crate::utility::Eventfd).
+/// Ioctl with [`Eventfd`](crate::utility::Eventfd).
 pub const IOCTL_EVENTFD: u32 = iowr::<crate::utility::Eventfd>(43);
-/// See [`ProcessStatus`].
+/// Ioctl with [`ProcessStatus`].
 pub const IOCTL_PROCESS: u32 = iowr::<ProcessStatus>(40);
-/// See [`Threads`].
+/// Ioctl with [`Threads`].
 pub const IOCTL_THREADS: u32 = iowr::<Threads>(41);

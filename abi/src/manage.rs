@@ -1,4 +1,4 @@
-//! What manages instances and looks at them: arguments of the ioctls of a descriptor without a space ([`crate::ioctl`]).
+//! Management of instances, and looks at them: arguments of the ioctls of a descriptor without a space ([`crate::ioctl`]).
 
 use crate::copied::CopiedStatus;
 use crate::request::LEDGER_WORDS;
@@ -80,9 +80,9 @@ pub struct Boot {
     /// Out: ns spent loading the image, in the first CPU's start until it is
     /// online, in the others'.
     pub load_ns: u64,
-    /// See `load_ns`.
+    /// Time until the first CPU was online, ns.
     pub first_cpu_ns: u64,
-    /// See `load_ns`.
+    /// Time until the other CPUs were online, ns.
     pub other_cpus_ns: u64,
     /// In: boot options.
     pub cmdline: [u8; 256],
@@ -117,7 +117,7 @@ pub struct CpuStatus {
     pub space: u32,
     /// NUMA node.
     pub node: u32,
-    /// See [`crate::boot::CpuShared`].
+    /// Heartbeat of the CPU, as in [`crate::boot::CpuShared`].
     pub heartbeat: u64,
     /// Interrupts taken.
     pub interrupts: u64,
@@ -154,7 +154,7 @@ pub struct Status {
     pub cpu_count: u32,
     /// Out: bytes of memory reserved, and how many chunks.
     pub memory_bytes: u64,
-    /// See `memory_bytes`.
+    /// Chunks of memory.
     pub chunks: u32,
     /// In: 1: ping every CPU first (up to 1 s each).
     pub ping: u32,

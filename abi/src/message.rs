@@ -55,7 +55,7 @@ pub struct MessagePage {
     pub index: u32,
     /// Pages of the message.
     pub count: u32,
-    /// Whose call it is; the same in all pages of a message.
+    /// Number of the call; the same in all pages of a message.
     pub call: u64,
     /// Zero.
     pub reserved: u64,

@@ -42,7 +42,7 @@ pub const OBSERVE_WRITE: u32 = 11;
 /// Breakpoint at address args[0]: args[1] = 1: set, 0: cleared. `ENOMEM`: the user's limit of kernel memory. `ENOSPC`: the
 /// debugger has as many as it may.
 pub const OBSERVE_BREAK: u32 = 12;
-/// What thread args[0] does next: args[1] = `ACTION_*` | signal to be delivered << 8.
+/// Next step of thread args[0]: args[1] = `ACTION_*` | signal to be delivered << 8.
 pub const OBSERVE_ACTION: u32 = 13;
 /// Goes on: threads by their `OBSERVE_ACTION`, the others by `ACTION_*` args[0].
 pub const OBSERVE_RESUME: u32 = 14;
@@ -57,7 +57,7 @@ pub const OBSERVE_LAST: u32 = 16;
 /// Children and all threads are traced, too.
 pub const TRACE_FOLLOW: u64 = 1;
 
-/// It runs.
+/// The thread runs.
 pub const OBSERVED_RUNS: u64 = 0;
 /// A stop has begun; some threads are not there yet.
 pub const OBSERVED_STOPPING: u64 = 1;
@@ -71,7 +71,7 @@ pub const OBSERVED_BREAK: u64 = 4;
 pub const OBSERVED_STEP: u64 = 5;
 /// Stopped at a watchpoint.
 pub const OBSERVED_WATCH: u64 = 6;
-/// It has ended.
+/// The thread has ended.
 pub const OBSERVED_ENDED: u64 = 7;
 
 /// Remains stopped.
@@ -83,7 +83,7 @@ pub const ACTION_STEP: u64 = 2;
 
 /// Path of the program.
 pub const TEXT_PROGRAM: u64 = 0;
-/// Its auxiliary vector.
+/// The process' auxiliary vector.
 pub const TEXT_AUXV: u64 = 1;
 
 /// Head of the ring of a trace, alone on a page; the text begins on the next one.
@@ -135,9 +135,9 @@ pub struct Record {
     pub kind: u32,
     /// Process and thread.
     pub pid: u32,
-    /// See `pid`.
+    /// Thread id.
     pub tid: u32,
-    /// Of the call, or of a signal.
+    /// Number of the call, or of a signal.
     pub number: u32,
     /// `SERVED_*` of a call that ended.
     pub served: u32,
@@ -145,9 +145,9 @@ pub struct Record {
     pub time_ns: u64,
     /// How long the call took.
     pub duration_ns: u64,
-    /// Its result.
+    /// Result of the call.
     pub result: i64,
-    /// Its arguments.
+    /// Arguments of the call.
     pub args: [u64; 6],
 }
 

@@ -15,7 +15,7 @@ pub const OFFER_PAGES: usize = 28;
 pub struct Offer {
     /// Odd while the LWK writes.
     pub sequence: u32,
-    /// Whose pages they are; 0: there is no offer.
+    /// Space to which the pages belong; 0: there is no offer.
     pub space: u32,
     /// Address of the first page.
     pub start: u64,

@@ -35,7 +35,7 @@ pub const REQUEST_PING: u32 = 1;
 pub const REQUEST_SPACE_OPEN: u32 = 2;
 /// In a set of CPUs by index: all that there are, because nobody has chosen any.
 pub const ALLOWED_ALL: u64 = u64::MAX;
-/// See [`REQUEST_SPACE_OPEN`].
+/// Words that describe a child, or a program, to [`REQUEST_SPACE_OPEN`].
 pub const CHILD_WORDS: usize = 17 + GROUPS_WORDS;
 /// First word of [`CHILD_WORDS`] of the control groups with a limit that the process is in. First
 /// those of memory, the innermost first, two words each: a number that no other group ever has, and
@@ -98,7 +98,7 @@ pub const REQUEST_SPACE_GROUPS: u32 = 15;
 /// [`crate::service::SERVICE_LIMITS`] answers it. Not awaited.
 pub const REQUEST_SPACE_LIMITS: u32 = 16;
 
-/// What an observer (`IOCTL_OBSERVE`) asks: args: [0] = `OBSERVE_*`, [1] = its session,
+/// Question of an observer (`IOCTL_OBSERVE`): args: [0] = `OBSERVE_*`, [1] = the session,
 /// [2], [3] = arguments; `pages` holds what goes with it, both ways, `count` words of
 /// an answer. `space` is that of the observed process, which may be gone.
 pub const REQUEST_OBSERVE: u32 = 11;

@@ -73,13 +73,13 @@ pub const SERVICE_UNWATCH: u32 = 8;
 /// chosen that one; args: [0] = bytes in use of [1], [2] = whose they are (`OUT_*`). Its standard
 /// error output is told.
 pub const SERVICE_KILL: u32 = 9;
-/// See [`SERVICE_KILL`]: the instance's.
+/// Limit of [`SERVICE_KILL`] that is reached: all memory of the instance.
 pub const OUT_INSTANCE: u64 = 0;
-/// What the process' user may have of the instance.
+/// Share of the process' user in the instance.
 pub const OUT_USER: u64 = 1;
-/// What its control group may have.
+/// Share of the process' control group.
 pub const OUT_GROUP: u64 = 2;
-/// What NUMA nodes have that a policy insists on.
+/// Memory of NUMA nodes that a policy insists on.
 pub const OUT_NODES: u64 = 3;
 /// Whether the worker may do something to a thread of another process, where the LWK does
 /// it: args: [0] = its id, as the worker knows it, [1] = its space, [2] = `MAY_*`. A worker's
@@ -137,7 +137,7 @@ pub const SERVICE_INTERRUPT: u32 = 14;
 pub const SERVICE_LIMITS: u32 = 15;
 /// Resources that have limits.
 pub const LIMITS: usize = 16;
-/// See [`SERVICE_LIMITS`].
+/// Words of all limits ([`SERVICE_LIMITS`]).
 pub const LIMITS_WORDS: usize = 2 * LIMITS;
 /// Soft limit of a proxy's address space: the LWK applies its program's, while the proxy maps all of the program's addresses. It is no multiple of anything
 /// that somebody would choose, so what is set by others is known for that; and it may be above the hard limit.
@@ -150,7 +150,7 @@ const _: () = assert!(LIMITS_WORDS <= EXTENTS_MAX);
 /// args[1] bytes: each with a zero behind it, as many as fit, in the order in which Linux looks at the entries; the last one is
 /// the file `status`. Answer args: [0] = bytes, [1] = the number to go on with, or 0: these were all. -ENOENT: it is not mounted.
 pub const SERVICE_BINFMT: u32 = 17;
-/// What execve(2) does to descriptors: closes those that close on exec, and then opens file args[0] for the program
+/// Descriptors in an execve(2): closes those that close on exec, and then opens file args[0] for the program
 /// (AT_EXECFD). status = the descriptor.
 pub const SERVICE_EXEC_FILE: u32 = 18;
 /// How long file args[0] is now: status = bytes.
@@ -164,7 +164,7 @@ pub const SERVICE_LISTENER: u32 = 19;
 /// [`CALL_WORDS`] words, the call's number, the address behind its instruction, and its arguments. args[1]: `NOTIFY_*`.
 /// status = a number (> 0), by which it is known. -ENOSYS: nobody listens.
 pub const SERVICE_NOTIFY: u32 = 20;
-/// See [`SERVICE_NOTIFY`].
+/// Words of a call in [`SERVICE_NOTIFY`].
 pub const CALL_WORDS: usize = 8;
 /// The worker makes `NR_NOTIFY` with the number as its argument.
 pub const NOTIFY_ALONE: u64 = 0;
@@ -194,7 +194,7 @@ pub struct Service {
     pub count: u32,
     /// Result.
     pub status: i64,
-    /// See the kind.
+    /// Arguments and answer, see the kind.
     pub args: [u64; 5],
     /// ZAP, HELD, FILE_GET: see there.
     pub held: u64,

@@ -49,7 +49,7 @@ pub struct Slot {
     pub nr: u32,
     /// Arguments of the system call, or the fields of the control request, in their order.
     pub args: [u64; 6],
-    /// What the system call or the request returned (-errno for errors); `SLOT_DONE` only.
+    /// Result of the system call or the request (-errno for errors); `SLOT_DONE` only.
     pub result: i64,
 
     /// `WAIT_*` ([`crate::wake`]): the LWK thread, written by the LWK.

@@ -19,9 +19,9 @@ pub struct StartBlock {
     pub total_size: u64,
     /// Number of arguments, of environment strings.
     pub argc: u32,
-    /// See `argc`.
+    /// Number of strings of the environment.
     pub envc: u32,
-    /// What getpid, getppid, getuid… answer.
+    /// Answers of getpid, getppid, getuid…
     pub pid: u32,
     /// Parent process id at start (asked again where it may have changed).
     pub ppid: u32,
@@ -40,29 +40,29 @@ pub struct StartBlock {
     pub control_fd: u32,
     /// Blocked signals and ignored signals inherited (bit n-1 = signal n).
     pub sigmask: u64,
-    /// See `sigmask`.
+    /// Signals that are ignored.
     pub sigignore: u64,
     /// RLIMIT_STACK soft and hard of the caller (before the launcher changed it).
     pub stack_soft: u64,
-    /// See `stack_soft`.
+    /// Hard RLIMIT_STACK.
     pub stack_hard: u64,
     /// RLIMIT_AS, RLIMIT_DATA soft.
     pub as_soft: u64,
-    /// See `as_soft`.
+    /// Soft RLIMIT_DATA.
     pub data_soft: u64,
     /// Random bytes for AT_RANDOM and address space layout.
     pub random: [u8; 32],
     /// Linux' AT_HWCAP, AT_HWCAP2, AT_CLKTCK, AT_MINSIGSTKSZ of the proxy.
     pub hwcap: u64,
-    /// See `hwcap`.
+    /// AT_HWCAP2.
     pub hwcap2: u64,
-    /// See `hwcap`.
+    /// AT_CLKTCK.
     pub clktck: u64,
     /// `START_*` flags.
     pub flags: u64,
     /// RLIMIT_CPU soft and hard, seconds.
     pub cpu_soft: u64,
-    /// See `cpu_soft`.
+    /// Hard RLIMIT_CPU.
     pub cpu_hard: u64,
 }
 
