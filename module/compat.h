@@ -17,14 +17,18 @@
 #define hanare_tell_opened(file) fsnotify_open(file)
 #endif
 
-/* A directory's children, the last one that was made first. Under its lock. */
+/* A directory's children, the last one that was made first; those behind `child`. Under its lock. */
 #include <linux/dcache.h>
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 8, 0)
 #define hanare_for_each_child(child, directory) \
 	hlist_for_each_entry(child, &(directory)->d_children, d_sib)
+#define hanare_for_each_child_behind(child, directory) \
+	hlist_for_each_entry_continue(child, d_sib)
 #else
 #define hanare_for_each_child(child, directory) \
 	list_for_each_entry(child, &(directory)->d_subdirs, d_child)
+#define hanare_for_each_child_behind(child, directory) \
+	list_for_each_entry_continue(child, &(directory)->d_subdirs, d_child)
 #endif
 
 /* The MIGRATE_MOVABLE argument became ACR_FLAGS_NONE. */

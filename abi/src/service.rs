@@ -148,7 +148,8 @@ pub const STACK_LIMIT_OF_PROXY: u64 = (64 << 20) - 0x5_b000;
 const _: () = assert!(LIMITS_WORDS <= EXTENTS_MAX);
 /// The texts of the files of Linux' binfmt_misc, where the worker has that mounted, from number args[2] on, to the worker's address args[0], of
 /// args[1] bytes: each with a zero behind it, as many as fit, in the order in which Linux looks at the entries; the last one is
-/// the file `status`. Answer args: [0] = bytes, [1] = the number to go on with, or 0: these were all. -ENOENT: it is not mounted.
+/// the file `status`. Answer args: [0] = bytes, [1] = the number to go on with, or 0: these were all; if what
+/// has that number is removed meanwhile, it goes on with the first one. -ENOENT: it is not mounted.
 pub const SERVICE_BINFMT: u32 = 17;
 /// Descriptors in an execve(2): closes those that close on exec, and then opens file args[0] for the program
 /// (AT_EXECFD). status = the descriptor.

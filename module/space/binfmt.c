@@ -29,39 +29,72 @@ static int find_directory(struct path *path)
 	return -ENOENT;
 }
 
-/*
- * File number `n` of the directory, with a reference; NULL: there are fewer. The last one that was
- * made comes first, as in Linux' own list of entries.
- */
-static struct dentry *nth_file(struct dentry *directory, u64 n)
+static struct dentry *hold_file(struct dentry *child)
 {
-	struct dentry *child, *found = NULL;
+	struct dentry *held = NULL;
+
+	spin_lock_nested(&child->d_lock, DENTRY_D_LOCK_NESTED);
+	if (simple_positive(child))
+		held = dget_dlock(child);
+	spin_unlock(&child->d_lock);
+	return held;
+}
+
+/*
+ * The file of the directory behind `last`, of which the reference is taken over; NULL: the first one. The last one that was made comes
+ * first, as in Linux' own list of entries. With a reference, by which it stays in its place when it is removed.
+ */
+static struct dentry *file_behind(struct dentry *directory, struct dentry *last)
+{
+	struct dentry *child = last, *found = NULL;
 
 	spin_lock(&directory->d_lock);
-	hanare_for_each_child(child, directory) {
-		spin_lock_nested(&child->d_lock, DENTRY_D_LOCK_NESTED);
-		if (simple_positive(child) && !n--)
-			found = dget_dlock(child);
-		spin_unlock(&child->d_lock);
-		if (found)
-			break;
+	if (last) {
+		hanare_for_each_child_behind(child, directory) {
+			found = hold_file(child);
+			if (found)
+				break;
+		}
+	} else {
+		hanare_for_each_child(child, directory) {
+			found = hold_file(child);
+			if (found)
+				break;
+		}
 	}
 	spin_unlock(&directory->d_lock);
+	dput(last);
 	return found;
+}
+
+/* The file with that number, or the first one: it has been removed, or none is meant. */
+static struct dentry *first_file(struct dentry *directory, u64 number)
+{
+	struct dentry *file = NULL;
+
+	if (number) {
+		do {
+			file = file_behind(directory, file);
+		} while (file && d_inode(file)->i_ino != number);
+	}
+	return file ?: file_behind(directory, NULL);
 }
 
 /* Whether there are entries. */
 bool hanare_has_binfmt(void)
 {
-	struct dentry *file;
+	struct dentry *file = NULL;
 	struct path path;
+	int n = 0;
 
 	if (find_directory(&path))
 		return false;
-	file = nth_file(path.dentry, OWN_FILES);
+	do {
+		file = file_behind(path.dentry, file);
+	} while (file && n++ < OWN_FILES);
 	dput(file);
 	path_put(&path);
-	return file;
+	return n > OWN_FILES;
 }
 
 /* A file's text, into the caller's memory. How long it is; 0: it is not for reading. */
@@ -93,7 +126,7 @@ static ssize_t read_text(const struct path *directory, struct dentry *dentry, ch
 long hanare_binfmt(struct hanare_job *job)
 {
 	char __user *to = u64_to_user_ptr(job->args[0]);
-	u64 room = min_t(u64, job->args[1], PAGE_SIZE), n = job->args[2], used = 0;
+	u64 room = min_t(u64, job->args[1], PAGE_SIZE), used = 0;
 	struct dentry *file;
 	struct path path;
 	long err = find_directory(&path);
@@ -102,22 +135,24 @@ long hanare_binfmt(struct hanare_job *job)
 	job->args[1] = 0;
 	if (err)
 		return err;
-	for (; !err && (file = nth_file(path.dentry, n)); n++) {
+	for (file = first_file(path.dentry, job->args[2]); file; file = file_behind(path.dentry, file)) {
 		ssize_t bytes = read_text(&path, file, to + used, room - used);
 
-		dput(file);
 		if (bytes == room - used) {
 			/* It may be longer, and comes first the next time. */
-			job->args[1] = n;
+			job->args[1] = d_inode(file)->i_ino;
 			break;
 		}
 		if (bytes < 0)
 			err = bytes;
 		else if (bytes)
 			err = put_user(0, to + used + bytes);
-		if (bytes > 0)
+		if (err)
+			break;
+		if (bytes)
 			used += bytes + 1;
 	}
+	dput(file);
 	path_put(&path);
 	job->args[0] = used;
 	return err;

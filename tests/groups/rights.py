@@ -206,6 +206,13 @@ def in_place():
     with only_long('binfmt shows the same promise'):
         same('binfmt-in-place', [GUEST + '/static/binfmt'])
 
+    def holds():
+        hanare('shutdown', '--all', '--force', status=None)
+        boot('--cpus', '2-3', '--mem', '256M', '--option', 'hold_ms=40')
+    with only_long('binfmt has entries that come and go, too'):
+        check('boot-that-holds-between-entries', holds, lwk=False, prepares=True)
+        same('binfmt-beside-entries-that-come-and-go', [GUEST + '/static/binfmt', 'beside'])
+
 
 def interpreters():
     """Files that entries of binfmt_misc take. The program registers them, in a mount of its own."""

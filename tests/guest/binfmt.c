@@ -1,7 +1,7 @@
 /*
  * execve of files that an entry of binfmt_misc takes (as root): by magic and by extension, each flag, entries that are
  * off, interpreters of interpreters.
- * Usage: binfmt [show ...]    show: prints what this program was begun with
+ * Usage: binfmt [show ...|beside]    show: prints what this program was begun with; beside: only beside entries that come and go
  */
 #include "guest.h"
 #include <elf.h>
@@ -276,6 +276,42 @@ static void nested(void)
 	}
 }
 
+/* An entry is found whatever others come and go, also if they are too many to be looked at at once. */
+static void beside_others(int times)
+{
+	char *argv[] = { (char *)"zero", NULL }, *quiet[] = { (char *)"HN_QUIET=1", NULL }, name[20];
+	int status, found = 0;
+	pid_t child;
+
+	make("any.hnx", "whatever", 0755);
+	enter("hnx", "E::hnx:", self, "");
+	child = fork();
+	for (unsigned i = 0; !child; i++) {
+		snprintf(name, sizeof(name), "hn%u", i % 60);
+		if (i / 60 & 1)
+			leave(name);
+		else
+			enter(name, "E::other:", self, "");
+	}
+	for (int i = 0; i < times; i++) {
+		if (!vfork()) {
+			execve(at("any.hnx"), argv, quiet);
+			_exit(errno);
+		}
+		wait(&status);
+		found += WIFEXITED(status) && WEXITSTATUS(status) == 7;
+	}
+	printf("%d of %d found\n", found, times);
+	kill(child, SIGKILL);
+	waitpid(child, &status, 0);
+	for (int i = 0; i < 60; i++) {
+		snprintf(name, sizeof(name), PLACE "/hn%d", i);
+		if (!access(name, F_OK))
+			leave(strrchr(name, '/') + 1);
+	}
+	leave("hnx");
+}
+
 /* By a descriptor, with a descriptor that closes in the way of AT_EXECFD; without arguments. */
 static void descriptors(void)
 {
@@ -343,10 +379,13 @@ static void confined(void)
 
 int main(int argc, char **argv)
 {
-	if (argc > 1 && !strcmp(argv[1], "quiet"))
+	int beside;
+
+	if (argc > 1 && !strcmp(argv[1], "quiet") || getenv("HN_QUIET"))
 		return 7;
 	setvbuf(stdout, NULL, _IOFBF, 1 << 16);
-	if (argc > 1 || getenv("HN_SHOWS")) {
+	beside = argc > 1 && !strcmp(argv[1], "beside");
+	if (argc > 1 && !beside || getenv("HN_SHOWS")) {
 		int status = show(argc, argv);
 
 		fflush(stdout);
@@ -360,12 +399,17 @@ int main(int argc, char **argv)
 	TELL(unshare(CLONE_NEWNS));
 	TELL(mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL));
 	TELL(mount("binfmt_misc", PLACE, "binfmt_misc", 0, NULL));
-	flags();
-	kinds();
-	bad_interpreters();
-	nested();
-	descriptors();
-	confined();
+	if (beside) {
+		beside_others(30);
+	} else {
+		flags();
+		kinds();
+		bad_interpreters();
+		nested();
+		descriptors();
+		beside_others(5);
+		confined();
+	}
 	TELL(umount(PLACE));
 	return 0;
 }

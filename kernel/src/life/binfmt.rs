@@ -3,6 +3,7 @@
 use crate::base::{heap, lists};
 use crate::link::services;
 use crate::process::thread;
+use crate::sched::hold;
 use alloc::vec::Vec;
 use hanare_abi::layout::scratch;
 use hanare_abi::service::SERVICE_BINFMT;
@@ -47,10 +48,11 @@ pub fn taker(name: &[u8], head: &[u8]) -> Result<Option<Taker>> {
                 found = Some(taken_by(&entry)?);
             }
         }
-        if answer.args[1] <= from {
+        if [0, from].contains(&answer.args[1]) {
             return Ok(found.filter(|_| !is_off));
         }
         from = answer.args[1];
+        hold::at("entries-read");
     }
 }
 
