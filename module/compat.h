@@ -31,6 +31,13 @@
 	list_for_each_entry_continue(child, &(directory)->d_subdirs, d_child)
 #endif
 
+/* Of a thread that has ended, `auxv`, `environ`, `mem` and `pagemap` were empty, then could not be opened any more. */
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 16, 0)
+#define HANARE_NO_MEMORY (-ESRCH)
+#else
+#define HANARE_NO_MEMORY 0
+#endif
+
 /* The MIGRATE_MOVABLE argument became ACR_FLAGS_NONE. */
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 16, 0)
 #define hanare_alloc_range(start, end, gfp) \

@@ -133,6 +133,8 @@ pub struct BootParams {
     pub boxes: u32,
     /// Linux' tick, ns: what coarse clocks go by.
     pub tick_ns: u32,
+    /// Processes whose first thread has ended, or is about to, while others may go on; written by the LWK.
+    pub firsts_ended: u64,
     /// Zero-terminated instance name.
     pub name: [u8; 32],
     /// Zero-terminated boot options, e.g. `spin_us=50 log=debug`.

@@ -10,7 +10,8 @@ pub const INFO_PROCESS: u64 = 1;
 /// [`VmaInfo`]s of `space` from address args[1] on; args: [2] = 1: with what is
 /// resident. Answer: args[1] = address to go on from, 0: that was the last.
 pub const INFO_VMAS: u64 = 2;
-/// [`ThreadInfo`]s of `space`, the newest ones first; args: [1] = 0, or where to go on. Answer: args[1] = where to go on. One may
+/// [`ThreadInfo`]s of `space`, the newest ones first; args: [1] = 0, or where to go on, [2] = the id of the process, or of a thread of it, or
+/// 0: the first process. Answer: args[1] = where to go on. One may
 /// be told of twice where another one has ended meanwhile, and none that lives is left out. None is told of: that was all.
 pub const INFO_THREADS: u64 = 3;
 /// Memory; args: [1] = node, or `NODE_ANY`. Answer args: [1] = total bytes,

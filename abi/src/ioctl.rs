@@ -192,7 +192,8 @@ pub struct Forward {
 /// `IOCTL_OPENED`: descriptor `fd` was opened by the application. If it is a file
 /// of procfs or sysfs that shows the machine or an LWK process, the answer is 1 in
 /// `shows`; with `replace` set, `fd` is then closed, and `fd` of the answer is a
-/// descriptor that shows the LWK's machine instead; or `ENOENT`: that has no such file.
+/// descriptor that shows the LWK's machine instead. Or it is closed alone: that has no such file (`ENOENT`), or it is about a thread that has
+/// ended, and fails as Linux' would.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Opened {

@@ -98,6 +98,7 @@ fn process_of(call: &RequestCall) -> Option<Arc<Process>> {
         abi::REQUEST_SPACE_START | abi::REQUEST_PROCESS_END => space.process(call.args[0] as u32),
         abi::REQUEST_SPACE_PAUSE => space.process(call.args[1] as u32),
         abi::REQUEST_SIGNAL => space.process_of(call.args[1] as u32),
+        abi::REQUEST_INFO => space.process_with(info::about(call)),
         _ => space.first(),
     }
 }

@@ -34,13 +34,13 @@ int hanare_space_info(struct hanare_space *space, u32 tid, struct hanare_process
 	return 0;
 }
 
-/* Up to HANARE_THREADS_AT_ONCE threads, and in `from`, 0 at first, where to go on. How many, or -errno. */
-int hanare_space_threads(struct hanare_space *space, u32 *from, struct hanare_thread_info *threads)
+/* Up to HANARE_THREADS_AT_ONCE threads of the process with that number, or of the first one, and in `from`, 0 at first, where to go on. How many, or -errno. */
+int hanare_space_threads(struct hanare_space *space, u32 pid, u32 *from, struct hanare_thread_info *threads)
 {
 	u64 words[HANARE_PAGES_MAX];
 	struct hanare_call call = {
 		.kind = HANARE_REQUEST_INFO,
-		.args = { HANARE_INFO_THREADS, *from },
+		.args = { HANARE_INFO_THREADS, *from, pid },
 		.pages = words,
 	};
 	int err = hanare_request_about(space, &call, WAIT_KILLABLE, INFO_MS);
@@ -177,7 +177,7 @@ long hanare_do_threads(struct hanare_file *hf, void *data)
 		return -ENOENT;
 	space = hanare_space_find(arg->space);
 	if (space && space->inst == inst && is_seen(space))
-		ret = hanare_space_threads(space, &arg->from, arg->threads);
+		ret = hanare_space_threads(space, 0, &arg->from, arg->threads);
 	if (space)
 		hanare_space_put(space);
 	hanare_instance_put(inst);

@@ -4,6 +4,7 @@
 
 #include <linux/file.h>
 #include <linux/magic.h>
+#include <linux/pid.h>
 #include <linux/slab.h>
 #include <linux/threads.h>
 #include <linux/uaccess.h>
@@ -39,12 +40,12 @@ static bool hides(const struct hidden *h, const char *name)
 	return number >= h->limit || !test_bit(number, h->seen);
 }
 
-/* `first`: its first thread, which is there as long as the process is. */
-static bool hidden_threads(struct hidden *h, struct hanare_space *space, u32 first)
+static bool hidden_threads(struct hidden *h, const struct hanare_pseudo *what)
 {
 	struct hanare_thread_info threads[HANARE_THREADS_AT_ONCE];
+	/* Its first thread, which is there as long as the process is. */
+	u32 first = pid_nr_ns(what->pid, ns_of_pid(what->pid)), from = 0;
 	bool any = false;
-	u32 from = 0;
 	int i, n;
 
 	h->limit = PID_MAX_LIMIT;
@@ -52,7 +53,7 @@ static bool hidden_threads(struct hidden *h, struct hanare_space *space, u32 fir
 	if (!h->seen)
 		return false;
 	/* Not those that have ended since Linux listed them; any other one is told of, whoever ends meanwhile. */
-	while ((n = hanare_space_threads(space, &from, threads)) > 0)
+	while ((n = hanare_space_threads(what->space, first, &from, threads)) > 0)
 		for (i = 0; i < n; i++)
 			if (threads[i].tid < h->limit) {
 				set_bit(threads[i].tid, h->seen);
@@ -63,40 +64,43 @@ static bool hidden_threads(struct hidden *h, struct hanare_space *space, u32 fir
 	return n == 0 && any;
 }
 
+/* What is hidden of a process in its directory `name`, or, without a name, in that itself. False: nothing. */
+static bool hidden_of(struct hidden *h, struct hanare_pseudo *what, const char *name)
+{
+	if (!name)
+		h->name = "map_files";
+	else if (!strcmp(name, "task"))
+		return hidden_threads(h, what);
+	else if (!hanare_has_ended(what))
+		h->only = what->space->control_fd;
+	/* Else all descriptors are: it has none any more, and its worker has. */
+	return true;
+}
+
 /* Below /proc: PID itself, PID/task, and fd and fdinfo of PID and PID/task/TID. */
 static bool hidden_proc(struct hidden *h, struct super_block *sb, char *path)
 {
-	char *pid = hanare_component(&path), *name = hanare_component(&path);
+	char *number = hanare_component(&path), *name = hanare_component(&path);
 	char *thread = hanare_component(&path);
-	bool some = true, task = name && !strcmp(name, "task");
-	struct hanare_space *space;
-	u32 number, tid;
+	struct hanare_pseudo what = { .inst = h->inst };
+	bool some = false;
+	u32 value;
 
-	if (task && thread)
-		name = hanare_component(&path);
-	else if (thread)
-		return false;
-	if (pid && !name && !kstrtou32(pid, 10, &number)) {
-		space = hanare_pseudo_space(sb, number, &tid);
-		if (!space)
+	if (thread) {
+		if (strcmp(name, "task"))
 			return false;
-		hanare_space_put(space);
-		h->name = "map_files";
-		return true;
+		number = thread;
+		name = hanare_component(&path);
+		if (!name || !strcmp(name, "task"))
+			return false;
 	}
-	if (!pid || !name || hanare_component(&path) || kstrtou32(pid, 10, &number))
+	if (!number || hanare_component(&path) || kstrtou32(number, 10, &value))
 		return false;
-	task = task && !thread;
-	if (!task && strcmp(name, "fd") && strcmp(name, "fdinfo"))
+	if (name && strcmp(name, "task") && strcmp(name, "fd") && strcmp(name, "fdinfo"))
 		return false;
-	space = hanare_pseudo_space(sb, number, &tid);
-	if (!space)
-		return false;
-	if (task)
-		some = hidden_threads(h, space, tid);
-	else
-		h->only = space->control_fd;
-	hanare_space_put(space);
+	if (hanare_find_process(&what, sb, value))
+		some = hidden_of(h, &what, name);
+	hanare_forget_process(&what);
 	return some;
 }
 

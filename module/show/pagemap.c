@@ -225,7 +225,7 @@ static ssize_t clear_refs_write(struct file *file, const char __user *from, size
 	if (err)
 		return err;
 	/* Of the program that the process has now, as Linux does. */
-	space = hanare_space_of_pid(what->space->pid);
+	space = hanare_space_of_process(what->pid);
 	if (!space)
 		return done;
 	err = clear_refs(space, type);

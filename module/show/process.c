@@ -459,7 +459,22 @@ static int show_limits(struct seq_file *m, struct hanare_pseudo *what)
 	return 0;
 }
 
-hanare_show hanare_process_show(const char *name)
+/* Of who has no memory. */
+int hanare_show_nothing(struct seq_file *m, struct hanare_pseudo *what)
+{
+	return 0;
+}
+
+static bool is_of_memory(const char *name)
+{
+	static const char *const names[] = {
+		"auxv", "coredump_filter", "ksm_merging_pages", "ksm_stat", "mem", "pagemap",
+	};
+
+	return match_string(names, ARRAY_SIZE(names), name) >= 0;
+}
+
+hanare_show hanare_process_show(struct hanare_pseudo *what, const char *name)
 {
 	static const struct { const char *name; hanare_show show; } files[] = {
 		{ "stat", show_stat },
@@ -482,5 +497,5 @@ hanare_show hanare_process_show(const char *name)
 	for (i = 0; i < ARRAY_SIZE(files); i++)
 		if (!strcmp(files[i].name, name))
 			return files[i].show;
-	return NULL;
+	return is_of_memory(name) && hanare_has_ended(what) ? hanare_show_nothing : NULL;
 }

@@ -46,68 +46,117 @@ char *hanare_component(char **path)
 	return name;
 }
 
-/* The LWK process that a number in procfs means; *tid: the number in its namespace. */
-struct hanare_space *hanare_pseudo_space(struct super_block *sb, u32 number, u32 *tid)
+/* Finds the process on the LWK that a number in procfs means, of a process or a thread. False: it means none. */
+bool hanare_find_process(struct hanare_pseudo *what, struct super_block *sb, u32 number)
 {
-	struct hanare_space *space = NULL;
 	struct task_struct *task;
-	struct pid *pid, *tgid = NULL;
+	struct pid *pid;
 
 	rcu_read_lock();
 	pid = find_pid_ns(number, proc_pid_ns(sb));
 	task = pid ? pid_task(pid, PIDTYPE_PID) : NULL;
 	if (task)
-		tgid = get_pid(task_tgid(task));
-	if (tgid)
-		*tid = pid_nr_ns(pid, ns_of_pid(tgid));
+		what->pid = get_pid(task_tgid(task));
+	if (what->pid)
+		what->tid = pid_nr_ns(pid, ns_of_pid(what->pid));
 	rcu_read_unlock();
-	if (tgid)
-		space = hanare_space_of_pid(tgid);
-	put_pid(tgid);
-	return space;
-}
-
-bool hanare_is_of_map_files(struct super_block *sb, char *path)
-{
-	char *pid = hanare_component(&path), *name = hanare_component(&path);
-	struct hanare_space *space;
-	u32 number, tid;
-
-	if (!pid || !name || strcmp(name, "map_files") || kstrtou32(pid, 10, &number))
-		return false;
-	space = hanare_pseudo_space(sb, number, &tid);
-	if (space)
-		hanare_space_put(space);
-	return space;
-}
-
-static bool recognise_proc(struct hanare_pseudo *what, struct super_block *sb, char *path,
-			   bool can_read)
-{
-	char *parts[5] = {};
-	u32 number;
-	int n;
-
-	for (n = 0; n < ARRAY_SIZE(parts); n++) {
-		parts[n] = hanare_component(&path);
-		if (!parts[n])
-			break;
-	}
-	if (n == 1) {
-		/* kpageflags and the like: of frames, of which Linux knows only what Linux does with them. */
-		what->hidden = !strncmp(parts[0], "kpage", 5);
-		what->show = can_read ? hanare_machine_show(parts[0]) : NULL;
-		return what->show || what->hidden;
-	}
-	what->whole = n == 2;
-	if (n != 2 && (n != 4 || strcmp(parts[1], "task")))
-		return false;
-	what->show = can_read ? hanare_process_show(parts[n - 1]) : NULL;
-	what->fops = hanare_process_fops(parts[n - 1]);
-	if ((!what->show && !what->fops) || kstrtou32(parts[n - 2 == 2 ? 2 : 0], 10, &number))
-		return false;
-	what->space = hanare_pseudo_space(sb, number, &what->tid);
+	if (what->pid)
+		what->space = hanare_space_of_process(what->pid);
 	return what->space;
+}
+
+/* Gives back what that has found. */
+void hanare_forget_process(struct hanare_pseudo *what)
+{
+	if (what->space)
+		hanare_space_put(what->space);
+	put_pid(what->pid);
+}
+
+/*
+ * Where a path lies below a process of the LWK's, or a thread of it: PID/NAME or PID/task/TID/NAME, or PID/NAME/ENTRY and the like.
+ * The path is cut. False: elsewhere.
+ */
+static bool find_process(struct hanare_pseudo *what, struct super_block *sb, char *path,
+			 const char **name, const char **entry)
+{
+	char *number = hanare_component(&path);
+	u32 value;
+
+	*name = hanare_component(&path);
+	what->whole = !*name || strcmp(*name, "task");
+	if (!what->whole) {
+		number = hanare_component(&path);
+		*name = hanare_component(&path);
+	}
+	*entry = hanare_component(&path);
+	if (!*name || hanare_component(&path) || kstrtou32(number, 10, &value))
+		return false;
+	return hanare_find_process(what, sb, value);
+}
+
+/*
+ * What Linux has of a thread and takes away when that ends, but keeps for a worker whose thread has ended: the error by which
+ * an open fails then. `entry`: what is in such a directory.
+ */
+static const struct { const char *name; bool entry; int err; } of_living[] = {
+	{ "auxv",	false,	HANARE_NO_MEMORY },
+	{ "environ",	false,	HANARE_NO_MEMORY },
+	{ "mem",	false,	HANARE_NO_MEMORY },
+	{ "pagemap",	false,	HANARE_NO_MEMORY },
+	{ "mounts",	false,	-EINVAL },
+	{ "mountinfo",	false,	-EINVAL },
+	{ "mountstats",	false,	-EINVAL },
+	{ "cwd",	false,	-ENOENT },
+	{ "exe",	false,	-ENOENT },
+	{ "root",	false,	-ENOENT },
+	{ "fd",		true,	-ENOENT },
+	{ "fdinfo",	true,	-ENOENT },
+	{ "ns",		true,	-ENOENT },
+};
+
+static int refusal(struct hanare_pseudo *what, const char *name, const char *entry, bool is_opened)
+{
+	int i;
+
+	/* Linux' links are those of the proxy's mappings. */
+	if (what->whole && !strcmp(name, "map_files"))
+		return -ENOENT;
+	/* It has these as long as it has a number. */
+	if (entry && (!strcmp(entry, "pid") || !strcmp(entry, "user")))
+		return 0;
+	for (i = 0; i < ARRAY_SIZE(of_living); i++)
+		if (!strcmp(name, of_living[i].name) && of_living[i].entry == !!entry)
+			/* O_PATH finds a file without opening it. */
+			return (is_opened || of_living[i].err == -ENOENT) &&
+			       hanare_has_ended(what) ? of_living[i].err : 0;
+	return 0;
+}
+
+static bool recognise_proc(struct hanare_pseudo *what, struct file *file, char *path)
+{
+	bool is_opened = S_ISREG(file_inode(file)->i_mode) &&
+			 file->f_mode & (FMODE_READ | FMODE_WRITE);
+	bool can_read = is_opened && file->f_mode & FMODE_READ;
+	const char *name, *entry;
+
+	if (!strchr(path + 1, '/')) {
+		if (!is_opened)
+			return false;
+		name = path + 1;
+		/* kpageflags and the like: of frames, of which Linux knows only what Linux does with them. */
+		what->refusal = strncmp(name, "kpage", 5) ? 0 : -ENOENT;
+		what->show = can_read ? hanare_machine_show(name) : NULL;
+		return what->show || what->refusal;
+	}
+	if (!find_process(what, file_inode(file)->i_sb, path, &name, &entry))
+		return false;
+	what->refusal = refusal(what, name, entry, is_opened);
+	if (is_opened && !entry) {
+		what->show = can_read ? hanare_process_show(what, name) : NULL;
+		what->fops = what->show == hanare_show_nothing ? NULL : hanare_process_fops(name);
+	}
+	return what->show || what->fops || what->refusal;
 }
 
 static bool is_cgroup(unsigned long magic)
@@ -115,22 +164,21 @@ static bool is_cgroup(unsigned long magic)
 	return magic == CGROUP2_SUPER_MAGIC || magic == CGROUP_SUPER_MAGIC;
 }
 
-/* Below /sys/devices/system; sets what->hidden, also of a directory. */
+/* Below /sys/devices/system; sets what->refusal, also of a directory. */
 static bool recognise_system(struct hanare_pseudo *what, const char *path, bool is_file)
 {
 	/* Once it is not booted, its memory goes, and the list of that. */
 	down_read(&what->inst->live);
-	what->hidden = hanare_system_hides(what->inst, path);
+	what->refusal = hanare_system_hides(what->inst, path) ? -ENOENT : 0;
 	up_read(&what->inst->live);
-	if (is_file && !what->hidden)
+	if (is_file && !what->refusal)
 		what->show = hanare_system_show(what->inst, path, &what->node);
-	return what->show || what->hidden;
+	return what->show || what->refusal;
 }
 
 static bool recognise(struct hanare_pseudo *what, struct file *file)
 {
-	bool is_regular = S_ISREG(file_inode(file)->i_mode);
-	bool is_file = is_regular && file->f_mode & FMODE_READ;
+	bool is_file = S_ISREG(file_inode(file)->i_mode) && file->f_mode & FMODE_READ;
 	char buffer[HANARE_PSEUDO_PATH_MAX], *path;
 
 	path = hanare_path_in(file, SYSFS_MAGIC, buffer);
@@ -138,7 +186,7 @@ static bool recognise(struct hanare_pseudo *what, struct file *file)
 		return recognise_system(what, path + 16, is_file);
 	/* The LWK merges no pages. */
 	if (path && !strncmp(path, "/kernel/mm/ksm", 14) && (!path[14] || path[14] == '/')) {
-		what->hidden = true;
+		what->refusal = -ENOENT;
 		return true;
 	}
 	if (path) {
@@ -147,15 +195,8 @@ static bool recognise(struct hanare_pseudo *what, struct file *file)
 		return what->show;
 	}
 	path = hanare_path_in(file, PROC_SUPER_MAGIC, buffer);
-	/* Linux' links are those of the proxy's mappings. */
-	if (path && !is_regular) {
-		what->hidden = hanare_is_of_map_files(file_inode(file)->i_sb, path);
-		return what->hidden;
-	}
-	if (!is_regular || !(file->f_mode & (FMODE_READ | FMODE_WRITE)))
-		return false;
 	if (path)
-		return recognise_proc(what, file_inode(file)->i_sb, path, is_file);
+		return recognise_proc(what, file, path);
 	if (!is_file)
 		return false;
 	if (is_cgroup(file_inode(file)->i_sb->s_magic)) {
@@ -176,8 +217,7 @@ static void pseudo_free(struct hanare_pseudo *what)
 		return;
 	if (what->linux_file)
 		fput(what->linux_file);
-	if (what->space)
-		hanare_space_put(what->space);
+	hanare_forget_process(what);
 	if (what->inst)
 		hanare_instance_put(what->inst);
 	kfree(what);
@@ -189,7 +229,7 @@ static bool is_there(const struct hanare_pseudo *what)
 	bool is_there;
 
 	rcu_read_lock();
-	is_there = !what->space || pid_task(what->space->pid, PIDTYPE_TGID);
+	is_there = !what->space || pid_task(what->pid, PIDTYPE_TGID);
 	rcu_read_unlock();
 	return is_there;
 }
@@ -491,11 +531,11 @@ long hanare_opened(struct hanare_space *space, void *data)
 		kref_get(&what->inst->ref);
 	}
 	arg->shows = HANARE_OPENED_OURS;
-	if (arg->replace && !what->hidden)
+	if (arg->replace && !what->refusal)
 		return replace(what, arg);
 	if (arg->replace) {
 		close_fd(arg->fd);
-		err = -ENOENT;
+		err = what->refusal;
 	}
 	pseudo_free(what);
 	return err;

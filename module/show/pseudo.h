@@ -16,11 +16,12 @@ struct hanare_pseudo {
 	hanare_show show;
 	const struct file_operations *fops;	/* of one that is not text; or NULL */
 	struct hanare_instance *inst;
-	struct hanare_space *space;		/* the process, or NULL: the machine */
+	struct hanare_space *space;		/* that of the process, or NULL: the machine */
+	struct pid *pid;			/* the process; others may have its memory, too */
 	u32 tid;				/* its thread, in its namespace */
 	bool whole;				/* of /proc/PID, not of task/TID */
 	int node;
-	bool hidden;				/* not there for an LWK program */
+	int refusal;				/* of an open by an LWK program, -errno, or 0 */
 };
 
 /*
@@ -42,10 +43,9 @@ static inline void hanare_next_part(struct seq_file *m, u64 at)
 /* pseudo.c: canonical path in the file system of this magic, or NULL; its next part. */
 char *hanare_path_in(struct file *file, unsigned long magic, char *buffer);
 char *hanare_component(char **path);
-/* The LWK process that a number in procfs means; *tid: in its own namespace. */
-struct hanare_space *hanare_pseudo_space(struct super_block *sb, u32 number, u32 *tid);
-/* Whether a path in procfs is that of a process' directory of its mappings' files, or below it; it is cut. */
-bool hanare_is_of_map_files(struct super_block *sb, char *path);
+/* The process on the LWK that a number in procfs means; given back by the second. */
+bool hanare_find_process(struct hanare_pseudo *what, struct super_block *sb, u32 number);
+void hanare_forget_process(struct hanare_pseudo *what);
 
 /* subject.c */
 /* The thread that the file is about, and its process. */
@@ -64,9 +64,10 @@ int hanare_show_cmdline(struct seq_file *m, struct hanare_pseudo *what);
 int hanare_show_environ(struct seq_file *m, struct hanare_pseudo *what);
 
 /* process.c, machine.c: what shows a file of this name; NULL: none. */
-hanare_show hanare_process_show(const char *name);
+hanare_show hanare_process_show(struct hanare_pseudo *what, const char *name);
 hanare_show hanare_machine_show(const char *name);
 int hanare_show_meminfo(struct seq_file *m, struct hanare_pseudo *what);
+int hanare_show_nothing(struct seq_file *m, struct hanare_pseudo *what);
 /* pagemap.c: operations of a file of /proc/PID that is not text; NULL: none. */
 const struct file_operations *hanare_process_fops(const char *name);
 /* scan.c: PAGEMAP_SCAN; `argument`: its address. */

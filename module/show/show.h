@@ -11,7 +11,7 @@ long hanare_do_debug(struct hanare_file *hf, void *data);
 
 /* info.c */
 int hanare_space_info(struct hanare_space *space, u32 tid, struct hanare_process_info *info);
-int hanare_space_threads(struct hanare_space *space, u32 *from, struct hanare_thread_info *threads);
+int hanare_space_threads(struct hanare_space *space, u32 pid, u32 *from, struct hanare_thread_info *threads);
 /* Pages that are alike, from address `at` on; `entry`: the first one's (HANARE_PAGEMAP_*). */
 typedef int (*hanare_pages_seen)(u64 at, u64 pages, u64 entry, void *data);
 int hanare_space_pagemap(struct hanare_space *space, u64 start, u64 end, hanare_pages_seen each,

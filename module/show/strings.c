@@ -71,7 +71,7 @@ static char last_byte(struct hanare_space *space, struct task_struct *task, u64 
 /* Of the program that it has when it is read, as Linux does, not when the file was opened: anybody may see that. */
 int hanare_show_cmdline(struct seq_file *m, struct hanare_pseudo *what)
 {
-	struct hanare_space *space = hanare_space_of_pid(what->space->pid);
+	struct hanare_space *space = hanare_space_of_process(what->pid);
 	struct task_struct *task;
 	u64 start, end;
 	int err = 0;
@@ -80,7 +80,7 @@ int hanare_show_cmdline(struct seq_file *m, struct hanare_pseudo *what)
 		return 0;
 	if (!m->index && hanare_has_ended(what))
 		goto out;
-	task = get_pid_task(space->pid, PIDTYPE_PID);
+	task = get_pid_task(what->pid, PIDTYPE_PID);
 	if (!task)
 		goto out;
 	start = READ_ONCE(space->arg_start);
@@ -99,7 +99,7 @@ out:
 int hanare_show_environ(struct seq_file *m, struct hanare_pseudo *what)
 {
 	struct hanare_space *space = what->space;
-	struct task_struct *task = get_pid_task(space->pid, PIDTYPE_PID);
+	struct task_struct *task = get_pid_task(what->pid, PIDTYPE_PID);
 	int err = 0;
 
 	if (!task)

@@ -9,7 +9,7 @@
 /* Blocked signals wait on Linux, which hands them over when they are let through. */
 static void add_pending(struct hanare_pseudo *what, struct hanare_process_info *info)
 {
-	struct pid *pid = what->space->pid;
+	struct pid *pid = what->pid;
 	struct task_struct *task;
 
 	rcu_read_lock();
@@ -33,7 +33,7 @@ static bool is_first(const struct hanare_pseudo *what)
 	bool is_first;
 
 	rcu_read_lock();
-	pid = find_pid_ns(what->tid, ns_of_pid(what->space->pid));
+	pid = find_pid_ns(what->tid, ns_of_pid(what->pid));
 	is_first = pid && pid_task(pid, PIDTYPE_TGID);
 	rcu_read_unlock();
 	return is_first;
@@ -45,7 +45,7 @@ int hanare_pseudo_info(struct hanare_pseudo *what, struct hanare_process_info *i
 	int err = hanare_space_info(what->space, what->tid, info);
 
 	/* The first thread may have ended before the others. */
-	if (err == -ESRCH && (what->whole || is_first(what))) {
+	if (err == -ESRCH && what->pid == what->space->pid && (what->whole || is_first(what))) {
 		err = hanare_space_info(what->space, 0, info);
 		if (!err)
 			info->thread.state = HANARE_THREAD_EXITED;
@@ -62,6 +62,11 @@ int hanare_pseudo_info(struct hanare_pseudo *what, struct hanare_process_info *i
 bool hanare_has_ended(struct hanare_pseudo *what)
 {
 	struct hanare_process_info info;
+	struct hanare_instance *inst = what->space->inst;
+	bool any;
 
-	return is_first(what) && !hanare_pseudo_info(what, &info) && info.thread.state == HANARE_THREAD_EXITED;
+	down_read(&inst->live);
+	any = inst->shared && READ_ONCE(((struct hanare_boot_params *)inst->shared)->firsts_ended);
+	up_read(&inst->live);
+	return any && is_first(what) && !hanare_pseudo_info(what, &info) && info.thread.state == HANARE_THREAD_EXITED;
 }

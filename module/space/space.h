@@ -36,6 +36,7 @@ struct hanare_space *hanare_space_peek(unsigned long id);
 struct hanare_space *hanare_space_next(unsigned long *id);
 bool hanare_spaces_any(void);
 struct hanare_space *hanare_space_of_pid(struct pid *pid);
+struct hanare_space *hanare_space_of_process(struct pid *pid);
 struct hanare_space *hanare_space_after(struct hanare_instance *inst, u32 id);
 /* A space has an id first, and is found by it once it is published. */
 int hanare_space_take_id(struct hanare_space *space);

@@ -7,6 +7,7 @@
 #include <linux/pid.h>
 #include <linux/rcupdate.h>
 #include <linux/sched/mm.h>
+#include <linux/sched/task.h>
 
 static DEFINE_XARRAY_ALLOC1(spaces);
 static u32 next_space_id;
@@ -40,8 +41,8 @@ bool hanare_spaces_any(void)
 	return !xa_empty(&spaces);
 }
 
-/* The space of a process, with a reference; NULL: none of ours. */
-struct hanare_space *hanare_space_of_pid(struct pid *pid)
+/* The space of a process, or with that memory, with a reference; NULL: none of ours. */
+static struct hanare_space *find_space(const struct pid *pid, const struct mm_struct *mm)
 {
 	struct hanare_space *space, *found = NULL;
 	struct hanare_instance *inst;
@@ -51,8 +52,8 @@ struct hanare_space *hanare_space_of_pid(struct pid *pid)
 		spin_lock_irq(&inst->state_lock);
 		/* After an execve of the proxy's own there may be older ones. */
 		list_for_each_entry_reverse(space, &inst->space_list, link)
-			if (space->pid == pid && !test_bit(0, &space->ended) &&
-			    kref_get_unless_zero(&space->ref)) {
+			if ((pid ? space->pid == pid : space->mm == mm) &&
+			    !test_bit(0, &space->ended) && kref_get_unless_zero(&space->ref)) {
 				found = space;
 				break;
 			}
@@ -62,6 +63,37 @@ struct hanare_space *hanare_space_of_pid(struct pid *pid)
 	}
 	mutex_unlock(&hanare_lock);
 	return found;
+}
+
+struct hanare_space *hanare_space_of_pid(struct pid *pid)
+{
+	return find_space(pid, NULL);
+}
+
+/* Also of one that shares the memory of the space's process, and has none of its own (vfork). */
+struct hanare_space *hanare_space_of_process(struct pid *pid)
+{
+	struct hanare_space *space = hanare_space_of_pid(pid);
+	struct mm_struct *mm = NULL;
+	struct task_struct *task;
+
+	if (space || !hanare_spaces_any())
+		return space;
+	task = get_pid_task(pid, PIDTYPE_TGID);
+	if (!task)
+		return NULL;
+	task_lock(task);
+	if (task->mm) {
+		mm = task->mm;
+		mmgrab(mm);
+	}
+	task_unlock(task);
+	put_task_struct(task);
+	if (!mm)
+		return NULL;
+	space = find_space(NULL, mm);
+	mmdrop(mm);
+	return space;
 }
 
 /* The space of an instance with the lowest id above `id`, with a reference. */

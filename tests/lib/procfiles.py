@@ -11,8 +11,10 @@ import re
 import signal
 import stat
 import struct
+import sys
 import threading
 import time
+import traceback
 
 libc = ctypes.CDLL(None)
 # Numbers of processes and threads, by what they are called here.
@@ -87,7 +89,8 @@ NORMAL = {
     'sched': lambda text: 'lines' if text else '',          # Linux' scheduler, of the worker
     'schedstat': lambda text: str(len(text.split())),       # times
     'oom_score': lambda text: 'a number',                   # how much memory Linux has of it, which is less
-    'syscall': lambda text: ' '.join(text.split()[:2]) if text[:1].isdigit() else text,  # addresses
+    # Addresses; of vfork, which has no arguments, what the registers have.
+    'syscall': lambda text: ' '.join(text.split()[:1 if text.startswith('58 ') else 2]) if text[:1].isdigit() else text,
     'stack': lambda text: 'a text',                         # on the LWK nothing: no functions of Linux'
     'wchan': lambda text: 'a text',                         # on the LWK 0
     'pagemap': lambda text: 'numbers' if text else '',      # tests/guest/pagemap.c
@@ -100,8 +103,7 @@ WITHOUT = {
     'map_files': 'not there on the LWK: Linux has the proxy\'s mappings',
 }
 # Of a first thread that has ended the LWK has these still, as its worker has.
-OF_WORKER = {'auxv', 'coredump_filter', 'exe', 'fd', 'fdinfo', 'ksm_merging_pages', 'ksm_stat', 'mem', 'timens_offsets', 'cwd', 'root',
-             'mounts', 'mountinfo', 'mountstats', 'ns', 'net', 'pagemap', 'cgroup', 'oom_score'}
+OF_WORKER = {'timens_offsets', 'net'}
 
 
 def read(path):
@@ -131,7 +133,7 @@ def said(path, info):
     return NORMAL.get(name, lambda text: text)(text)
 
 
-def show(folder, ended, depth=0):
+def show(folder, ended):
     for name in sorted(os.listdir(folder), key=lambda name: (len(name), name)):
         path = f'{folder}/{name}'
         if name in WITHOUT or ended and name in OF_WORKER:
@@ -145,8 +147,8 @@ def show(folder, ended, depth=0):
         except OSError as error:
             text = errno.errorcode[error.errno]
         print(f'{renamed(path)} {info.st_mode:o} {info.st_uid} {info.st_gid}: {text}')
-        if stat.S_ISDIR(info.st_mode) and name not in ('net', 'task'):
-            show(path, False, depth + 1)
+        if stat.S_ISDIR(info.st_mode) and name not in ('net', 'task') and os.access(path, os.R_OK):
+            show(path, False)
 
 
 def process(title, pid, ended=False):
@@ -163,16 +165,37 @@ def threads(title, pid, ended=False):
 
 
 def child_of(body):
+    sys.stdout.flush()
     child = os.fork()
     if not child:
-        body()
-        os._exit(3)
+        try:
+            body()
+        except Exception:
+            traceback.print_exc()
+        finally:
+            sys.stdout.flush()
+            os._exit(3)
     return child
 
 
 def first_thread_ends():
     threading.Thread(target=signal.pause).start()
     libc.syscall(60, 0)
+
+
+def as_another_user():
+    os.setgroups([])
+    os.setresgid(65534, 65534, 65534)
+    os.setresuid(65534, 65534, 65534)
+
+
+def another_user_sleeps():
+    as_another_user()
+    signal.pause()
+
+
+# Shares its creator's memory for as long as it lives; that one waits for it.
+VFORKS = ['/usr/bin/perl', '-e', 'syscall(58) or sleep 1000']
 
 
 def until(state, pid):
@@ -183,21 +206,28 @@ def until(state, pid):
 def main():
     os.setsid()
     names.update({str(os.getpid()): 'self', str(os.getppid()): 'parent'})
-    sleeps, ends, leader = child_of(signal.pause), child_of(lambda: None), child_of(first_thread_ends)
-    until('S', sleeps)
-    until('Z', ends)
-    until('Z', leader)
+    bodies = {'sleeps': signal.pause, 'ended': lambda: None, 'stranger': another_user_sleeps, 'leader': first_thread_ends,
+              'vforks': lambda: os.execv(VFORKS[0], VFORKS)}
+    pids = {title: child_of(body) for title, body in bodies.items()}
     try:
-        names.update({str(sleeps): 'sleeps', str(ends): 'ended', str(leader): 'leader'})
+        while not (child := read('/proc/{0}/task/{0}/children'.format(pids['vforks']))):
+            time.sleep(0.01)
+        pids['vforked'] = int(child)
+        for title, pid in pids.items():
+            until({'ended': 'Z', 'leader': 'Z', 'vforks': 'D'}.get(title, 'S'), pid)
+            names[str(pid)] = title
         process('self', os.getpid())
         threads('self', os.getpid())
-        process('sleeps', sleeps)
-        process('ended', ends)
-        process('leader', leader, True)
-        threads('leader', leader, True)
+        for title in 'sleeps', 'ended', 'stranger', 'vforks', 'vforked':
+            process(title, pids[title])
+        process('leader', pids['leader'], True)
+        threads('leader', pids['leader'], True)
+        # What one user sees of another's.
+        os.waitpid(child_of(lambda: (as_another_user(), process('sleeps', pids['sleeps']))), 0)
     finally:
-        os.kill(sleeps, signal.SIGKILL)
-        os.kill(leader, signal.SIGKILL)
+        for title, pid in pids.items():
+            if title != 'ended':
+                os.kill(pid, signal.SIGKILL)
 
 
 os.waitpid(child_of(main), 0)

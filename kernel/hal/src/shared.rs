@@ -2,7 +2,7 @@
 //! it are in the `ikc` crate; this module only turns offsets into references.
 
 use crate::addr::PhysAddr;
-use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use hanare_abi::boot::{BootParams, CpuShared, DoorbellShared, MemoryChunk};
 use hanare_abi::offer::{OFFERS, Offer};
 use hanare_abi::request::Request;
@@ -201,6 +201,13 @@ pub fn here() -> CpuRef<'static> {
 /// Physical address of the clock page.
 pub fn clock_paddr() -> PhysAddr {
     PhysAddr(params().shared_base + u64::from(params().clock_offset))
+}
+
+/// How many processes have a first thread that has ended: what the module is told of that.
+pub fn firsts_ended() -> &'static AtomicU64 {
+    let p = PARAMS.load(Ordering::Acquire);
+    // SAFETY: the field is a plain aligned u64 in the shared region, which stays; it is reached by this alone.
+    unsafe { AtomicU64::from_ptr(&raw mut (*p).firsts_ended) }
 }
 
 /// Tells the module that this kernel has died.

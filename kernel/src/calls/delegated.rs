@@ -11,7 +11,7 @@ use crate::mm::{limits, offer};
 use crate::parts::signals::Interrupted;
 use crate::process::thread::{self, Thread};
 use crate::process::waited::{self, Place};
-use crate::process::workers;
+use crate::process::{has_first_ended, workers};
 use crate::process::{cputimers, rights, spaces, timens};
 use crate::signal::{pending, signals, unhandled};
 use alloc::sync::Arc;
@@ -23,11 +23,14 @@ use hanare_core::errno::{self, Errno, Result};
 use hanare_core::link::{Call, ENDING, Outcome, Returns};
 use hanare_core::signal::{SI_QUEUE, SIGBUS, SigSet};
 use hanare_core::syscalls::{self, Hook, Restart, Row, pointers};
-use hanare_core::sysfs::{LOOKED_AT, may_be_hidden};
+use hanare_core::sysfs::{LOOKED_AT, may_be_hidden, process_link};
 use hanare_hal::cpu;
 use hanare_hal::traps::Regs;
 use hanare_hal::usercopy::{self, UserAddr};
-use linux_raw_sys::general::{__NR_close, __NR_close_range, __NR_openat};
+use linux_raw_sys::general::{
+    __NR_close, __NR_close_range, __NR_faccessat2, __NR_lstat, __NR_newfstatat, __NR_openat,
+    __NR_statx,
+};
 
 /// A row that says `delegated`.
 pub fn serve(row: &Row, hook: Hook, args: [u64; 6]) -> Result<u64> {
@@ -102,18 +105,57 @@ pub fn serve(row: &Row, hook: Hook, args: [u64; 6]) -> Result<u64> {
 /// A call that looks at a file by its path: `ENOENT` for one that Linux has found and the LWK's machine has not, as the
 /// module says to who opens it.
 fn not_hidden(row: &Row, args: [u64; 6], dir: u64, path: u64) -> Result<u64> {
-    const O_CLOEXEC: u64 = 0o2_000_000;
-    const O_PATH: u64 = 0o10_000_000;
+    if has_first_ended() {
+        leads_somewhere(row, &args, dir, path)?;
+    }
     let result = forward(row, args)?;
     if !usercopy::read_string(UserAddr::of(path), &mut [0; LOOKED_AT])
         .is_ok_and(|text| text.is_some_and(may_be_hidden))
     {
         return Ok(result);
     }
-    match delegate::linux(__NR_openat, [dir, path, O_PATH | O_CLOEXEC, 0, 0, 0]) {
-        Ok(fd) => delegate::linux(__NR_close, [fd, 0, 0, 0, 0, 0]).map(|_| result),
+    is_there(dir, path, 0).map(|()| result)
+}
+
+/// `ENOENT`: the path goes by a link of a first thread that has ended. Its worker has what the link leads to.
+#[cold]
+fn leads_somewhere(row: &Row, args: &[u64; 6], dir: u64, path: u64) -> Result<()> {
+    const O_NOFOLLOW: u64 = 0o400_000;
+    let mut bytes = [0; LOOKED_AT];
+    let Ok(Some(text)) = usercopy::read_string(UserAddr::of(path), &mut bytes) else {
+        return Ok(()); // Linux complains
+    };
+    let Some(link) = process_link(text) else { return Ok(()) };
+    let (end, length) = (link.end, text.len());
+    if link.outlives && end == length && looks_at_link(row.number.into(), args) {
+        return Ok(());
+    }
+    let me = thread::current();
+    bytes[end] = 0;
+    let at = me.process.write_scratch(me.slot_index, &bytes[..=end])?;
+    is_there(dir, at, O_NOFOLLOW)
+}
+
+/// Whether a call that looks at a file by its path looks at a link itself, in place of what that leads to.
+fn looks_at_link(number: u32, args: &[u64; 6]) -> bool {
+    const AT_SYMLINK_NOFOLLOW: u64 = 0x100;
+    let flags = match number {
+        __NR_lstat => return true,
+        __NR_statx => args[2],
+        __NR_newfstatat | __NR_faccessat2 => args[3],
+        _ => 0,
+    };
+    flags & AT_SYMLINK_NOFOLLOW != 0
+}
+
+/// `ENOENT`: so says the module of the file at that path, or Linux.
+fn is_there(dir: u64, path: u64, flags: u64) -> Result<()> {
+    const O_CLOEXEC: u64 = 0o2_000_000;
+    const O_PATH: u64 = 0o10_000_000;
+    match delegate::linux(__NR_openat, [dir, path, O_PATH | O_CLOEXEC | flags, 0, 0, 0]) {
+        Ok(fd) => delegate::linux(__NR_close, [fd, 0, 0, 0, 0, 0]).map(drop),
         Err(errno::ENOENT) => Err(errno::ENOENT),
-        Err(_) => Ok(result),
+        Err(_) => Ok(()),
     }
 }
 

@@ -31,6 +31,15 @@ const PROCESS_WORDS: usize = size_of::<ProcessInfo>() / 8;
 const VMA_WORDS: usize = size_of::<VmaInfo>() / 8;
 const _: () = assert!(PROCESS_WORDS <= PAGES_MAX);
 
+/// The id by which a `REQUEST_INFO` means a process among those that share a space, or a thread of it; 0: the first one.
+pub fn about(call: &RequestCall) -> u32 {
+    match call.args[0] {
+        INFO_PROCESS | INFO_CALL => call.args[1] as u32,
+        INFO_THREADS => call.args[2] as u32,
+        _ => 0,
+    }
+}
+
 /// `REQUEST_INFO` about a process.
 pub fn of_process(p: &Process, r: &RequestRef<'_>, call: &RequestCall) -> Result<()> {
     match call.args[0] {

@@ -50,6 +50,7 @@ use hanare_core::errno::Result;
 use hanare_core::life;
 use hanare_core::link::Last;
 use hanare_core::signal::{Actions, Mirrored};
+use hanare_hal::shared;
 use memory::Listed;
 use spin::Once;
 use thread::{ParentWaits, Thread};
@@ -97,6 +98,7 @@ pub struct Process {
     pub hears_for_others: AtomicBool,
     /// Its first thread has ended, and was traced.
     pub first_traced: AtomicBool,
+    first_ended: FirstEnded,
     /// Its life and its threads. Locked after the processes of its space.
     threads: Mutex<Listed<life::Process, Thread>, rank::Threads>,
     /// Its request box, and whether Linux has to be told of dispositions (`Mirrored::owed`).
@@ -128,6 +130,24 @@ pub struct Process {
     _place: Place,
     _charge: Charge,
     _counted: Counted,
+}
+
+/// Whether the first thread of a process has ended, or is about to, while others may go on. Such processes are counted as long as there
+/// is anything of them.
+#[derive(Default)]
+struct FirstEnded(AtomicBool);
+
+impl Drop for FirstEnded {
+    fn drop(&mut self) {
+        if self.0.load(Ordering::Relaxed) {
+            shared::firsts_ended().fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Whether there may be a process whose first thread has ended before others.
+pub fn has_first_ended() -> bool {
+    shared::firsts_ended().load(Ordering::Acquire) != 0
 }
 
 impl Deref for Process {
@@ -176,6 +196,7 @@ impl Process {
             traces: AtomicBool::new(false),
             hears_for_others: AtomicBool::new(false),
             first_traced: AtomicBool::new(false),
+            first_ended: FirstEnded::default(),
             threads: Mutex::new(Listed::new(life)),
             pool: Pool::default(),
             native: Once::new(),
@@ -260,6 +281,13 @@ impl Process {
     /// Every thread of it looks again at what it waits for, or comes by the kernel.
     pub fn kick_all(&self) {
         self.threads().for_each(|t| cpus::kick(&t));
+    }
+
+    /// The thread `me` is about to end. Said before anybody can see that it has.
+    fn ends(&self, me: &Thread) {
+        if me.slot.tid() == self.pid() && !self.first_ended.0.swap(true, Ordering::Relaxed) {
+            shared::firsts_ended().fetch_add(1, Ordering::Release);
+        }
     }
 
     /// How many threads live.

@@ -128,6 +128,17 @@ impl ProcessSpace {
         self.first()
     }
 
+    /// The process with this id, or with a thread that has it; the first one where there is none.
+    pub fn process_with(&self, tid: u32) -> Option<Arc<Process>> {
+        let has = |p: &Arc<Process>| p.pid() == tid || p.threads().any(|t| t.slot.tid() == tid);
+        if self.processes.lock().all.len() > 1
+            && let Some(process) = self.processes().find(has)
+        {
+            return Some(process);
+        }
+        self.first()
+    }
+
     /// Its control groups are others, or have other limits: its threads look.
     ///
     /// # Errors

@@ -287,6 +287,7 @@ impl Process {
 
     /// exit(2) of one thread. `true`: it is the last one, so the process ends.
     pub fn exit(&self, me: &Thread) -> bool {
+        self.ends(me);
         self.step(Some(me), Event::Exit).is_ok_and(|effects| effects.is_last)
     }
 

@@ -109,7 +109,7 @@ pub enum Hook {
     /// `waitid`, likewise.
     Waitid,
     /// Looks at a file by its path: Linux shows directories in sysfs that the LWK's
-    /// machine has not.
+    /// machine has not, and what a worker has whose thread has ended.
     Path,
     /// Likewise, with the descriptor of a directory before the path.
     PathAt,
@@ -149,7 +149,9 @@ impl Hook {
             Self::Perf => "threads of the LWK are not counted: `ENOENT`",
             Self::Wait4 | Self::Waitid => "times and memory of an ended child are those on the LWK",
             Self::Random => "the first few bytes come from what Linux gave when the program began",
-            Self::Path | Self::PathAt => "directories of CPUs and nodes in sysfs are the LWK's",
+            Self::Path | Self::PathAt => {
+                "directories of CPUs and nodes in sysfs, and links of processes, are the LWK's"
+            }
         }
     }
 }

@@ -213,7 +213,7 @@ pub(super) static ROWS: &[Row] = rows! {
     __NR_link(Text, Text) delegated(None, Any);
     __NR_unlink(Text) delegated(None, Any);
     __NR_symlink(Text, Text) delegated(None, Any);
-    __NR_readlink(Text, Output(2), Int) delegated(None, Any);
+    __NR_readlink(Text, Output(2), Int) delegated(Path, Any);
     __NR_chmod(Text, Mode) delegated(None, Any);
     __NR_fchmod(Descriptor, Mode) delegated(None, Any);
     __NR_chown(Text, Int, Int) delegated(None, Any);
@@ -409,7 +409,7 @@ pub(super) static ROWS: &[Row] = rows! {
     __NR_renameat(Folder, Text, Folder, Text) delegated(None, Any);
     __NR_linkat(Folder, Text, Folder, Text, Flags(Names::At)) delegated(None, Any);
     __NR_symlinkat(Text, Folder, Text) delegated(None, Any);
-    __NR_readlinkat(Folder, Text, Output(3), Int) delegated(None, Any);
+    __NR_readlinkat(Folder, Text, Output(3), Int) delegated(PathAt, Any);
     __NR_fchmodat(Folder, Text, Mode) delegated(None, Any);
     __NR_faccessat(Folder, Text, Flags(Names::Access)) delegated(PathAt, Any);
     __NR_pselect6(Int, Set(0), Set(0), Set(0), Struct(Timespec, InOutQuiet), Struct(Fpair, In))

@@ -8,7 +8,7 @@ use hanare_abi::ioctl::{
     Execed, IOCTL_EXECED, IOCTL_LISTED, IOCTL_OPENED, Listed, OPENED_NOTHING, OPENED_OURS, Opened,
 };
 use hanare_ikc::Answer;
-use linux_raw_sys::errno::{EMFILE, ENODEV, ENOENT};
+use linux_raw_sys::errno::{EINVAL, EMFILE, ENODEV, ENOENT, ESRCH};
 use linux_raw_sys::general::*;
 
 use crate::process::Process;
@@ -48,8 +48,8 @@ fn opened(process: &Process, fd: i64) -> i64 {
     question.replace = 1;
     match sys::ioctl(process.space.fd, IOCTL_OPENED, &mut question) {
         Ok(()) => i64::from(question.fd),
-        // Closed already: the limit is lower by now, or the LWK's machine has no such file.
-        Err(Errno(e @ (EMFILE | ENOENT))) => -i64::from(e),
+        // Closed already: the limit is lower by now, or the LWK's machine has no such file, or not of that thread.
+        Err(Errno(e @ (EMFILE | ENOENT | ESRCH | EINVAL))) => -i64::from(e),
         Err(_) => fd,
     }
 }
