@@ -225,6 +225,7 @@ struct hanare_space {
 	bool has_limits;			/* a program of it has limits: one that was started, or a child's */
 	bool owes_limits;			/* what the LWK has of them is from the proxy */
 	u64 begun_with;				/* soft RLIMIT_AS that it was not told; or HANARE_LIMIT_LIFTED */
+	u64 soft_space;				/* soft RLIMIT_AS that is the program's, as last seen */
 	u32 control_fd;				/* the proxy's descriptor of it, not shown */
 	bool shares_table;			/* another space's process has its descriptor table */
 	struct file *door;			/* then: another's file at control_fd; compared only */

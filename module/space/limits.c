@@ -64,6 +64,8 @@ static void limits_told(struct task_struct *task, struct hanare_space *space, co
 		*soft = HANARE_LIMIT_LIFTED;
 	if (!is_process_of(task, space) || space->limits_sequence > sequence)
 		return;
+	if (words[SOFT(RLIMIT_AS)] != HANARE_LIMIT_LIFTED)
+		space->soft_space = words[SOFT(RLIMIT_AS)];
 	space->begun_with = HANARE_LIMIT_LIFTED;
 	memcpy(space->limits, words, sizeof(space->limits));
 	space->limits[SOFT(RLIMIT_AS)] = HANARE_LIMIT_LIFTED;
@@ -82,6 +84,7 @@ void hanare_space_begin_limits(struct hanare_space *space, const struct hanare_s
 
 	task_lock(first);
 	space->begun_with = HANARE_LIMIT_LIFTED;
+	space->soft_space = parent && *soft == HANARE_LIMIT_LIFTED ? parent->soft_space : *soft;
 	if (parent) {
 		space->begun_with = *soft;
 		memcpy(space->limits, parent->limits, sizeof(space->limits));
@@ -92,8 +95,7 @@ void hanare_space_begin_limits(struct hanare_space *space, const struct hanare_s
 	put_task_struct(first);
 }
 
-/* The lifted soft limit of a process that has no space any more, or never got one, is that hard limit again. */
-void hanare_lower_limits(struct task_struct *task)
+static void lower_limits(struct task_struct *task, u64 to)
 {
 	struct rlimit *space = &task->signal->rlim[RLIMIT_AS];
 	struct task_struct *first;
@@ -105,9 +107,15 @@ void hanare_lower_limits(struct task_struct *task)
 		return;
 	task_lock(first);
 	if (space->rlim_cur == HANARE_LIMIT_LIFTED)
-		space->rlim_cur = space->rlim_max;
+		space->rlim_cur = min_t(u64, to, space->rlim_max);
 	task_unlock(first);
 	put_task_struct(first);
+}
+
+/* The lifted soft limit of a process that has no space any more, or never got one, is that hard limit again. */
+void hanare_lower_limits(struct task_struct *task)
+{
+	lower_limits(task, RLIM_INFINITY);
 }
 
 /* The space ends, perhaps before its process does. */
@@ -117,7 +125,7 @@ void hanare_space_end_limits(struct hanare_space *space)
 
 	/* Not of one that goes on in another space, by execve. One that ends shows its limits until its parent has waited. */
 	if (task && (READ_ONCE(task->mm) == space->mm || READ_ONCE(task->flags) & PF_EXITING))
-		hanare_lower_limits(task);
+		lower_limits(task, space->soft_space);
 	if (task)
 		put_task_struct(task);
 }

@@ -8,6 +8,7 @@ import ctypes
 import errno
 import os
 import re
+import resource
 import signal
 import stat
 import struct
@@ -183,6 +184,11 @@ def first_thread_ends():
     libc.syscall(60, 0)
 
 
+def has_limits():
+    resource.setrlimit(resource.RLIMIT_AS, (1 << 40, 1 << 41))
+    resource.setrlimit(resource.RLIMIT_CPU, (1000, 2000))
+
+
 def as_another_user():
     os.setgroups([])
     os.setresgid(65534, 65534, 65534)
@@ -206,7 +212,7 @@ def until(state, pid):
 def main():
     os.setsid()
     names.update({str(os.getpid()): 'self', str(os.getppid()): 'parent'})
-    bodies = {'sleeps': signal.pause, 'ended': lambda: None, 'stranger': another_user_sleeps, 'leader': first_thread_ends,
+    bodies = {'sleeps': signal.pause, 'ended': has_limits, 'stranger': another_user_sleeps, 'leader': first_thread_ends,
               'vforks': lambda: os.execv(VFORKS[0], VFORKS)}
     pids = {title: child_of(body) for title, body in bodies.items()}
     try:
@@ -220,6 +226,7 @@ def main():
         threads('self', os.getpid())
         for title in 'sleeps', 'ended', 'stranger', 'vforks', 'vforked':
             process(title, pids[title])
+        print('limits of the ended one', [resource.prlimit(pids['ended'], which) for which in range(16)])
         process('leader', pids['leader'], True)
         threads('leader', pids['leader'], True)
         # What one user sees of another's.
