@@ -13,6 +13,7 @@ use crate::process::thread::Thread;
 use core::sync::atomic::{AtomicU64, Ordering};
 use hanare_abi::info::*;
 use hanare_abi::request::PAGES_MAX;
+use hanare_abi::slot::SLOT_REQUESTED;
 use hanare_core::errno::{self, Result};
 use hanare_core::gate::TRAP_FLAG;
 use hanare_core::life::ThreadState;
@@ -89,6 +90,11 @@ fn waits(t: &Thread) -> bool {
         && (t.slot.is_idle() || t.slot.is_boxed() || t.slot.worker_is_awake())
 }
 
+/// Whether it is in a call that its worker makes, also in the short time in which it polls for the answer before it waits.
+fn polls(t: &Thread) -> bool {
+    t.slot.state() == SLOT_REQUESTED && t.slot.worker_is_awake()
+}
+
 /// `THREAD_*`, by its life.
 fn state(t: &Thread) -> u32 {
     match t.state() {
@@ -145,8 +151,9 @@ fn call_of(p: &Process, r: &RequestRef<'_>, tid: u32) -> Result<()> {
     let thread = p.threads().find(|t| t.slot.tid() == tid).ok_or(errno::ESRCH)?;
     // Its CPU may halt on its stack: what counts is that it waits.
     let looks = || {
-        let switches = thread.counts.voluntary.load(Ordering::SeqCst);
-        (state(&thread) != THREAD_RUNS).then_some(switches)
+        let counts = [&thread.counts.voluntary, &thread.counts.delegated];
+        let counts = counts.map(|count| count.load(Ordering::SeqCst));
+        (state(&thread) != THREAD_RUNS || polls(&thread)).then_some(counts)
     };
     let before = looks();
     let regs = thread.registers_on_stack().filter(|_| before.is_some() && looks() == before);
