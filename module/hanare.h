@@ -235,6 +235,7 @@ struct hanare_space {
 	struct hanare_pool *pool;		/* of a native task or a pooled proxy, with a reference; or NULL */
 	bool is_member;				/* its process is a pooled proxy */
 	bool leaves, left;			/* its process, by an execve; under share_lock */
+	u64 leaves_by;				/* see hanare_space_prepare_leave; under share_lock */
 	bool stopped;				/* the LWK was told; stop.c only */
 	wait_queue_entry_t gone;		/* share.c: on pid's queue until the end */
 	struct delayed_work gone_work;

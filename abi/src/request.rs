@@ -26,7 +26,8 @@ pub const REQUEST_PING: u32 = 1;
 /// user id, effective one, group id, effective one, as the proxy would be told them, and
 /// the number of its process id namespace (of every process). After `Control::Exec` the token is that
 /// of a program: 1 if it has more rights than who started it (AT_SECURE), and 32 random bytes
-/// follow, then 32 more for getrandom(2), or zeros if Linux would not give any to who does not wait. Last, of every space: its control groups ([`GROUPS_WORD`]), the number of its user
+/// follow, then 32 more for getrandom(2), or zeros if Linux would not give any to who does not wait, and who has left the other
+/// space ([`LEFT_WORD`]). Last, of every space: its control groups ([`GROUPS_WORD`]), the number of its user
 /// ([`USER_WORD`]), and a random number from which its own tokens are counted, so that nobody who
 /// only has its descriptor guesses them.
 /// Answer args: [0] = over which parts of its addresses (`layout::part`) the device is to be mapped at
@@ -36,14 +37,20 @@ pub const REQUEST_SPACE_OPEN: u32 = 2;
 /// In a set of CPUs by index: all that there are, because nobody has chosen any.
 pub const ALLOWED_ALL: u64 = u64::MAX;
 /// Words that describe a child, or a program, to [`REQUEST_SPACE_OPEN`].
-pub const CHILD_WORDS: usize = 17 + GROUPS_WORDS;
+pub const CHILD_WORDS: usize = GROUPS_WORD + GROUPS_WORDS + 2;
 /// First word of [`CHILD_WORDS`] of the control groups with a limit that the process is in. First
 /// those of memory, the innermost first, two words each: a number that no other group ever has, and
 /// how many pages of 4 KiB it may have (`memory.max`); zeros behind them. Then those of CPU time,
 /// three words each: the number, and how many µs of CPU time it may have in how many µs (`cpu.max`).
-pub const GROUPS_WORD: usize = 15;
+pub const GROUPS_WORD: usize = LEFT_WORD + 2;
 /// First word of [`CHILD_WORDS`] of the random bytes for getrandom(2).
-pub const RANDOM_WORD: usize = GROUPS_WORD - 4;
+pub const RANDOM_WORD: usize = 11;
+/// First of two words of [`CHILD_WORDS`] about the process that has left its space by an execve: the first slot that it had there,
+/// or [`LEFT_BY_NONE`], and the number by which the call is known that a listener has let go on as its execve
+/// ([`crate::service::SERVICE_NOTIFY`]), or 0. The program of another process, or of another call, is not started.
+pub const LEFT_WORD: usize = RANDOM_WORD + 4;
+/// See [`LEFT_WORD`]: the LWK knows no such process.
+pub const LEFT_BY_NONE: u64 = u64::MAX;
 /// Most groups of each kind; where there are more the innermost are left out.
 pub const GROUPS_MAX: usize = 8;
 /// Words of the groups of memory.

@@ -162,8 +162,10 @@ pub const SERVICE_FILE_SIZE: u32 = 16;
 /// one gets. -EBADF; -EINVAL: it is none.
 pub const SERVICE_LISTENER: u32 = 19;
 /// The worker is about to make a call of which listener args[0] is told, in place of it, what `extents` say:
-/// [`CALL_WORDS`] words, the call's number, the address behind its instruction, and its arguments. args[1]: `NOTIFY_*`.
-/// status = a number (> 0), by which it is known. -ENOSYS: nobody listens.
+/// [`CALL_WORDS`] words, the call's number, the address behind its instruction, and its arguments. args[1]: `NOTIFY_*`;
+/// args[2] = the first slot of the calling process, [3] = the id of the thread that calls, as the worker knows it: no other
+/// thread makes the call. status = a number (> 0), by which it is known. -ENOSYS: nobody listens; -ESRCH: the process has no
+/// such thread.
 pub const SERVICE_NOTIFY: u32 = 20;
 /// Words of a call in [`SERVICE_NOTIFY`].
 pub const CALL_WORDS: usize = 8;

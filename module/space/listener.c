@@ -342,6 +342,23 @@ static void forget_old(struct listener *listener, struct pid *pid, struct list_h
 			list_move(&call->list, old);
 }
 
+/*
+ * The thread of the calling process that calls, with a reference. Whose worker runs the service proves nothing: processes
+ * that share their memory may have been made to run each other's.
+ */
+static struct pid *pid_of_caller(const struct hanare_job *job)
+{
+	struct task_struct *task = hanare_task_of(job->args[3], job->space->mm);
+	struct pid *pid = NULL;
+
+	if (!task)
+		return NULL;
+	if (job->args[2] <= U32_MAX && hanare_space_is_process(job->space, task_tgid(task), job->args[2]))
+		pid = get_pid(task_pid(task));
+	put_task_struct(task);
+	return pid;
+}
+
 long hanare_notify(struct hanare_job *job)
 {
 	struct listener *listener = listener_find(job->args[0]);
@@ -358,9 +375,14 @@ long hanare_notify(struct hanare_job *job)
 		listener_put(listener);
 		return -ENOMEM;
 	}
+	call->pid = job->space ? pid_of_caller(job) : NULL;
+	if (!call->pid) {
+		listener_put(listener);
+		kfree(call);
+		return -ESRCH;
+	}
 	key = atomic64_inc_return(&last_key);
 	call->key = key;
-	call->pid = get_pid(task_pid(current));
 	call->execve = job->args[1] == HANARE_NOTIFY_EXECVE;
 	call->data.nr = job->extents[0];
 	call->data.arch = AUDIT_ARCH_X86_64;
@@ -376,6 +398,33 @@ long hanare_notify(struct hanare_job *job)
 	list_for_each_entry_safe(call, next, &old, list)
 		call_free(call);
 	listener_put(listener);
+	return key;
+}
+
+/* Once: the next one of this thread, or of the program that it begins, may be one that nobody decides about. */
+u64 hanare_take_execve_let_on(void)
+{
+	struct listener *listener;
+	struct call *call, *next;
+	LIST_HEAD(taken);
+	unsigned long id;
+	u64 key = 0;
+
+	if (xa_empty(&listeners))
+		return 0;
+	xa_lock(&listeners);
+	xa_for_each(&listeners, id, listener) {
+		spin_lock(&listener->lock);
+		list_for_each_entry_safe(call, next, &listener->calls, list)
+			if (call->execve && call->continued && call->pid == task_pid(current))
+				list_move(&call->list, &taken);
+		spin_unlock(&listener->lock);
+	}
+	xa_unlock(&listeners);
+	list_for_each_entry_safe(call, next, &taken, list) {
+		key = max(key, call->key);
+		call_free(call);
+	}
 	return key;
 }
 

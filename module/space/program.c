@@ -107,7 +107,7 @@ static int load_binary(struct linux_binprm *bprm)
 	if (err)
 		goto put;
 	/* The new image comes by the space's descriptor, when its memory may be gone already. */
-	hanare_space_prepare_leave(space);
+	hanare_space_prepare_leave(space, hanare_take_execve_let_on());
 	take_open_file(bprm);
 	err = take_place(bprm, space->proxy);
 	if (err != -ENOEXEC)

@@ -32,7 +32,9 @@ struct hanare_sharer {
 	u32 slot;				/* of its first thread: its name in the LWK */
 	u32 look;				/* the last in which the LWK was told; under share_lock */
 	bool stopped;				/* the LWK was told */
+	bool begun;				/* the LWK knows it by the slot; under share_lock */
 	bool leaves;				/* see hanare_space_prepare_leave; under share_lock */
+	u64 leaves_by;				/* likewise */
 	wait_queue_entry_t woken;
 	bool is_taken;				/* from the list: its end is to be told */
 	struct delayed_work work;
@@ -193,6 +195,7 @@ static int enlist(struct hanare_space *space, u32 slot)
 	if (!known) {
 		/* Another of its threads may be in an execve. */
 		s->leaves = space->pid == s->pid && space->leaves;
+		s->leaves_by = s->leaves ? space->leaves_by : 0;
 		kref_get(&space->ref);
 		list_add_tail(&s->link, &space->sharers);
 	}
@@ -203,6 +206,38 @@ static int enlist(struct hanare_space *space, u32 slot)
 	}
 	add_wait_queue(&s->pid->wait_pidfd, &s->woken);
 	return 0;
+}
+
+/* The LWK has had the calling process begin, and knows it by its first slot. */
+static void begun(struct hanare_space *space, u32 slot)
+{
+	struct hanare_sharer *s;
+
+	spin_lock_irq(&space->share_lock);
+	s = find(space, task_tgid(current));
+	if (s && !s->begun) {
+		s->slot = slot;
+		s->begun = true;
+	}
+	spin_unlock_irq(&space->share_lock);
+}
+
+/* The first process has slot 0, whether or not it has ever said that it shares the space. Under share_lock. */
+static bool is_known(const struct hanare_space *space, const struct hanare_sharer *s, const struct pid *pid, u32 *slot)
+{
+	*slot = space->pid == pid || !s ? 0 : s->slot;
+	return space->pid == pid || (s && s->begun);
+}
+
+bool hanare_space_is_process(struct hanare_space *space, struct pid *pid, u32 slot)
+{
+	bool is;
+	u32 own;
+
+	spin_lock_irq(&space->share_lock);
+	is = is_known(space, find(space, pid), pid, &own) && own == slot;
+	spin_unlock_irq(&space->share_lock);
+	return is;
 }
 
 long hanare_share(struct hanare_space *space, void *data)
@@ -223,7 +258,10 @@ long hanare_share(struct hanare_space *space, void *data)
 	err = hanare_request_quietly(space, &call, WAIT_KILLABLE, 0);
 	if (err)
 		WRITE_ONCE(space->opened, false);
-	return err ?: min(call.status, 0);
+	err = err ?: min(call.status, 0);
+	if (!err)
+		begun(space, arg->slot);
+	return err;
 }
 
 /* Drops a sharer that is on no list any more. The caller has a reference of the space. */
@@ -253,16 +291,32 @@ void hanare_space_unshare(struct hanare_space *space)
 }
 
 /* One whose execve fails after this stays one that may leave: it has the memory all the while. */
-void hanare_space_prepare_leave(struct hanare_space *space)
+void hanare_space_prepare_leave(struct hanare_space *space, u64 call)
 {
 	struct hanare_sharer *s;
 
 	spin_lock_irq(&space->share_lock);
 	s = find(space, task_tgid(current));
-	if (s)
+	if (s) {
 		s->leaves = true;
-	else if (space->pid == task_tgid(current))
+		s->leaves_by = call;
+	} else if (space->pid == task_tgid(current)) {
 		space->leaves = true;
+		space->leaves_by = call;
+	}
+	spin_unlock_irq(&space->share_lock);
+}
+
+void hanare_space_say_left(struct hanare_space *space, u64 *words)
+{
+	struct pid *pid = task_tgid(current);
+	struct hanare_sharer *s;
+	u32 slot;
+
+	spin_lock_irq(&space->share_lock);
+	s = find(space, pid);
+	words[0] = is_known(space, s, pid, &slot) ? slot : HANARE_LEFT_BY_NONE;
+	words[1] = s ? s->leaves_by : space->leaves_by;
 	spin_unlock_irq(&space->share_lock);
 }
 

@@ -365,6 +365,8 @@ static int space_open(struct hanare_space *space, struct hanare_space *parent,
 
 	if (from && from->program)
 		get_random_bytes(&child[7], (rng_is_initialized() ? 8 : 4) * sizeof(u64));
+	if (from && from->program)
+		hanare_space_say_left(parent, &child[HANARE_LEFT_WORD]);
 	hanare_space_find_groups(space);
 	schedule_delayed_work(&group_work, GROUP_PERIOD);
 	memcpy(&child[HANARE_GROUPS_WORD], space->groups, sizeof(space->groups));

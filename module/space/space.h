@@ -69,9 +69,13 @@ long hanare_share(struct hanare_space *space, void *data);
 void hanare_space_unshare(struct hanare_space *space);
 /* A process is on its way to a space of its own, and needs this one until it has that. */
 bool hanare_space_is_left(struct hanare_space *space);
-/* The calling process may leave its space by an execve from now on. */
-void hanare_space_prepare_leave(struct hanare_space *space);
+/* The calling process may leave its space by an execve from now on, which a listener has let go on as this call (0: none has). */
+void hanare_space_prepare_leave(struct hanare_space *space, u64 call);
 bool hanare_space_is_left_by(struct hanare_space *space, struct pid *pid);
+/* About the calling process, which leaves the space: two words, as HANARE_LEFT_WORD has them. */
+void hanare_space_say_left(struct hanare_space *space, u64 *words);
+/* Whether the LWK knows the process by this slot. */
+bool hanare_space_is_process(struct hanare_space *space, struct pid *pid, u32 slot);
 /* The calling process has left the space for one of its own. */
 void hanare_space_leave(struct hanare_space *space);
 /* Each process that has the space is told that the LWK died. Any context. */
@@ -188,6 +192,9 @@ struct hanare_space *hanare_space_of_caller(void);
 long hanare_set_exe(struct hanare_space *space, u64 id);
 long hanare_execed(struct hanare_space *space, void *data);
 long hanare_copy(struct hanare_space *space, void *data);
+
+/* listener.c: the last call of the calling thread's that a listener has let go on as its execve, or 0. */
+u64 hanare_take_execve_let_on(void);
 
 /* attach.c */
 int hanare_attach(struct file *file, struct hanare_attach *arg);

@@ -120,6 +120,14 @@ def managed():
     expect(result.out == b'nothing\n', result)
 
 
+def deceived(how):
+    """Whoever decides about calls of a program (SECCOMP_RET_USER_NOTIF) is told nothing, and decides about nothing else, by a lie."""
+    def body():
+        result = command([GUEST + '/module-lying-proxy', 'default', how])
+        expect(result.out == b'lied\nended\n', result)
+    return body
+
+
 def filled():
     """Start blocks take no memory that the kernel needs."""
     result = command([FORGE, 'default', 'fill'])
@@ -364,6 +372,8 @@ check('hostile-asks-for-capabilities', hostile('rights'))
 check('hostile-makes-a-cycle-of-descriptors', cycle)
 check('forged-grant-of-another-process', stolen)
 check('forged-proxy-manages-nothing', managed)
+check('forged-execve-by-the-token-of-another', deceived('token'))
+check('forged-notification-by-another-process', deceived('pid'))
 check('forged-start-blocks-fill-memory', filled)
 check('hostile-waits-in-status', hostile_at_shutdown('stuck'))
 check('hostile-forges-an-answer', forged_answer)

@@ -64,9 +64,9 @@ pub fn serve(regs: &mut Regs, number: u64) -> Option<()> {
             Decision::GoesOn => execute(regs, u64::from(regs.orig_rax as u32)),
             Decision::Departs(call) => {
                 let departs = &thread::current().seccomp.departs;
-                departs.store(true, Ordering::Relaxed);
+                departs.store(call, Ordering::Relaxed);
                 let served = execute(regs, u64::from(regs.orig_rax as u32));
-                departs.store(false, Ordering::Relaxed);
+                departs.store(0, Ordering::Relaxed);
                 notified::forget(listener, call);
                 served
             }

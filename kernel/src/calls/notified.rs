@@ -74,7 +74,13 @@ fn tell(regs: &Regs, listener: u64, how: u64) -> Result<u64, Decision> {
     let mut words = [0; CALL_WORDS];
     (words[0], words[1]) = (regs.orig_rax & 0xffff_ffff, regs.rip);
     words[2..].copy_from_slice(&regs.arguments());
-    let told = services::by_worker_unless_signalled(SERVICE_NOTIFY, &[listener, how], &words);
+    let me = thread::current();
+    let (process, tid) = (me.process.first_slot.into(), me.slot.tid().into());
+    let told = services::by_worker_unless_signalled(
+        SERVICE_NOTIFY,
+        &[listener, how, process, tid],
+        &words,
+    );
     told.map(|answer| answer.status).map_err(failed)
 }
 

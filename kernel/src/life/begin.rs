@@ -11,7 +11,7 @@ use crate::sched::{balance, cpus};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
-use hanare_abi::request::{GROUPS_WORD, RANDOM_WORD};
+use hanare_abi::request::{LEFT_WORD, RANDOM_WORD};
 use hanare_abi::start::START_KEEPS;
 use hanare_core::errno::{self, Result};
 use hanare_core::link::pool::Way;
@@ -103,7 +103,7 @@ pub fn program_of(
     let secure = word(6) != 0;
     p.pid.store(pid, Ordering::Relaxed);
     let until = cpu::rdtsc() + u64::from(shared::params().tsc_khz) * RANDOM_MS;
-    p.entropy.fill(words.get(RANDOM_WORD..GROUPS_WORD).unwrap_or_default(), until);
+    p.entropy.fill(words.get(RANDOM_WORD..LEFT_WORD).unwrap_or_default(), until);
     *p.identity.lock() =
         Identity { secure, random, membarrier: 0, read_implies_exec: false, ..before };
     old.process.continue_as(p, &thread);

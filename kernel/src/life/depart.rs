@@ -33,6 +33,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, Ordering};
 use hanare_abi::control::{Control, START_FAILED_FILE, START_FAILED_MEMORY};
+use hanare_abi::request::{GROUPS_WORD, LEFT_WORD};
 use hanare_core::errno::{self, Errno, Result};
 use hanare_core::link::ENDING;
 use hanare_core::signal;
@@ -42,6 +43,8 @@ use hanare_hal::traps::{self, Regs};
 pub struct Plan {
     /// The thread that called execve.
     old: Arc<Thread>,
+    /// The number by which the module knows the call, if a listener decides about it, or 0.
+    call: u64,
     program: Program,
     interpreter: Option<Program>,
     /// The name of the program as it is told.
@@ -81,7 +84,7 @@ pub fn is_needed(thread: &Thread) -> bool {
     if p.native.get().is_some() {
         return false;
     }
-    if thread.seccomp.departs.load(Ordering::Relaxed) {
+    if thread.seccomp.departs.load(Ordering::Relaxed) != 0 {
         return true;
     }
     // A debugger stays with the memory that it has.
@@ -119,6 +122,7 @@ pub fn exec(
     let key = (p.space, p.next_token());
     let plan = Plan {
         old: me.clone(),
+        call: me.seccomp.departs.load(Ordering::Relaxed),
         program,
         interpreter,
         path,
@@ -150,9 +154,16 @@ pub fn exec(
     Failed(outcome.result().map_or_else(Errno::from, |_| errno::EIO), START_FAILED_FILE)
 }
 
-/// The plan for the proxy of a new space, if that comes from an execve.
-pub fn claim(parent: u32, token: u64) -> Option<Box<Plan>> {
-    PLANS.claim((parent, token))
+/// The plan for the proxy of a new space, if that comes from an execve; `words` as of `REQUEST_SPACE_OPEN`. `EPERM`: the proxy
+/// has the token of another process, or of a call about which a listener has not decided, or not so.
+pub fn claim(parent: u32, token: u64, words: &[u64]) -> Result<Option<Box<Plan>>> {
+    let left = words.get(LEFT_WORD..GROUPS_WORD).unwrap_or_default();
+    let is_of = |plan: &Plan| left == [u64::from(plan.old.process.first_slot), plan.call];
+    match PLANS.look((parent, token), is_of) {
+        Some(false) => Err(errno::EPERM),
+        Some(true) => Ok(PLANS.claim((parent, token))),
+        None => Ok(None),
+    }
 }
 
 impl Plan {

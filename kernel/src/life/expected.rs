@@ -51,6 +51,11 @@ impl<T, R: Rank> Expected<T, R> {
         lists::insert_within(&mut self.0.lock(), key, entry);
     }
 
+    /// What `f` says of an entry that has not been claimed.
+    pub fn look<A>(&self, key: Key, f: impl FnOnce(&T) -> A) -> Option<A> {
+        self.0.lock().get(&key)?.what.as_deref().map(f)
+    }
+
     /// Its proxy has come, and takes it. The entry stays in the list until [`settle`](Self::settle).
     pub fn claim(&self, key: Key) -> Option<Box<T>> {
         self.0.lock().get_mut(&key)?.step(Event::Claim)

@@ -25,7 +25,7 @@ pub fn space(space: u32, args: &[u64; 4], words: &[u64]) -> Result<(Arc<ProcessS
     if parent == 0 {
         return make(space, args[0], None, args[3], words);
     }
-    if let Some(plan) = depart::claim(parent, args[3]) {
+    if let Some(plan) = depart::claim(parent, args[3], words)? {
         return for_program(space, args[0], plan, words);
     }
     let embryo = fork::claim(parent, args[3]).ok_or(errno::ESRCH)?;

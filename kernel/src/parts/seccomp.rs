@@ -6,7 +6,7 @@ use crate::base::lock::{Mutex, rank};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::Deref;
-use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use hanare_core::seccomp::worker::always_notifies;
 use hanare_core::seccomp::{Data, Program, action};
 
@@ -53,8 +53,9 @@ pub struct Seccomp {
     pub mode: AtomicU8,
     /// Those it has.
     pub filters: Mutex<Filters, rank::SeccompFilters>,
-    /// A listener decides about the execve that it makes when Linux makes that: it goes no other way.
-    pub departs: AtomicBool,
+    /// The number by which the module knows the execve that it makes, about which a listener decides when Linux makes that: it
+    /// goes no other way. 0: none.
+    pub departs: AtomicU64,
 }
 
 /// What a new thread or process gets of its creator's.
