@@ -460,6 +460,7 @@ elif part == 'processes':
     newborns()
     many_vforks()
     arguments()
+    same('seccomp-forged-request-traced', [GUEST + '/static/seccomp-forged-request', 'traced'])
     supervisor_on_linux()
     deaths()
     killed()

@@ -1,9 +1,10 @@
 //! ptrace(2): its numbers, the register structures of x86-64, and what a tracer's
 //! wait(2) says.
 
+pub mod permitted;
+
 use crate::errno::{EINVAL, EIO, Result};
 use crate::signal::{SIGRTMIN, SIGTRAP, SigSet};
-use linux_raw_sys::general::{__NR_execve, __NR_execveat};
 
 /// Requests.
 #[allow(missing_docs)]
@@ -132,13 +133,6 @@ impl Stop {
     }
 }
 
-/// Whether the worker of a thread that makes call `permitted`, which its tracer has let through, may make call `number`.
-#[must_use]
-pub const fn permits_call(permitted: u32, number: u32) -> bool {
-    // The worker makes every execve by a descriptor.
-    permitted == number || number == __NR_execveat && permitted == __NR_execve
-}
-
 /// Two signals, or 0, that a tracer gives at the beginning and at the end of a call, as Linux takes them: those of faults first,
 /// then by number, of a standard one that is given twice only one.
 #[must_use]
@@ -197,7 +191,13 @@ pub const DEBUG_REGS: core::ops::Range<u64> = 848..912;
 /// Indices into `struct user_regs_struct`.
 #[allow(missing_docs)]
 pub mod index {
+    pub const R10: usize = 7;
+    pub const R9: usize = 8;
+    pub const R8: usize = 9;
     pub const RAX: usize = 10;
+    pub const RDX: usize = 12;
+    pub const RSI: usize = 13;
+    pub const RDI: usize = 14;
     pub const ORIG_RAX: usize = 15;
     pub const RIP: usize = 16;
     pub const CS: usize = 17;

@@ -1,7 +1,7 @@
 //! What a switch, a halt, a wait and a call of Linux' mean for a thread: what scheduler and link ask
 //! of it.
 
-use crate::gate::{debugregs, observe, park};
+use crate::gate::{debugregs, observe, park, ptrace};
 use crate::link::caller::{Delegates, Owner, Port};
 use crate::link::pool::Pool;
 use crate::process::thread::Thread;
@@ -109,9 +109,21 @@ impl Delegates for Thread {
         }
     }
 
-    fn asks(&self, request: Option<&Control>) {
-        observe::asks(self, request.is_none());
-        self.asked(request);
+    fn asks(&self, request: &Control) {
+        if self.process.observed.is_on() {
+            observe::asks(self, false);
+            ptrace::asks(self, request);
+        }
+        self.asked(Some(request));
+    }
+
+    #[inline(always)] // each delegated call asks
+    fn asks_call(&self, call: &Call) {
+        if self.process.observed.is_on() {
+            observe::asks(self, true);
+            ptrace::asks_call(self, call);
+        }
+        self.asked(None);
     }
 
     fn asked(&self, request: Option<&Control>) {

@@ -109,7 +109,7 @@ fn by_server(
     state.calls.fetch_add(1, Ordering::SeqCst);
     let present = state.present.load(Ordering::Acquire);
     let end = (present != 0 && context.fits_servers() && !context.must_end()).then(|| {
-        context.asks(None);
+        context.asks_call(message);
         let end = exchange(context, state, calls, present, message);
         context.asked(None);
         end

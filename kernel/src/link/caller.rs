@@ -62,8 +62,10 @@ pub trait Delegates: Runs {
     fn robust_list(&self) -> u64;
     /// Before Linux executes something for it: what Linux has not been told yet, it is told.
     fn tell_owed(&self);
-    /// Its worker is about to execute a call, or to serve this request.
-    fn asks(&self, request: Option<&Control>);
+    /// Its worker is about to serve this request.
+    fn asks(&self, request: &Control);
+    /// Its worker, or a server, is about to execute this call.
+    fn asks_call(&self, call: &Call);
     /// It has done so, or is gone.
     fn asked(&self, request: Option<&Control>);
     /// The request boxes of its process.

@@ -121,7 +121,7 @@ impl Link for Direct {
             if let Err(outcome) = link::may_begin(asker(context), link::sake(&request)) {
                 return outcome;
             }
-            context.asks(Some(&request));
+            context.asks(&request);
             counts::count(&context.port().counts.controls);
             let outcome = exchange(context, needs_mask(&request), |slot| slot.lwk_ask(request));
             context.asked(Some(&request));
@@ -141,7 +141,7 @@ impl Direct {
         if let Err(outcome) = link::may_begin(asker(context), call.sake) {
             return outcome;
         }
-        context.asks(None);
+        context.asks_call(&call);
         let outcome = exchange(context, true, |slot| slot.lwk_post(call.nr, call.args));
         context.asked(None);
         outcome

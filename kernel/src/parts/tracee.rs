@@ -4,6 +4,7 @@ use crate::base::lock::{Mutex, rank};
 use alloc::sync::{Arc, Weak};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use hanare_core::ptrace::Stop;
+use hanare_core::ptrace::permitted::Permitted;
 use hanare_core::signal::QueuedSignal;
 
 /// Linux traces its worker.
@@ -59,8 +60,8 @@ pub struct State<T> {
     pub given: u32,
     /// The signal of [`GIVEN`], which comes behind the call.
     pub given_at_entry: u32,
-    /// The number of the call of [`PERMITTED`].
-    pub permitted: u32,
+    /// The call of [`PERMITTED`].
+    pub permitted: Permitted,
     /// Its tracer has let it go on from its stop at a call that a filter leaves to the tracer.
     pub is_answered: bool,
     /// The options of [`UNTOLD`].
@@ -85,7 +86,7 @@ impl<T> Default for State<T> {
             let_through: None,
             given: 0,
             given_at_entry: 0,
-            permitted: 0,
+            permitted: Permitted::new(0),
             is_answered: false,
             untold: 0,
             call: 0,

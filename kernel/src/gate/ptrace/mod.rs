@@ -21,8 +21,8 @@ pub use children::{
 };
 pub use memory::memory_file;
 pub use tracee::{
-    continue_as, enter, exec_stop, leave, on_exec, on_forced, on_rights, permit, permits,
-    step_stop, succeed,
+    asks, asks_call, continue_as, enter, exec_stop, leave, on_exec, on_forced, on_rights, permit,
+    permits, step_stop, succeed,
 };
 pub use tracer::call;
 pub use waits::wait;

@@ -15,6 +15,8 @@ use hanare_abi::control::{Control, Mirror};
 use hanare_abi::service::{MAY_BE_TRACED, SERVICE_MAY};
 use hanare_core::errno;
 use hanare_core::gate::Who;
+use hanare_core::link::Call;
+use hanare_core::ptrace::permitted::Permitted;
 use hanare_core::ptrace::{Stop, event, in_order, option};
 use hanare_core::signal::{self, QueuedSignal, SigInfo};
 use hanare_core::syscalls::{self, Restart};
@@ -248,10 +250,25 @@ pub fn permits(thread: &Thread, regs: &mut Regs, data: u32) -> bool {
 pub fn permit(thread: &Thread, number: Option<u32>) {
     let own = &thread.ptrace;
     if let Some(number) = number {
-        own.state.lock().permitted = number;
+        own.state.lock().permitted = Permitted::new(number);
         own.set(PERMITTED);
     } else {
         own.clear(PERMITTED);
+    }
+}
+
+/// The running thread, which is observed, asks its worker for a call. Of one that its tracer has let through the worker makes
+/// this, and no other one.
+pub fn asks_call(thread: &Thread, call: &Call) {
+    if thread.ptrace.has(PERMITTED) {
+        thread.ptrace.state.lock().permitted.asks_call(call.nr, call.args);
+    }
+}
+
+/// Likewise, for something of the LWK's own.
+pub fn asks(thread: &Thread, request: &Control) {
+    if thread.ptrace.has(PERMITTED) {
+        thread.ptrace.state.lock().permitted.asks(request);
     }
 }
 

@@ -15,7 +15,7 @@ use crate::process::workers;
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 use hanare_core::errno::{self, Result};
-use hanare_core::ptrace::{Stop, event, index, option, permits_call, request, stopped};
+use hanare_core::ptrace::{Stop, USER_REGS, event, index, option, request, stopped};
 use hanare_core::signal::{SIGBUS, SIGTRAP};
 use hanare_hal::usercopy::UserAddr;
 
@@ -143,25 +143,31 @@ fn only_interrupts(pid: u32) -> bool {
     code == Ok(INTERRUPT)
 }
 
-/// The worker is about to make a call that its filter leaves to a tracer. The tracer has been asked by the thread
-/// itself, which then waits for this call of its worker's. Any other one, which somebody has had the worker make, has
-/// no tracer. True: the worker goes on.
+/// The worker `pid` is about to make a call that its filter leaves to a tracer. The tracer has been asked by the thread
+/// itself, which then waits for this call of its worker's, with these arguments. Any other call, which the worker was made to
+/// make, has no tracer. True: the worker goes on.
 pub fn answer_filter(pid: u32, thread: Option<&Thread>) -> bool {
     const ORIG_RAX: u64 = 8 * index::ORIG_RAX as u64;
-    let pid = u64::from(pid);
-    let me = thread::current();
-    let number = me.process.write_scratch(me.slot_index, &[0; 8]).and_then(|at| {
-        linux([request::PEEKUSER, pid, ORIG_RAX, at, 0, 0])?;
-        Ok(me.process.control::<u64>(at))
-    });
-    let is_permitted = thread.zip(number.ok()).is_some_and(|(thread, number)| {
+    let is_permitted = thread.zip(call_of_worker(pid).ok()).is_some_and(|(thread, call)| {
         thread.ptrace.has(PERMITTED)
-            && permits_call(thread.ptrace.state.lock().permitted, number as u32)
+            && thread.ptrace.state.lock().permitted.permits(call.0, &call.1)
     });
+    let pid = u64::from(pid);
     if !is_permitted && linux([request::POKEUSER, pid, ORIG_RAX, u64::MAX, 0, 0]).is_err() {
         return false;
     }
     linux([request::CONT, pid, 0, 0, 0, 0]).is_ok()
+}
+
+/// Number and arguments of the call that the worker `pid`, which is stopped, is about to make.
+fn call_of_worker(pid: u32) -> Result<(u32, [u64; 6])> {
+    const ARGUMENTS: [usize; 6] =
+        [index::RDI, index::RSI, index::RDX, index::R10, index::R8, index::R9];
+    let me = thread::current();
+    let at = me.process.write_scratch(me.slot_index, &[0; 8 * USER_REGS])?;
+    linux([request::GETREGS, pid.into(), 0, at, 0, 0])?;
+    let regs: [u64; USER_REGS] = me.process.control(at);
+    Ok((regs[index::ORIG_RAX] as u32, ARGUMENTS.map(|at| regs[at])))
 }
 
 /// A stop of which another thread has heard, and which is nothing of the program's.
