@@ -1,28 +1,26 @@
 /* seccomp: which listeners a filter may have, and what is told of them. */
 #include "guest.h"
-#include <linux/filter.h>
-#include <linux/seccomp.h>
+#include "listener.h"
 #include <poll.h>
 #include <pthread.h>
-#include <stddef.h>
 
-#define FLAG_WAIT_KILLABLE_RECV (1UL << 5)
-#define LOAD(field) BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, field))
-
-/* To getppid and getsid. */
-static int listen_to(unsigned long flags)
+/* A filter that answers getppid and getsid. */
+static int answer(unsigned value, unsigned long flags)
 {
 	struct sock_filter all[] = {
 		LOAD(nr),
 		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_getppid, 1, 0),
 		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_getsid, 0, 1),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_USER_NOTIF),
+		BPF_STMT(BPF_RET | BPF_K, value),
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
 	};
-	struct sock_fprog program = { sizeof(all) / sizeof(*all), all };
 
-	prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
-	return syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_NEW_LISTENER | flags, &program);
+	return set_filter(all, COUNT(all), flags);
+}
+
+static int listen_to(unsigned long flags)
+{
+	return answer(SECCOMP_RET_USER_NOTIF, SECCOMP_FILTER_FLAG_NEW_LISTENER | flags);
 }
 
 /* A thread with a filter of its own. */
@@ -50,9 +48,8 @@ static void flags(void)
 	TELL(listen_to(SECCOMP_FILTER_FLAG_TSYNC));
 	TELL(listen_to(1 << 12));
 	struct sock_filter allows[] = { BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW) };
-	struct sock_fprog program = { 1, allows };
 
-	TELL(syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, FLAG_WAIT_KILLABLE_RECV, &program));
+	TELL(set_filter(allows, 1, FLAG_WAIT_KILLABLE_RECV));
 	pthread_create(&thread, NULL, waits, NULL);
 	usleep(300000);
 	TELL(listen_to(SECCOMP_FILTER_FLAG_TSYNC | SECCOMP_FILTER_FLAG_TSYNC_ESRCH));
@@ -74,6 +71,38 @@ static void all_threads(void)
 	TELL(listen_to(SECCOMP_FILTER_FLAG_TSYNC | SECCOMP_FILTER_FLAG_TSYNC_ESRCH));
 }
 
+/* An error stands before a listener, which would not answer here, whichever filter is the outer one; a tracer stands behind it. */
+static void order(unsigned before, unsigned after)
+{
+	int listener;
+
+	if (before)
+		TELL(answer(before, 0));
+	listener = listen_to(0);
+	TELL(listener >= 0);
+	if (after)
+		TELL(answer(after, 0));
+	if (((before | after) & SECCOMP_RET_ACTION) == SECCOMP_RET_TRACE)
+		close(listener);
+	TELL(syscall(SYS_getppid));
+	TELL(syscall(SYS_getsid, 0));
+}
+
+static void error_before(void)
+{
+	order(SECCOMP_RET_ERRNO | EBADSLT, 0);
+}
+
+static void error_after(void)
+{
+	order(0, SECCOMP_RET_ERRNO | EBADSLT);
+}
+
+static void tracer_after(void)
+{
+	order(0, SECCOMP_RET_TRACE);
+}
+
 static void child(void (*act)(void))
 {
 	fflush(stdout);
@@ -89,5 +118,8 @@ int main(void)
 {
 	child(flags);
 	child(all_threads);
+	child(error_before);
+	child(error_after);
+	child(tracer_after);
 	return 0;
 }

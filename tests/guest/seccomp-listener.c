@@ -8,20 +8,17 @@
  * What the supervisor is to do about a call stands in the call's sixth argument, which no call here uses.
  */
 #include "guest.h"
-#include <linux/filter.h>
+#include "listener.h"
 #include <linux/futex.h>
-#include <linux/seccomp.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
-#include <stddef.h>
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/sysinfo.h>
 #include <sys/un.h>
 
-#define FLAG_WAIT_KILLABLE_RECV (1UL << 5)
 #define MARK 0x7ab00000UL
 #define NUMBER_UNKNOWN 5000
 
@@ -51,8 +48,6 @@ static __attribute__((noinline)) long call(long number, long a, long b, long c, 
 /* The fourth argument says who calls. */
 #define CALL(number, a, b, c, what) call(number, (long)(a), (long)(b), c, PLAIN(SYS_gettid), 0, DO(what))
 
-#define LOAD(field) BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, field))
-
 static int listen_to(unsigned long flags)
 {
 	struct sock_filter all[] = {
@@ -65,10 +60,8 @@ static int listen_to(unsigned long flags)
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_USER_NOTIF),
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
 	};
-	struct sock_fprog program = { sizeof(all) / sizeof(*all), all };
 
-	prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
-	return syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_NEW_LISTENER | flags, &program);
+	return set_filter(all, COUNT(all), SECCOMP_FILTER_FLAG_NEW_LISTENER | flags);
 }
 
 static void give(int socket, int fd)

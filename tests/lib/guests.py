@@ -33,7 +33,7 @@ def build():
             target = f'{GUEST}/{kind}/{name[:-2]}'
             with open(f'{source}/{name}') as file:
                 abi = [HEADER] if 'hanare_abi.h' in file.read() else []  # attackers look addresses up there
-            if not newer(target, f'{source}/{name}', f'{source}/guest.h', f'{source}/tracer.h', f'{source}/utility.h', *abi):
+            if not newer(target, f'{source}/{name}', f'{source}/guest.h', f'{source}/tracer.h', f'{source}/utility.h', f'{source}/listener.h', *abi):
                 flags = ['-static'] if kind == 'static' else []
                 jobs.append(['gcc', '-O1', '-g', '-Wall', '-Wno-unused-result',
                              '-Wno-infinite-recursion', '-Wno-nonnull', '-pthread', *flags,
