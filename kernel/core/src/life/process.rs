@@ -10,6 +10,8 @@ pub struct Process {
     state: P,
     paused: bool,
     awaited: bool,
+    /// Its maker has gone on: Linux tells if it ends before its proxy has come.
+    entrusted: bool,
     /// Threads that it has.
     threads: u32,
     /// Of those, the ones that are about to leave, and others go on: [`T::Exits`], [`T::Replaced`].
@@ -29,6 +31,9 @@ pub enum Event {
     Fail,
     /// The maker gives up waiting for the process' proxy.
     GiveUp,
+    /// The maker goes on before the proxy of an expected process has come. From now on the process' end on Linux is told
+    /// ([`Event::Kill`]), and no maker gives it up.
+    Entrust,
     /// It begins to run with the thread, which it has.
     Begin,
     /// Linux tells that its proxy is gone.
@@ -121,6 +126,7 @@ impl Process {
         state: P::Expected,
         paused: false,
         awaited: false,
+        entrusted: false,
         threads: 0,
         exiting: 0,
         parked: 0,
@@ -150,6 +156,11 @@ impl Process {
         self.exiting != 0 || self.leaving != 0
     }
 
+    /// Whether its proxy is to come, and its end before that is Linux' to tell.
+    pub fn is_entrusted(&self) -> bool {
+        self.entrusted && self.state == P::Expected
+    }
+
     /// How many threads it has, and how many leave it.
     #[cfg(test)]
     pub(super) fn counts(&self) -> (u32, u32) {
@@ -175,7 +186,7 @@ impl Process {
         match event {
             Event::Claim => self.begin_from(&[P::Expected], P::Claimed),
             Event::Fail if self.state == P::Claimed => Ok(self.cancel()),
-            Event::GiveUp if self.state == P::Expected => Ok(self.cancel()),
+            Event::GiveUp if self.state == P::Expected && !self.entrusted => Ok(self.cancel()),
             #[cfg(test)]
             Event::GiveUp if self.state == P::Claimed && has(Mutant::GivesUpClaimed) => {
                 Ok(self.cancel())
@@ -185,7 +196,15 @@ impl Process {
                 *t = T::Runs;
                 Ok(begun)
             }
-            Event::Fail | Event::GiveUp | Event::Begin => Err(Refused::Not),
+            Event::Entrust if self.state == P::Expected => {
+                self.entrusted = true;
+                #[cfg(test)]
+                if has(Mutant::AbandonsChild) {
+                    self.entrusted = false;
+                }
+                Ok(NOTHING)
+            }
+            Event::Fail | Event::GiveUp | Event::Entrust | Event::Begin => Err(Refused::Not),
             Event::Kill => Ok(self.kill()),
             Event::Move => self.leave_for_another(),
             Event::Pause(paused) => {

@@ -29,6 +29,8 @@ pub enum Mutant {
     WakesNobody,
     /// A space is freed while processes have it.
     FreesOccupied,
+    /// The maker of a child goes on before that has come, and Linux is not asked to tell its end.
+    AbandonsChild,
 }
 
 std::thread_local! {
@@ -159,6 +161,7 @@ fn each_wrong_transition_breaks_a_property() {
         Mutant::ReplacesInDump,
         Mutant::WakesNobody,
         Mutant::FreesOccupied,
+        Mutant::AbandonsChild,
     ] {
         MUTANT.set(Some(mutant));
         let found = explore(THREADED);

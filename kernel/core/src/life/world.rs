@@ -118,6 +118,7 @@ pub enum Step {
     Answer(u8, bool),
     Look(u8),
     Late(u8),
+    GoOn(u8),
     Arrive(u8),
     Leave(u8),
     Left(u8),
@@ -127,6 +128,7 @@ pub enum Step {
     Open(u8),
     Begin(u8),
     Kill(u8),
+    ChildEnds(u8),
     Close(u8),
     CloseKills(u8),
     LeaveSpace(u8),
@@ -353,9 +355,10 @@ impl World {
             | Step::Answer(..)
             | Step::Look(_)
             | Step::Late(_)
+            | Step::GoOn(_)
             | Step::Arrive(_)
             | Step::Leave(_)
-            | Step::Left(_) => self.thread_goes_on(step).map(|()| true)?,
+            | Step::Left(_) => self.thread_goes_on(step)?,
             Step::Start(..)
             | Step::Claim(_)
             | Step::OpenFails(_)
@@ -364,6 +367,7 @@ impl World {
             | Step::Begin(_)
             | Step::Kill(_)
             | Step::CloseKills(_)
+            | Step::ChildEnds(_)
             | Step::Close(_)
             | Step::LeaveSpace(_) => self.request(step, limits)?,
         };
@@ -432,7 +436,9 @@ impl World {
             put(q.maker, 2);
             put(q.vfork, 2);
             put(q.old, 2);
-            for bit in [q.member, q.leaves, q.opening, q.began, q.moved, q.heard, q.own] {
+            let entrusted = q.life.is_entrusted();
+            for bit in [q.member, q.leaves, q.opening, q.began, q.moved, q.heard, q.own, entrusted]
+            {
                 put(bit.into(), 1);
             }
         }

@@ -94,6 +94,9 @@ impl World {
             if thread.stage == Stage::Bounded || thread.state == T::Dumps {
                 steps(Step::Late(t));
             }
+            if thread.stage == Stage::Bounded {
+                steps(Step::GoOn(t));
+            }
             if thread.stage == Stage::Built && thread.state == T::Runs {
                 steps(Step::HandOver(t));
             }
@@ -134,6 +137,15 @@ impl World {
             }
             if q.member && !q.opening && !state.is_killed() {
                 steps(Step::Kill(p));
+            }
+            // From before its maker goes on: Linux is asked to tell it first.
+            let is_watched =
+                || self.threads.iter().any(|t| t.child == p && t.stage == Stage::Bounded);
+            if q.kind == Kind::Fork
+                && state == P::Expected
+                && (q.life.is_entrusted() || is_watched())
+            {
+                steps(Step::ChildEnds(p));
             }
         }
         for s in 0..MOST as u8 {
@@ -206,7 +218,7 @@ impl World {
             let by_child = thread.stage == Stage::Unbounded && {
                 let child = &self.processes[usize::from(thread.child)];
                 let lives = self.threads.iter().any(|o| o.process == thread.child);
-                child.vfork == t && lives
+                child.vfork == t && (lives || child.life.is_entrusted())
             };
             // Those whose end it waits for wait for a bounded time themselves.
             let whose = match thread.state {
@@ -226,7 +238,9 @@ impl World {
         }
         let lives = self.threads.iter().any(|t| t.process != NONE);
         let expected = self.processes.iter().any(|q| q.used && q.kind == Kind::Run && !q.began);
-        let left = self.processes.iter().any(|q| q.used) || self.spaces.iter().any(|s| s.used);
+        // The end of one that is entrusted Linux tells, if it never comes.
+        let is_left = |q: &Proc| q.used && !q.life.is_entrusted();
+        let left = self.processes.iter().any(is_left) || self.spaces.iter().any(|s| s.used);
         check(lives || expected || !left, || "something is left at the end".into())
     }
 }

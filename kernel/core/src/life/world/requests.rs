@@ -141,6 +141,11 @@ impl World {
                 let killed = self.end_step(p, None, Event::Kill);
                 check(killed.is_ok(), || format!("process {p} is not to be killed"))?;
             }
+            Step::ChildEnds(p) => {
+                let killed = self.end_step(p, None, Event::Kill);
+                check(killed.is_ok(), || format!("process {p} is not to be killed"))?;
+                self.drop_it(p)?;
+            }
             Step::Close(s) => {
                 let closed = self.spaces[usize::from(s)].life.step(SpaceEvent::Close);
                 match closed {

@@ -131,6 +131,24 @@ impl World {
         }
     }
 
+    /// The maker of a child that Linux has, and that does not come, waits for its coming no more: Linux tells its end. False:
+    /// the proxy has come, or it is a vfork that shares memory, whose maker waits for more than that.
+    fn goes_on_alone(&mut self, t: u8) -> Result<bool, Broken> {
+        let Thread { child, state, .. } = *self.th(t);
+        let vforks = state == T::Vforks;
+        if vforks && self.pr(child).kind == Kind::Share
+            || self.step(child, None, Event::Entrust).is_err()
+        {
+            return Ok(false);
+        }
+        if vforks {
+            self.wait_for_release(t)?
+        } else {
+            self.resume(t)?
+        }
+        Ok(true)
+    }
+
     /// A thread begins something, in which others have a part.
     pub(super) fn thread_begins(&mut self, step: Step, limits: Limits) -> Result<bool, Broken> {
         match step {
@@ -219,7 +237,7 @@ impl World {
     }
 
     /// A thread ends, or goes on with what it has begun.
-    pub(super) fn thread_goes_on(&mut self, step: Step) -> Done {
+    pub(super) fn thread_goes_on(&mut self, step: Step) -> Result<bool, Broken> {
         match step {
             Step::Exit(t) => {
                 let p = self.th(t).process;
@@ -264,6 +282,7 @@ impl World {
                 }
             }
             Step::Late(t) => self.goes_on(t, true)?,
+            Step::GoOn(t) => return self.goes_on_alone(t),
             Step::Arrive(t) => {
                 let p = self.th(t).process;
                 let thread = self.th(t);
@@ -299,6 +318,6 @@ impl World {
             }
             other => unreachable!("{other:?}"),
         }
-        Ok(())
+        Ok(true)
     }
 }
