@@ -241,6 +241,8 @@ struct hanare_space {
 	struct delayed_work gone_work;
 	spinlock_t share_lock;			/* sharers, leaves, left */
 	struct list_head sharers;		/* share.c; none where it has one process */
+	u32 children;				/* child.c: that are watched; under its lock */
+	bool keeps;				/* its files and id, though it has ended; the same */
 	bool dumps;				/* what is mapped from now on is for a core dump */
 	bool executes;				/* the proxy may execute what its program may */
 	atomic_t dump_ready;			/* tasks that wait to be dumped */

@@ -104,6 +104,9 @@ pub const REQUEST_SPACE_GROUPS: u32 = 15;
 /// Limits of a space's process were changed: `pages` holds them as in [`crate::service::LIMITS_WORDS`], args: [0] = a number, as
 /// [`crate::service::SERVICE_LIMITS`] answers it. Not awaited.
 pub const REQUEST_SPACE_LIMITS: u32 = 16;
+/// A child that `space` has made, of which [`crate::service::SERVICE_CHILD`] has told, has ended on Linux, or cannot come any
+/// more: args: [0] = its token. The space may be gone.
+pub const REQUEST_CHILD_END: u32 = 17;
 
 /// Question of an observer (`IOCTL_OBSERVE`): args: [0] = `OBSERVE_*`, [1] = the session,
 /// [2], [3] = arguments; `pages` holds what goes with it, both ways, `count` words of

@@ -176,6 +176,12 @@ pub const NOTIFY_EXECVE: u64 = 1;
 /// Whether listener args[0] has let the call go on that is known by args[1]: status = 1, or 0. It is forgotten. args[1] = 0:
 /// whether somebody listens.
 pub const SERVICE_CONTINUED: u32 = 21;
+/// The worker has made a child that does not come, and whose maker goes on: args: [0] = its process id, as the worker knows it,
+/// [1] = the first slot that it is to have in the worker's space, or 0: it is to have a space of its own, [2] = then the token by
+/// which it asks for that. The child's end is told from now on ([`crate::request::REQUEST_CHILD_END`],
+/// [`crate::request::REQUEST_PROCESS_END`]), and what it has of the worker's space stays until then, or until it has come.
+/// -EAGAIN: Linux has not stopped it, so it is about to come; -EEXIST: it has come; -ESRCH: there is no such process.
+pub const SERVICE_CHILD: u32 = 22;
 
 /// Most extents in one service.
 pub const EXTENTS_MAX: usize = 64;

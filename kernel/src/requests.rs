@@ -4,7 +4,7 @@ use crate::base::counts::{Kind, there_are};
 use crate::base::quarantine::{self, Of};
 use crate::base::{failing, frames, heap, ledger};
 use crate::gate::observe;
-use crate::life::{exec, open as open_space, share};
+use crate::life::{exec, fork, open as open_space, share};
 use crate::link::inbound::complete;
 use crate::mm::linux::Lack;
 use crate::mm::quarantine::ask_anew;
@@ -51,6 +51,10 @@ pub fn serve(index: u32) {
         abi::REQUEST_DEBUG => debug(&r, &call),
         abi::REQUEST_OBSERVE => observe::request(&r, &call),
         abi::REQUEST_SPACE_CLOSE => return close(index, space),
+        abi::REQUEST_CHILD_END => {
+            fork::end(space, call.args[0]);
+            Ok(())
+        }
         kind => match process_of(&call) {
             None => Err(errno::ESRCH),
             Some(p) => match kind {

@@ -209,6 +209,7 @@ static int hanare_release(struct inode *inode, struct file *file)
 	struct hanare_file *hf = file->private_data;
 
 	if (hf->space) {
+		hanare_children_end(file, hf->space);
 		hanare_space_end(hf->space);
 		hanare_space_put(hf->space);
 	}

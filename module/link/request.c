@@ -80,6 +80,7 @@ static int pool_kept(u32 kind)
 		return 0;
 	case HANARE_REQUEST_SPACE_CLOSE:
 	case HANARE_REQUEST_PROCESS_END:
+	case HANARE_REQUEST_CHILD_END:
 	case HANARE_REQUEST_SPACE_GROUPS:
 	case HANARE_REQUEST_SPACE_LIMITS:
 		return 16;
@@ -428,6 +429,7 @@ static struct hanare_cpu *whom_to_ask(struct hanare_space *space, const struct h
 	case HANARE_REQUEST_SPACE_OPEN:
 	case HANARE_REQUEST_SPACE_START:
 	case HANARE_REQUEST_PROCESS_END:
+	case HANARE_REQUEST_CHILD_END:
 		return space->home;
 	case HANARE_REQUEST_SPACE_PAUSE:
 		if (call->in_order)

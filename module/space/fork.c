@@ -108,11 +108,18 @@ static int enter_own(struct file *file, struct hanare_space *parent, struct hana
 	return err;
 }
 
-/* The space with this id, with a reference, if it is served by `file`, a descriptor of `of`. */
-static struct hanare_space *parent_by(struct file *file, struct hanare_space *of, u32 id)
+/*
+ * The space from which the caller comes, with a reference, if it is served by `file`, a descriptor of `of`. It may have ended,
+ * where its maker has gone on (`*keeps`).
+ */
+static struct hanare_space *parent_by(struct file *file, struct hanare_space *of, const struct hanare_child *arg,
+				      bool *keeps)
 {
-	struct hanare_space *parent = hanare_space_find(id);
+	struct hanare_space *parent = hanare_child_maker(arg);
 
+	*keeps = parent;
+	if (!parent)
+		parent = hanare_space_find(arg->parent);
 	if (!parent || parent == of || parent->door == file)
 		return parent;
 	hanare_space_put(parent);
@@ -127,6 +134,7 @@ long hanare_fork_command(struct file *file, struct hanare_space *of, void __user
 {
 	struct hanare_space *parent;
 	struct hanare_child arg;
+	bool keeps;
 	int err;
 
 	if (copy_from_user(&arg, to, sizeof(arg)))
@@ -134,12 +142,12 @@ long hanare_fork_command(struct file *file, struct hanare_space *of, void __user
 	if (arg.program > 1 || arg.secure > 1 || arg.shares_table > 1 ||
 	    (arg.program && arg.shares_table))
 		return -EINVAL;
-	parent = parent_by(file, of, arg.parent);
+	parent = parent_by(file, of, &arg, &keeps);
 	if (IS_ERR_OR_NULL(parent))
 		return parent ? PTR_ERR(parent) : -ESRCH;
 	if (!current->mm || current->mm == parent->mm)
 		err = -EINVAL;
-	else if (test_bit(0, &parent->ended))
+	else if (test_bit(0, &parent->ended) && !keeps)
 		err = -ESRCH;
 	/* Other memory is no execve: a child has it, too. Only by one that Linux has judged does the process itself get it. */
 	else if (arg.program && !hanare_space_is_left_by(parent, task_tgid(current)))
@@ -148,6 +156,8 @@ long hanare_fork_command(struct file *file, struct hanare_space *of, void __user
 		err = enter_through(file, parent, &arg);
 	else
 		err = enter_own(file, parent, &arg);
+	if (!err)
+		hanare_child_came(task_tgid(current));
 	/* The old space may have no descriptor of its own, whose close would end it. */
 	if (arg.program)
 		hanare_space_flush(parent);

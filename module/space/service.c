@@ -364,6 +364,8 @@ static long run(struct hanare_job *job, enum hanare_context context)
 		return worker ? hanare_listener(job) : -EPERM;
 	case HANARE_SERVICE_NOTIFY:
 		return worker ? hanare_notify(job) : -EPERM;
+	case HANARE_SERVICE_CHILD:
+		return worker ? hanare_child(job) : -EPERM;
 	case HANARE_SERVICE_CONTINUED:
 		return worker ? hanare_continued(job) : -EPERM;
 	default:

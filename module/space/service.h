@@ -68,6 +68,9 @@ long hanare_may(struct hanare_job *job);
 struct task_struct *hanare_task_of(u64 tid, const struct mm_struct *mm);
 /* limits.c: the same */
 long hanare_limits(struct hanare_job *job);
+/* child.c: the same; and a process that is to have that slot of the space's */
+long hanare_child(struct hanare_job *job);
+long hanare_share_child(struct hanare_space *space, struct pid *pid, u32 slot);
 /* listener.c: the same */
 long hanare_listener(struct hanare_job *job);
 long hanare_notify(struct hanare_job *job);

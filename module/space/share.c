@@ -5,7 +5,7 @@
  * and no descriptor need close with it: Linux is watched for it as poll() of a pidfd does.
  * So is the process of every space, whose descriptor another may have, and keep.
  */
-#include "space/space.h"
+#include "space/service.h"
 
 #include <linux/pid.h>
 #include <linux/pid_namespace.h>
@@ -40,7 +40,7 @@ struct hanare_sharer {
 	struct delayed_work work;
 };
 
-static bool is_gone(struct pid *pid)
+bool hanare_is_gone(struct pid *pid)
 {
 	struct task_struct *task;
 	bool gone;
@@ -52,10 +52,15 @@ static bool is_gone(struct pid *pid)
 	return gone;
 }
 
+void hanare_queue_end(struct delayed_work *work)
+{
+	queue_delayed_work(end_queue, work, 0);
+}
+
 /* Until its process is gone, with its descriptors, locks and ports; not for ever. */
 void hanare_space_await_end(struct hanare_space *space, unsigned int timeout_ms)
 {
-	wait_event_timeout(space->pid->wait_pidfd, is_gone(space->pid), msecs_to_jiffies(timeout_ms));
+	wait_event_timeout(space->pid->wait_pidfd, hanare_is_gone(space->pid), msecs_to_jiffies(timeout_ms));
 }
 
 /* ---- the process of a space ---- */
@@ -63,7 +68,7 @@ void hanare_space_await_end(struct hanare_space *space, unsigned int timeout_ms)
 /* The space's process is gone, or has a space of its own. */
 static bool is_out(struct hanare_space *space)
 {
-	return READ_ONCE(space->left) || is_gone(space->pid);
+	return READ_ONCE(space->left) || hanare_is_gone(space->pid);
 }
 
 static void process_work(struct work_struct *work)
@@ -141,7 +146,7 @@ static void sharer_work(struct work_struct *work)
 	};
 
 	if (!s->is_taken) {
-		if (!is_gone(s->pid) || !take(s))
+		if (!hanare_is_gone(s->pid) || !take(s))
 			return;
 		remove_wait_queue(&s->pid->wait_pidfd, &s->woken);
 		/* A second wake-up, at the reaping, may have queued it again meanwhile. */
@@ -177,8 +182,8 @@ static struct hanare_sharer *find(struct hanare_space *space, struct pid *pid)
 	return NULL;
 }
 
-/* The calling process, with first slot `slot`, is one of those that share the space. */
-static int enlist(struct hanare_space *space, u32 slot)
+/* The process, with first slot `slot`, is one of those that share the space. */
+static int enlist(struct hanare_space *space, struct pid *pid, u32 slot)
 {
 	struct hanare_sharer *s = kzalloc(sizeof(*s), GFP_KERNEL_ACCOUNT);
 	bool known;
@@ -186,7 +191,7 @@ static int enlist(struct hanare_space *space, u32 slot)
 	if (!s)
 		return -ENOMEM;
 	s->space = space;
-	s->pid = get_pid(task_tgid(current));
+	s->pid = get_pid(pid);
 	s->slot = slot;
 	init_waitqueue_func_entry(&s->woken, sharer_woken);
 	INIT_DELAYED_WORK(&s->work, sharer_work);
@@ -205,6 +210,14 @@ static int enlist(struct hanare_space *space, u32 slot)
 		return 0;
 	}
 	add_wait_queue(&s->pid->wait_pidfd, &s->woken);
+	if (!hanare_is_gone(pid))
+		return 0;
+	/* It may have ended before it was watched. */
+	spin_lock_irq(&space->share_lock);
+	s = find(space, pid);
+	if (s)
+		hanare_queue_end(&s->work);
+	spin_unlock_irq(&space->share_lock);
 	return 0;
 }
 
@@ -252,7 +265,7 @@ long hanare_share(struct hanare_space *space, void *data)
 
 	if (arg->slot >= HANARE_SLOTS_MAX || arg->begin > 1)
 		return -EINVAL;
-	err = enlist(space, arg->slot);
+	err = enlist(space, task_tgid(current), arg->slot);
 	if (err || !arg->begin)
 		return err;
 	err = hanare_request_quietly(space, &call, WAIT_KILLABLE, 0);
@@ -262,6 +275,20 @@ long hanare_share(struct hanare_space *space, void *data)
 	if (!err)
 		begun(space, arg->slot);
 	return err;
+}
+
+long hanare_share_child(struct hanare_space *space, struct pid *pid, u32 slot)
+{
+	struct task_struct *task = get_pid_task(pid, PIDTYPE_TGID);
+	bool shares;
+
+	if (!task)
+		return -ESRCH;
+	task_lock(task);
+	shares = task->mm == space->mm;
+	task_unlock(task);
+	put_task_struct(task);
+	return shares ? enlist(space, pid, slot) : -ESRCH;
 }
 
 /* Drops a sharer that is on no list any more. The caller has a reference of the space. */

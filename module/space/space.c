@@ -556,9 +556,11 @@ void hanare_space_end(struct hanare_space *space)
 	hanare_space_unwatch_process(space);
 	hanare_space_unshare(space);
 	hanare_space_unwatch_all(space);
-	hanare_space_put_files(space);
+	if (!hanare_space_has_children(space))
+		hanare_space_put_files(space);
 	tell_end(space);
 	delist(space);
+	hanare_space_keep_for_children(space);
 	hanare_space_end_limits(space);
 }
 

@@ -92,6 +92,17 @@ u32 hanare_space_pid_vnr(struct hanare_space *space);
 void hanare_space_stop_untold(struct hanare_space *space, u32 slot, bool stopped);
 bool hanare_space_stop_changed(struct hanare_space *space, u32 look, bool (*is_stopped)(struct pid *pid),
 			       u32 *slot, bool *stopped);
+/* Whether the process has ended, and its other threads too. */
+bool hanare_is_gone(struct pid *pid);
+/* Runs a work of an end. Any context. */
+void hanare_queue_end(struct delayed_work *work);
+
+/* child.c */
+struct hanare_space *hanare_child_maker(const struct hanare_child *arg);
+void hanare_child_came(const struct pid *pid);
+void hanare_children_end(const struct file *file, const struct hanare_space *space);
+bool hanare_space_has_children(struct hanare_space *space);
+void hanare_space_keep_for_children(struct hanare_space *space);
 
 /* pool.c */
 long hanare_do_pool(struct hanare_file *hf, void *data);
@@ -116,6 +127,8 @@ void hanare_pool_end(struct hanare_pool *pool);
 void hanare_pool_kill(const struct hanare_space *space, u64 id);
 
 /* stop.c */
+/* By a signal, or by the freezer of control groups. */
+bool hanare_is_stopped(struct pid *pid);
 void hanare_stop_init(void);
 void hanare_stop_exit(void);
 

@@ -133,9 +133,10 @@ void hanare_space_publish(struct hanare_space *space)
 	xa_store(&spaces, space->id, space, GFP_KERNEL);
 }
 
+/* Its id stays its own. */
 void hanare_space_hide(struct hanare_space *space)
 {
-	xa_erase(&spaces, space->id);
+	xa_store(&spaces, space->id, NULL, GFP_KERNEL);
 }
 
 static void space_free_rcu(struct rcu_head *rcu)

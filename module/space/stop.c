@@ -19,7 +19,7 @@ static atomic_t looks_left;
 static void look(struct work_struct *work);
 static DECLARE_DELAYED_WORK(look_work, look);
 
-static bool is_stopped(struct pid *pid)
+bool hanare_is_stopped(struct pid *pid)
 {
 	struct task_struct *task;
 	struct signal_struct *sig;
@@ -71,12 +71,12 @@ static void tell(struct hanare_space *space, u32 number)
 	u32 slot;
 
 	if (hanare_space_is_shared(space)) {
-		while (hanare_space_stop_changed(space, number, is_stopped, &slot, &stopped))
+		while (hanare_space_stop_changed(space, number, hanare_is_stopped, &slot, &stopped))
 			if (!tell_one(space, slot, stopped))
 				hanare_space_stop_untold(space, slot, stopped);
 		return;
 	}
-	stopped = is_stopped(space->pid);
+	stopped = hanare_is_stopped(space->pid);
 	if (stopped != space->stopped && tell_one(space, 0, stopped))
 		space->stopped = stopped;
 }
@@ -84,7 +84,7 @@ static void tell(struct hanare_space *space, u32 number)
 /* Under rcu_read_lock: whether the LWK may have to be told something. */
 static bool may_differ(struct hanare_space *space)
 {
-	return hanare_space_is_shared(space) || is_stopped(space->pid) != space->stopped;
+	return hanare_space_is_shared(space) || hanare_is_stopped(space->pid) != space->stopped;
 }
 
 static void look(struct work_struct *work)

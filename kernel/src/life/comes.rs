@@ -1,11 +1,13 @@
 //! Waiting for a child's proxy to come.
 //!
 //! A machine may stand still for a while, so that it is late says nothing; and of a child that dies before it has come nobody
-//! tells. So Linux is asked now and then whether it is still there.
+//! tells. So Linux is asked now and then whether it is still there. One that Linux has stopped (a frozen control group, SIGSTOP)
+//! may never come: its maker goes on, as on Linux, and the module tells its end.
 
-use crate::link::delegate;
+use crate::link::{delegate, services};
 use crate::process::thread::Thread;
 use crate::sched::cpus;
+use hanare_abi::service::SERVICE_CHILD;
 use hanare_core::errno;
 use hanare_hal::cpu;
 use linux_raw_sys::general::{
@@ -19,21 +21,36 @@ const LOOK_NS: u64 = 100_000_000;
 const LOOKS: u32 = 100;
 
 /// Waits by `wait`, which comes back early or at the TSC value that it is given, until it has come back early, `has_come`
-/// holds, or Linux has the child `pid` no more.
-pub fn await_child(me: &Thread, pid: u64, has_come: impl Fn() -> bool, wait: impl Fn(u64)) {
+/// holds, Linux has the child `pid` no more, or `entrust` says that the maker may go on without. Gives whether it does that.
+pub fn await_child(
+    me: &Thread,
+    pid: u64,
+    has_come: impl Fn() -> bool,
+    wait: impl Fn(u64),
+    entrust: impl Fn() -> bool,
+) -> bool {
     let mut unknown = 0;
     loop {
         let look = cpus::deadline(LOOK_NS);
         wait(look);
         if has_come() || cpu::rdtsc() < look {
-            return;
+            return false;
         }
         match has_ended(me, pid) {
             Some(false) => {}
             None if unknown < LOOKS => unknown += 1,
-            Some(true) | None => return,
+            Some(true) | None => return false,
+        }
+        if entrust() {
+            return true;
         }
     }
+}
+
+/// Has the module tell the end of the child `pid`, if Linux has stopped that: a child that is to have the slot, of the running
+/// process' space, or, where that is 0, a space of its own by the token.
+pub fn is_watched(pid: u64, slot: u32, token: u64) -> bool {
+    services::by_worker(SERVICE_CHILD, &[pid, slot.into(), token], &[]).is_ok()
 }
 
 /// Whether Linux has a child with this id no more, or only what is left of it until somebody waits for it. `None`: that cannot

@@ -1,5 +1,5 @@
 //! What waits for its proxy: the child of a fork, the program of an execve. Its proxy claims it, or
-//! whoever made it gives it up: one of both gets it.
+//! whoever made it gives it up: one of both gets it. A child whose maker has gone on is given up when Linux tells its end.
 
 use crate::base::lock::{Mutex, Rank};
 use crate::base::{heap, lists};
@@ -7,7 +7,7 @@ use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use core::mem;
 use hanare_core::errno::Result;
-use hanare_core::life::{Event, Process, ThreadState};
+use hanare_core::life::{Event, Process, ProcessState, ThreadState};
 
 /// The space of who made it, and the token by which its proxy asks for it.
 pub type Key = (u32, u64);
@@ -66,9 +66,28 @@ impl<T, R: Rank> Expected<T, R> {
         self.0.lock().remove(&key);
     }
 
-    /// The maker waits no longer, and gets it back unless the proxy has come.
+    /// The maker waits no longer, and gets it back unless the proxy has come. What is [entrusted](Self::entrust) stays.
     pub fn give_up(&self, key: Key) -> Option<Box<T>> {
-        self.0.lock().remove(&key)?.step(Event::GiveUp)
+        let mut all = self.0.lock();
+        if all.get(&key)?.life.is_entrusted() {
+            return None;
+        }
+        all.remove(&key)?.step(Event::GiveUp)
+    }
+
+    /// The maker goes on, and Linux tells its end. False: its proxy has come, or its end has been told.
+    pub fn entrust(&self, key: Key) -> bool {
+        let entrust = |e: &mut Entry<T>| e.life.step(&mut ThreadState::Gone, Event::Entrust);
+        self.0.lock().get_mut(&key).map(entrust).is_some_and(|step| step.is_ok())
+    }
+
+    /// Its end on Linux is told: nothing waits any more, unless the proxy has come.
+    pub fn end(&self, key: Key) -> Option<Box<T>> {
+        let mut all = self.0.lock();
+        if all.get(&key)?.life.state() != ProcessState::Expected {
+            return None;
+        }
+        all.remove(&key)?.step(Event::Kill)
     }
 
     /// Whether it waits for its proxy, or is being made.
@@ -76,10 +95,13 @@ impl<T, R: Rank> Expected<T, R> {
         self.0.lock().contains_key(&key)
     }
 
-    /// Gives up all entries of a space that is gone.
+    /// Gives up all entries of a space that is gone, but for those that are entrusted.
     pub fn forget(&self, space: u32) {
         loop {
-            let key = self.0.lock().range((space, 0)..=(space, u64::MAX)).next().map(|(k, _)| *k);
+            let all = self.0.lock();
+            let mut those = all.range((space, 0)..=(space, u64::MAX));
+            let key = those.find(|(_, e)| !e.life.is_entrusted()).map(|(k, _)| *k);
+            drop(all);
             let Some(key) = key else { break };
             mem::drop(self.give_up(key));
         }

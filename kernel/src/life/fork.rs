@@ -1,12 +1,13 @@
 //! fork(2): a child with memory of its own, between the call and its proxy's coming up.
 
+use crate::base::accounts::Charge;
 use crate::base::counts::{Counted, Kind};
 use crate::base::heap;
 use crate::base::lists;
 use crate::base::lock::rank;
 use crate::gate::ptrace;
 use crate::life::child::{Inherited, Request, child_event, first_step, flag};
-use crate::life::comes::await_child;
+use crate::life::comes::{await_child, is_watched};
 use crate::life::expected::Expected;
 use crate::link::{delegate, services};
 use crate::mm::fork::fork;
@@ -41,6 +42,7 @@ pub struct Embryo {
     pub waits: Option<ParentWaits>,
     /// Thread to be woken when the child has come up.
     pub parent: Arc<Thread>,
+    _charge: Charge,
     _counted: Counted,
 }
 
@@ -64,15 +66,26 @@ pub fn come(space: u32, token: u64, parent: &Arc<Thread>) {
     cpus::kick(parent);
 }
 
-/// A process has ended: children that never came up are given up.
+/// A child whose maker has gone on, or is about to, has ended on Linux.
+pub fn end(parent: u32, token: u64) {
+    let Some(embryo) = EMBRYOS.end((parent, token)) else { return };
+    let maker = embryo.parent.clone();
+    drop(embryo);
+    cpus::kick(&maker);
+}
+
+/// A process has ended: children that never came up are given up, but for those whose ends Linux tells.
 pub fn forget(parent: u32) {
     EMBRYOS.forget(parent);
 }
 
-/// Whether there is memory for a child until its proxy comes up.
-fn room_for_embryo() -> Result<()> {
+/// Room for a child of `p` until its proxy comes up, which may be long.
+fn room_for_embryo(p: &Process) -> Result<Charge> {
+    let bytes = size_of::<Embryo>() + Inherited::bytes();
+    let charge = p.account.charge(bytes as u64)?;
     EMBRYOS.room()?;
-    heap::room(size_of::<Embryo>() + Inherited::bytes())
+    heap::room(bytes)?;
+    Ok(charge)
 }
 
 /// fork(2), or vfork(2): a new process with a copy of the running one's memory. Its process id.
@@ -80,7 +93,7 @@ pub fn process(r: &Request, regs: &mut Regs) -> Result<u64> {
     let me = thread::current();
     let p = &me.process;
     let key = (p.space, p.next_token());
-    room_for_embryo()?;
+    let charge = room_for_embryo(p)?;
     content::give_back_if_short();
     if holds_too_much(&p.account, How::Waiting) {
         return Err(errno::EAGAIN);
@@ -99,6 +112,7 @@ pub fn process(r: &Request, regs: &mut Regs) -> Result<u64> {
         inherited,
         waits: vforks.then(|| ParentWaits::new(parent.clone())),
         parent,
+        _charge: charge,
         _counted: Counted::new(Kind::Child),
     });
     p.create(me, vforks)?;
@@ -117,7 +131,9 @@ pub fn process(r: &Request, regs: &mut Regs) -> Result<u64> {
     if let Ok(pid) = pid {
         // Of a thread that another one's execve ends, too, the child is there on Linux.
         let has_come = || p.is_killed() || !EMBRYOS.is_there(key);
-        await_child(me, pid, has_come, |late| cpus::until(has_come, late));
+        // A tracer is to take hold of the child, which has to be there.
+        let entrust = || traced.is_none() && is_watched(pid, 0, key.1) && EMBRYOS.entrust(key);
+        await_child(me, pid, has_come, |late| cpus::until(has_come, late), entrust);
     }
     drop(EMBRYOS.give_up(key)); // the proxy could not fork, or died at once
     if !vforks {

@@ -8,7 +8,7 @@
 use crate::base::heap;
 use crate::gate::ptrace;
 use crate::life::child::{self, Inherited, Request, flag};
-use crate::life::comes::await_child;
+use crate::life::comes::{await_child, is_watched};
 use crate::link::direct;
 use crate::process::states;
 use crate::process::thread;
@@ -49,7 +49,8 @@ pub fn process(r: &Request, regs: &mut Regs) -> Result<u64> {
         // Whose memory a child shares may not be told that its proxy died before it began.
         if let Ok(pid) = made {
             let has_begun = || !new.is_expected() || me.process.is_dumping();
-            await_child(me, pid, has_begun, |late| _ = states::wait_for_release(me, late));
+            let wait = |late| _ = states::wait_for_release(me, late);
+            await_child(me, pid, has_begun, wait, || false);
             if new.is_expected() && !me.must_end() && !me.process.is_dumping() {
                 give_up(&new);
             }
@@ -115,8 +116,9 @@ fn bear(r: &Request, regs: &mut Regs, new: &Arc<Process>) -> Result<u64> {
     if !vforks || traced.is_some() {
         // The child is there for whoever knows its id (ptrace, kill), or has ended.
         let has_come = || !new.is_expected() || me.must_end();
-        await_child(me, pid, has_come, |late| cpus::until(has_come, late));
-        if new.is_expected() && !me.must_end() {
+        let entrust = || traced.is_none() && is_watched(pid, new.first_slot, 0) && new.entrust();
+        let goes_on = await_child(me, pid, has_come, |late| cpus::until(has_come, late), entrust);
+        if !goes_on && new.is_expected() && !me.must_end() {
             give_up(new);
         }
     }

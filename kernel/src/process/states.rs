@@ -146,6 +146,11 @@ impl Process {
         self.end_step(None, Event::GiveUp).is_ok()
     }
 
+    /// Its maker goes on before its proxy has come, and Linux tells its end. False: that has come, or the process has ended.
+    pub fn entrust(&self) -> bool {
+        self.step(None, Event::Entrust).is_ok()
+    }
+
     /// Its proxy is gone: its threads are to end.
     pub fn kill(self: &Arc<Self>) {
         let _ = self.end_step(None, Event::Kill); // which there always is
