@@ -40,14 +40,14 @@ COMPARED = {
         'children-rusage', 'first-calls', 'seccomp', 'confinement', 'seccomp-forged-request', 'seccomp-allowlist',
         'seccomp-listener', 'seccomp-listener-flags', 'execve-credentials', 'execve-process-attributes', 'namespaces',
         'ptrace', 'ptrace-signals', 'ptrace-pending', 'ptrace-singleblock', 'ptrace-seccomp', 'ptrace-vfork-done', 'ptrace-threads', 'selectors',
-        'tracee-killed-in-fork',
+        'tracee-killed-in-fork', 'children-of-a-frozen-group',
     ],
 }
 # Static only: they wait for clocks and states for most of their time, or take much, or make calls by their numbers, and use of
 # libc what `clocks-agree`, `futex-operations` and `sigwait-takes-blocked-signals`, which wait for the same, use dynamic, too.
 WAITING = {'cpu-clock-monotonic', 'cpu-clock-timers', 'cpu-timers-and-limits', 'futex-table', 'futex-waitv', 'process-states',
            'seccomp-listener', 'seccomp-listener-flags', 'time-namespace', 'timer-overrun', 'waits-while-clock-is-set', 'utility-again', 'utility-area', 'utility-memory',
-           'utility-shared', 'utility-rung', 'overflowing-arguments', 'program-addresses'}
+           'utility-shared', 'utility-rung', 'overflowing-arguments', 'program-addresses', 'children-of-a-frozen-group'}
 # Programs of `held` that do all there that they do elsewhere.
 HELD = {'concurrent-memory-calls'}
 # What Linux gives, where that is not 0.
