@@ -28,7 +28,7 @@
  * is never taken for the same. The module refuses an image of another version and names both; so do
  * the proxy and the command.
  */
-#define HANARE_VERSION 0xbc0c33aU
+#define HANARE_VERSION 0xfc0e5db7U
 /* Bytes of a base page. */
 #define HANARE_PAGE_SIZE 4096ULL
 /* Bytes of a large page, and the granule in which memory is reserved. */
@@ -180,7 +180,7 @@ struct hanare_copied_status {
 /* ---- boot ---- */
 
 /*
- * What the module hands to the LWK at boot, and the per-CPU shared areas.
+ * Boot parameters, which the module hands to the LWK, and the per-CPU shared areas.
  *
  * The first `BootParams::shared_size` bytes of the first memory chunk are
  * the *shared region*: `BootParams` at offset 0, everything else at offsets
@@ -203,13 +203,13 @@ struct hanare_copied_status {
 #define HANARE_LEAK_SWAPGS 8U
 /* Buffers of the CPU that `verw` clears: MDS, TAA, MMIO stale data, RFDS, TSA. */
 #define HANARE_LEAK_MDS 16U
-/* See `LEAK_MDS`. */
+/* TAA, one of those that `verw` clears. */
 #define HANARE_LEAK_TAA 32U
-/* See `LEAK_MDS`. */
+/* MMIO stale data, likewise. */
 #define HANARE_LEAK_MMIO 64U
-/* See `LEAK_MDS`. */
+/* RFDS, likewise. */
 #define HANARE_LEAK_RFDS 128U
-/* See `LEAK_MDS`. */
+/* TSA, likewise. */
 #define HANARE_LEAK_TSA 256U
 /* Branch history of user mode chooses among the predictions of the kernel's indirect branches (BHI). */
 #define HANARE_LEAK_BHI 512U
@@ -254,7 +254,7 @@ struct hanare_copied_status {
  * `n / RING_ENTRIES` even, clear where it is odd.
  */
 #define HANARE_RING_LAP32 0x80000000U
-/* Likewise of an outbound entry. */
+/* Lap bit of an outbound entry. */
 #define HANARE_RING_LAP64 0x8000000000000000ULL
 /*
  * An instance has a bell for each so many bytes of its memory: half of what a thread has as its
@@ -379,7 +379,7 @@ struct hanare_boot_params {
 	__u32 params_size;
 	/* Physical address of the shared region, and its bytes (multiple of 2 MiB). */
 	__u64 shared_base;
-	/* See `shared_base`. */
+	/* Bytes of the shared region. */
 	__u64 shared_size;
 	/* Physical address where the image was loaded (2 MiB aligned). */
 	__u64 image_base;
@@ -425,7 +425,7 @@ struct hanare_boot_params {
 	__u32 panicked;
 	/* Linux' `nr_cpu_ids` and `nr_node_ids`: numbers of its CPUs and nodes are below. */
 	__u32 linux_cpu_ids;
-	/* See `linux_cpu_ids`. */
+	/* Linux' `nr_node_ids`: numbers of its nodes are below. */
 	__u32 linux_node_ids;
 	/* Bytes of Linux' `cpumask_t`, a multiple of 8: what `sched_getaffinity` gives. */
 	__u32 linux_cpumask_size;
@@ -444,6 +444,8 @@ struct hanare_boot_params {
 	__u32 boxes;
 	/* Linux' tick, ns: what coarse clocks go by. */
 	__u32 tick_ns;
+	/* Processes whose first thread has ended, or is about to, while others may go on; written by the LWK. */
+	__u64 firsts_ended;
 	/* Zero-terminated instance name. */
 	__u8 name[32];
 	/* Zero-terminated boot options, e.g. `spin_us=50 log=debug`. */
@@ -490,7 +492,7 @@ struct hanare_ring_entries {
 struct hanare_cpu_shared {
 	/* Written by the module: physical APIC id, and Linux' number of the CPU. */
 	__u32 apic_id;
-	/* See `apic_id`. */
+	/* Linux' number of the CPU. */
 	__u32 linux_cpu;
 	/* NUMA node of the CPU. */
 	__u32 node;
@@ -519,7 +521,7 @@ struct hanare_cpu_shared {
 	__u64 page_faults;
 	/* System calls served locally / delegated since boot. */
 	__u64 local_calls;
-	/* See `local_calls`. */
+	/* Calls that Linux served. */
 	__u64 delegated_calls;
 	/* 1: a thread waits for its turn there, for whose sake the timer interrupts whoever computes. Written by the LWK. */
 	__u32 crowded;
@@ -530,7 +532,7 @@ struct hanare_cpu_shared {
 	 * for tests of the ring.
 	 */
 	__u32 inbound_tail;
-	/* Likewise: `inbound_head`, as it was read last. */
+	/* `inbound_head`, as it was read last; for tests of the ring, too. */
 	__u32 inbound_seen;
 	/* Zero, up to 192 bytes. */
 	__u32 reserved3[14];
@@ -593,11 +595,11 @@ struct hanare_cpu_shared {
 	__u64 copied_calls;
 	/* Bytes that were copied for them from programs and to programs. */
 	__u64 copied_in;
-	/* See `copied_in`. */
+	/* Bytes of messages that came back. */
 	__u64 copied_out;
 	/* Calls whose arguments were to be copied and were mapped, by reason (`MAPPED_*`). */
 	__u32 mapped_by[HANARE_MAPPED_REASONS];
-	/* Likewise, by the number of the call. */
+	/* Such calls by the number of the call. */
 	__u32 mapped_calls[HANARE_MAPPED_CALLS];
 	/* Calls of native tasks that pooled proxies have executed. Written by the LWK, as what follows. */
 	__u64 packed_calls;
@@ -641,11 +643,11 @@ struct hanare_log_ring {
 struct hanare_clock_page {
 	/* Odd while the module writes. */
 	__u32 sequence;
-	/* See the module documentation. */
+	/* Shift of the multiplication, see the module documentation. */
 	__u32 shift;
 	/* TSC value at the sample. */
 	__u64 tsc;
-	/* See the module documentation. */
+	/* Factor, see the module documentation. */
 	__u64 mult;
 	/* CLOCK_MONOTONIC at `tsc`, ns. */
 	__u64 monotonic_ns;
@@ -659,7 +661,7 @@ struct hanare_clock_page {
 	__u64 tai_ns;
 	/* Minutes west of Greenwich and DST flag, for gettimeofday's second argument. */
 	__s32 minutes_west;
-	/* See `minutes_west`. */
+	/* `tz_dsttime`. */
 	__s32 dst;
 	/*
 	 * CLOCK_REALTIME_COARSE as of Linux' last tick, ns: what files are stamped with.
@@ -701,7 +703,8 @@ struct hanare_clock_page {
  * user id, effective one, group id, effective one, as the proxy would be told them, and
  * the number of its process id namespace (of every process). After `Control::Exec` the token is that
  * of a program: 1 if it has more rights than who started it (AT_SECURE), and 32 random bytes
- * follow, then 32 more for getrandom(2), or zeros if Linux would not give any to who does not wait. Last, of every space: its control groups (`GROUPS_WORD`), the number of its user
+ * follow, then 32 more for getrandom(2), or zeros if Linux would not give any to who does not wait, and who has left the other
+ * space (`LEFT_WORD`). Last, of every space: its control groups (`GROUPS_WORD`), the number of its user
  * (`USER_WORD`), and a random number from which its own tokens are counted, so that nobody who
  * only has its descriptor guesses them.
  * Answer args: [0] = over which parts of its addresses (`layout::part`) the device is to be mapped at
@@ -711,17 +714,25 @@ struct hanare_clock_page {
 #define HANARE_REQUEST_SPACE_OPEN 2U
 /* In a set of CPUs by index: all that there are, because nobody has chosen any. */
 #define HANARE_ALLOWED_ALL 0xffffffffffffffffULL
-/* See `REQUEST_SPACE_OPEN`. */
-#define HANARE_CHILD_WORDS 57
+/* Words that describe a child, or a program, to `REQUEST_SPACE_OPEN`. */
+#define HANARE_CHILD_WORDS 59
 /*
  * First word of `CHILD_WORDS` of the control groups with a limit that the process is in. First
  * those of memory, the innermost first, two words each: a number that no other group ever has, and
  * how many pages of 4 KiB it may have (`memory.max`); zeros behind them. Then those of CPU time,
  * three words each: the number, and how many µs of CPU time it may have in how many µs (`cpu.max`).
  */
-#define HANARE_GROUPS_WORD 15
+#define HANARE_GROUPS_WORD 17
 /* First word of `CHILD_WORDS` of the random bytes for getrandom(2). */
 #define HANARE_RANDOM_WORD 11
+/*
+ * First of two words of `CHILD_WORDS` about the process that has left its space by an execve: the first slot that it had there,
+ * or `LEFT_BY_NONE`, and the number by which the call is known that a listener has let go on as its execve
+ * (`crate::service::SERVICE_NOTIFY`), or 0. The program of another process, or of another call, is not started.
+ */
+#define HANARE_LEFT_WORD 15
+/* See `LEFT_WORD`: the LWK knows no such process. */
+#define HANARE_LEFT_BY_NONE 0xffffffffffffffffULL
 /* Most groups of each kind; where there are more the innermost are left out. */
 #define HANARE_GROUPS_MAX 8
 /* Words of the groups of memory. */
@@ -732,7 +743,7 @@ struct hanare_clock_page {
  * Word of `CHILD_WORDS`: whose share of the instance the space uses. A user id of Linux' first
  * user namespace; in another one, of who made that, unless that was the superuser.
  */
-#define HANARE_USER_WORD 55
+#define HANARE_USER_WORD 57
 /*
  * Run the program in the start block of `space` (see `crate::start`); args: [0] = 0,
  * or the first slot of a process that shares it (`IOCTL_SHARE`), which begins; [1] = its
@@ -796,7 +807,12 @@ struct hanare_clock_page {
  */
 #define HANARE_REQUEST_SPACE_LIMITS 16U
 /*
- * What an observer (`IOCTL_OBSERVE`) asks: args: [0] = `OBSERVE_*`, [1] = its session,
+ * A child that `space` has made, of which `crate::service::SERVICE_CHILD` has told, has ended on Linux, or cannot come any
+ * more: args: [0] = its token. The space may be gone.
+ */
+#define HANARE_REQUEST_CHILD_END 17U
+/*
+ * Question of an observer (`IOCTL_OBSERVE`): args: [0] = `OBSERVE_*`, [1] = the session,
  * [2], [3] = arguments; `pages` holds what goes with it, both ways, `count` words of
  * an answer. `space` is that of the observed process, which may be gone.
  */
@@ -1007,13 +1023,13 @@ struct hanare_request {
  * error output is told.
  */
 #define HANARE_SERVICE_KILL 9U
-/* See `SERVICE_KILL`: the instance's. */
+/* Limit of `SERVICE_KILL` that is reached: all memory of the instance. */
 #define HANARE_OUT_INSTANCE 0ULL
-/* What the process' user may have of the instance. */
+/* Share of the process' user in the instance. */
 #define HANARE_OUT_USER 1ULL
-/* What its control group may have. */
+/* Share of the process' control group. */
 #define HANARE_OUT_GROUP 2ULL
-/* What NUMA nodes have that a policy insists on. */
+/* Memory of NUMA nodes that a policy insists on. */
 #define HANARE_OUT_NODES 3ULL
 /*
  * Whether the worker may do something to a thread of another process, where the LWK does
@@ -1044,6 +1060,8 @@ struct hanare_request {
 #define HANARE_MAY_SUSPEND 6ULL
 /* `MAY_*`: send it signals, as kill(2) has it. */
 #define HANARE_MAY_SIGNAL 7ULL
+/* `MAY_*`: a thread of the worker's process traces it: any of these hears of its stops. */
+#define HANARE_MAY_HEAR 8ULL
 /* `FILE_*`: the file is open for writing too (shared writable mappings allowed). */
 #define HANARE_FILE_WRITABLE 1ULL
 /* `FILE_*`: a regular file, not of hugetlbfs (private mappings may be read into LWK memory). */
@@ -1074,7 +1092,7 @@ struct hanare_request {
 #define HANARE_SERVICE_LIMITS 15U
 /* Resources that have limits. */
 #define HANARE_LIMITS 16
-/* See `SERVICE_LIMITS`. */
+/* Words of all limits (`SERVICE_LIMITS`). */
 #define HANARE_LIMITS_WORDS 32
 /*
  * Soft limit of a proxy's address space: the LWK applies its program's, while the proxy maps all of the program's addresses. It is no multiple of anything
@@ -1089,11 +1107,12 @@ struct hanare_request {
 /*
  * The texts of the files of Linux' binfmt_misc, where the worker has that mounted, from number args[2] on, to the worker's address args[0], of
  * args[1] bytes: each with a zero behind it, as many as fit, in the order in which Linux looks at the entries; the last one is
- * the file `status`. Answer args: [0] = bytes, [1] = the number to go on with, or 0: these were all. -ENOENT: it is not mounted.
+ * the file `status`. Answer args: [0] = bytes, [1] = the number to go on with, or 0: these were all; if what
+ * has that number is removed meanwhile, it goes on with the first one. -ENOENT: it is not mounted.
  */
 #define HANARE_SERVICE_BINFMT 17U
 /*
- * What execve(2) does to descriptors: closes those that close on exec, and then opens file args[0] for the program
+ * Descriptors in an execve(2): closes those that close on exec, and then opens file args[0] for the program
  * (AT_EXECFD). status = the descriptor.
  */
 #define HANARE_SERVICE_EXEC_FILE 18U
@@ -1107,11 +1126,13 @@ struct hanare_request {
 #define HANARE_SERVICE_LISTENER 19U
 /*
  * The worker is about to make a call of which listener args[0] is told, in place of it, what `extents` say:
- * `CALL_WORDS` words, the call's number, the address behind its instruction, and its arguments. args[1]: `NOTIFY_*`.
- * status = a number (> 0), by which it is known. -ENOSYS: nobody listens.
+ * `CALL_WORDS` words, the call's number, the address behind its instruction, and its arguments. args[1]: `NOTIFY_*`;
+ * args[2] = the first slot of the calling process, [3] = the id of the thread that calls, as the worker knows it: no other
+ * thread makes the call. status = a number (> 0), by which it is known. -ENOSYS: nobody listens; -ESRCH: the process has no
+ * such thread.
  */
 #define HANARE_SERVICE_NOTIFY 20U
-/* See `SERVICE_NOTIFY`. */
+/* Words of a call in `SERVICE_NOTIFY`. */
 #define HANARE_CALL_WORDS 8
 /* The worker makes `NR_NOTIFY` with the number as its argument. */
 #define HANARE_NOTIFY_ALONE 0ULL
@@ -1122,6 +1143,14 @@ struct hanare_request {
  * whether somebody listens.
  */
 #define HANARE_SERVICE_CONTINUED 21U
+/*
+ * The worker has made a child that does not come, and whose maker goes on: args: [0] = its process id, as the worker knows it,
+ * [1] = the first slot that it is to have in the worker's space, or 0: it is to have a space of its own, [2] = then the token by
+ * which it asks for that. The child's end is told from now on (`crate::request::REQUEST_CHILD_END`,
+ * `crate::request::REQUEST_PROCESS_END`), and what it has of the worker's space stays until then, or until it has come.
+ * -EAGAIN: Linux has not stopped it, so it is about to come; -EEXIST: it has come; -ESRCH: there is no such process.
+ */
+#define HANARE_SERVICE_CHILD 22U
 /* Most extents in one service. */
 #define HANARE_EXTENTS_MAX 64
 /*
@@ -1142,7 +1171,7 @@ struct hanare_service {
 	__u32 count;
 	/* Result. */
 	__s64 status;
-	/* See the kind. */
+	/* Arguments and answer, see the kind. */
 	__u64 args[5];
 	/* ZAP, HELD, FILE_GET: see there. */
 	__u64 held;
@@ -1219,7 +1248,7 @@ struct hanare_slot {
 	__u32 nr;
 	/* Arguments of the system call, or the fields of the control request, in their order. */
 	__u64 args[6];
-	/* What the system call or the request returned (-errno for errors); `SLOT_DONE` only. */
+	/* Result of the system call or the request (-errno for errors); `SLOT_DONE` only. */
 	__s64 result;
 	/* `WAIT_*` (`crate::wake`): the LWK thread, written by the LWK. */
 	__u32 lwk_wait;
@@ -1273,17 +1302,17 @@ struct hanare_slot {
 /* ---- wake ---- */
 
 /*
- * Who sleeps: the values of every word by which a side of the boundary says so (`docs/wakeup.md`).
+ * Sleep: the values of every word by which a side of the boundary says that it sleeps (`docs/wakeup.md`).
  *
  * The word is written by its side alone. That side stores `WAIT_ASLEEP`, issues a full fence, looks once
  * more for what it waits for, then sleeps. The other side stores what is new, issues a full fence, then
  * reads the word, and rings unless it is `WAIT_AWAKE`.
  */
-/* It polls, works or looks before it sleeps: no doorbell is needed. */
+/* A side that polls, works or looks before it sleeps: no doorbell is needed. */
 #define HANARE_WAIT_AWAKE 0U
-/* It sleeps or is about to: ring it. */
+/* A side that sleeps or is about to: ring it. */
 #define HANARE_WAIT_ASLEEP 1U
-/* It has been killed and takes nothing: ring all the same, somebody clears up (requests only). */
+/* A side that has been killed and takes nothing: ring all the same, so that the request is cleared up (requests only). */
 #define HANARE_WAIT_GONE 2U
 
 /* ---- control ---- */
@@ -1346,7 +1375,7 @@ struct hanare_slot {
 #define HANARE_CONTROL_MAP_PART 23U
 /* `Control::Server`. */
 #define HANARE_CONTROL_SERVER 24U
-/* See `Control::Member`. */
+/* `Control::Member`. */
 #define HANARE_CONTROL_MEMBER 25U
 /* `Control::Eventfd`. */
 #define HANARE_CONTROL_EVENTFD 26U
@@ -1417,9 +1446,9 @@ struct hanare_start_block {
 	__u64 total_size;
 	/* Number of arguments, of environment strings. */
 	__u32 argc;
-	/* See `argc`. */
+	/* Number of strings of the environment. */
 	__u32 envc;
-	/* What getpid, getppid, getuid… answer. */
+	/* Answers of getpid, getppid, getuid… */
 	__u32 pid;
 	/* Parent process id at start (asked again where it may have changed). */
 	__u32 ppid;
@@ -1440,36 +1469,36 @@ struct hanare_start_block {
 	__u32 control_fd;
 	/* Blocked signals and ignored signals inherited (bit n-1 = signal n). */
 	__u64 sigmask;
-	/* See `sigmask`. */
+	/* Signals that are ignored. */
 	__u64 sigignore;
 	/* RLIMIT_STACK soft and hard of the caller (before the launcher changed it). */
 	__u64 stack_soft;
-	/* See `stack_soft`. */
+	/* Hard RLIMIT_STACK. */
 	__u64 stack_hard;
 	/* RLIMIT_AS, RLIMIT_DATA soft. */
 	__u64 as_soft;
-	/* See `as_soft`. */
+	/* Soft RLIMIT_DATA. */
 	__u64 data_soft;
 	/* Random bytes for AT_RANDOM and address space layout. */
 	__u8 random[32];
 	/* Linux' AT_HWCAP, AT_HWCAP2, AT_CLKTCK, AT_MINSIGSTKSZ of the proxy. */
 	__u64 hwcap;
-	/* See `hwcap`. */
+	/* AT_HWCAP2. */
 	__u64 hwcap2;
-	/* See `hwcap`. */
+	/* AT_CLKTCK. */
 	__u64 clktck;
 	/* `START_*` flags. */
 	__u64 flags;
 	/* RLIMIT_CPU soft and hard, seconds. */
 	__u64 cpu_soft;
-	/* See `cpu_soft`. */
+	/* Hard RLIMIT_CPU. */
 	__u64 cpu_hard;
 };
 
 /* ---- info ---- */
 
 /*
- * What the module asks of the LWK to show it: processes, threads, mappings,
+ * Questions of the module to the LWK about what it shows: processes, threads, mappings,
  * memory (`REQUEST_INFO`). For `/proc` as LWK programs see it, and `hanare ps`.
  *
  * `args[0]` = `INFO_*`. The answer is in `pages`: as many structures of the kind
@@ -1486,7 +1515,8 @@ struct hanare_start_block {
  */
 #define HANARE_INFO_VMAS 2ULL
 /*
- * `ThreadInfo`s of `space`, the newest ones first; args: [1] = 0, or where to go on. Answer: args[1] = where to go on. One may
+ * `ThreadInfo`s of `space`, the newest ones first; args: [1] = 0, or where to go on, [2] = the id of the process, or of a thread of it, or
+ * 0: the first process. Answer: args[1] = where to go on. One may
  * be told of twice where another one has ended meanwhile, and none that lives is left out. None is told of: that was all.
  */
 #define HANARE_INFO_THREADS 3ULL
@@ -1498,7 +1528,7 @@ struct hanare_start_block {
 /* A `NumaInfo` of `space` for the mapping at address args[1]. */
 #define HANARE_INFO_NUMA 5ULL
 /*
- * What `/proc/PID/pagemap` says of the pages of `space` from address args[1] on, to args[2] at most. Answer: args[1] = the
+ * Entries of `/proc/PID/pagemap` for the pages of `space` from address args[1] on, to args[2] at most. Answer: args[1] = the
  * address to go on from; `pages`: runs of pages, one behind the other (`PAGEMAP_RUN_SHIFT`).
  */
 #define HANARE_INFO_PAGEMAP 6ULL
@@ -1516,7 +1546,7 @@ struct hanare_start_block {
 /* The page of `space` at address args[1] is soft-dirty: a device may write to it still. */
 #define HANARE_INFO_SOFT_DIRTY 9ULL
 /*
- * What the thread with id args[1] of `space` waits in. Answer: `pages`: number of the system call, or -1, its six
+ * Call in which the thread with id args[1] of `space` waits. Answer: `pages`: number of the system call, or -1, its six
  * arguments, stack pointer, instruction pointer; nothing: it runs, or could. -ESRCH: no such thread.
  */
 #define HANARE_INFO_CALL 10ULL
@@ -1529,21 +1559,21 @@ struct hanare_start_block {
 #define HANARE_PAGEMAP_RUN_MAX 0x8000ULL
 /* In an entry: soft-dirty; nobody else has it mapped; of a file or shared; paged out, or lost; present. As Linux has them. */
 #define HANARE_PAGEMAP_SOFT_DIRTY 0x80000000000000ULL
-/* See `PAGEMAP_SOFT_DIRTY`. */
+/* In an entry: exclusive, nobody else has it mapped. */
 #define HANARE_PAGEMAP_EXCLUSIVE 0x100000000000000ULL
-/* See `PAGEMAP_SOFT_DIRTY`. */
+/* In an entry: of a file, or shared. */
 #define HANARE_PAGEMAP_FILE 0x2000000000000000ULL
-/* See `PAGEMAP_SOFT_DIRTY`. */
+/* In an entry: paged out, or lost. */
 #define HANARE_PAGEMAP_SWAP 0x4000000000000000ULL
-/* See `PAGEMAP_SOFT_DIRTY`. */
+/* In an entry: present. */
 #define HANARE_PAGEMAP_PRESENT 0x8000000000000000ULL
 /* In an entry, for the module: no page is there, and a table for 2 MiB of pages is. */
 #define HANARE_PAGEMAP_TABLE 0x200000000000000ULL
 /* In an entry, for the module: no mapping of pages is there; a part of a large page; Linux knows what is there. */
 #define HANARE_PAGEMAP_UNMAPPED 0x400000000000000ULL
-/* See `PAGEMAP_UNMAPPED`. */
+/* In an entry, for the module: a part of a large page. */
 #define HANARE_PAGEMAP_LARGE 0x800000000000000ULL
-/* See `PAGEMAP_UNMAPPED`. */
+/* In an entry, for the module: Linux knows what is there. */
 #define HANARE_PAGEMAP_LINUX 0x1000000000000000ULL
 /* `INFO_MEMORY`: all nodes. */
 #define HANARE_NODE_ANY 0xffffffffULL
@@ -1553,27 +1583,27 @@ struct hanare_start_block {
 #define HANARE_LINK_SLEEPS 512U
 /* The thread's worker has said that it sleeps until it is rung. */
 #define HANARE_LINK_WORKER_SLEEPS 1024U
-/* It waits. */
+/* The thread waits. */
 #define HANARE_THREAD_WAITS 0U
-/* It runs, or could; its worker sleeps. */
+/* The thread runs, or could; its worker sleeps. */
 #define HANARE_THREAD_RUNS 1U
-/* It waits until the child that it made has begun. */
+/* The thread waits until the child that it made has begun. */
 #define HANARE_THREAD_CREATES 2U
-/* It waits until its child has left its memory (vfork). */
+/* The thread waits until its child has left its memory (vfork). */
 #define HANARE_THREAD_VFORKS 3U
-/* It replaces the program and waits until the other threads have ended. */
+/* The thread replaces the program and waits until the other threads have ended. */
 #define HANARE_THREAD_REPLACES 4U
-/* It waits until Linux has made its execve. */
+/* The thread waits until Linux has made its execve. */
 #define HANARE_THREAD_DEPARTS 5U
-/* It is the first thread of a new program and waits until the threads of the old one have ended. */
+/* The thread is the first one of a new program and waits until the threads of the old one have ended. */
 #define HANARE_THREAD_ARRIVES 6U
-/* It makes a core dump and waits until the other threads are parked. */
+/* The thread makes a core dump and waits until the other threads are parked. */
 #define HANARE_THREAD_DUMPS 7U
-/* It is parked for a core dump. */
+/* The thread is parked for a core dump. */
 #define HANARE_THREAD_PARKED 8U
-/* It has called exit(2), or has ended; other threads go on. */
+/* The thread has called exit(2), or has ended; other threads go on. */
 #define HANARE_THREAD_EXITED 9U
-/* It waits until Linux has ended its process. */
+/* The thread waits until Linux has ended its process. */
 #define HANARE_THREAD_LAST 10U
 /* Words of a set of NUMA nodes, bit n of word n / 64. */
 #define HANARE_NODE_WORDS 16
@@ -1583,9 +1613,9 @@ struct hanare_start_block {
 #define HANARE_NUMA_NODE_SHIFT 48U
 /* May be read, written, executed. */
 #define HANARE_VMA_READ 1ULL
-/* See `VMA_READ`. */
+/* May be written. */
 #define HANARE_VMA_WRITE 2ULL
-/* See `VMA_READ`. */
+/* May be executed. */
 #define HANARE_VMA_EXEC 4ULL
 /* Shared. */
 #define HANARE_VMA_SHARED 8ULL
@@ -1605,23 +1635,23 @@ struct hanare_start_block {
 #define HANARE_VMA_GROWS_DOWN 1024ULL
 /* Left out of core dumps; not inherited; wiped in a child; large pages wanted, not wanted. */
 #define HANARE_VMA_DONT_DUMP 2048ULL
-/* See `VMA_DONT_DUMP`. */
+/* `MADV_DONTFORK`. */
 #define HANARE_VMA_DONT_FORK 4096ULL
-/* See `VMA_DONT_DUMP`. */
+/* `MADV_WIPEONFORK`. */
 #define HANARE_VMA_WIPE_ON_FORK 8192ULL
-/* See `VMA_DONT_DUMP`. */
+/* `MADV_HUGEPAGE`. */
 #define HANARE_VMA_HUGE 0x4000ULL
-/* See `VMA_DONT_DUMP`. */
+/* `MADV_NOHUGEPAGE`. */
 #define HANARE_VMA_NO_HUGE 0x8000ULL
 /* `MADV_SEQUENTIAL`, `MADV_RANDOM`, `MLOCK_ONFAULT`, `MAP_NORESERVE`, `MAP_HUGETLB`. */
 #define HANARE_VMA_SEQUENTIAL 0x10000ULL
-/* See `VMA_SEQUENTIAL`. */
+/* `MADV_RANDOM`. */
 #define HANARE_VMA_RANDOM 0x20000ULL
-/* See `VMA_SEQUENTIAL`. */
+/* `MLOCK_ONFAULT`. */
 #define HANARE_VMA_LOCK_ON_FAULT 0x40000ULL
-/* See `VMA_SEQUENTIAL`. */
+/* `MAP_NORESERVE`. */
 #define HANARE_VMA_NO_RESERVE 0x80000ULL
-/* See `VMA_SEQUENTIAL`. */
+/* `MAP_HUGETLB`. */
 #define HANARE_VMA_HUGETLB 0x100000ULL
 /* Memory is promised to it. */
 #define HANARE_VMA_ACCOUNTED 0x200000ULL
@@ -1652,13 +1682,13 @@ struct hanare_thread_info {
 	__u32 seccomp;
 	/* Time in user mode and in the LWK, and waiting for Linux with the CPU kept, ns. */
 	__u64 user_ns;
-	/* See `user_ns`. */
+	/* Time in the LWK, and waiting for Linux with the CPU kept, ns. */
 	__u64 system_ns;
 	/* Calls that Linux served. */
 	__u64 delegated_calls;
 	/* Times it gave the CPU away to wait, and times it lost it to another thread. */
 	__u64 voluntary_switches;
-	/* See `voluntary_switches`. */
+	/* Times another thread got the CPU although it could go on. */
 	__u64 involuntary_switches;
 	/* Page faults it had. */
 	__u64 faults;
@@ -1674,7 +1704,7 @@ struct hanare_process_info {
 	struct hanare_thread_info thread;
 	/* User and system time of all threads, ended ones too, ns. */
 	__u64 user_ns;
-	/* See `user_ns`. */
+	/* Time in the LWK, and waiting for Linux with the CPU kept, ns. */
 	__u64 system_ns;
 	/* Calls that Linux served, all threads. */
 	__u64 delegated_calls;
@@ -1682,11 +1712,11 @@ struct hanare_process_info {
 	__u64 threads;
 	/* Bytes mapped now and at most. */
 	__u64 mapped;
-	/* See `mapped`. */
+	/* Most bytes that were mapped. */
 	__u64 mapped_peak;
 	/* Bytes resident now and at most. */
 	__u64 resident;
-	/* See `resident`. */
+	/* Most bytes that were resident. */
 	__u64 resident_peak;
 	/* Resident bytes of files and of mappings shared with Linux. */
 	__u64 resident_file;
@@ -1698,7 +1728,7 @@ struct hanare_process_info {
 	__u64 stack;
 	/* Bytes of executable mappings of the program and of others. */
 	__u64 code;
-	/* See `code`. */
+	/* Bytes of libraries. */
 	__u64 library;
 	/* Bytes of page tables. */
 	__u64 tables;
@@ -1706,23 +1736,23 @@ struct hanare_process_info {
 	__u64 locked;
 	/* Signals (bit n-1 = signal n) pending for the process and the thread. */
 	__u64 shared_pending;
-	/* See `shared_pending`. */
+	/* Signals pending for the thread. */
 	__u64 pending;
 	/* Signals the thread blocks. */
 	__u64 blocked;
 	/* Signals ignored and caught. */
 	__u64 ignored;
-	/* See `ignored`. */
+	/* Signals that have a handler. */
 	__u64 caught;
 	/* Instance CPUs it may run on, by index, or `ALLOWED_ALL`. */
 	__u64 allowed;
 	/* Page faults of all threads, ended ones too, and of children it has waited for. */
 	__u64 faults;
-	/* See `faults`. */
+	/* Page faults of its ended children. */
 	__u64 children_faults;
 	/* RLIMIT_AS, bytes; hard 0: as Linux says. */
 	__u64 space_soft;
-	/* See `space_soft`. */
+	/* Hard RLIMIT_AS, bytes; 0: as Linux says. */
 	__u64 space_hard;
 };
 
@@ -1740,13 +1770,13 @@ struct hanare_vma_info {
 	__u64 file;
 	/* Resident pages of 4 KiB: all, written (if private: the process' own), in large pages. */
 	__u32 resident;
-	/* See `resident`. */
+	/* Resident pages that were written. */
 	__u32 written;
-	/* See `resident`. */
+	/* Resident pages that are part of large ones. */
 	__u32 large;
-	/* Of these, pages that others have mapped, too: all, written. */
+	/* Resident pages that others have mapped, too. */
 	__u32 shared;
-	/* See `shared`. */
+	/* Pages of `shared` that were written. */
 	__u32 shared_written;
 	/* Resident KiB, each page divided by the number of those that have it. */
 	__u32 proportional_kib;
@@ -1762,7 +1792,7 @@ struct hanare_numa_info {
 	__u64 end;
 	/* The policy, or that of the first thread: `MPOL_*` with its flags, and nodes. */
 	__u64 mode;
-	/* See `mode`. */
+	/* Nodes of the policy, a bit each. */
 	__u64 nodes[HANARE_NODE_WORDS];
 	/* Resident pages of 4 KiB that were written (if private: the process' own). */
 	__u64 written;
@@ -1855,7 +1885,7 @@ struct hanare_dispatch_status {
 
 /* ---- manage ---- */
 
-/* What manages instances and looks at them: arguments of the ioctls of a descriptor without a space (`crate::ioctl`). */
+/* Management of instances, and looks at them: arguments of the ioctls of a descriptor without a space (`crate::ioctl`). */
 /* Memory that stays with Linux when some is reserved. */
 #define HANARE_MEMORY_KEPT_BYTES 0x4000000ULL
 /* Words of a CPU bitmap (bit n = Linux CPU n). */
@@ -1931,9 +1961,9 @@ struct hanare_boot {
 	 * online, in the others'.
 	 */
 	__u64 load_ns;
-	/* See `load_ns`. */
+	/* Time until the first CPU was online, ns. */
 	__u64 first_cpu_ns;
-	/* See `load_ns`. */
+	/* Time until the other CPUs were online, ns. */
 	__u64 other_cpus_ns;
 	/* In: boot options. */
 	__u8 cmdline[256];
@@ -1966,7 +1996,7 @@ struct hanare_cpu_status {
 	__u32 space;
 	/* NUMA node. */
 	__u32 node;
-	/* See `crate::boot::CpuShared`. */
+	/* Heartbeat of the CPU, as in `crate::boot::CpuShared`. */
 	__u64 heartbeat;
 	/* Interrupts taken. */
 	__u64 interrupts;
@@ -2003,7 +2033,7 @@ struct hanare_status {
 	__u32 cpu_count;
 	/* Out: bytes of memory reserved, and how many chunks. */
 	__u64 memory_bytes;
-	/* See `memory_bytes`. */
+	/* Chunks of memory. */
 	__u32 chunks;
 	/* In: 1: ping every CPU first (up to 1 s each). */
 	__u32 ping;
@@ -2072,27 +2102,27 @@ struct hanare_debug {
 #define HANARE_OPENED_NOTHING 2U
 /* Most threads one `IOCTL_THREADS` tells of. */
 #define HANARE_THREADS_AT_ONCE 8
-/* See `Info`. */
+/* Ioctl with `Info`. */
 #define HANARE_IOCTL_INFO 0xc0104800U
-/* See `Create`. */
+/* Ioctl with `Create`. */
 #define HANARE_IOCTL_CREATE 0xc0e84801U
-/* See `AddMemory`. */
+/* Ioctl with `AddMemory`. */
 #define HANARE_IOCTL_ADD_MEMORY 0xc0d84802U
-/* See `AddCpu`. */
+/* Ioctl with `AddCpu`. */
 #define HANARE_IOCTL_ADD_CPU 0xc0d04803U
-/* See `Boot`. */
+/* Ioctl with `Boot`. */
 #define HANARE_IOCTL_BOOT 0xc1f84804U
-/* See `Shutdown`. */
+/* Ioctl with `Shutdown`. */
 #define HANARE_IOCTL_SHUTDOWN 0xc0f04805U
-/* See `Status`. */
+/* Ioctl with `Status`. */
 #define HANARE_IOCTL_STATUS 0xc1404806U
-/* See `Log`. */
+/* Ioctl with `Log`. */
 #define HANARE_IOCTL_LOG 0xc0384807U
-/* See `Debug`. */
+/* Ioctl with `Debug`. */
 #define HANARE_IOCTL_DEBUG 0xc1e04808U
-/* See `Attach`. */
+/* Ioctl with `Attach`. */
 #define HANARE_IOCTL_ATTACH 0xc3004810U
-/* See `PoolMake`. */
+/* Ioctl with `PoolMake`. */
 #define HANARE_IOCTL_POOL 0xc0f04809U
 /* No argument: start the program of the start block (`REQUEST_SPACE_START`). */
 #define HANARE_IOCTL_START 0x4811U
@@ -2108,45 +2138,45 @@ struct hanare_debug {
  * space's, or has been rung as often as its thread went to sleep. EINVAL: there is no such bell; EIO: as above.
  */
 #define HANARE_IOCTL_RING 0x4813U
-/* See `IOCTL_WAIT`. */
+/* Place of the slot to ring in the argument of `IOCTL_WAIT`. */
 #define HANARE_WAIT_RING_SHIFT 32U
-/* See `Serve`. */
+/* Ioctl with `Serve`. */
 #define HANARE_IOCTL_SERVE 0xc0084814U
-/* See `Signal`. */
+/* Ioctl with `Signal`. */
 #define HANARE_IOCTL_SIGNAL 0xc0884815U
-/* See `Usage`. */
+/* Ioctl with `Usage`. */
 #define HANARE_IOCTL_USAGE 0xc0204816U
 /* No argument: what the caller maps from now on goes into its core dump. */
 #define HANARE_IOCTL_DUMP 0x4833U
-/* See `DumpThread`. */
+/* Ioctl with `DumpThread`. */
 #define HANARE_IOCTL_DUMP_THREAD 0xc1184834U
-/* See `Child`. */
+/* Ioctl with `Child`. */
 #define HANARE_IOCTL_CHILD 0xc0384817U
-/* See `Observe`. */
+/* Ioctl with `Observe`. */
 #define HANARE_IOCTL_OBSERVE 0xc0d04818U
-/* See `Observation`. */
+/* Ioctl with `Observation`. */
 #define HANARE_IOCTL_OBSERVATION 0xc2184819U
-/* See `TraceRead`. */
+/* Ioctl with `TraceRead`. */
 #define HANARE_IOCTL_TRACE_READ 0xc018481aU
-/* See `Opened`. */
+/* Ioctl with `Opened`. */
 #define HANARE_IOCTL_OPENED 0xc0104830U
-/* See `Listed`. */
+/* Ioctl with `Listed`. */
 #define HANARE_IOCTL_LISTED 0xc0184831U
-/* See `Execed`. */
+/* Ioctl with `Execed`. */
 #define HANARE_IOCTL_EXECED 0xc0284832U
-/* See `Rights`. */
+/* Ioctl with `Rights`. */
 #define HANARE_IOCTL_RIGHTS 0xc0104836U
-/* See `Succeed`. */
+/* Ioctl with `Succeed`. */
 #define HANARE_IOCTL_SUCCEED 0xc0084837U
-/* See `Share`. */
+/* Ioctl with `Share`. */
 #define HANARE_IOCTL_SHARE 0xc0084835U
-/* See `Last`. */
+/* Ioctl with `Last`. */
 #define HANARE_IOCTL_LAST 0xc008483cU
-/* See `Send`. */
+/* Ioctl with `Send`. */
 #define HANARE_IOCTL_SEND 0xc090483dU
-/* See `Copy`. */
+/* Ioctl with `Copy`. */
 #define HANARE_IOCTL_COPY 0xc018483eU
-/* See `Forward`. */
+/* Ioctl with `Forward`. */
 #define HANARE_IOCTL_FORWARD 0xc020483fU
 /* No argument: the caller may execute what its program may (`crate::utility`). EPERM: the space is another process'. */
 #define HANARE_IOCTL_EXECUTE 0x482aU
@@ -2156,11 +2186,11 @@ struct hanare_debug {
  * caller is no pooled proxy.
  */
 #define HANARE_IOCTL_SERVES 0x482cU
-/* See `Eventfd`(crate::utility::Eventfd). */
+/* Ioctl with `Eventfd`(crate::utility::Eventfd). */
 #define HANARE_IOCTL_EVENTFD 0xc008482bU
-/* See `ProcessStatus`. */
+/* Ioctl with `ProcessStatus`. */
 #define HANARE_IOCTL_PROCESS 0xc1404828U
-/* See `Threads`. */
+/* Ioctl with `Threads`. */
 #define HANARE_IOCTL_THREADS 0xc2704829U
 
 /*
@@ -2231,11 +2261,11 @@ struct hanare_last {
 struct hanare_usage {
 	/* Out: user and system time, ns. */
 	__u64 user_ns;
-	/* See `user_ns`. */
+	/* System time, ns. */
 	__u64 system_ns;
 	/* Out: resident bytes, peak. */
 	__u64 resident_bytes;
-	/* See `resident_bytes`. */
+	/* Most bytes that were resident. */
 	__u64 peak_bytes;
 };
 
@@ -2325,7 +2355,8 @@ struct hanare_forward {
  * `IOCTL_OPENED`: descriptor `fd` was opened by the application. If it is a file
  * of procfs or sysfs that shows the machine or an LWK process, the answer is 1 in
  * `shows`; with `replace` set, `fd` is then closed, and `fd` of the answer is a
- * descriptor that shows the LWK's machine instead; or `ENOENT`: that has no such file.
+ * descriptor that shows the LWK's machine instead. Or it is closed alone: that has no such file (`ENOENT`), or it is about a thread that has
+ * ended, and fails as Linux' would.
  */
 struct hanare_opened {
 	/* In: the descriptor. Out: the one instead. */
@@ -2374,11 +2405,11 @@ struct hanare_execed {
 	 * `/proc/PID/cmdline` and `environ` as LWK programs see them.
 	 */
 	__u64 arg_start;
-	/* See `arg_start`. */
+	/* End of the arguments. */
 	__u64 arg_end;
-	/* See `arg_start`. */
+	/* Start of the environment. */
 	__u64 env_start;
-	/* See `arg_start`. */
+	/* End of the environment. */
 	__u64 env_end;
 };
 
@@ -2501,7 +2532,7 @@ struct hanare_threads {
  * debugger has as many as it may.
  */
 #define HANARE_OBSERVE_BREAK 12U
-/* What thread args[0] does next: args[1] = `ACTION_*` | signal to be delivered << 8. */
+/* Next step of thread args[0]: args[1] = `ACTION_*` | signal to be delivered << 8. */
 #define HANARE_OBSERVE_ACTION 13U
 /* Goes on: threads by their `OBSERVE_ACTION`, the others by `ACTION_*` args[0]. */
 #define HANARE_OBSERVE_RESUME 14U
@@ -2516,7 +2547,7 @@ struct hanare_threads {
 #define HANARE_OBSERVE_LAST 16U
 /* Children and all threads are traced, too. */
 #define HANARE_TRACE_FOLLOW 1ULL
-/* It runs. */
+/* The thread runs. */
 #define HANARE_OBSERVED_RUNS 0ULL
 /* A stop has begun; some threads are not there yet. */
 #define HANARE_OBSERVED_STOPPING 1ULL
@@ -2530,7 +2561,7 @@ struct hanare_threads {
 #define HANARE_OBSERVED_STEP 5ULL
 /* Stopped at a watchpoint. */
 #define HANARE_OBSERVED_WATCH 6ULL
-/* It has ended. */
+/* The thread has ended. */
 #define HANARE_OBSERVED_ENDED 7ULL
 /* Remains stopped. */
 #define HANARE_ACTION_STAY 0ULL
@@ -2540,7 +2571,7 @@ struct hanare_threads {
 #define HANARE_ACTION_STEP 2ULL
 /* Path of the program. */
 #define HANARE_TEXT_PROGRAM 0ULL
-/* Its auxiliary vector. */
+/* The process' auxiliary vector. */
 #define HANARE_TEXT_AUXV 1ULL
 /* Where the text of a ring begins. */
 #define HANARE_TRACE_TEXT_OFFSET 4096ULL
@@ -2588,9 +2619,9 @@ struct hanare_record {
 	__u32 kind;
 	/* Process and thread. */
 	__u32 pid;
-	/* See `pid`. */
+	/* Thread id. */
 	__u32 tid;
-	/* Of the call, or of a signal. */
+	/* Number of the call, or of a signal. */
 	__u32 number;
 	/* `SERVED_*` of a call that ended. */
 	__u32 served;
@@ -2598,9 +2629,9 @@ struct hanare_record {
 	__u64 time_ns;
 	/* How long the call took. */
 	__u64 duration_ns;
-	/* Its result. */
+	/* Result of the call. */
 	__s64 result;
-	/* Its arguments. */
+	/* Arguments of the call. */
 	__u64 args[6];
 };
 
@@ -2674,7 +2705,7 @@ struct hanare_trace_read {
 struct hanare_offer {
 	/* Odd while the LWK writes. */
 	__u32 sequence;
-	/* Whose pages they are; 0: there is no offer. */
+	/* Space to which the pages belong; 0: there is no offer. */
 	__u32 space;
 	/* Address of the first page. */
 	__u64 start;
@@ -2752,7 +2783,7 @@ struct hanare_message_page {
 	__u32 index;
 	/* Pages of the message. */
 	__u32 count;
-	/* Whose call it is; the same in all pages of a message. */
+	/* Number of the call; the same in all pages of a message. */
 	__u64 call;
 	/* Zero. */
 	__u64 reserved;
@@ -2788,7 +2819,7 @@ struct hanare_message_page {
  * number behind them, the number of the pool from bit 32 on.
  */
 #define HANARE_POOLED_LIMIT_SHIFT 8U
-/* See `POOLED_LIMIT_SHIFT`. */
+/* Place of the pool's number, above the limit. */
 #define HANARE_POOLED_POOL_SHIFT 32U
 /* The pooled proxy serves nobody. */
 #define HANARE_MEMBER_FREE 0U
@@ -2989,10 +3020,11 @@ _Static_assert(__builtin_offsetof(struct hanare_boot_params, dispatch) == 144, "
 _Static_assert(__builtin_offsetof(struct hanare_boot_params, servers) == 148, "BootParams.servers");
 _Static_assert(__builtin_offsetof(struct hanare_boot_params, boxes) == 152, "BootParams.boxes");
 _Static_assert(__builtin_offsetof(struct hanare_boot_params, tick_ns) == 156, "BootParams.tick_ns");
-_Static_assert(__builtin_offsetof(struct hanare_boot_params, name) == 160, "BootParams.name");
-_Static_assert(__builtin_offsetof(struct hanare_boot_params, cmdline) == 192, "BootParams.cmdline");
-_Static_assert(__builtin_offsetof(struct hanare_boot_params, banner) == 448, "BootParams.banner");
-_Static_assert(sizeof(struct hanare_boot_params) == 576, "BootParams");
+_Static_assert(__builtin_offsetof(struct hanare_boot_params, firsts_ended) == 160, "BootParams.firsts_ended");
+_Static_assert(__builtin_offsetof(struct hanare_boot_params, name) == 168, "BootParams.name");
+_Static_assert(__builtin_offsetof(struct hanare_boot_params, cmdline) == 200, "BootParams.cmdline");
+_Static_assert(__builtin_offsetof(struct hanare_boot_params, banner) == 456, "BootParams.banner");
+_Static_assert(sizeof(struct hanare_boot_params) == 584, "BootParams");
 _Static_assert(__builtin_offsetof(struct hanare_doorbell_shared, target) == 0, "DoorbellShared.target");
 _Static_assert(__builtin_offsetof(struct hanare_doorbell_shared, reserved0) == 8, "DoorbellShared.reserved0");
 _Static_assert(__builtin_offsetof(struct hanare_doorbell_shared, rang) == 64, "DoorbellShared.rang");

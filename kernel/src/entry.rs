@@ -1,10 +1,11 @@
 //! From the hardware layer into the kernel: system calls, exceptions, interrupts.
 
-use crate::calls::{dispatch, utility};
+use crate::calls::dispatch;
 use crate::gate::debugregs::{self, Cause};
 use crate::gate::{deliver, observe, park, raise, rseq};
 use crate::mm;
 use crate::process::thread;
+use crate::route::utility;
 use crate::sched::{cpus, machinecheck, panic, wait};
 use crate::signal::unhandled;
 use core::sync::atomic::Ordering;

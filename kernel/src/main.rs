@@ -20,6 +20,7 @@ mod mm;
 mod parts;
 mod process;
 mod requests;
+mod route;
 mod sched;
 mod signal;
 

@@ -6,6 +6,8 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use crate::{posted, reach, rights};
+use hanare_core::link::route;
+use hanare_core::marshal;
 use hanare_core::syscalls::{Hook, LocalCall, Restart, Row, Service, rows};
 
 /// Writes the page and the libraries' tables, or with `check` compares them.
@@ -46,12 +48,15 @@ Every x86-64 system call of Linux 7.2 and who serves it: {} local (the LWK itsel
 (Linux, by the thread's worker in the proxy, with the same arguments), {} refused. A number that is
 not here is `ENOSYS` and never reaches Linux.
 
+*Servers* are who may execute a delegated call, and *memory* is how they get at what it refers to; which of
+them it is, the state of the calling thread decides ([link.md](link.md)).
+
 *vDSO*: answered without a trap. *Restart*: after a signal, by Linux' rules: `SA_RESTART` = again if
 the handler has that flag; *no handler* = again only if no handler ran; *time left* = the same, with
 the time that is left; *EINTR* = never again.
 
-| number | name | arguments | served | restart | remarks |
-|---:|---|---:|---|---|---|
+| number | name | arguments | served | servers | memory | restart | remarks |
+|---:|---|---:|---|---|---|---|---|
 ",
         count(|service| matches!(service, Service::Local(_))),
         count(|service| matches!(service, Service::Delegated(_))),
@@ -62,10 +67,31 @@ the time that is left; *EINTR* = never again.
         let (served, remarks) = describe(row);
         let restart = restart(row.restart);
         let name = name.replace('_', "\\_");
-        writeln!(page, "| {number} | {name} | {args} | {served} | {restart} | {remarks} |")
-            .expect("a string grows");
+        let (servers, memory) = routes(row);
+        writeln!(
+            page,
+            "| {number} | {name} | {args} | {served} | {servers} | {memory} | {restart} | {remarks} |"
+        )
+        .expect("a string grows");
     }
     page
+}
+
+/// The servers of a delegated call, and the ways of its memory; empty where it refers to none.
+fn routes(row: &Row) -> (String, String) {
+    if !matches!(row.service, Service::Delegated(_)) {
+        return (String::new(), String::new());
+    }
+    let (mut servers, mut memory): (Vec<&str>, Vec<&str>) = (Vec::new(), Vec::new());
+    for route in route::of_row(row).iter() {
+        servers.push(route.server().word());
+        memory.push(route.arguments().word());
+    }
+    servers.dedup();
+    memory.sort_unstable();
+    memory.dedup();
+    let refers = marshal::refers(row);
+    (servers.join(", "), if refers { memory.join(", ") } else { String::new() })
 }
 
 /// Difference of execve(2) from Linux.

@@ -4,8 +4,8 @@
 //! process ends: about 50,000 instructions, for a program that calls Linux a dozen times. So the first calls of a space
 //! are made by way of the scratch page, until one comes that cannot be.
 
-use crate::syscalls::Row;
 use crate::syscalls::arguments::{Argument, Direction};
+use crate::syscalls::{Row, is_one_of};
 use linux_raw_sys::general::*;
 
 /// Bytes of the scratch page.
@@ -82,14 +82,7 @@ const AMONG: [u32; 14] = [
 /// Whether call `number` is one that programs make when they begin.
 #[must_use]
 pub const fn is_among(number: u32) -> bool {
-    let mut i = 0;
-    while i < AMONG.len() {
-        if AMONG[i] == number {
-            return true;
-        }
-        i += 1;
-    }
-    false
+    is_one_of(number, &AMONG)
 }
 
 /// How the call is made by way of the scratch page. `None`: not at all.

@@ -3,6 +3,7 @@
 
 pub mod kinds;
 pub mod pool;
+pub mod route;
 pub mod search;
 
 use crate::errno::{self, Errno};

@@ -118,8 +118,15 @@ pub fn kind(number: u32, args: &[u64; 6]) -> Kind {
     }
 }
 
+/// Whether a pooled proxy may execute a delegated call with some arguments at least.
+#[must_use]
+pub const fn may_be_pooled(number: u32, by: By) -> bool {
+    !matches!(by, By::Own) || syscalls::is_one_of(number, &HARMLESS) || number == __NR_prlimit64
+}
+
 fn of_delegated(number: u32, by: By, args: &[u64; 6]) -> Kind {
-    let is_harmless = by != By::Own || HARMLESS.contains(&number) || asks_for_limit(number, args);
+    let is_harmless =
+        may_be_pooled(number, by) && (number != __NR_prlimit64 || asks_for_limit(number, args));
     if !is_harmless || has_mask(number, args) {
         return Kind::Refused;
     }

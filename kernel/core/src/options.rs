@@ -39,6 +39,8 @@ pub struct Dispatch {
     pub servers: [Option<u32>; BOXES],
     /// The CPUs of Linux' that they run on, a bit each; 0: those of the proxy.
     pub server_cpus: [u64; BOXES],
+    /// The descriptor that the tests' driver claims in every process.
+    pub claim: Option<u32>,
 }
 
 impl Dispatch {
@@ -58,6 +60,7 @@ impl Dispatch {
                 let number = number.filter(|number| (1..=SERVERS_MAX).contains(number))?;
                 self.servers[boxes].fill(Some(number));
             }
+            "claim" if boxes == (0..=BOXES - 1) => self.claim = Some(number?),
             "server_cpus" => self.server_cpus[boxes].fill(cpus(value)?),
             _ => return None,
         }
@@ -102,7 +105,8 @@ pti=on|off (separate page tables for user mode; default pti=auto: if the CPU nee
 dispatch=box (delegated calls by a request box, which servers fewer than threads look into; default dispatch=direct: each \
 thread's own worker; dispatch=auto: by the box while a process has more threads than servers), boxes=KIND,... (boxes of their own for calls of these kinds: files, net), servers=N (at most so many for each box of a \
 process), server_cpus=LIST (Linux' CPUs that they run on), servers.KIND=N and server_cpus.KIND=LIST (those of one box), \
-hold_ms=N (for tests of Hanare: hold threads at certain moments)";
+hold_ms=N (for tests of Hanare: hold threads at certain moments), \
+claim=N (for tests of Hanare: a driver of the LWK serves read and write of descriptor N)";
 
 /// Largest number an option takes: a minute of µs.
 const NUMBER_MAX: u32 = 60_000_000;

@@ -68,6 +68,18 @@ const fn is_name(variant: &str, name: &str) -> bool {
     at == variant.len()
 }
 
+/// Whether call `number` is in a list of calls.
+pub(crate) const fn is_one_of(number: u32, list: &[u32]) -> bool {
+    let mut at = 0;
+    while at < list.len() {
+        if list[at] == number {
+            return true;
+        }
+        at += 1;
+    }
+    false
+}
+
 /// The row of a call; `None`: no such call, `ENOSYS`.
 #[must_use]
 pub const fn row(number: u64) -> Option<&'static Row> {

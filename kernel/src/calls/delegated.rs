@@ -1,31 +1,28 @@
 //! Delegated calls, and the hooks of those that have consequences here.
 
 use crate::base::log_limit;
-use crate::calls::bounce;
 use crate::calls::rlimits::{self, Change};
-use crate::calls::{clocktimers, itimer, madvise, mmap, packed};
+use crate::calls::{clocktimers, itimer, madvise, mmap};
 use crate::gate::ptrace;
 use crate::life::target::AT_FDCWD;
 use crate::link::delegate;
-use crate::mm::{limits, offer};
-use crate::parts::signals::Interrupted;
+use crate::mm::limits;
 use crate::process::thread::{self, Thread};
 use crate::process::waited::{self, Place};
-use crate::process::{has_first_ended, workers};
 use crate::process::{cputimers, rights, spaces, timens};
+use crate::process::{has_first_ended, workers};
+use crate::route;
 use crate::signal::{pending, signals, unhandled};
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 use hanare_abi::service::MAY_SIGNAL;
 use hanare_core::directed::looks_like_threads;
 use hanare_core::entropy::BYTES_MAX;
-use hanare_core::errno::{self, Errno, Result};
-use hanare_core::link::{Call, ENDING, Outcome, Returns};
+use hanare_core::errno::{self, Result};
 use hanare_core::signal::{SI_QUEUE, SIGBUS, SigSet};
-use hanare_core::syscalls::{self, Hook, Restart, Row, pointers};
+use hanare_core::syscalls::{Hook, Row};
 use hanare_core::sysfs::{LOOKED_AT, may_be_hidden, process_link};
 use hanare_hal::cpu;
-use hanare_hal::traps::Regs;
 use hanare_hal::usercopy::{self, UserAddr};
 use linux_raw_sys::general::{
     __NR_close, __NR_close_range, __NR_faccessat2, __NR_lstat, __NR_newfstatat, __NR_openat,
@@ -35,58 +32,63 @@ use linux_raw_sys::general::{
 /// A row that says `delegated`.
 pub fn serve(row: &Row, hook: Hook, args: [u64; 6]) -> Result<u64> {
     if thread::current().process.pool.is_packed() {
-        return execute(row.number.into(), args); // what the LWK does beside Linux is about a program's own proxy
+        return route::call(row, args); // what the LWK does beside Linux is about a program's own proxy
     }
     match hook {
-        Hook::None | Hook::OtherMemory | Hook::SigWait => forward(row, args),
+        Hook::None | Hook::OtherMemory | Hook::SigWait => route::call(row, args),
         Hook::IoUringSetup => {
             thread::current().process.last_mapped.never_holds();
-            forward(row, args)
+            route::call(row, args)
         }
         Hook::Kill => kill(row, args),
         Hook::Tkill => tkill(row, args),
         Hook::Tgkill => tgkill(row, args),
         Hook::QueueToThread => queue_to_thread(row, args),
         Hook::QueueToProcess => queue_to_process(row, args),
-        Hook::Close => not_control(args[0]).and_then(|()| forward(row, args)),
+        Hook::Close => not_control(args[0]).and_then(|()| route::call(row, args)),
         Hook::Dup2 => {
             not_control(args[0]).and_then(|()| not_control(args[1]))?;
-            forward(row, args)
+            route::call(row, args)
         }
         Hook::CloseRange => close_range(row, args),
-        Hook::Credentials => forward(row, args).inspect(|_| credentials_changed()),
+        Hook::Credentials => route::call(row, args).inspect(|_| credentials_changed()),
         Hook::Unshare => unshare(row, args),
         Hook::Setns => setns(row, args),
         Hook::Attributes => {
-            forward(row, args).inspect(|_| workers::attributes_changed(thread::current()))
+            route::call(row, args).inspect(|_| workers::attributes_changed(thread::current()))
         }
-        Hook::Rights => forward(row, args).inspect(|_| workers::rights_changed(thread::current())),
+        Hook::Rights => {
+            route::call(row, args).inspect(|_| workers::rights_changed(thread::current()))
+        }
         Hook::Getitimer => {
-            itimer::itimer(args[0], None, args[1]).unwrap_or_else(|| forward(row, args))
+            itimer::itimer(args[0], None, args[1]).unwrap_or_else(|| route::call(row, args))
         }
-        Hook::Setitimer => {
-            itimer::itimer(args[0], Some(args[1]), args[2]).unwrap_or_else(|| forward(row, args))
-        }
+        Hook::Setitimer => itimer::itimer(args[0], Some(args[1]), args[2])
+            .unwrap_or_else(|| route::call(row, args)),
         Hook::TimerCreate if !limits::room_for_mappings(0) => Err(errno::EAGAIN),
         Hook::TimerCreate => clocktimers::create(args[0], args[1], args[2]),
-        Hook::TimerSettime => clocktimers::set_time(&args).unwrap_or_else(|| forward(row, args)),
-        Hook::TimerGettime => clocktimers::get_time(&args).unwrap_or_else(|| forward(row, args)),
-        Hook::TimerGetoverrun => {
-            clocktimers::overrun(args[0]).map_or_else(|| forward(row, args), Ok)
+        Hook::TimerSettime => {
+            clocktimers::set_time(&args).unwrap_or_else(|| route::call(row, args))
         }
-        Hook::TimerDelete => forward(row, args).inspect(|_| cputimers::timer_deleted(args[0])),
+        Hook::TimerGettime => {
+            clocktimers::get_time(&args).unwrap_or_else(|| route::call(row, args))
+        }
+        Hook::TimerGetoverrun => {
+            clocktimers::overrun(args[0]).map_or_else(|| route::call(row, args), Ok)
+        }
+        Hook::TimerDelete => route::call(row, args).inspect(|_| cputimers::timer_deleted(args[0])),
         Hook::Getrlimit => limit(row, args, &Change::by_getrlimit(&args)),
         Hook::Setrlimit => limit(row, args, &Change::by_setrlimit(&args)),
         Hook::Prlimit => limit(row, args, &Change::by_prlimit(&args)),
         Hook::Truncate => {
-            forward(row, args).inspect(|_| madvise::discard_behind_ends(thread::current()))
+            route::call(row, args).inspect(|_| madvise::discard_behind_ends(thread::current()))
         }
         Hook::Msync => mmap::msync(thread::current(), args[0], args[1], args[2]),
-        Hook::Personality => forward(row, args).inspect(|_| personality(args[0] as u32)),
-        Hook::Random => random(args).map_or_else(|| forward(row, args), Ok),
-        Hook::Sysinfo => forward(row, args).and_then(|_| super::machine::sysinfo(args[0])),
+        Hook::Personality => route::call(row, args).inspect(|_| personality(args[0] as u32)),
+        Hook::Random => random(args).map_or_else(|| route::call(row, args), Ok),
+        Hook::Sysinfo => route::call(row, args).and_then(|_| super::machine::sysinfo(args[0])),
         Hook::Sigtimedwait => pending::waited(&args)
-            .unwrap_or_else(|| forward(row, args).inspect(|_| clocktimers::waited(args[1]))),
+            .unwrap_or_else(|| route::call(row, args).inspect(|_| clocktimers::waited(args[1]))),
         Hook::EpollPwait => with_mask(row, args, 4, 0),
         Hook::Ppoll => with_mask(row, args, 3, 0),
         Hook::Pselect => with_mask(row, args, 5, 16),
@@ -94,7 +96,7 @@ pub fn serve(row: &Row, hook: Hook, args: [u64; 6]) -> Result<u64> {
             const EXT_ARG: u64 = 8;
             with_mask(row, args, 4, if args[3] & EXT_ARG != 0 { 24 } else { 0 })
         }
-        Hook::Perf => not_counted(&args).and_then(|()| forward(row, args)),
+        Hook::Perf => not_counted(&args).and_then(|()| route::call(row, args)),
         Hook::Wait4 => wait(row, args, waited::Call::Wait4),
         Hook::Waitid => wait(row, args, waited::Call::Waitid),
         Hook::Path => not_hidden(row, args, AT_FDCWD, args[0]),
@@ -108,7 +110,7 @@ fn not_hidden(row: &Row, args: [u64; 6], dir: u64, path: u64) -> Result<u64> {
     if has_first_ended() {
         leads_somewhere(row, &args, dir, path)?;
     }
-    let result = forward(row, args)?;
+    let result = route::call(row, args)?;
     if !usercopy::read_string(UserAddr::of(path), &mut [0; LOOKED_AT])
         .is_ok_and(|text| text.is_some_and(may_be_hidden))
     {
@@ -159,126 +161,6 @@ fn is_there(dir: u64, path: u64, flags: u64) -> Result<()> {
     }
 }
 
-/// Has Linux execute the call; an interruption is noted for delivery.
-pub fn forward(row: &Row, args: [u64; 6]) -> Result<u64> {
-    if bounce::is_on(thread::current())
-        && let Some(outcome) = bounce::call(row, &args)
-    {
-        return result_by(row.number.into(), &args, outcome);
-    }
-    offer_memory(row.number.into(), &args);
-    execute(row.number.into(), args)
-}
-
-/// Offers what the call touches and Linux has not seen.
-#[inline(always)]
-fn offer_memory(number: u32, args: &[u64; 6]) {
-    let thread = thread::current();
-    let pointers = pointers::of_call(number as usize);
-    offer::before_call(&thread.caller(), &thread.handed, pointers, args);
-}
-
-/// The same for a call in which the LWK has no part: what most are.
-pub extern "C" fn call(a: u64, b: u64, c: u64, d: u64, e: u64, f: u64, regs: &mut Regs) -> u64 {
-    let result = execute(regs.orig_rax as u32, [a, b, c, d, e, f]);
-    result.unwrap_or_else(|e| e.as_return() as u64)
-}
-
-/// Has Linux execute a call that has pointers, and in which the LWK has no other part.
-pub extern "C" fn with_pointers(
-    a: u64,
-    b: u64,
-    c: u64,
-    d: u64,
-    e: u64,
-    f: u64,
-    regs: &mut Regs,
-) -> u64 {
-    offer_memory(regs.orig_rax as u32, &[a, b, c, d, e, f]);
-    call(a, b, c, d, e, f, regs)
-}
-
-/// As [`with_pointers`], of those that a program makes when it begins.
-pub extern "C" fn early_call(
-    a: u64,
-    b: u64,
-    c: u64,
-    d: u64,
-    e: u64,
-    f: u64,
-    regs: &mut Regs,
-) -> u64 {
-    if bounce::is_on(thread::current())
-        && let Some(row) = syscalls::row(regs.orig_rax)
-        && let Some(outcome) = bounce::call(row, &[a, b, c, d, e, f])
-    {
-        let result = result_by(row.number.into(), &[a, b, c, d, e, f], outcome);
-        return result.unwrap_or_else(|e| e.as_return() as u64);
-    }
-    with_pointers(a, b, c, d, e, f, regs)
-}
-
-#[inline(always)]
-fn execute(number: u32, args: [u64; 6]) -> Result<u64> {
-    let me = thread::current();
-    if me.process.pool.is_special() {
-        return execute_specially(number, &args);
-    }
-    result_of(number, &args, delegate::call_at_once(me, Call::new(number, args)))
-}
-
-/// Likewise, where calls of the process are looked at first.
-#[cold]
-#[inline(never)]
-fn execute_specially(number: u32, args: &[u64; 6]) -> Result<u64> {
-    let me = thread::current();
-    if me.process.pool.is_packed() {
-        return result_of(number, args, packed::call(number, args));
-    }
-    result_by(number, args, delegate::call_specially(me, Call::new(number, *args)))
-}
-
-/// As [`result_of`]; also said is whether a server of the request box executed it, which a signal interrupted.
-#[cold]
-fn result_by(number: u32, args: &[u64; 6], outcome: (Outcome, bool)) -> Result<u64> {
-    let (outcome, by_signal) = outcome;
-    let restart = syscalls::row(number.into()).map_or(Restart::Never, |row| row.restart);
-    if by_signal && restart == Restart::Sys && outcome.is_refused(errno::EINTR) {
-        // Linux has not seen the flags of the signal that interrupted it: the handler's SA_RESTART decides.
-        thread::current().signals.lock().set_interrupted(Interrupted::Local(restart));
-        return Err(errno::EINTR);
-    }
-    result_of(number, args, outcome)
-}
-
-/// What the call with the program's arguments `args` returns.
-#[inline(always)]
-fn result_of(number: u32, args: &[u64; 6], outcome: Outcome) -> Result<u64> {
-    match outcome {
-        Outcome::Done(value) if Errno::from_return(value).is_none() => Ok(value as u64),
-        outcome => not_done(number, args, outcome),
-    }
-}
-
-/// It has failed, or was not executed, or not to its end.
-#[cold]
-fn not_done(number: u32, args: &[u64; 6], outcome: Outcome) -> Result<u64> {
-    let restart = syscalls::row(number.into()).map_or(Restart::Never, |row| row.restart);
-    let interrupted = match outcome.of_call(restart) {
-        Returns::Value(value) => return Ok(value),
-        // What Linux could not do and the LWK can. A native task's descriptors are not those of its own proxy.
-        Returns::Error(errno::EIO) if !thread::current().process.pool.is_packed() => {
-            return ptrace::memory_file(number, args);
-        }
-        Returns::Error(e) => return Err(e),
-        Returns::Never => return Err(ENDING),
-        Returns::Again => Interrupted::NotStarted,
-        Returns::Interrupted(restart) => Interrupted::Started(restart),
-    };
-    thread::current().signals.lock().set_interrupted(interrupted);
-    Err(errno::EINTR) // unless delivery has it made again
-}
-
 /// `si_code` of kill(2).
 const SI_USER: i32 = 0;
 /// `si_code` of tkill(2) and tgkill(2).
@@ -295,7 +177,7 @@ fn kill(row: &Row, a: [u64; 6]) -> Result<u64> {
         return Ok(0);
     }
     not_ended(a[0])?;
-    forward(row, a)
+    route::call(row, a)
 }
 
 /// tkill(2): what a thread sends itself is queued here.
@@ -305,7 +187,7 @@ fn tkill(row: &Row, a: [u64; 6]) -> Result<u64> {
         return Ok(0);
     }
     not_ended(a[0])?;
-    forward(row, a)
+    route::call(row, a)
 }
 
 /// tgkill(2), likewise.
@@ -318,7 +200,7 @@ fn tgkill(row: &Row, a: [u64; 6]) -> Result<u64> {
     if in_process {
         not_ended(a[1])?;
     }
-    forward(row, a)
+    route::call(row, a)
 }
 
 /// `ESRCH`: a thread of this process that has ended. Linux may not know yet: the worker ends on
@@ -371,7 +253,7 @@ fn close_around_control(row: &Row, args: [u64; 6]) -> Result<u64> {
     let control = u64::from(thread::current().process.identity.lock().control_fd);
     let (first, last) = (args[0] & 0xffff_ffff, args[1] & 0xffff_ffff);
     if !(first..=last).contains(&control) {
-        return forward(row, args);
+        return route::call(row, args);
     }
     let part = |a: u64, b: u64| delegate::linux(__NR_close_range, [a, b, args[2], 0, 0, 0]);
     if control > first {
@@ -388,10 +270,10 @@ fn queue_to_thread(row: &Row, args: [u64; 6]) -> Result<u64> {
     let signal = args[2] as u32;
     let target = code_of(args[3]).filter(|&code| code == SI_QUEUE);
     let Some(target) = target.and_then(|_| queued_to(args[1])) else {
-        return forward(row, args);
+        return route::call(row, args);
     };
     target.signals.lock().directed.sent(signal);
-    forward(row, args).inspect_err(|_| {
+    route::call(row, args).inspect_err(|_| {
         target.signals.lock().directed.take(signal);
     })
 }
@@ -401,11 +283,11 @@ fn queue_to_process(row: &Row, args: [u64; 6]) -> Result<u64> {
     let signal = args[1] as u32;
     let target = code_of(args[2]).filter(|&code| looks_like_threads(code));
     let Some(target) = target.and_then(|_| queued_to(args[0])) else {
-        return forward(row, args);
+        return route::call(row, args);
     };
     let p = &target.process;
     p.signals.lock().directed.sent(signal);
-    forward(row, args).inspect_err(|_| {
+    route::call(row, args).inspect_err(|_| {
         p.signals.lock().directed.take(signal);
     })
 }
@@ -443,7 +325,7 @@ fn with_mask(row: &Row, mut args: [u64; 6], place: usize, size: usize) -> Result
             args[place] = other;
         }
     }
-    let result = forward(row, args);
+    let result = route::call(row, args);
     thread::current().signals.lock().end_temporary();
     result
 }
@@ -479,7 +361,7 @@ fn credentials_changed() {
 fn unshare(row: &Row, args: [u64; 6]) -> Result<u64> {
     const NEWTIME: u64 = 0x80;
     set_apart();
-    let result = forward(row, args)?;
+    let result = route::call(row, args)?;
     credentials_changed();
     if args[0] & NEWTIME != 0 {
         thread::current().process.identity.lock().time.children = true;
@@ -490,7 +372,7 @@ fn unshare(row: &Row, args: [u64; 6]) -> Result<u64> {
 /// setns(2). A time namespace is entered at once.
 fn setns(row: &Row, args: [u64; 6]) -> Result<u64> {
     set_apart();
-    let result = forward(row, args)?;
+    let result = route::call(row, args)?;
     credentials_changed();
     let _ = timens::refresh(thread::current());
     Ok(result)
@@ -510,7 +392,7 @@ fn set_apart() {
 /// Has Linux execute a wait that tells of a child at `place`.
 fn wait_at(row: &Row, args: [u64; 6], place: &Place) -> Result<u64> {
     // The scratch page is none of the program's memory.
-    if place.is_scratch() { execute(row.number.into(), args) } else { forward(row, args) }
+    if place.is_scratch() { route::by_worker(row, args) } else { route::call(row, args) }
 }
 
 /// wait4(2), waitid(2).
@@ -551,7 +433,7 @@ fn personality(wanted: u32) {
 /// getrlimit(2), setrlimit(2), prlimit(2).
 fn limit(row: &Row, args: [u64; 6], change: &Change) -> Result<u64> {
     let before = rlimits::before(change);
-    let result = forward(row, args)?;
+    let result = route::call(row, args)?;
     rlimits::made(change, before)?;
     Ok(result)
 }

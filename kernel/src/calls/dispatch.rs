@@ -2,14 +2,14 @@
 
 use crate::calls::notified::{self, Decision};
 use crate::calls::seccomp::{self, Judged};
-use crate::calls::{delegated, local, packed};
+use crate::calls::{delegated, local};
 use crate::gate::ptrace;
 use crate::process::thread;
+use crate::route::{self, pooled};
 use crate::sched::cpus;
 use core::sync::atomic::Ordering;
-use hanare_core::bounce;
 use hanare_core::errno::{self, Errno};
-use hanare_core::syscalls::{self, Hook, LocalCall, Row, Service, pointers};
+use hanare_core::syscalls::{self, Hook, LocalCall, Row, Service};
 use hanare_hal::traps::{self, Call, Regs};
 use hanare_hal::{shared, speculation};
 
@@ -20,15 +20,8 @@ pub static CALLS: [Call; traps::CALLS] = {
     while number < traps::CALLS {
         if let Some(row) = syscalls::row(number as u64) {
             calls[number] = match row.service {
-                Service::Delegated(Hook::None) if bounce::is_among(number as u32) => {
-                    delegated::early_call
-                }
                 Service::Delegated(Hook::None | Hook::OtherMemory | Hook::SigWait) => {
-                    if pointers::of_call(number).is_empty() {
-                        delegated::call
-                    } else {
-                        delegated::with_pointers
-                    }
+                    route::entry(row)
                 }
                 Service::Local(LocalCall::Getpid) => local::getpid,
                 _ => other,
@@ -71,7 +64,7 @@ pub fn serve(regs: &mut Regs, number: u64) -> Option<()> {
                 served
             }
             Decision::Plainly(row) => {
-                let result = delegated::forward(row, regs.arguments());
+                let result = route::call(row, regs.arguments());
                 regs.rax = result.unwrap_or_else(|e| e.as_return() as u64);
                 Some(())
             }
@@ -113,5 +106,5 @@ fn execute(regs: &mut Regs, number: u64) -> Option<()> {
 /// Whether the running thread is a native task's, which has no such call: the error.
 fn is_refused(row: &Row, args: &[u64; 6]) -> Option<Errno> {
     let is_native = thread::current().process.pool.is_packed();
-    is_native.then(|| packed::refusal(row.number.into(), args))?
+    is_native.then(|| pooled::refusal(row.number.into(), args))?
 }

@@ -3,13 +3,13 @@
 //! Where two words have their waiters in two kernels, none is moved from one to the other: it is woken, as if for nothing,
 //! which programs have to expect, and looks for itself.
 
-use crate::calls::delegated;
 use crate::link::delegate;
 use crate::parts::signals::{Interrupted, Rest};
 use crate::process::Process;
 use crate::process::futex::{self, Waiting, count, place_of};
 use crate::process::until::Until;
 use crate::process::{pi, thread};
+use crate::route;
 use hanare_core::errno::{self, Result};
 use hanare_core::futex::{Command, MATCH_ANY, Operation, Place, Timed, WakeOp};
 use hanare_core::syscalls::Row;
@@ -35,7 +35,7 @@ pub fn futex(row: &Row, a: [u64; 6]) -> Result<u64> {
         _ => first,
     };
     if first == Ok(Place::Linux) && second == Ok(Place::Linux) {
-        return delegated::forward(row, a);
+        return route::call(row, a);
     }
     let until = until(p, op, a[3])?;
     let key = || match first? {
@@ -106,7 +106,7 @@ fn requeue(
         (Place::Queues(from), Place::Linux) => futex::requeue(p, (from, from), (all, 0), expected),
         (Place::Linux, _) => {
             let op = if expected.is_some() { FUTEX_CMP_REQUEUE } else { FUTEX_REQUEUE };
-            delegated::forward(row, [a[0], op.into(), all, 0, a[0], a[5]])
+            route::call(row, [a[0], op.into(), all, 0, a[0], a[5]])
         }
     }
 }
@@ -136,12 +136,12 @@ fn wait_for_lock(row: &Row, places: (Place, Place), a: &[u64; 6], until: Until) 
         (Place::Queues(word), Place::Linux) => {
             pi::wait_for_lock(word, value, until, None)?;
             let op = u64::from(FUTEX_LOCK_PI2) | clock;
-            delegated::forward(row, [a[4], op, 0, a[3], 0, 0])
+            route::call(row, [a[4], op, 0, a[3], 0, 0])
         }
         (Place::Linux, lock) => {
             let op = u64::from(FUTEX_WAIT_BITSET) | clock;
             let wait = [a[0], op, a[2], a[3], 0, u64::from(MATCH_ANY)];
-            delegated::forward(row, wait).inspect_err(|&error| {
+            route::call(row, wait).inspect_err(|&error| {
                 if error == errno::EINTR {
                     let me = thread::current();
                     me.signals.lock().set_interrupted(Interrupted::NotStarted);

@@ -18,6 +18,7 @@ use crate::process::thread;
 use crate::process::thread::Thread;
 use crate::process::usage;
 use crate::process::{Ids, NOT_MAPPED, Process, cputime, rights, robust, timens};
+use crate::route;
 use crate::sched::cpu_mask::CpuMask;
 use crate::sched::cpus;
 use crate::sched::tlb::{self, CpuSet};
@@ -150,7 +151,7 @@ fn own_id(row: &Row, which: fn(&mut Ids) -> &mut u32) -> Result<u64> {
     if known != NOT_MAPPED {
         return Ok(known.into());
     }
-    let now = super::delegated::forward(row, [0; 6])?;
+    let now = route::call(row, [0; 6])?;
     *which(&mut ids.lock()) = now as u32;
     Ok(now)
 }
@@ -177,7 +178,7 @@ fn clock_getres(row: &Row, a: &[u64; 6]) -> Result<u64> {
     let ns = match Clock::from_id(a[0] as i32) {
         Some(Clock::RealtimeCoarse | Clock::MonotonicCoarse) => shared::params().tick_ns,
         Some(_) => 1,
-        None => return super::delegated::forward(row, *a),
+        None => return route::call(row, *a),
     };
     if a[1] == 0 { Ok(0) } else { put(UserAddr::of(a[1]), Timespec::from_ns(ns.into()).as_bytes()) }
 }
@@ -231,7 +232,7 @@ fn getrusage(a: &[u64; 6], p: &Process) -> Result<u64> {
 /// `struct tms` in ticks of 10 ms.
 fn times(row: &Row, a: &[u64; 6], p: &Process) -> Result<u64> {
     const TICK_NS: u64 = 10_000_000;
-    let result = super::delegated::forward(row, *a)?;
+    let result = route::call(row, *a)?;
     if a[0] != 0 {
         let (user, system) = p.times_ns();
         let children = p.usage.lock().waited();
@@ -251,7 +252,7 @@ fn thread_of(p: &Process, id: u32) -> Option<Arc<Thread>> {
 
 fn sched_getaffinity(row: &Row, a: &[u64; 6], p: &Process) -> Result<u64> {
     let Some(thread) = thread_of(p, a[0] as u32) else {
-        return super::delegated::forward(row, *a);
+        return route::call(row, *a);
     };
     let len = a[1] as u32;
     if len.wrapping_mul(8) < shared::params().linux_cpu_ids || !len.is_multiple_of(8) {
@@ -360,7 +361,7 @@ fn get_robust_list(row: &Row, a: &[u64; 6]) -> Result<u64> {
             put(UserAddr::of(a[2]), &24u64.to_le_bytes())?;
             put(UserAddr::of(a[1]), &head.to_le_bytes())
         }
-        None => super::delegated::forward(row, *a),
+        None => route::call(row, *a),
     }
 }
 
@@ -439,7 +440,7 @@ fn sigsuspend(row: &Row, a: &[u64; 6]) -> Result<u64> {
     if let Ok(pointer) = super::delegated::interruptible(SigSet(mask), args[0], 0) {
         args[0] = pointer;
     }
-    let result = super::delegated::forward(row, args);
+    let result = route::call(row, args);
     thread::current().signals.lock().end_temporary();
     result
 }

@@ -1,9 +1,7 @@
 //! The handlers of the system call table's rows, a file for each family; `dispatch.rs` finds the row.
 
 pub mod aio;
-pub mod bounce;
 pub mod clocktimers;
-pub mod copied;
 pub mod delegated;
 pub mod dispatch;
 pub mod futex;
@@ -16,12 +14,9 @@ pub mod mlock;
 pub mod mmap;
 pub mod mremap;
 pub mod notified;
-pub mod packed;
 pub mod prctl;
-pub mod program;
 pub mod rlimits;
 pub mod seccomp;
 pub mod shm;
 pub mod sleep;
-pub mod utility;
 pub mod waitv;

@@ -8,7 +8,7 @@
 //! worker answers counts for nothing but the call's value.
 
 use crate::life::depart;
-use crate::link::{delegate, services};
+use crate::link::{direct, services};
 use crate::parts::signals::Interrupted;
 use crate::process::thread::{self, Thread};
 use crate::signal::dispositions;
@@ -103,7 +103,7 @@ fn again() -> Decision {
 
 /// What a listener says of a call that is known by the number `call`.
 fn decided(me: &Thread, listener: u64, call: u64) -> Decision {
-    match delegate::call_worker(me, Call::new(NR_NOTIFY, [call, 0, 0, 0, 0, 0])) {
+    match direct::call(me, Call::new(NR_NOTIFY, [call, 0, 0, 0, 0, 0])) {
         // There is no such call: it has gone on, or the listener is gone, or says so.
         Outcome::Done(value) if Errno::from_return(value) == Some(errno::ENOSYS) => {
             match services::by_worker(SERVICE_CONTINUED, &[listener, call], &[]) {

@@ -1,9 +1,10 @@
 //! prctl(2): Linux' business but for what would hit the proxy instead of the program.
 
 use crate::base::user::put;
-use crate::calls::{packed, seccomp, utility};
+use crate::calls::seccomp;
 use crate::process::thread;
 use crate::process::workers;
+use crate::route::{self, pooled, utility};
 use core::sync::atomic::Ordering;
 use hanare_abi::utility::PR_HANARE_RUN_ON;
 use hanare_core::errno::{self, Result};
@@ -24,7 +25,7 @@ pub fn prctl(row: &Row, a: [u64; 6]) -> Result<u64> {
     let thread = thread::current();
     match a[0] as u32 {
         PR_SET_SECCOMP => seccomp::prctl(a[1], UserAddr::of(a[2])),
-        PR_HANARE_PROXY => packed::proxy(a[1]),
+        PR_HANARE_PROXY => pooled::proxy(a[1]),
         PR_HANARE_RUN_ON => utility::run_on(&a),
         PR_GET_SECCOMP => Ok(u64::from(thread.seccomp.mode())),
         // The last two as without CONFIG_KSM.
@@ -50,7 +51,7 @@ pub fn prctl(row: &Row, a: [u64; 6]) -> Result<u64> {
         PR_SET_VMA if a[1] == 0 && a[2].is_multiple_of(4096) => Ok(0), // names of memory are not shown
         PR_SET_VMA => Err(errno::EINVAL),
         PR_SET_NAME => {
-            let result = super::delegated::forward(row, a)?;
+            let result = route::call(row, a)?;
             let mut name = [0; 16];
             if let Ok(Some(text)) = usercopy::read_string(UserAddr::of(a[1]), &mut [0; 16]) {
                 name[..text.len()].copy_from_slice(text);
@@ -61,7 +62,7 @@ pub fn prctl(row: &Row, a: [u64; 6]) -> Result<u64> {
             Ok(result)
         }
         other => {
-            let result = super::delegated::forward(row, a)?;
+            let result = route::call(row, a)?;
             if prctl_changes_rights(other) {
                 workers::rights_changed(thread);
             } else if other == PR_SET_TIMERSLACK {

@@ -1,12 +1,12 @@
 //! nanosleep(2), clock_nanosleep(2).
 
 use crate::base::user::{UserAddr, put};
-use crate::calls::delegated;
 use crate::parts::signals::{Interrupted, Rest};
 use crate::process::cputime::{self, CpuClock};
 use crate::process::thread;
 use crate::process::until::Until;
 use crate::process::{Process, futex, timens};
+use crate::route;
 use alloc::sync::Arc;
 use hanare_core::errno::{self, Result};
 use hanare_core::syscalls::{Restart, Row};
@@ -51,7 +51,7 @@ pub fn clock_nanosleep(row: &Row, a: &[u64; 6]) -> Result<u64> {
         Some(Clock::ProcessCpu) | None => match cputime::find(id) {
             Some(_) if cputime::is_own_thread(id) => return Err(errno::EINVAL),
             Some((process, clock)) => Kind::Cpu(process, clock),
-            None => return delegated::forward(row, *a),
+            None => return route::call(row, *a),
         },
         Some(Clock::ThreadCpu) if id < 0 => return Err(errno::EINVAL),
         // Clocks that can be read only.

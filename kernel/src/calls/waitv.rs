@@ -6,12 +6,12 @@
 
 use crate::base::user;
 use crate::base::{heap, lists};
-use crate::calls::delegated;
 use crate::parts::futexes::Futexes;
 use crate::process::Process;
 use crate::process::futex::{self, Sleeper};
 use crate::process::thread::{self, Thread};
 use crate::process::until::Until;
+use crate::route;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
 use hanare_core::errno::{self, Result};
@@ -48,7 +48,7 @@ pub fn futex_waitv(row: &Row, a: &[u64; 6]) -> Result<u64> {
         *place = futex::place_of(p, w.addr, w.flags & Operation::PRIVATE != 0)?;
     }
     if places.iter().all(|&place| place == Place::Linux) {
-        return delegated::forward(row, *a);
+        return route::call(row, *a);
     }
     heap::room(words.len() * Futexes::<Thread>::ENTRY_BYTES)?;
     let mixed = places.contains(&Place::Linux);
@@ -136,8 +136,7 @@ fn wait_on_linux(row: &Row, a: &[u64; 6], words: &[Waiter], places: &[Place]) ->
     });
     let scratch =
         lists::collected(told).and_then(|told| p.write_scratch(thread.slot_index, told.as_bytes()));
-    let result =
-        scratch.and_then(|scratch| delegated::forward(row, [scratch, a[1], a[2], a[3], a[4], 0]));
+    let result = scratch.and_then(|scratch| route::call(row, [scratch, a[1], a[2], a[3], a[4], 0]));
     match give_up(p, local(places)) {
         Some(index) if result.is_err() => {
             thread.signals.lock().clear_interrupted();

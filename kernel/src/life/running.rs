@@ -3,16 +3,14 @@
 
 use crate::gate::{debugregs, observe, park, ptrace};
 use crate::link::caller::{Delegates, Owner, Port};
-use crate::link::pool::Pool;
 use crate::process::thread::Thread;
-use crate::process::{cputimers, servers, usertsc};
+use crate::process::{cputimers, usertsc};
 use crate::sched::task::{Runs, Task};
 use crate::signal::dispositions;
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 use hanare_abi::control::Control;
 use hanare_core::link::Call;
-use hanare_core::syscalls::By;
 use hanare_hal::{paging, percpu};
 
 impl Runs for Thread {
@@ -131,29 +129,5 @@ impl Delegates for Thread {
         if !matches!(request, Some(Control::Serve { .. })) {
             self.process.last_mapped.forget();
         }
-    }
-
-    fn pool(&self) -> &Pool {
-        &self.process.pool
-    }
-
-    fn may_box(&self, by: By, call: &Call) -> bool {
-        servers::may_execute(self, by, call)
-    }
-
-    fn fits_servers(&self) -> bool {
-        servers::are_like(self)
-    }
-
-    fn add_server(&self, number: usize) -> bool {
-        servers::add(self, number)
-    }
-
-    fn close_box(&self) {
-        servers::close(&self.process);
-    }
-
-    fn end_server(&self, number: usize) {
-        servers::end_one(&self.process, number);
     }
 }

@@ -1,7 +1,6 @@
 //! Who calls Linux: a thread, as the link knows it.
 
 use crate::base::lock::{Mutex, rank};
-use crate::link::pool::Pool;
 use crate::sched::task::{Runs, Task};
 use alloc::vec::Vec;
 use core::ops::Deref;
@@ -9,7 +8,6 @@ use hanare_abi::control::Control;
 pub use hanare_core::fair::Owner;
 use hanare_core::link::Call;
 use hanare_core::link::pool::PassesBy;
-use hanare_core::syscalls::By;
 use hanare_ikc::{Patience, SlotRef};
 use spin::Once;
 
@@ -68,18 +66,6 @@ pub trait Delegates: Runs {
     fn asks_call(&self, call: &Call);
     /// It has done so, or is gone.
     fn asked(&self, request: Option<&Control>);
-    /// The request boxes of its process.
-    fn pool(&self) -> &Pool;
-    /// Whether a server may execute a call of it, of which the table says `by`.
-    fn may_box(&self, by: By, call: &Call) -> bool;
-    /// Whether what Linux keeps for each thread is the same for it and for the servers that there are.
-    fn fits_servers(&self) -> bool;
-    /// Its worker starts one more server of the request box with this number. False: it could not.
-    fn add_server(&self, number: usize) -> bool;
-    /// Calls of its process do not go by the box any more; servers end after those that they are in.
-    fn close_box(&self);
-    /// A server of the request box with this number ends that has nothing to do.
-    fn end_server(&self, number: usize);
 }
 
 /// How the running thread is found.

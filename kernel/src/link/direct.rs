@@ -1,11 +1,10 @@
-//! The direct link: a slot and a worker for each thread, the same addresses on both sides. Post to
+//! The direct server: a slot and a worker for each thread, the same addresses on both sides. Post to
 //! the slot, wait, take the answer.
 
 use crate::base::counts;
 use crate::base::line::Line;
 use crate::link::bells;
 use crate::link::caller::Delegates;
-use crate::link::interface::Link;
 use crate::sched::{cpus, doorbell};
 use core::cell::Cell;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -100,51 +99,48 @@ impl<C: Delegates + ?Sized> cpus::Wait for Answered<'_, C> {
     }
 }
 
-/// The one direct link.
-pub struct Direct;
-
-impl Link for Direct {
-    /// A thread that has to end though its process goes on begins no call; one in flight is awaited, since its worker
-    /// serves another thread next (`Control::Interrupt` sees to it that it ends soon).
-    fn call(&self, context: &(impl Delegates + ?Sized), call: Call) -> Outcome {
-        if call.sake == Sake::Thread {
-            context.tell_owed();
-        }
-        self.call_at_once(context, call)
+/// Has a call of the running thread `context` executed by its worker, and waits for the outcome.
+///
+/// A thread that has to end though its process goes on begins no call; one in flight is awaited, since its worker serves
+/// another thread next (`Control::Interrupt` sees to it that it ends soon).
+pub fn call(context: &(impl Delegates + ?Sized), call: Call) -> Outcome {
+    if call.sake == Sake::Thread {
+        context.tell_owed();
     }
-
-    fn ask(&self, context: &(impl Delegates + ?Sized), request: Control) -> Outcome {
-        loop {
-            if !matches!(request, Control::SignalAction { .. }) {
-                context.tell_owed(); // which makes such requests
-            }
-            if let Err(outcome) = link::may_begin(asker(context), link::sake(&request)) {
-                return outcome;
-            }
-            context.asks(&request);
-            counts::count(&context.port().counts.controls);
-            let outcome = exchange(context, needs_mask(&request), |slot| slot.lwk_ask(request));
-            context.asked(Some(&request));
-            if outcome != Outcome::NotStarted {
-                return outcome;
-            }
-            cpus::yield_now(); // a proxy may say so for ever: the CPU is the others', too
-        }
-    }
+    call_at_once(context, call)
 }
 
-impl Direct {
-    /// [`Link::call`] where Linux need not be told anything first, or has been.
-    #[inline(always)] // every delegated call of a program goes this way
-    pub fn call_at_once(&self, context: &(impl Delegates + ?Sized), call: Call) -> Outcome {
-        // After what Linux was told, which may have taken the only interruption that there is.
-        if let Err(outcome) = link::may_begin(asker(context), call.sake) {
+/// Like [`call`], where Linux need not be told anything first, or has been.
+#[inline(always)] // every delegated call of a program goes this way
+pub fn call_at_once(context: &(impl Delegates + ?Sized), call: Call) -> Outcome {
+    // After what Linux was told, which may have taken the only interruption that there is.
+    if let Err(outcome) = link::may_begin(asker(context), call.sake) {
+        return outcome;
+    }
+    context.asks_call(&call);
+    let outcome = exchange(context, true, |slot| slot.lwk_post(call.nr, call.args));
+    context.asked(None);
+    outcome
+}
+
+/// Has the proxy serve a request of the LWK's own, by a worker that is in no call: that of the running thread `context`.
+/// Never [`Outcome::NotStarted`]: the request is made again at once.
+pub fn ask(context: &(impl Delegates + ?Sized), request: Control) -> Outcome {
+    loop {
+        if !matches!(request, Control::SignalAction { .. }) {
+            context.tell_owed(); // which makes such requests
+        }
+        if let Err(outcome) = link::may_begin(asker(context), link::sake(&request)) {
             return outcome;
         }
-        context.asks_call(&call);
-        let outcome = exchange(context, true, |slot| slot.lwk_post(call.nr, call.args));
-        context.asked(None);
-        outcome
+        context.asks(&request);
+        counts::count(&context.port().counts.controls);
+        let outcome = exchange(context, needs_mask(&request), |slot| slot.lwk_ask(request));
+        context.asked(Some(&request));
+        if outcome != Outcome::NotStarted {
+            return outcome;
+        }
+        cpus::yield_now(); // a proxy may say so for ever: the CPU is the others', too
     }
 }
 

@@ -20,6 +20,8 @@ const OWES: u8 = 2;
 const FOLLOWS: u8 = 4;
 /// Calls are packed, and pooled proxies execute them.
 const PACKED: u8 = 8;
+/// Drivers of the LWK have claimed descriptors.
+const CLAIMS: u8 = 16;
 
 static OPTIONS: Once<Dispatch> = Once::new();
 /// [`Dispatch::boxes`]: each boxed call asks.
@@ -132,6 +134,7 @@ impl Pool {
     /// The way of the calls of a process that has no thread yet.
     pub fn begin(&self, way: Way) {
         self.close();
+        self.set(CLAIMS, options().claim.is_some());
         match way {
             Way::Direct => {}
             Way::Box => self.set(OPEN, true),
@@ -199,7 +202,7 @@ impl Pool {
     /// Whether its calls are to be looked at: each delegated call asks.
     #[inline(always)]
     pub fn is_special(&self) -> bool {
-        self.ways.load(Ordering::Relaxed) & (OPEN | OWES | PACKED) != 0
+        self.ways.load(Ordering::Relaxed) & (OPEN | OWES | PACKED | CLAIMS) != 0
     }
 
     /// Of a native task: all calls are packed.
@@ -210,6 +213,11 @@ impl Pool {
     /// Whether they are.
     pub fn is_packed(&self) -> bool {
         self.ways.load(Ordering::Relaxed) & PACKED != 0
+    }
+
+    /// Whether drivers of the LWK have claimed descriptors of the process.
+    pub fn has_claims(&self) -> bool {
+        self.ways.load(Ordering::Relaxed) & CLAIMS != 0
     }
 
     /// Whether calls go by the box where they may.

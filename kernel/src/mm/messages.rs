@@ -1,4 +1,4 @@
-//! Messages of calls whose arguments are copied (`calls/copied.rs`): memory of the kernel's, a run of addresses for each slot,
+//! Messages of calls whose arguments are copied (`route/copied.rs`): memory of the kernel's, a run of addresses for each slot,
 //! which the proxy maps when its program makes such a call first. No program sees it.
 
 use super::caller::Caller;

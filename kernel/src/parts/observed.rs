@@ -42,7 +42,7 @@ pub const DEBUGGED: u32 = 2;
 pub const HELD: u32 = 4;
 /// Linux traces a worker of it.
 pub const PTRACED: u32 = 8;
-/// Nobody watches, but arguments of its calls are copied (`calls/copied.rs`), so none takes the short way.
+/// Nobody watches, but arguments of its calls are copied (`route/copied.rs`), so none takes the short way.
 pub const COPIES: u32 = 16;
 
 impl<P> Default for OfProcess<P> {

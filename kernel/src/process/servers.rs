@@ -1,4 +1,4 @@
-//! The servers of a process' request boxes (`link/boxed.rs`): threads of its proxy that execute calls of any of its threads.
+//! The servers of a process' request boxes (`route/boxed.rs`): threads of its proxy that execute calls of any of its threads.
 //!
 //! To Linux they are threads of the process like the workers behind slots (`workers`): each has from the worker that made
 //! it what Linux keeps for each thread, so it executes calls of threads with the same attributes only, and it ends where a

@@ -139,18 +139,20 @@ impl Watch {
     }
 }
 
-/// How long a thread's calls go past the box after a signal has taken one of them out, ns.
+/// How long a thread's calls go past the box after one of them has been taken out, ns.
 pub const PASSED_BY_NS: u64 = 10 * STALLED_NS;
 
-/// Until when a thread's calls go past the box, to its own worker: a signal took one out again before a server had begun it.
-/// While all servers are blocked a call waits for [`STALLED_NS`], and where signals come faster than that, each attempt would
+/// Until when a thread's calls go past the box, to its own worker, after one was taken out before a server had begun it.
+///
+/// The call may have been taken out since all servers are blocked: each call would wait for [`STALLED_NS`], which is a thousand
+/// times what it costs. Or a signal took it out. While all servers are blocked a call waits for [`STALLED_NS`], and where signals come faster than that, each attempt would
 /// wait anew and none be executed. Not only the next call: that may be the handler's, or be kept from being begun by the same
 /// signal.
 #[derive(Debug, Default)]
 pub struct PassesBy(AtomicU64);
 
 impl PassesBy {
-    /// A signal has taken a call out of the box.
+    /// A call was taken out of the box before a server had begun it.
     pub fn was_taken_out(&self, now_ns: u64) {
         self.0.store(now_ns.saturating_add(PASSED_BY_NS), Ordering::Relaxed);
     }

@@ -124,10 +124,11 @@ pub trait Party: Sized {
 
 /// Whether some argument of a call may be more than a word.
 #[must_use]
-pub fn refers(row: &Row) -> bool {
-    let is_word = |argument: &Argument| {
-        matches!(
-            argument,
+pub const fn refers(row: &Row) -> bool {
+    let mut at = 0;
+    while at < row.arguments.len() {
+        let is_word = matches!(
+            row.arguments[at],
             Argument::Int
                 | Argument::Word
                 | Argument::Unsigned
@@ -137,9 +138,13 @@ pub fn refers(row: &Row) -> bool {
                 | Argument::Folder
                 | Argument::One(_)
                 | Argument::Flags(_)
-        )
-    };
-    !row.arguments.iter().all(is_word)
+        );
+        if !is_word {
+            return true;
+        }
+        at += 1;
+    }
+    false
 }
 
 /// Rewrites the arguments of a call. `Err`: there is no such call that Linux executes, nothing describes

@@ -1,5 +1,6 @@
 //! Which calls Linux executes for a utility thread as they are, without the LWK (`hanare_abi::utility`).
 
+use super::is_one_of;
 use super::row::{Hook, Service};
 use super::table::ROWS;
 use linux_raw_sys::general::*;
@@ -14,17 +15,6 @@ pub const SHOWN: [u32; 6] =
 const SAME: [u32; 6] =
     [__NR_sched_yield, __NR_getpid, __NR_gettid, __NR_nanosleep, __NR_getcpu, __NR_restart_syscall];
 
-const fn is_among(number: u32, list: &[u32]) -> bool {
-    let mut i = 0;
-    while i < list.len() {
-        if list[i] == number {
-            return true;
-        }
-        i += 1;
-    }
-    false
-}
-
 /// Words of [`NATIVE`].
 pub const NATIVE_WORDS: usize = 8;
 
@@ -36,9 +26,9 @@ pub static NATIVE: [u64; NATIVE_WORDS] = {
     while i < ROWS.len() {
         let number = ROWS[i].number as u32;
         let is_plain = match ROWS[i].service {
-            Service::Delegated(Hook::None) => !is_among(number, &SHOWN),
+            Service::Delegated(Hook::None) => !is_one_of(number, &SHOWN),
             Service::Delegated(Hook::Close | Hook::Random | Hook::Truncate) => true,
-            Service::Local(_) => is_among(number, &SAME),
+            Service::Local(_) => is_one_of(number, &SAME),
             _ => false,
         };
         if is_plain {

@@ -9,7 +9,7 @@
 
 use crate::base::line::Line;
 use crate::gate::{observe, raise, rseq};
-use crate::link::delegate;
+use crate::link::{delegate, direct};
 use crate::parts::utility::{Bell, Wish};
 use crate::process::thread::{self, Thread};
 use crate::process::workers;
@@ -143,7 +143,7 @@ fn leave(me: &Thread, regs: &mut Regs, serve: fn(&mut Regs)) -> bool {
         raise::exception(regs, vector::PROTECTION); // its area is not there
         return true;
     };
-    let outcome = delegate::call_worker(me, Call::new(NR_UTILITY, args));
+    let outcome = direct::call(me, Call::new(NR_UTILITY, args));
     me.utility.set_out(false);
     me.rseq.disturb();
     match outcome {

@@ -1,9 +1,8 @@
-//! Calls by way of the scratch page, so that Linux need not map the program's memory (`hanare_core::bounce`).
+//! Bounced arguments: small ones lie in the scratch page of the thread's slot, so that Linux need not map the program's memory (`hanare_core::bounce`).
 
-use crate::calls::copied;
-use crate::link::delegate;
+use crate::link::direct;
 use crate::process::Process;
-use crate::process::thread::{self, Thread};
+use crate::process::thread::Thread;
 use hanare_abi::layout::scratch;
 use hanare_core::bounce::{self, Piece, Plan, TEXT_MAX, What};
 use hanare_core::errno::{self, Errno, Result};
@@ -18,23 +17,12 @@ use hanare_hal::usercopy::{self, UserAddr};
 /// Bytes that are copied at a time.
 const CHUNK: usize = 512;
 
-/// Whether calls of the running thread are made so now, or with copied arguments.
-#[inline(always)]
-pub fn is_on(thread: &Thread) -> bool {
-    thread.process.is_indirect()
-}
-
-/// Has Linux execute the call with its memory in the scratch page, or copied. The outcome, with what was written brought to the
-/// program, and whether a server of the request box executed it. `None`: that cannot be, or a result was cut short: it is to be made
-/// as it is.
+/// Has Linux execute the call with its memory in the scratch page; the outcome, with what was written brought to the program.
+/// `None`: that cannot be, or a result was cut short: the call is to be made another way.
 #[cold]
 #[inline(never)]
-pub fn call(row: &Row, args: &[u64; 6]) -> Option<(Outcome, bool)> {
-    let me = thread::current();
+pub fn call(me: &Thread, row: &Row, args: &[u64; 6]) -> Option<Outcome> {
     let p = &me.process;
-    if p.copies() {
-        return copied::call(row, args);
-    }
     // Another thread could take the memory away, or look into it, meanwhile. What judges a call may look at where its
     // arguments lie.
     if me.slot_index != 0 || p.thread_count() > 1 || p.is_shared() || me.seccomp.mode() != 0 {
@@ -52,17 +40,16 @@ pub fn call(row: &Row, args: &[u64; 6]) -> Option<(Outcome, bool)> {
     if let Some(bytes) = plan.shortened {
         made[2] = bytes;
     }
-    // It is one of a program's first calls: servers are for what comes later.
-    match delegate::call_worker(me, Call::new(row.number.into(), made)) {
+    match direct::call(me, Call::new(row.number.into(), made)) {
         Outcome::Done(value) if Errno::from_return(value).is_none() => {
             let value = value as u64;
             if plan.shortened.is_some_and(|bytes| value >= bytes) {
                 return None;
             }
             let taken = take_out(&plan, args, frame, value).map(|()| value as i64);
-            Some((Outcome::Done(taken.unwrap_or_else(Errno::as_return)), false))
+            Some(Outcome::Done(taken.unwrap_or_else(Errno::as_return)))
         }
-        outcome => Some((outcome, false)),
+        outcome => Some(outcome),
     }
 }
 

@@ -1,35 +1,29 @@
-//! Calls of native tasks: their arguments are packed into pages that a pooled proxy takes them from (`abi/src/pooled.rs`).
-//! See `docs/delegation.md`, *Packed arguments and pooled proxies*.
-//!
-//! The pages are the proxy's memory and the LWK's; nothing of the task's is in them but what its call refers to. Which pages a
-//! message has, and what may be written back, the LWK knows itself: it reads no head of a page again.
+//! Pooled proxies: the server of a native task's calls is the proxy of another space, whose slot the calling thread has for
+//! itself meanwhile. See `docs/delegation.md`, *Packed arguments and pooled proxies*.
 
-use crate::base::log_limit;
-use crate::calls::program::{InFrames, Places, Program};
+use crate::base::{counts, log_limit};
 use crate::gate::observe;
-use crate::link::delegate;
-use crate::link::packed::{self, Peer};
-use crate::mm::messages::{self, Frames};
+use crate::link::caller::Delegates;
+use crate::link::{bells, direct};
 use crate::process::members::{self, Native, NoProxy, Taken};
 use crate::process::thread::{self, Thread};
+use crate::route::packed::{self, NotPacked};
+use crate::route::program::Program;
+use crate::sched::cpus;
 use crate::signal::unhandled;
-use alloc::sync::Arc;
+use core::cell::Cell;
 use core::sync::atomic::Ordering;
-use hanare_abi::message::{MESSAGE_PAGE_MAGIC, MESSAGE_PAGE_NONE, MessagePage};
+use hanare_abi::message::MESSAGE_PAGE_NONE;
 use hanare_abi::pooled::{PACKED_CLEAN, PACKED_PAGES};
 use hanare_abi::slot::NR_PACKED;
 use hanare_core::errno::{self, Result};
 use hanare_core::link::{Call, Outcome};
-use hanare_core::marshal::{
-    self, Buffer, Encoded, PAGE_HEAD_BYTES, PAYLOAD_BYTES, Piece, Refusal, Short, page_bytes,
-};
+use hanare_core::marshal::{self, PAYLOAD_BYTES, Piece, Refusal, Short};
 use hanare_core::native::{self, Kind};
 use hanare_core::syscalls::{self, arguments::Argument};
-use hanare_hal::addr::PhysAddr;
-use hanare_hal::paging::SMALL;
+use hanare_hal::shared;
 use hanare_hal::usercopy::{self, UserAddr};
-use hanare_hal::{memory, shared};
-use hanare_ikc::Answer;
+use hanare_ikc::{Answer, SlotRef};
 use linux_raw_sys::general::{__NR_getppid, __NR_times};
 
 /// What may be written back of most calls, and of any.
@@ -109,7 +103,7 @@ pub fn call(number: u32, args: &[u64; 6]) -> Outcome {
     };
     if matches!(number, __NR_getppid | __NR_times) {
         // The proxy's parent is the task's own process. Ticks are the same for all; times of the task are the LWK's to tell.
-        return delegate::call_worker(me, Call::new(number, [0; 6]));
+        return direct::call(me, Call::new(number, [0; 6]));
     }
     if names_self(number, args) {
         say(number, "names what /proc has of the proxy that executes it");
@@ -221,7 +215,7 @@ fn send_with(
 ) -> core::result::Result<Sent, Refusal> {
     let caller = me.caller();
     let mut program = Program(&caller);
-    let (pages, encoded) = match pack(&program, taken, number, args, pieces) {
+    let (pages, encoded) = match packed::pack(&program, taken, number, args, pieces) {
         Ok(packed) => packed,
         Err(NotPacked::Refused(refusal)) => return Err(refusal),
         Err(NotPacked::NoMemory) => return Ok(Sent::Done(errno::ENOMEM.as_return())),
@@ -249,78 +243,63 @@ fn ask(me: &Thread, taken: &Taken, call: &Call) -> Option<Answer> {
     let gives_up =
         || me.process.is_killed() || me.must_end() || taken.is_gone() || members::dies(me);
     let peer = Peer { space: taken.space.space, slot: taken.slot, gives_up: &gives_up };
-    packed::exchange(me, &peer, call)
+    exchange(me, &peer, call)
 }
 
-/// Why a call is not packed.
-enum NotPacked {
-    Refused(Refusal),
-    NoMemory,
+/// The other side.
+pub struct Peer<'a> {
+    /// Its space.
+    pub space: u32,
+    /// Its slot, the first one.
+    pub slot: SlotRef<'static>,
+    /// Whether there is no point in waiting on. Who makes it so kicks the thread.
+    pub gives_up: &'a (dyn Fn() -> bool + Sync),
 }
 
-/// Writes the call into the pages of the proxy, which become more where it has to be.
-fn pack(
-    program: &Program<'_>,
-    taken: &Taken,
-    number: u32,
-    args: &[u64; 6],
-    pieces: &mut [Piece],
-) -> core::result::Result<(InFrames<Pages>, Encoded), NotPacked> {
-    let space = &taken.space;
-    let mut frames = space.message(0).ok_or(NotPacked::NoMemory)?;
-    loop {
-        let mut to = InFrames::new(Pages { frames });
-        match marshal::encode(program, number, args, &mut to, pieces) {
-            Ok(encoded) => return Ok((to, encoded)),
-            Err(Refusal::DoesNotFit { needed })
-                if needed > to.size() as u64 && to.places.count() < PACKED_PAGES as usize =>
-            {
-                let pages = needed.div_ceil(PAYLOAD_BYTES as u64).min(PACKED_PAGES.into());
-                let bytes = (pages + 1) * SMALL;
-                frames = messages::grow_of(space, 0, bytes).map_err(|_| NotPacked::NoMemory)?;
-            }
-            Err(refusal) => return Err(NotPacked::Refused(refusal)),
+/// Waits for the other side's answer to the running thread's call.
+struct Answered<'a, C: ?Sized> {
+    caller: &'a C,
+    peer: &'a Peer<'a>,
+    answer: Cell<Option<Answer>>,
+}
+
+impl<C: Delegates + ?Sized> cpus::Wait for Answered<'_, C> {
+    fn ready(&self) -> bool {
+        if self.answer.get().is_none() {
+            self.answer.set(self.peer.slot.lwk_poll());
+        }
+        self.answer.get().is_some() || (self.peer.gives_up)()
+    }
+    fn near(&self) -> bool {
+        self.peer.slot.worker_is_awake()
+    }
+    fn is_told(&self) -> bool {
+        true // by its bell, or by a kick
+    }
+    fn announce(&self, asleep: bool) {
+        let (slot, port) = (&self.peer.slot, self.caller.port());
+        if asleep {
+            // Its own bell, which the other space may ring for once.
+            bells::expect_ring_of_pooled(self.peer.space, slot, port.bell);
+        } else {
+            slot.lwk_awake();
         }
     }
 }
 
-/// The pages of a pooled proxy's calls, behind its own page; a message has the first ones, in their order. The proxy, which may be
-/// forged, can write to them at any time.
-struct Pages {
-    frames: Arc<Frames>,
-}
-
-impl Places for Pages {
-    fn size(&self) -> usize {
-        self.count() * PAYLOAD_BYTES
+/// Has `peer` execute a call of the running thread `caller`. `None`: it is given up, and may be executed or not.
+pub fn exchange(
+    caller: &(impl Delegates + ?Sized),
+    peer: &Peer<'_>,
+    call: &Call,
+) -> Option<Answer> {
+    shared::here().count_delegated_call();
+    counts::count(&caller.port().counts.delegated);
+    let asleep = peer.slot.lwk_post(call.nr, call.args);
+    if asleep {
+        direct::ring_worker(peer.space, 0, &peer.slot);
     }
-
-    fn place(&self, at: usize) -> Option<(PhysAddr, usize)> {
-        let (page, inside) = (at / PAYLOAD_BYTES, at % PAYLOAD_BYTES);
-        if page >= self.count() {
-            return None;
-        }
-        let offset = (page + 1) * SMALL as usize + PAGE_HEAD_BYTES + inside;
-        self.frames.place(offset).map(|(frame, _)| (frame, PAYLOAD_BYTES - inside))
-    }
-}
-
-impl Pages {
-    /// How many there are that a message may have.
-    fn count(&self) -> usize {
-        (self.frames.pages() as usize - 1).min(PACKED_PAGES as usize)
-    }
-
-    /// Writes the heads of the pages of a message of so many bytes.
-    fn seal(&self, call: u64, bytes: usize) {
-        let count = bytes.div_ceil(PAYLOAD_BYTES).min(self.count()) as u32;
-        for index in 0..count {
-            let next = if index + 1 == count { MESSAGE_PAGE_NONE } else { index + 1 };
-            let head =
-                MessagePage { magic: MESSAGE_PAGE_MAGIC, next, index, count, call, reserved: 0 };
-            if let Some((frame, _)) = self.place(index as usize * PAYLOAD_BYTES) {
-                memory::write(frame.page_down(), &page_bytes(&head));
-            }
-        }
-    }
+    let mut answered = Answered { caller, peer, answer: Cell::new(None) };
+    direct::wait_for(caller, &mut answered, asleep);
+    answered.answer.get()
 }

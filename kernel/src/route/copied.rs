@@ -1,4 +1,4 @@
-//! Calls with copied arguments: what a call refers to goes through a buffer that the LWK and the proxy share, its *message*
+//! Copied arguments: what a call refers to goes through a buffer that the LWK and the proxy share, its *message*
 //! (`hanare_core::marshal`, `mm/messages.rs`), and Linux touches nothing of the program's memory. See
 //! `docs/delegation.md`, *Copied arguments*.
 //!
@@ -6,12 +6,12 @@
 //! and are written to files that are mapped, as ever. A call of which there can be no message is made with its arguments mapped,
 //! and counted with the reason.
 
-use crate::calls::program::{InFrames, Places, Program};
-use crate::link::delegate;
 use crate::mm::Caller;
 use crate::mm::messages::{self, Frames};
 use crate::parts::seccomp::FILTER;
-use crate::process::thread::{self, Thread};
+use crate::process::thread::Thread;
+use crate::route::program::{InFrames, Places, Program};
+use crate::route::{boxed, server};
 use alloc::sync::Arc;
 use hanare_abi::copied::{
     MAPPED_CHANGED, MAPPED_JUDGED, MAPPED_KEPT, MAPPED_NO_MEMORY, MAPPED_NOT_TAKEN, MAPPED_PIECES,
@@ -20,11 +20,12 @@ use hanare_abi::copied::{
 use hanare_abi::layout::message;
 use hanare_abi::slot::NR_MESSAGE;
 use hanare_core::errno;
+use hanare_core::link::route::Server;
 use hanare_core::link::{Call, Outcome};
 use hanare_core::marshal::{self, Buffer, Encoded, HEAD_BYTES, Piece, Refusal};
-use hanare_core::syscalls::Row;
 use hanare_hal::addr::PhysAddr;
 use hanare_hal::shared;
+use hanare_ikc::Answer;
 use linux_raw_sys::general::{__NR_poll, __NR_ppoll, __NR_sendmmsg, __NR_sendmsg, __NR_sendto};
 
 /// What may be written back of most calls.
@@ -38,21 +39,17 @@ const KEPT_BYTES: u64 = 256 << 10;
 /// After so many calls that need no more than that it has no more.
 const SMALL_CALLS: u32 = 64;
 
-/// Has Linux execute the call from a message. The outcome, with what was written brought to the program, and whether a server
-/// of the request box executed it, which a signal interrupted. `None`: it is to be made as it is.
-pub fn call(row: &Row, args: &[u64; 6]) -> Option<(Outcome, bool)> {
-    if !marshal::refers(row) {
-        return None; // the slot has all of it
-    }
-    let me = thread::current();
-    let sent = match send(me, row.number.into(), args, &mut [Piece::NONE; PIECES_FEW]) {
-        Err(MAPPED_PIECES) => send_large(me, row.number.into(), args),
+/// Has `server` execute the call from a message; what was written is brought to the program. Also whether a server of the request
+/// box executed it, which a signal interrupted. `None`: the call is to be made another way.
+pub fn call(me: &Thread, server: Server, number: u32, args: &[u64; 6]) -> Option<(Outcome, bool)> {
+    let sent = match send(me, server, number, args, &mut [Piece::NONE; PIECES_FEW]) {
+        Err(MAPPED_PIECES) => send_large(me, server, number, args),
         sent => sent,
     };
     match sent {
         Ok(outcome) => outcome,
         Err(reason) => {
-            shared::here().count_mapped(row.number.into(), reason);
+            shared::here().count_mapped(number, reason);
             None
         }
     }
@@ -60,15 +57,15 @@ pub fn call(row: &Row, args: &[u64; 6]) -> Option<(Outcome, bool)> {
 
 #[cold]
 #[inline(never)] // its list would cost each call as much as all the rest
-fn send_large(me: &Thread, number: u32, args: &[u64; 6]) -> Sent {
-    send(me, number, args, &mut [Piece::NONE; PIECES_MAX])
+fn send_large(me: &Thread, server: Server, number: u32, args: &[u64; 6]) -> Sent {
+    send(me, server, number, args, &mut [Piece::NONE; PIECES_MAX])
 }
 
 /// `Ok(None)`: the call refers to nothing. `Err`: why there can be no message.
 type Sent = Result<Option<(Outcome, bool)>, u32>;
 
 /// See [`Sent`].
-fn send(me: &Thread, number: u32, args: &[u64; 6], pieces: &mut [Piece]) -> Sent {
+fn send(me: &Thread, server: Server, number: u32, args: &[u64; 6], pieces: &mut [Piece]) -> Sent {
     if me.seccomp.mode() == FILTER {
         return Err(MAPPED_JUDGED);
     }
@@ -86,17 +83,18 @@ fn send(me: &Thread, number: u32, args: &[u64; 6], pieces: &mut [Piece]) -> Sent
     }
     let place = [message(me.slot_index), to.size() as u64, 0, 0, 0, 0];
     let (call, message) = (Call::new(number, *args), Call::new(NR_MESSAGE, place));
-    let answered = delegate::call_message(me, &call, &message, |outcome| match outcome {
+    let (outcome, by_signal) = server::execute(me, server, &call, &message);
+    let outcome = match outcome {
         Outcome::Done(0) => {
             let value = marshal::complete(&to, &pieces[..encoded.pieces], &mut program);
             shared::here().count_copied(to.loaded, to.stored.get());
             has_sent(&caller, &mut to, encoded.size as u64);
-            Ok(Outcome::Done(value))
+            boxed::outcome(me, number, Answer::Done(value), by_signal)
         }
-        Outcome::Done(_) => Err(MAPPED_NOT_TAKEN),
-        outcome => Ok(outcome),
-    })?;
-    Ok(Some(answered))
+        Outcome::Done(_) => return Err(MAPPED_NOT_TAKEN),
+        outcome => outcome,
+    };
+    Ok(Some((outcome, by_signal)))
 }
 
 /// Whether Linux may read the memory after the call.

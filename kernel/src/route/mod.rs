@@ -1,0 +1,151 @@
+//! Routes of delegated calls: which server executes a call, and how its arguments get there (`docs/link.md`).
+//!
+//! This is the one place that chooses. What a row of the table allows, and which of it a caller takes, is decided in
+//! [`hanare_core::link::route`]; there is a file here for each server and for each way of the arguments. The server
+//! `direct`, a thread's own worker, is `link/direct.rs`, which the LWK uses for calls of its own, too. Calls to which
+//! nothing is special go by [`plain`], [`with_pointers`] and [`early`], which `calls/dispatch.rs` enters by number.
+
+pub mod bounced;
+pub mod boxed;
+pub mod claimed;
+pub mod copied;
+mod mapped;
+mod packed;
+pub mod pooled;
+mod program;
+mod result;
+mod server;
+pub mod utility;
+
+use crate::link::direct;
+use crate::process::thread::{self, Thread};
+use hanare_core::errno::{self, Result};
+use hanare_core::link::route::{self, Arguments, Caller, Route, Server};
+use hanare_core::link::{Call, Outcome};
+use hanare_core::syscalls::{self, Row, pointers};
+use hanare_hal::traps::{self, Regs};
+
+/// Entries for calls in which the LWK has no part, by what their row says. None: the call has no such entry.
+pub const fn entry(row: &Row) -> traps::Call {
+    if route::of_row(row).has(Route::BOUNCED) {
+        early
+    } else if pointers::of_call(row.number as usize).is_empty() {
+        plain
+    } else {
+        with_pointers
+    }
+}
+
+/// Has a call executed that refers to no memory.
+extern "C" fn plain(a: u64, b: u64, c: u64, d: u64, e: u64, f: u64, regs: &mut Regs) -> u64 {
+    at_once(regs.orig_rax as u32, [a, b, c, d, e, f], false)
+}
+
+/// Has a call executed that has pointers.
+extern "C" fn with_pointers(
+    a: u64,
+    b: u64,
+    c: u64,
+    d: u64,
+    e: u64,
+    f: u64,
+    regs: &mut Regs,
+) -> u64 {
+    at_once(regs.orig_rax as u32, [a, b, c, d, e, f], true)
+}
+
+/// Like [`with_pointers`], of those that a program makes when it begins.
+extern "C" fn early(a: u64, b: u64, c: u64, d: u64, e: u64, f: u64, regs: &mut Regs) -> u64 {
+    if thread::current().process.is_indirect() {
+        return returned(by_number(regs.orig_rax as u32, &[a, b, c, d, e, f]));
+    }
+    with_pointers(a, b, c, d, e, f, regs)
+}
+
+#[inline(always)]
+fn returned(result: Result<u64>) -> u64 {
+    result.unwrap_or_else(|e| e.as_return() as u64)
+}
+
+/// Has the own worker execute a call with mapped arguments, unless something is special about the process.
+#[inline(always)]
+fn at_once(number: u32, args: [u64; 6], has_pointers: bool) -> u64 {
+    let me = thread::current();
+    if me.process.pool.is_special() {
+        return returned(by_number(number, &args));
+    }
+    if has_pointers {
+        mapped::offer(me, number, &args);
+    }
+    returned(result::of(number, &args, direct::call_at_once(me, Call::new(number, args))))
+}
+
+#[cold]
+#[inline(never)] // calls that go directly do not pay for it
+fn by_number(number: u32, args: &[u64; 6]) -> Result<u64> {
+    match syscalls::row(number.into()) {
+        Some(row) => chosen(thread::current(), row, args),
+        None => Err(errno::ENOSYS),
+    }
+}
+
+/// Has a call of the running thread executed by the route that fits it; an interruption is noted for delivery.
+pub fn call(row: &Row, args: [u64; 6]) -> Result<u64> {
+    let me = thread::current();
+    if me.process.is_indirect() || me.process.pool.is_special() {
+        return chosen(me, row, &args);
+    }
+    let number = row.number.into();
+    mapped::offer(me, number, &args);
+    result::of(number, &args, direct::call_at_once(me, Call::new(number, args)))
+}
+
+/// Has the own worker of the running thread execute a call whose arguments it can use as they are, since they lie in the
+/// scratch page already.
+pub fn by_worker(row: &Row, args: [u64; 6]) -> Result<u64> {
+    let number = row.number.into();
+    result::of(number, &args, direct::call(thread::current(), Call::new(number, args)))
+}
+
+/// Has a call executed by the first route that is open to it.
+fn chosen(me: &Thread, row: &Row, args: &[u64; 6]) -> Result<u64> {
+    let call = Call::new(row.number.into(), *args);
+    let (routes, mut caller) = (route::of_row(row), state(me, &call));
+    loop {
+        let route = route::choose(routes, caller);
+        if let Some(outcome) = by_route(me, route, row, &call) {
+            return result::by(call.nr, args, outcome);
+        }
+        caller = caller.without(route);
+    }
+}
+
+/// What the route of `call` depends on.
+fn state(me: &Thread, call: &Call) -> Caller {
+    let (p, pool) = (&me.process, &me.process.pool);
+    Caller {
+        is_packed: pool.is_packed(),
+        has_claims: pool.has_claims(),
+        copies: p.copies(),
+        bounces: p.is_indirect() && !p.copies(),
+        has_box: boxed::is_open(me, call),
+    }
+}
+
+/// The outcome of a call by `route`, and whether a server of the request box executed it, which a signal interrupted. `None`:
+/// the route is not open to this call, and nobody has begun it.
+fn by_route(me: &Thread, route: Route, row: &Row, call: &Call) -> Option<(Outcome, bool)> {
+    let own = |outcome| (outcome, false);
+    match (route.server(), route.arguments()) {
+        (Server::Pooled, _) | (_, Arguments::Packed) => {
+            Some(own(pooled::call(call.nr, &call.args)))
+        }
+        (Server::Claimed, _) => claimed::call(me, row, &call.args).map(own),
+        (_, Arguments::Bounced) => bounced::call(me, row, &call.args).map(own),
+        (server, Arguments::Copied) => copied::call(me, server, call.nr, &call.args),
+        (server, Arguments::Mapped) => {
+            mapped::offer(me, call.nr, &call.args);
+            Some(server::execute(me, server, call, call))
+        }
+    }
+}
