@@ -206,8 +206,9 @@ mod tests {
             boxes: Boxes::default(),
             servers: [Some(2); BOXES],
             server_cpus: [0b1101; BOXES],
+            claim: Some(77),
         };
-        assert_eq!(of("dispatch=box servers=2 server_cpus=0,2-3"), Ok(wanted));
+        assert_eq!(of("dispatch=box servers=2 server_cpus=0,2-3 claim=77"), Ok(wanted));
         assert_eq!(of("dispatch=auto").map(|d| d.way), Ok(Way::Auto));
         assert_eq!(of("server_cpus=63").map(|d| d.server_cpus), Ok([1 << 63; BOXES]));
         let wanted = Dispatch {
