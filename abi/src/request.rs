@@ -49,7 +49,8 @@ pub const RANDOM_WORD: usize = 11;
 /// or [`LEFT_BY_NONE`], and the number by which the call is known that a listener has let go on as its execve
 /// ([`crate::service::SERVICE_NOTIFY`]), or 0. The program of another process, or of another call, is not started.
 pub const LEFT_WORD: usize = RANDOM_WORD + 4;
-/// See [`LEFT_WORD`]: the LWK knows no such process.
+/// Value of the first word at [`LEFT_WORD`] if the LWK knows no process that has left its space for
+/// the program.
 pub const LEFT_BY_NONE: u64 = u64::MAX;
 /// Most groups of each kind; where there are more the innermost are left out.
 pub const GROUPS_MAX: usize = 8;

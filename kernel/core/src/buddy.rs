@@ -10,7 +10,7 @@ use crate::limits::{MAX_ORDER, ORDERS};
 
 const NONE: u32 = u32::MAX;
 
-/// What a frame is, as far as the allocator knows.
+/// State of a frame, as far as the allocator knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 enum State {
@@ -35,7 +35,7 @@ pub enum BlockState {
     Allocated,
 }
 
-/// Of [`Frame::marks`] those that a block made of single pages has if one of them had them.
+/// Bits of [`Frame::marks`] that a block joined from single pages has if one of the pages has them.
 pub const MARKS_ADDED: u16 = 0xf;
 
 /// Metadata of one frame. 16 bytes.

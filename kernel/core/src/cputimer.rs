@@ -92,7 +92,7 @@ impl Expiries {
     }
 }
 
-/// What becomes of a process by its limit of CPU time.
+/// Consequence of a process' limit of CPU time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CpuLimit {
     /// Nothing yet.

@@ -18,7 +18,7 @@ const CONTROL_FIXED: u64 = 1 << 10;
 const STATUS: usize = 6;
 const CONTROL: usize = 7;
 
-/// What an address waits for (R/W field of DR7).
+/// Kinds of access for which an address waits (R/W field of DR7).
 const EXECUTE: u64 = 0;
 const PORT: u64 = 2;
 
@@ -131,8 +131,8 @@ impl DebugRegisters {
         (0..ADDRESSES).any(|i| Field::of(self.control, i).on)
     }
 
-    /// What the CPU gets: addresses and DR7, in which nothing but the addresses that are on
-    /// is on.
+    /// Addresses and DR7 for the CPU. In that DR7 only the enabled addresses have bits, besides
+    /// those that are fixed.
     pub fn hardware(&self) -> ([u64; ADDRESSES], u64) {
         let control = (0..ADDRESSES)
             .filter(|&i| Field::of(self.control, i).on)

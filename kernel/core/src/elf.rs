@@ -31,7 +31,7 @@ pub const PHDR_SIZE: usize = size_of::<ProgramHeader>();
 /// Why a file is not loaded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ElfError {
-    /// It does not start with the ELF magic.
+    /// The file does not start with the ELF magic.
     NotElf,
     /// The file ends before the header or the program headers do.
     Truncated,
@@ -53,9 +53,9 @@ pub enum ElfError {
 }
 
 impl ElfError {
-    /// What `execve` answers for the program itself. Linux notices bad segments
-    /// only when the old program is gone and kills the process then; here they
-    /// are found before, and the caller gets its error.
+    /// Error of `execve` for the program itself. Linux notices bad segments only when the old
+    /// program is gone, and kills the process then. Here they are found before, and the caller gets
+    /// its error.
     #[must_use]
     pub const fn errno(self) -> Errno {
         match self {
@@ -70,7 +70,7 @@ impl ElfError {
         }
     }
 
-    /// What `execve` answers when the interpreter is at fault.
+    /// Error of `execve` where the interpreter is at fault.
     #[must_use]
     pub const fn interpreter_errno(self) -> Errno {
         match self {
@@ -323,8 +323,8 @@ impl ElfPlan {
         self.segments.iter().map(|s| s.vaddr + s.mem_size).max().unwrap_or(0)
     }
 
-    /// What to add to every address so that the program lies at or above `base`
-    /// with its alignment; 0 for a program with fixed addresses.
+    /// Number that is added to every address so that the program lies at or above `base` with its
+    /// alignment; 0 for a program with fixed addresses.
     #[must_use]
     pub fn bias_above(&self, base: u64) -> Option<u64> {
         if !self.is_pie {

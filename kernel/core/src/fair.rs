@@ -24,7 +24,7 @@ struct Use {
     free: u32,
     /// The user has so many.
     of_user: u32,
-    /// Of his, those of the space that wants one more.
+    /// Entries of the user that the space has which wants one more.
     of_space: u32,
 }
 
@@ -107,8 +107,8 @@ mod tests {
             }
         }
 
-        /// Those who came first do not keep more than their part from those who come later, once
-        /// they have to ask anew.
+        /// Users that came first do not keep more than their part from later ones, once they have
+        /// to ask anew.
         #[test]
         fn users_get_equal_parts(users in 1..8usize) {
             let mut taken = Taken(vec![vec![0; 3]; users]);

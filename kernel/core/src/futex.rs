@@ -55,8 +55,8 @@ pub enum Place {
 }
 
 impl Place {
-    /// Of the word at `addr`. `is_common`: its memory is one that Linux shares among processes. `is_private`: the operation
-    /// has FUTEX_PRIVATE_FLAG.
+    /// Place of the waiters of the word at `addr`. `is_common`: Linux shares the word's memory
+    /// among processes. `is_private`: the operation has FUTEX_PRIVATE_FLAG.
     ///
     /// # Errors
     /// `EINVAL`: no address of a word.
@@ -73,23 +73,23 @@ impl Place {
     }
 }
 
-/// What a waiter waits for.
+/// Event for which a waiter waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Aim {
     /// A wake-up.
     Wake,
     /// To be moved to a lock (FUTEX_WAIT_REQUEUE_PI).
     Requeue {
-        /// Its thread id.
+        /// Thread id of the waiter.
         tid: u32,
         /// The lock.
         lock: Key,
     },
     /// A lock with priority inheritance.
     Lock {
-        /// Its thread id.
+        /// Thread id of the waiter.
         tid: u32,
-        /// That of the thread that has the lock: the same for all that wait for it.
+        /// Thread id of the lock's owner, the same in all waiters of the lock.
         owner: u32,
     },
 }
@@ -129,10 +129,10 @@ impl<W> Woken<W> {
     }
 }
 
-/// What a thread that gives up has waited for.
+/// Event for which a thread that gives up has waited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Waited {
-    /// What it began to wait for.
+    /// The event for which the wait began.
     AtFirst,
     /// The lock to which it was moved.
     ForLock,

@@ -42,7 +42,7 @@ macro_rules! reasons {
 }
 
 reasons! {
-    /// It has to end.
+    /// The thread has to end.
     End,
     /// Another thread makes a core dump.
     Dump,
@@ -54,11 +54,11 @@ reasons! {
     DebuggerStep,
     /// A tracer or a debugger holds it.
     Hold,
-    /// It has left its registers where it waited in the kernel, and they may have been set.
+    /// Registers may have been set that the thread left where it waited in the kernel.
     Registers,
-    /// Its tracer has given it selectors with which no CPU enters user mode.
+    /// The tracer has given the thread selectors with which no CPU enters user mode.
     Selectors,
-    /// It has a new program, of which its tracer is to hear.
+    /// The thread has begun a new program, of which its tracer is to hear.
     Exec,
     /// A step of its tracer's is over.
     TracerStep,

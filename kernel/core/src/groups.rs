@@ -18,7 +18,7 @@ pub type Groups = Table<Pages>;
 pub struct Pages {
     /// Charged to it.
     used: AtomicU64,
-    /// That it may have.
+    /// Limit of the pages charged to the group.
     limit: AtomicU64,
 }
 

@@ -97,7 +97,7 @@ impl<T: Limited> Table<T> {
         self.entry(tag).map_or(0, |entry| entry.id.load(Ordering::Relaxed))
     }
 
-    /// What a group limits.
+    /// The limited resource of a group; `None`: no group has this tag.
     pub fn get(&self, tag: Tag) -> Option<&T> {
         self.entry(tag).map(|entry| &entry.of)
     }

@@ -24,7 +24,8 @@ pub enum Subject {
     Stacks,
     /// The kernel's heap, whose blocks are charged by the byte.
     Heap,
-    /// What programs have in common and nobody keeps: the vDSO, pages of programs that are to be read anew.
+    /// Memory that programs share and that is kept for no later one: the vDSO, and pages of program
+    /// files that are [`Self::Contents`] no longer.
     Shared,
     /// Pages of programs and libraries that are kept for whoever runs them next.
     Contents,

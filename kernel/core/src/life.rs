@@ -15,84 +15,88 @@ mod world;
 pub use process::{Effects, Event, Process};
 pub use space::{Space, SpaceEffect, SpaceEvent};
 
-/// What a thread is about.
+/// State of a thread in its life cycle.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 #[repr(u8)]
 pub enum ThreadState {
-    /// It has not begun.
+    /// The thread has not begun.
     #[default]
     New,
-    /// It runs, or waits for what is no step of a life.
+    /// The thread runs, or waits for something that is no step of its life.
     Runs,
-    /// It waits until the child that it made has begun, for a bounded time.
+    /// The thread waits, for a bounded time, until the child that it made has begun.
     Creates,
     /// A child has the use of its memory (vfork): it waits until the child has left that.
     Vforks,
-    /// It replaces the program in its place and waits until the other threads have ended.
+    /// The thread replaces the program in its place and waits until the other threads have ended.
     Replaces,
     /// Linux makes its execve: the program goes on in a space of its own, or an error comes back.
     Departs,
-    /// It is the first thread of such a program, and waits until the old threads have ended.
+    /// The first thread of a program from another space waits until the old threads have ended.
     Arrives,
-    /// It makes a core dump and waits, for a bounded time, until the other threads are parked.
+    /// The thread makes a core dump and waits, for a bounded time, until the other threads are
+    /// parked.
     Dumps,
-    /// It is parked for a core dump. Linux ends it.
+    /// The thread is parked for a core dump. Linux ends it.
     Parked,
-    /// It has called exit(2), and other threads go on.
+    /// The thread has called exit(2), and other threads go on.
     Exits,
-    /// It has made the call by which its process ends, and waits for Linux to end that.
+    /// The thread has made the call by which its process ends, and waits for Linux to end the
+    /// process.
     Last,
     /// The first thread goes on in its place (execve): it ends.
     Replaced,
-    /// It is none of the threads of its process any more, and uses its slot.
+    /// The thread no longer belongs to its process, but still uses its slot.
     Leaves,
-    /// It has ended.
+    /// The thread has ended.
     Gone,
 }
 
-/// What a process is about.
+/// State of a process in its life cycle.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 #[repr(u8)]
 pub enum ProcessState {
-    /// Its proxy is to come. Either that claims it, or it is given up.
+    /// The proxy is to come. Either the proxy claims the process, or the process is given up.
     #[default]
     Expected,
-    /// Its proxy has come, and it is being made.
+    /// The proxy has come, and the process is being made.
     Claimed,
-    /// Its threads run.
+    /// The threads of the process run.
     Running,
     /// A thread replaces the program: the others are to end.
     Replacing,
     /// A thread makes a core dump: the others are to park.
     Dumping,
-    /// Its last thread makes its last call, and touches the memory no more.
+    /// The last thread makes its last call, and touches the memory no more.
     Ending,
-    /// Its proxy is gone: its threads are to end.
+    /// The proxy is gone: the threads of the process are to end.
     Killed,
-    /// It goes on as another process (execve): its threads here are to end.
+    /// The process goes on as another process (execve): its threads here are to end.
     Moved,
-    /// It has no thread any more. Its end has not been told.
+    /// All threads have left the process. Its end has not been told.
     Ended,
-    /// It has no thread any more, and no end that has to be told: it goes on as another process.
+    /// All threads have left the process, which goes on as another process and so has no end to be
+    /// told.
     Vacated,
-    /// Its end is being told.
+    /// The end of the process is being told.
     Telling,
-    /// It is gone: its end is told, its memory is left.
+    /// The process is gone: its end is told, its memory is left.
     Gone,
 }
 
-/// What a space is about.
+/// State of a space in its life cycle.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 #[repr(u8)]
 pub enum SpaceState {
-    /// Its start block may be written.
+    /// The start block may be written.
     #[default]
     Open,
     /// A program has been started in it.
     Started,
     /// Linux has no mapping of it any more.
     Closed,
-    /// What there was is freed, or is about to be, by one who was told to.
+    /// The memory of the space is freed, or about to be, by the thread whose step returned
+    /// [`SpaceEffect::Free`].
     Freed,
 }
 
@@ -218,7 +222,7 @@ impl Word {
         ProcessState::ALL.get(number).copied().unwrap_or(ProcessState::Gone)
     }
 
-    /// See [`ProcessState::is_killed`].
+    /// Whether [`ProcessState::is_killed`] holds for the state in the word.
     #[inline]
     pub fn is_killed(self) -> bool {
         self.0 & 0xff >= ProcessState::Killed as u32

@@ -1,5 +1,5 @@
-//! What becomes of a call that somebody else executes, or of a request to him: outcomes, and what
-//! follows from each (`docs/link.md`).
+//! Outcomes of calls and control requests that another side executes, and what follows from each
+//! (`docs/link.md`).
 
 pub mod kinds;
 pub mod pool;
@@ -15,7 +15,7 @@ use hanare_abi::control::Control;
 pub struct Call {
     /// Linux' number.
     pub nr: u32,
-    /// Its arguments.
+    /// Arguments of the call.
     pub args: [u64; 6],
     /// For whose sake it is made.
     pub sake: Sake,
@@ -35,7 +35,7 @@ impl Call {
     }
 }
 
-/// What a thread asks for by which its process ends.
+/// Last call or request of a thread, by which its process ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Last {
     /// A system call.
@@ -49,8 +49,8 @@ pub enum Last {
 pub enum Sake {
     /// The thread's own: a thread that has to end begins nothing more of this kind.
     Thread,
-    /// Its process', which goes on when the thread has ended: memory that has to be the same on both
-    /// sides, dispositions, others that wait.
+    /// The process', which goes on when the thread has ended. Examples: memory that has to be the
+    /// same on both sides, dispositions, threads that wait.
     Process,
 }
 
@@ -88,7 +88,7 @@ pub const fn sake(request: &Control) -> Sake {
     }
 }
 
-/// Who asks.
+/// State of the asking thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Asker {
     /// A thread that goes on.
@@ -99,15 +99,15 @@ pub enum Asker {
     IsAlone,
 }
 
-/// What has become of a call or a request.
+/// Outcome of a call or a control request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Outcome {
-    /// It was executed, with this result: that of a Linux system call.
+    /// The call was executed, with this result of a Linux system call.
     Done(i64),
     /// The call was not begun, because a signal came first. It is made again after that.
     NotStarted,
-    /// It was not begun: the thread has to end.
+    /// The call was not begun: the thread has to end.
     ThreadEnding,
     /// The process has no proxy any more. Whether the call was executed is not known.
     PeerGone,
@@ -116,7 +116,7 @@ pub enum Outcome {
 /// Why there is no result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// It was executed, and failed.
+    /// The call was executed, and failed.
     Refused(Errno),
     /// As of [`Outcome`].
     NotStarted,
@@ -126,7 +126,7 @@ pub enum Failure {
     PeerGone,
 }
 
-/// What a call returns whose thread ends before it is in user mode again, so that nobody sees it.
+/// Result of a call whose thread ends before it is in user mode again. No program sees it.
 pub const ENDING: Errno = errno::EINTR;
 
 /// At the edge: what a call returns of which the failed one was a part.
@@ -163,7 +163,8 @@ impl Outcome {
         self.result() == Err(Failure::Refused(error))
     }
 
-    /// What it means for a program's call.
+    /// The return of a program's call with this outcome. `restart`: what the call does after an
+    /// interruption.
     #[inline]
     #[must_use]
     pub fn of_call(self, restart: Restart) -> Returns {
@@ -179,7 +180,7 @@ impl Outcome {
     }
 }
 
-/// What a program's call returns.
+/// Return of a program's call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Returns {
     /// This.
@@ -267,7 +268,7 @@ mod tests {
             }
         }
 
-        /// What was asked of -513 and its like, which programs get from F_GETOWN.
+        /// Results like -513, which programs get from F_GETOWN, are no requests to restart a call.
         #[test]
         fn small_negative_values_are_results(value in -4200i64..0) {
             let returned = Outcome::Done(value).of_call(Restart::Sys);

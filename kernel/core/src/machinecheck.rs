@@ -42,7 +42,7 @@ pub mod status {
     pub const CODE: u64 = 0xffff;
     /// The code of a data load, and of an instruction fetch, that met bad memory.
     pub const CODE_DATA_LOAD: u64 = 0x134;
-    /// See [`CODE_DATA_LOAD`].
+    /// The code of an instruction fetch that met bad memory.
     pub const CODE_FETCH: u64 = 0x150;
 }
 
@@ -138,7 +138,7 @@ pub enum Action {
     Panic(Option<usize>, Fatal),
 }
 
-/// What a bank that was read outside of a machine check (`in_exception` false) or in one means.
+/// Meaning of a bank that was read in a machine check (`in_exception`) or outside of one.
 #[must_use]
 pub fn meaning(
     rules: Rules,
@@ -218,7 +218,7 @@ fn address(rules: Rules, bank: &Bank) -> Option<u64> {
     (has(status::ADDRESS_VALID) && physical).then_some(bank.address & ((1 << 52) - 1))
 }
 
-/// What to do about a machine check that came with `global` (`IA32_MCG_STATUS`) and these banks.
+/// Action for a machine check that came with `global` (`IA32_MCG_STATUS`) and these banks.
 #[must_use]
 pub fn decide(rules: Rules, global: u64, banks: &[Bank], from_user: bool) -> Action {
     if banks.is_empty() {

@@ -26,9 +26,10 @@ const FLAGS: u32 = STATIC | RELATIVE | BALANCING;
 pub struct Policy {
     /// `MPOL_*` with its flags.
     pub mode: u32,
-    /// What is given back: the nodes that count, or, with a flag, those that were wished.
+    /// Nodes that get_mempolicy(2) gives back: the ones that count, or, with a flag, those that
+    /// were wished.
     pub nodes: Nodes,
-    /// Of several nodes the one that is asked first (`set_mempolicy_home_node`).
+    /// Node that is asked first if the policy has several (`set_mempolicy_home_node`).
     home: Option<u32>,
 }
 

@@ -17,7 +17,7 @@ pub struct Policy {
     pub isolation: Option<bool>,
 }
 
-/// What CPUID and IA32_ARCH_CAPABILITIES say, as read.
+/// Registers of CPUID and IA32_ARCH_CAPABILITIES, as read.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Processor {
     /// CPUID 7.0, edx (SDM volume 2, CPUID).
@@ -33,7 +33,7 @@ pub struct Processor {
 }
 
 impl Processor {
-    /// What there is against trained predictors: `MEASURE_*`.
+    /// Measures of this CPU against trained predictors: `MEASURE_*`.
     fn predictors(&self) -> u32 {
         let has =
             |word: u64, bit: u32, measure: u32| if word >> bit & 1 != 0 { measure } else { 0 };
@@ -87,7 +87,7 @@ impl Processor {
 /// Leaks out of buffers that `verw` clears.
 const BUFFERS: u32 = LEAK_MDS | LEAK_TAA | LEAK_MMIO | LEAK_RFDS | LEAK_TSA;
 
-/// What is done about `leaks` of this CPU: `MEASURE_*`.
+/// Measures against `leaks` of this CPU: `MEASURE_*`.
 pub fn choose(policy: Policy, leaks: u32, cpu: &Processor) -> u32 {
     let auto = |leak: u32, measure: u32| if !policy.off && leaks & leak != 0 { measure } else { 0 };
     let isolated = policy.isolation.unwrap_or(auto(LEAK_MELTDOWN, 1) != 0);

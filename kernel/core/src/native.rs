@@ -21,7 +21,7 @@ pub const GIVE_BACK: u64 = 0;
 /// The result is 1 if the task keeps its proxy, else 0.
 pub const ASK: u64 = 2;
 
-/// Who may execute a call of a native task.
+/// Side that may execute a call of a native task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// The LWK serves it.

@@ -64,7 +64,7 @@ impl Nodes {
         self.0.iter().map(|word| word.count_ones()).sum()
     }
 
-    /// Those that are in `other`, too.
+    /// Nodes that are in both sets.
     #[must_use]
     pub fn and(&self, other: &Self) -> Self {
         Self(core::array::from_fn(|i| self.0[i] & other.0[i]))

@@ -16,13 +16,13 @@ pub struct Options {
     pub spin_us: u32,
     /// How long threads are held at the moments that tests name, ms.
     pub hold_ms: u32,
-    /// What each user may have.
+    /// Limits of each user.
     pub user_limits: UserLimits,
     /// Every program is executed by Linux, too, so that its guards see it.
     pub exec_seen: bool,
     /// Arguments of calls are copied where nothing else is said.
     pub copies: bool,
-    /// What is done about leaks of the CPU.
+    /// Measures against leaks of the CPU.
     pub mitigations: Policy,
     /// How delegated calls reach who executes them.
     pub dispatch: Dispatch,
@@ -93,7 +93,7 @@ impl Default for Options {
     }
 }
 
-/// What each is for.
+/// Help text: the purpose of each option.
 pub const HELP: &str = "\
 spin_us=N (poll N µs for Linux' answer before sleeping, 0: never; default 50), \
 exec=local (execve without Linux' LSM, audit and tracepoints, which is faster; default exec=seen), \

@@ -59,11 +59,12 @@ pub mod option {
     pub const TRACESECCOMP: u64 = 0x80;
     pub const EXITKILL: u64 = 0x10_0000;
     pub const SUSPEND_SECCOMP: u64 = 0x20_0000;
-    /// Those that are served.
+    /// Options that the LWK serves.
     pub const SERVED: u64 = 0xff | EXITKILL | SUSPEND_SECCOMP;
-    /// Those that Linux is told of: the others are events of the program, not of its worker. Linux says who may suspend
-    /// filters, and suspends those that the worker has. With [`TRACESECCOMP`] the tracer is asked before the worker makes
-    /// a call that its filter leaves to a tracer, and lets it through once the program's tracer has.
+    /// Options that Linux is told of: the others are events of the program, not of its worker.
+    /// Linux says which tracers may suspend filters, and suspends those that the worker has. With
+    /// [`TRACESECCOMP`] Linux asks the tracer before the worker makes a call that its filter leaves
+    /// to a tracer. The tracer lets the call through once the program's tracer has.
     pub const LINUX: u64 = TRACESECCOMP | EXITKILL | SUSPEND_SECCOMP;
 }
 
@@ -111,8 +112,8 @@ impl Stop {
         }
     }
 
-    /// What wait4(2) says of it instead of `WSTOPSIG == SIGTRAP`: the status above the low
-    /// eight bits; `good`: with `PTRACE_O_TRACESYSGOOD`.
+    /// Status of wait4(2) above the low eight bits, which replaces `WSTOPSIG == SIGTRAP`. `good`:
+    /// with `PTRACE_O_TRACESYSGOOD`.
     #[must_use]
     pub const fn status(self, good: bool) -> u32 {
         match self {
@@ -121,7 +122,7 @@ impl Stop {
         }
     }
 
-    /// What `PTRACE_GETEVENTMSG` says.
+    /// Message of `PTRACE_GETEVENTMSG`.
     #[must_use]
     pub const fn message(self) -> u64 {
         match self {
@@ -145,12 +146,12 @@ pub fn in_order(at_entry: u32, at_exit: u32) -> [u32; 2] {
     }
 }
 
-/// What PTRACE_PEEKSIGINFO asks for: `struct ptrace_peeksiginfo_args`.
+/// Arguments of PTRACE_PEEKSIGINFO (`struct ptrace_peeksiginfo_args`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PeekSigInfo {
     /// The first signal, counted from 0.
     pub first: u64,
-    /// Those of the process, not of the thread.
+    /// Whether signals of the process are asked for, not of the thread.
     pub is_shared: bool,
     /// How many at most.
     pub count: u64,
@@ -167,7 +168,8 @@ impl PeekSigInfo {
         if flags > 1 { Err(EINVAL) } else { Ok(Self { first, is_shared: flags != 0, count }) }
     }
 
-    /// What is left to be asked of Linux, after `copied` signals, where `here` signals wait with the LWK.
+    /// The rest of the question, for Linux, after `copied` signals. `here`: signals that wait with
+    /// the LWK.
     #[must_use]
     pub const fn of_linux(self, copied: u64, here: u64) -> Self {
         let first = self.first.saturating_add(copied).saturating_sub(here);

@@ -1,9 +1,10 @@
-//! What is known of frames that were given up while Linux holds them, or may do so: the states of a run, and the rounds in
-//! which Linux is asked.
+//! Quarantine of frames that were given up while Linux holds them, or may hold them: the states of
+//! a run, and the rounds in which Linux is asked.
 //!
-//! A run is *unasked*, *asked about*, or *held* as Linux has answered. What is held may be free a moment later, and nobody
-//! tells: so where memory is short, and the last answers are old, all are asked about anew, in a [`Round`]. Each user has an
-//! [`Inquiry`] of its own, and so has the kernel for what it gave up itself.
+//! A run is *unasked*, *asked about*, or *held* as Linux has answered. A held run may be free a
+//! moment later, without a notification. Therefore, where memory is short and the last answers are
+//! old, all are asked about anew, in a [`Round`]. Each user has an [`Inquiry`] of its own, and so
+//! has the kernel for the frames that it gave up itself.
 //!
 //! The runs are in two lists. Which of them has the unasked ones changes when held ones are asked about anew, so that no run
 //! is moved then.
@@ -15,7 +16,7 @@ pub const ROUND_NS: u64 = 2_000_000_000;
 /// How long Linux is left alone after it has not answered, ns.
 pub const SILENCE_NS: u64 = 1_000_000_000;
 
-/// What is known of a run that is given up.
+/// State of knowledge about a run that is given up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Known {
     /// Linux may hold it.
@@ -24,18 +25,18 @@ pub enum Known {
     Held,
 }
 
-/// What Linux says of pages that it was asked about.
+/// Answer of Linux about pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// They are free.
+    /// The pages are free.
     Free,
-    /// It holds them.
+    /// Linux holds the pages.
     Held,
-    /// It has not answered, or holds one of them: they are to be asked about in parts.
+    /// Linux has not answered, or holds one of the pages: they are to be asked about in parts.
     Unclear,
 }
 
-/// What there is to do about the frames of a user before a decision is made that they bear upon.
+/// Next action about a user's frames, before a decision that depends on them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Want {
     /// Nothing: Linux has said of all that it holds them, or it does not answer.
@@ -49,7 +50,7 @@ pub enum Want {
 /// Pages that one user has in quarantine, by what is known of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Inquiry {
-    /// Of each of the two lists.
+    /// Pages of each of the two lists.
     pages: [u64; 2],
     /// The list with the unasked ones.
     unasked: usize,
@@ -112,8 +113,8 @@ impl Inquiry {
         }
     }
 
-    /// What there is to do where answers count that came after `since_ns`. Where Linux is to be asked the list of the unasked
-    /// ones has some.
+    /// The next action if only answers after `since_ns` count. After [`Want::Ask`] the list of the
+    /// unasked runs has some.
     pub fn want(&mut self, since_ns: u64, now_ns: u64) -> Want {
         match (self.unasked(), self.asking) {
             (1.., _) => Want::Ask,
@@ -126,7 +127,7 @@ impl Inquiry {
         }
     }
 
-    /// What tells inquiries apart that go on differently.
+    /// Key of the inquiry: equal for inquiries that go on alike.
     #[cfg(test)]
     pub(crate) fn key(&self, now_ns: u64) -> impl core::hash::Hash + Eq + use<> {
         let age = now_ns.saturating_sub(self.began_ns).min(ROUND_NS + FRESH_NS);
@@ -165,7 +166,8 @@ impl Round {
         began.unwrap_or(now_ns)
     }
 
-    /// What there is to do, if this is to be done about the frames of all that are asked about.
+    /// The action of the whole round, if `want` is the next one about the frames of all users in
+    /// it.
     pub fn judge(&mut self, want: Want, now_ns: u64) -> Want {
         let is_late = self.began_ns.is_some_and(|began| now_ns.saturating_sub(began) > ROUND_NS);
         if want != Want::Settled && !is_late {
@@ -175,12 +177,12 @@ impl Round {
         Want::Settled
     }
 
-    /// What was answered does not count any more.
+    /// Forgets the round: answers before no longer count.
     pub fn doubt(&mut self) {
         *self = Self::NONE;
     }
 
-    /// What tells rounds apart that go on differently.
+    /// Key of the round: equal for rounds that go on alike.
     #[cfg(test)]
     pub(crate) fn key(&self, now_ns: u64) -> impl core::hash::Hash + Eq + use<> {
         let age = |at: Option<u64>, most: u64| at.map(|at| now_ns.saturating_sub(at).min(most));

@@ -17,16 +17,16 @@ pub const ADDRESS_SPACE: usize = 9;
 /// Soft and hard limit.
 pub type Limit = (u64, u64);
 
-/// What was found on Linux last.
+/// Limits as they were found on Linux last.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Found {
-    /// Its number: what has a lower one was found before.
+    /// Sequence number of the finding: one with a lower number is older.
     sequence: u64,
     /// RLIMIT_CPU there. The LWK's own goes on with each SIGXCPU, of which Linux is told a little later.
     cpu: Limit,
 }
 
-/// What has to be applied from now on. `None`: as before.
+/// Limits to apply from now on. `None`: as before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Changes {
     /// Soft RLIMIT_DATA.
@@ -53,7 +53,7 @@ impl Found {
         self.cpu = cpu;
     }
 
-    /// What Linux had of CPU time.
+    /// The limit of CPU time that Linux had.
     #[must_use]
     pub const fn cpu(&self) -> Limit {
         self.cpu

@@ -18,14 +18,14 @@ const UNREGISTER: u64 = 1;
 /// A registered area of user memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Area {
-    /// Its address.
+    /// Address of the area.
     pub addr: u64,
-    /// What has to stand before every abort handler.
+    /// Signature that stands before every abort handler.
     pub signature: u32,
 }
 
-/// What a call of rseq(2) does to what is registered `now`: the area afterwards, or
-/// `None` after an unregistration. `limit`: end of user addresses.
+/// The area that is registered after a call of rseq(2), where `now` was before; `None` after an
+/// unregistration. `limit`: end of user addresses.
 ///
 /// # Errors
 /// `EINVAL`, `EPERM`, `EBUSY`, `EFAULT`, as Linux has them.

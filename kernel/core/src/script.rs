@@ -3,7 +3,7 @@
 use crate::errno::{ENOEXEC, Result};
 use crate::limits::EXEC_HEAD;
 
-/// What a `#!` line says.
+/// Contents of a `#!` line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Script<'a> {
     /// Path of the interpreter, never empty.

@@ -15,7 +15,7 @@ pub const MAX_INSTRUCTIONS: usize = 4096;
 /// Instructions of all filters of a thread at most, each counted as if it had
 /// [`FILTER_COST`] more.
 pub const MAX_TOTAL: usize = (1 << 18) / 8;
-/// See [`MAX_TOTAL`].
+/// Instructions that each filter counts in [`MAX_TOTAL`] beside its own ones.
 pub const FILTER_COST: usize = 4;
 /// `AUDIT_ARCH_X86_64`.
 pub const ARCH: u32 = 0xc000_003e;
@@ -24,8 +24,8 @@ const CELLS: usize = 16;
 /// Bytes of `struct seccomp_data`.
 const DATA_BYTES: u32 = 64;
 
-/// What a filter answers, in the upper half of its result (`SECCOMP_RET_*`). As signed
-/// numbers, the least of several filters' answers counts.
+/// Answers of a filter, in the upper half of its result (`SECCOMP_RET_*`). The least of several
+/// filters' answers counts, as signed numbers.
 pub mod action {
     /// Ends the process by SIGSYS.
     pub const KILL_PROCESS: u32 = 0x8000_0000;
@@ -86,7 +86,7 @@ mod code {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct Instruction {
-    /// What it does.
+    /// Operation, in classic BPF's encoding.
     pub code: u16,
     /// Instructions skipped if a condition holds.
     pub jump_true: u8,
@@ -142,7 +142,7 @@ impl Program {
         self.0.len()
     }
 
-    /// Its instructions.
+    /// The filter's instructions.
     #[must_use]
     pub fn instructions(&self) -> &[Instruction] {
         &self.0
@@ -154,7 +154,7 @@ impl Program {
         self.0.is_empty()
     }
 
-    /// Its answer to a call.
+    /// The filter's answer to a call.
     #[must_use]
     pub fn run(&self, data: &Data) -> u32 {
         let (mut a, mut x) = (0u32, 0u32);

@@ -17,7 +17,7 @@ pub const PATIENCE_NS: u64 = 10_000_000_000;
 /// How long Linux may hold frames of a process after that has ended, ns: it closes the files of a process behind its memory.
 pub const CLOSING_NS: u64 = 1_000_000_000;
 
-/// What is to be done next.
+/// Next step of a thread that needs memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step<V> {
     /// There is room, or has been made: who needs memory tries again.
@@ -40,7 +40,7 @@ pub trait Shortage {
     fn has_room(&mut self) -> bool;
     /// Gives up what is kept for nobody. Whether there was any.
     fn give_back(&mut self) -> bool;
-    /// What there is to ask about frames that may come back.
+    /// The next question about frames that may come back.
     fn want(&mut self) -> Want;
     /// Whether the last victim's memory is to be waited for.
     fn is_victim_awaited(&mut self) -> bool;
@@ -48,7 +48,7 @@ pub trait Shortage {
     fn victim(&mut self) -> Option<Self::Victim>;
 }
 
-/// What is to be done next.
+/// The next step of a thread that needs memory.
 pub fn step<S: Shortage>(short: &mut S) -> Step<S::Victim> {
     if short.has_room() || short.give_back() {
         return Step::TryAgain;
@@ -93,11 +93,11 @@ impl Patience {
 /// Whether a process is on its way out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Ending {
-    /// It is not.
+    /// The process is not ending.
     Not,
-    /// It is to be expected soon.
+    /// The end of the process is to be expected soon.
     Soon,
-    /// It does not get there: Linux may hold it as long as its user likes.
+    /// The process may never end: Linux may hold it as long as its user likes.
     Late,
 }
 
@@ -106,9 +106,9 @@ pub enum Ending {
 pub struct Candidate {
     /// The user's id.
     pub user: u32,
-    /// What counts of the user, and of the process itself.
+    /// Weights for comparisons: of the user, and of the process itself.
     pub weight: [u64; 2],
-    /// Its end.
+    /// How far the process is on its way out.
     pub ending: Ending,
 }
 

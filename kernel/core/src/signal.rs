@@ -96,7 +96,7 @@ impl SigAction {
 #[derive(Clone, Debug)]
 pub struct Actions {
     table: [SigAction; SIGNAL_MAX as usize],
-    /// Of the first process of a pid namespace: no signal has a default action, but
+    /// Whether this is the first process of a pid namespace: no signal has a default action, but
     /// for a fault of its own (Linux' `SIGNAL_UNKILLABLE`).
     pub is_init: bool,
 }
@@ -114,7 +114,7 @@ impl Actions {
         Self { table: [SigAction::DEFAULT; SIGNAL_MAX as usize], is_init: false }
     }
 
-    /// Those of a program started with the signals in `ignored` ignored.
+    /// The actions of a program that starts with the signals in `ignored` ignored.
     #[must_use]
     pub fn with_ignored(ignored: SigSet) -> Self {
         let mut actions = Self::new();
@@ -178,7 +178,7 @@ impl Actions {
     }
 }
 
-/// What to do with a signal that is delivered now.
+/// Action for a signal that is delivered now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Disposition {
     /// Nothing.
@@ -196,7 +196,7 @@ pub enum Disposition {
     Handle(SigAction),
 }
 
-/// What to do with `signal`, given the process's actions.
+/// The action for `signal`, given the process' actions.
 #[must_use]
 pub fn decide(signal: u32, actions: &Actions) -> Disposition {
     let action = actions.get(signal);
@@ -215,8 +215,8 @@ pub fn decide(signal: u32, actions: &Actions) -> Disposition {
     }
 }
 
-/// What to do about a fault of the program itself: as [`decide`], except that a
-/// blocked or ignored signal ends the process (Linux' `force_sig_info`).
+/// The action for a fault of the program itself: as [`decide`], except that a blocked or ignored
+/// signal ends the process (Linux' `force_sig_info`).
 #[must_use]
 pub fn decide_forced(signal: u32, actions: &Actions, blocked: SigSet) -> Disposition {
     match decide(signal, actions) {
@@ -256,7 +256,7 @@ pub const fn mirror_flags(signal: u32, action: &SigAction) -> u64 {
 pub struct QueuedSignal {
     /// Number, 1..=64.
     pub signal: u32,
-    /// What a handler with SA_SIGINFO gets.
+    /// Information for a handler with SA_SIGINFO.
     pub info: SigInfo,
 }
 
@@ -366,7 +366,8 @@ impl Pending {
         Some(queued)
     }
 
-    /// What is queued, in the order in which it came. Not those that became pending without information.
+    /// Queued signals, in the order in which they came, without those that became pending without
+    /// information.
     pub fn queued(&self) -> impl ExactSizeIterator<Item = &QueuedSignal> {
         self.queue.iter()
     }

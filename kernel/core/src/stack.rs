@@ -66,7 +66,7 @@ pub const PLATFORM: &[u8] = b"x86_64";
 pub struct StackImage {
     /// Initial `rsp`, 16-byte aligned: points to `argc`.
     pub sp: u64,
-    /// What lies at `sp..top`.
+    /// Contents of `sp..top`.
     pub bytes: Vec<u8>,
     /// First byte of the argument strings.
     pub arg_start: u64,

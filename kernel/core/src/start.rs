@@ -88,7 +88,7 @@ pub fn strings_size(block: &StartBlock) -> Result<u64> {
 pub struct Strings<'a>(&'a [u8]);
 
 impl<'a> Strings<'a> {
-    /// Those of a start block: path, arguments, environment.
+    /// Strings of a start block: path, arguments, environment.
     #[must_use]
     pub const fn new(bytes: &'a [u8]) -> Self {
         Self(bytes)

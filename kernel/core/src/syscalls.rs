@@ -89,7 +89,7 @@ pub const fn row(number: u64) -> Option<&'static Row> {
     Some(&ROWS[INDEX[number as usize] as usize])
 }
 
-/// What the arguments of a call are; empty: plain words.
+/// Descriptions of a call's arguments; empty: plain words.
 #[must_use]
 pub fn arguments(number: u64) -> &'static [Argument] {
     row(number).map_or(&[], |row| row.arguments)

@@ -21,7 +21,7 @@ pub fn may_be_hidden(path: &[u8]) -> bool {
     })
 }
 
-/// What a path comes to that begins with a link of a process in procfs.
+/// Link of a process in procfs with which a path begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProcessLink {
     /// Bytes of the path up to the end of the link's name.

@@ -1,4 +1,4 @@
-//! Whose turn a CPU has: Linux' requests, or the threads.
+//! Turns of a CPU: it serves Linux' requests, or its threads run.
 //!
 //! A request comes before the threads, since Linux waits for its answer. But whoever has a proxy can make
 //! requests at any rate, on as many of Linux' CPUs as there are; so a CPU that has spent a *burst* with requests
@@ -10,7 +10,7 @@
 /// One CPU's account of the time that requests took.
 #[derive(Clone, Copy, Debug)]
 pub struct Turns {
-    /// What requests took, less the time that passed without them; not below 0.
+    /// Time that requests took, less the time that passed without them; not below 0.
     spent: u64,
     /// When the last request ended.
     last: u64,

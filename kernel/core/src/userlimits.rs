@@ -1,4 +1,4 @@
-//! What a user may have of an instance: `hanare boot --user-limits`.
+//! Limits of a user in an instance: `hanare boot --user-limits`.
 
 /// A number of bytes, or a part of the instance's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,7 +30,7 @@ impl Amount {
         number(digits)?.checked_mul(1 << shift).map(Self::Bytes)
     }
 
-    /// Of so many bytes in all.
+    /// The amount in bytes, if there are `total` in all.
     #[must_use]
     pub const fn bytes_of(self, total: u64) -> u64 {
         match self {
@@ -67,7 +67,7 @@ pub fn ring_order(
     orders.rfind(|&order| 4096 << order <= if order == least { left } else { left / 2 })
 }
 
-/// What Linux holds of all users' that gave it up has one part of so many of the memory.
+/// Divisor of the memory: Linux may hold this part of it, of all that users gave up.
 pub const HELD_SHARE: u64 = 2;
 
 /// How much of it Linux may hold of one user's before that one's programs get no more, of a `share` of so many bytes for
@@ -89,7 +89,7 @@ pub const fn is_over(was: bool, grew: bool, own: u64, max: u64) -> bool {
 pub struct UserLimits {
     /// Processes.
     pub processes: u64,
-    /// What the kernel keeps for his programs, apart from their pages.
+    /// Memory that the kernel keeps for the user's programs, apart from their pages.
     pub kernel_memory: Amount,
     /// Pages of his programs.
     pub memory: Amount,

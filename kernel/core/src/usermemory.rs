@@ -1,6 +1,6 @@
 //! The memory of a program, for what reads it: the kernel's copies, or an array in a test.
 
-/// It cannot be read there.
+/// The memory cannot be read or written there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fault;
 

@@ -33,7 +33,7 @@ pub struct Vma<F> {
     pub max_prot: Prot,
     /// Properties.
     pub flags: VmaFlags,
-    /// What lies behind it.
+    /// Source of the mapping's pages.
     pub backing: Backing<F>,
 }
 
@@ -377,7 +377,7 @@ impl<F: Clone + PartialEq> VmaMap<F> {
         self.room_for(more)
     }
 
-    /// See [`update`](Self::update): there is room for what is cut.
+    /// Updates like [`update`](Self::update), where there is room for the mappings that are cut.
     fn update_within(
         &mut self,
         start: u64,

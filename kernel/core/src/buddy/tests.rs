@@ -167,7 +167,8 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// What is left of 600 pages without gaps of (first page, pages); a gap may be of no page.
+/// Ranges of 600 pages that remain without `gaps`, each (first page, pages). A gap may have no
+/// page.
 fn chunks_between(mut gaps: Vec<(usize, usize)>) -> Vec<Range<usize>> {
     gaps.sort_unstable();
     gaps.push((600, 0));

@@ -1,4 +1,4 @@
-//! What a call of futex(2) asks for.
+//! Operations of futex(2): the command, its clock, and the operands of FUTEX_WAKE_OP.
 
 use crate::errno::{ENOSYS, Result};
 
@@ -66,12 +66,12 @@ pub struct Operation {
     names_realtime: bool,
 }
 
-/// What an operation's time is.
+/// Clock and start of an operation's timeout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Timed {
     /// There is none: the argument may be a number.
     No,
-    /// It begins now.
+    /// The timeout counts from now on.
     FromNow,
     /// One that CLOCK_MONOTONIC shows.
     Monotonic,
@@ -85,7 +85,7 @@ impl Operation {
     /// FUTEX_CLOCK_REALTIME.
     pub const CLOCK_REALTIME: u32 = 256;
 
-    /// That of an argument.
+    /// The operation in an argument.
     #[must_use]
     pub const fn of(op: u32) -> Self {
         Self {
@@ -99,7 +99,7 @@ impl Operation {
         Command::ALL.get(self.number as usize).copied().flatten()
     }
 
-    /// What to do.
+    /// The command without flags.
     ///
     /// # Errors
     /// `ENOSYS`: nothing that there is, or a clock named where none is.
@@ -108,7 +108,7 @@ impl Operation {
         if self.names_realtime && !command.may_name_a_clock() { Err(ENOSYS) } else { Ok(command) }
     }
 
-    /// What its time is, which Linux reads before it looks at anything else.
+    /// Clock and start of the timeout, which Linux reads before it looks at any other argument.
     #[must_use]
     pub fn timed(self) -> Timed {
         match self.known() {
@@ -127,7 +127,7 @@ impl Operation {
 pub struct WakeOp(u32);
 
 impl WakeOp {
-    /// That of an argument.
+    /// The operands in an argument.
     #[must_use]
     pub const fn of(code: u32) -> Self {
         Self(code)

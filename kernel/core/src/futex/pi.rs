@@ -18,7 +18,7 @@ const CHAIN_MAX: usize = 128;
 struct Chain {
     tids: [u32; CHAIN_MAX],
     length: usize,
-    /// It goes on.
+    /// The chain goes on beyond [`CHAIN_MAX`] threads or [`LOOKS_MAX`] looks: its end is not known.
     is_cut: bool,
 }
 
@@ -55,7 +55,7 @@ pub enum Stop {
     Fault {
         /// The word.
         key: Key,
-        /// It was to be written.
+        /// Whether the failed access was to write the word.
         writes: bool,
     },
     /// A word has changed meanwhile: to be begun anew.
@@ -72,25 +72,25 @@ impl From<Errno> for Stop {
     }
 }
 
-/// What is known of a lock's owner.
+/// Owner of a lock, as far as it is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Owner {
-    /// Its thread id, as the word has it.
+    /// Thread id in the lock's word.
     pub tid: u32,
     /// There is such a thread.
     pub lives: bool,
 }
 
-/// What became of an attempt to get a lock.
+/// Result of an attempt to get a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Acquired {
     /// The thread has it.
     Taken,
-    /// It waits, or would have to, for this owner.
+    /// The thread waits, or would have to wait, for this owner.
     By(u32),
 }
 
-/// What became of a lock that was given back, or whose owner ended.
+/// Result of giving a lock back, or of the end of its owner.
 #[derive(Debug)]
 pub enum Given<W> {
     /// Nobody has it.
@@ -99,7 +99,7 @@ pub enum Given<W> {
     To(Woken<W>),
 }
 
-/// What FUTEX_CMP_REQUEUE_PI has done, up to an error that it may have met.
+/// Result of FUTEX_CMP_REQUEUE_PI, up to an error that it may have met.
 #[derive(Debug)]
 pub struct Requeued<W> {
     /// The waiter that has the lock now.

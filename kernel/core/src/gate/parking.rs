@@ -13,10 +13,10 @@ use bitflags::bitflags;
 /// RFLAGS.TF: the CPU raises a debug exception after one instruction.
 pub const TRAP_FLAG: u64 = 0x100;
 
-/// Who may stop a thread.
+/// Side that may stop a thread.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Who {
-    /// Who traces it by ptrace(2).
+    /// The process that traces the thread by ptrace(2).
     Tracer,
     /// `hanare gdb`. It also holds all threads of a process at once ([`Stop`](super::Stop)).
     Debugger,
@@ -32,13 +32,13 @@ bitflags! {
         const HELD = 1;
         /// The debugger does, though the others run.
         const STAYS = 1 << 1;
-        /// To stop after one instruction: for the tracer, for the debugger.
+        /// The tracer has the thread stop after one instruction.
         const STEPS = 1 << 2;
-        /// See `STEPS`.
+        /// The debugger has the thread stop after one instruction.
         const STEPS_DEBUGGED = 1 << 3;
         /// The thread has made a step after which the CPU does not trap: a call, or the beginning of a handler.
         const STEPPED = 1 << 4;
-        /// See `STEPPED`.
+        /// The debugger's bit for such a step; `STEPPED` is the tracer's.
         const STEPPED_DEBUGGED = 1 << 5;
         /// The thread has left its registers, and executes nothing of the program's as long as it is held.
         const REGISTERS = 1 << 6;
@@ -53,7 +53,8 @@ bitflags! {
     }
 }
 
-/// Whose business a trap is that the trap flag has caused. Nobody's: who stepped is gone.
+/// Sides that are told of a debug exception which the trap flag has caused. All false: the side
+/// that stepped has detached.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Trap {
     /// The program has set the flag.

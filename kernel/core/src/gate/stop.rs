@@ -78,7 +78,8 @@ impl Stop {
         self.ended = Some(status);
     }
 
-    /// What `OBSERVE_STATUS` answers: whether it lives, why it stands, how it ended, where.
+    /// Words of the answer to `OBSERVE_STATUS`: whether the process lives, why it stands, how it
+    /// ended, where.
     pub fn status(&self) -> [u64; 4] {
         let why = match self.ended {
             Some(_) => OBSERVED_ENDED,

@@ -11,7 +11,7 @@ use std::vec::Vec;
 /// A wrong transition.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mutant {
-    /// Who lets go of a thread does so for the other one, too.
+    /// Letting go of a thread for one side lets go of it for the other one, too.
     LetsGoOfBoth,
     /// Registers are dropped that the debugger, which holds all threads, relies on.
     ForgetsWhatIsReliedOn,
@@ -86,12 +86,13 @@ enum At {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum Going {
     No,
-    /// What the thread is to do is said; then the process is let go; then its registers are dropped.
+    /// The first step is over: how the thread goes on is set. Then the process is let go. Then its
+    /// registers are dropped.
     Said,
     LetGo,
 }
 
-/// What a step that was asked for has come to.
+/// State of a single step that was asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 enum Owed {
     #[default]
@@ -112,7 +113,7 @@ struct World {
     /// The program has set the trap flag, of which it is to hear after each instruction.
     own_flag: bool,
     flags: u64,
-    /// It is in the kernel by a call, not by a fault.
+    /// Whether a call, not a fault, has brought the thread into the kernel.
     calls: bool,
     /// A register: what the thread has, what was left of it, what it has to have.
     value: u8,
@@ -187,7 +188,7 @@ const STEPS: [Step; 23] = [
 /// The register of a program that begins: no tracer sets it so.
 const PROGRAM: u8 = 3;
 
-/// What does not hold.
+/// Description of a property that does not hold.
 type Broken = &'static str;
 
 fn ensure(holds: bool, what: Broken) -> Result<(), Broken> {
@@ -433,7 +434,7 @@ impl World {
         Ok(Some(self))
     }
 
-    /// What holds in every state.
+    /// Checks the properties that hold in every state.
     fn check(&self) -> Result<(), Broken> {
         let p = self.parking;
         ensure(

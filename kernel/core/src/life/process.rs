@@ -10,19 +10,21 @@ pub struct Process {
     state: P,
     paused: bool,
     awaited: bool,
-    /// Its maker has gone on: Linux tells if it ends before its proxy has come.
+    /// The maker has gone on ([`Event::Entrust`]): Linux tells if the process ends before its proxy
+    /// has come.
     entrusted: bool,
     /// Threads that it has.
     threads: u32,
-    /// Of those, the ones that are about to leave, and others go on: [`T::Exits`], [`T::Replaced`].
+    /// Number of the `threads` that are about to leave while others go on: [`T::Exits`],
+    /// [`T::Replaced`].
     exiting: u32,
-    /// Of those, the ones that are [parked](T::Parked).
+    /// Number of the `threads` that are [parked](T::Parked).
     parked: u32,
     /// Threads that [use their slots](T::Leaves) still.
     leaving: u32,
 }
 
-/// What happens to a process, or to a thread of it.
+/// Event of a process, or of one of its threads.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Event {
     /// The proxy of an expected process has come.
@@ -34,19 +36,19 @@ pub enum Event {
     /// The maker goes on before the proxy of an expected process has come. From now on the process' end on Linux is told
     /// ([`Event::Kill`]), and no maker gives it up.
     Entrust,
-    /// It begins to run with the thread, which it has.
+    /// The process begins to run with the thread, which it has already.
     Begin,
     /// Linux tells that its proxy is gone.
     Kill,
-    /// It goes on as another process.
+    /// The process goes on as another process.
     Move,
     /// Linux has stopped it, or continued it.
     Pause(bool),
     /// Somebody waits until it is gone.
     Await,
-    /// It has left its space, or the space is freed.
+    /// The process has left its space, or the space is freed.
     Finish,
-    /// Its end has been told.
+    /// The end of the process has been told.
     Told,
 
     /// An expected process has the thread as its first one.
@@ -55,7 +57,7 @@ pub enum Event {
     Enter(T),
     /// The thread makes a process, and will wait until that has begun.
     Create,
-    /// The same, and until that has left its memory.
+    /// The thread makes a process, and will wait until that has left the thread's memory.
     Vfork,
     /// The child of a vfork has left the thread's memory.
     Release,
@@ -87,7 +89,7 @@ pub enum Event {
     Left,
 }
 
-/// What whoever made a step has to do.
+/// Effects of a step, which the thread that made the step carries out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Effects {
     /// The process' threads are to look at what they wait for, or to come by the kernel.
@@ -100,7 +102,7 @@ pub struct Effects {
     pub leaves: bool,
     /// The end of the process is to be told. Said once.
     pub tells: bool,
-    /// Who waits until it is gone is to be woken.
+    /// A thread waits until the process is gone, and is to be woken.
     pub is_awaited: bool,
     /// The thread is the last one: the process ends with it.
     pub is_last: bool,
@@ -136,12 +138,12 @@ impl Process {
     /// A process whose proxy has come.
     pub const CLAIMED: Process = Process { state: P::Claimed, ..Process::EXPECTED };
 
-    /// Its state.
+    /// The process' state.
     pub fn state(&self) -> P {
         self.state
     }
 
-    /// What is read without a lock.
+    /// The word that other threads read without a lock: state and pause.
     pub fn word(&self) -> Word {
         Word::new(self.state, self.paused)
     }
@@ -278,7 +280,8 @@ impl Process {
         }
     }
 
-    /// What becomes of a process that is to end once the last of its threads has.
+    /// Moves a process without threads on: from [`P::Killed`] to [`P::Ended`], from [`P::Moved`] to
+    /// [`P::Vacated`].
     fn desert(&mut self) -> Effects {
         let is_empty = self.threads == 0 && self.leaving == 0;
         #[cfg(test)]

@@ -10,11 +10,11 @@ pub struct Space {
     state: S,
     /// Processes that have it.
     processes: u32,
-    /// Of those, the ones that have not said that they [leave](SpaceEvent::Leave) it.
+    /// Number of the `processes` that have not [left](SpaceEvent::Leave) the space.
     occupied: u32,
 }
 
-/// What happens to a space.
+/// Event of a space.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SpaceEvent {
     /// A program starts in it, of Linux or as a child.
@@ -27,14 +27,14 @@ pub enum SpaceEvent {
     Close,
 }
 
-/// What whoever made a step has to do.
+/// Effect of a step, which the thread that made the step carries out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SpaceEffect {
     /// Nothing.
     None,
     /// The process is one of its processes no more, and is finished.
     Remove,
-    /// What is left of it is freed, and all its processes are finished. Said once.
+    /// The whole space is freed, and all its processes are finished. Said once.
     Free,
 }
 
@@ -42,12 +42,12 @@ impl Space {
     /// A space that no process has yet.
     pub const NEW: Space = Space { state: S::Open, processes: 0, occupied: 0 };
 
-    /// Its state.
+    /// The space's state.
     pub fn state(&self) -> S {
         self.state
     }
 
-    /// What is read without a lock.
+    /// The word that other threads read without a lock: the state and the number of processes.
     pub fn word(&self) -> SpaceWord {
         SpaceWord::of(self.processes << 8 | self.state as u32)
     }

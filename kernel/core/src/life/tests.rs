@@ -19,7 +19,7 @@ pub enum Mutant {
     DesertsWhileLeaving,
     /// One that goes on as another process is told to have ended.
     TellsTwice,
-    /// Whom an end is told to is handed to the program of an execve before the old process has moved.
+    /// The end of an execve's program is told to a parent before the old process has moved.
     HandsOverEarly,
     /// The parent of a vfork is not let go by the child's end.
     ForgetsParent,
@@ -42,7 +42,7 @@ pub fn has(mutant: Mutant) -> bool {
     MUTANT.get() == Some(mutant)
 }
 
-/// Of keys that are spread by a multiplication.
+/// Hashes of keys, spread by a multiplication.
 #[derive(Default)]
 struct Spread(u64);
 
@@ -60,7 +60,7 @@ impl Hasher for Spread {
     }
 }
 
-/// What an exploration has found.
+/// Result of an exploration.
 struct Found {
     states: usize,
     at_rest: usize,

@@ -30,15 +30,15 @@ pub enum Stage {
     Entered,
     /// Linux has been asked.
     Call,
-    /// It waits for the child's begin, or its release, for a bounded time.
+    /// The thread waits, for a bounded time, until the child has begun or has released it.
     Bounded,
-    /// It waits for the child to leave its memory.
+    /// The thread waits for the child to leave its memory.
     Unbounded,
-    /// It has replaced the program, and may go on as the first thread.
+    /// The thread has replaced the program, and may go on as the first thread.
     Built,
-    /// It is the first thread of a program that left another space.
+    /// The thread is the first one of a program that left another space.
     Program,
-    /// It is the last thread, by exit(2).
+    /// The thread is the last one, and has called exit(2).
     Quiet,
 }
 
@@ -50,7 +50,7 @@ pub struct Thread {
     /// The process that it makes.
     pub child: u8,
     pub stage: Stage,
-    /// It looks at what it waits for.
+    /// The thread looks at what it waits for.
     pub kicked: bool,
 }
 
@@ -72,7 +72,7 @@ pub struct Proc {
     pub life: Process,
     pub kind: Kind,
     pub space: u8,
-    /// It is in the list of its space.
+    /// The process is in the list of its space.
     pub member: bool,
     /// The thread that makes it.
     pub maker: u8,
@@ -80,15 +80,16 @@ pub struct Proc {
     pub vfork: u8,
     /// The process that goes on as it.
     pub old: u8,
-    /// It has to leave its space.
+    /// The process has to leave its space.
     pub leaves: bool,
     /// A request is making it.
     pub opening: bool,
     pub began: bool,
     pub moved: bool,
-    /// Its end is told to somebody: of a program, once it goes on as the process that it was.
+    /// Whether the end of the process is told. A program's end is told once the program goes on as
+    /// the process that it was.
     pub heard: bool,
-    /// It has a program of its own in memory of its own.
+    /// The process has a program of its own in memory of its own.
     pub own: bool,
 }
 
@@ -99,7 +100,7 @@ pub struct Room {
     pub life: Space,
 }
 
-/// What happens next. Numbers are those of threads, processes and spaces.
+/// Step of the model. Numbers are those of threads, processes and spaces.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Step {
     Start(u8, bool),
@@ -142,7 +143,7 @@ pub struct World {
     pub spaces: [Room; MOST],
 }
 
-/// What a configuration allows.
+/// Limits of a configuration.
 #[derive(Clone, Copy)]
 pub struct Limits {
     pub threads: u8,
@@ -309,7 +310,7 @@ impl World {
         Ok(given_up)
     }
 
-    /// What has not become a process is dropped.
+    /// Drops a process that has not come to be.
     fn drop_it(&mut self, p: u8) -> Done {
         self.pr(p).leaves = false;
         self.finish(p)

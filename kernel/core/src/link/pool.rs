@@ -116,7 +116,7 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Of a call that has just come.
+    /// The watch of a call that has just come.
     #[must_use]
     pub const fn new(ended: u32, now_ns: u64) -> Self {
         Self { ended, since_ns: now_ns }

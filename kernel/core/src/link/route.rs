@@ -180,7 +180,8 @@ pub const fn of_row(row: &Row) -> Routes {
 /// The state of the calling thread, as far as the route of its calls depends on it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Caller {
-    /// It belongs to a native task: pooled proxies execute its calls, and nothing else does.
+    /// The caller belongs to a native task: pooled proxies execute its calls, and nothing else
+    /// does.
     pub is_packed: bool,
     /// Drivers of the LWK have claimed descriptors of its process.
     pub has_claims: bool,
@@ -188,12 +189,13 @@ pub struct Caller {
     pub copies: bool,
     /// Linux has no page tables for the program's memory yet, and need not make any for a few calls.
     pub bounces: bool,
-    /// Its process' request box is open.
+    /// The request box of the caller's process is open.
     pub has_box: bool,
 }
 
 impl Caller {
-    /// The same caller after `route` has turned out not to be open to its call.
+    /// Removes what has opened `route` to the caller, after that route has turned out not to be
+    /// open to its call.
     #[must_use]
     pub const fn without(mut self, route: Route) -> Self {
         match (route.server, route.arguments) {

@@ -38,7 +38,8 @@ pub enum Step {
 /// Why a task does not ask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Refused {
-    /// See [`Seen::left`], of when it was refused: before one more goes it would probably be refused again.
+    /// [`Seen::left`] when the task was refused. Before one more proxy goes, the task would
+    /// probably be refused again.
     left: u32,
     /// Then it asks all the same: who has the proxies may keep them, and what spoke against one more be gone. Ns.
     until_ns: u64,
@@ -46,7 +47,7 @@ struct Refused {
 
 /// How long a task does not ask that was refused for the first time, ns; twice as long each time, up to [`LONGEST_NS`].
 const FIRST_NS: u64 = 100_000_000;
-/// See [`FIRST_NS`].
+/// Longest time for which a refused task does not ask, ns (see [`FIRST_NS`]).
 const LONGEST_NS: u64 = 64 * FIRST_NS;
 
 /// A task's search for a proxy. Nobody waits for what will not change ([`Seen::will_change`]), and together tasks ask for no
@@ -139,7 +140,7 @@ mod tests {
             Seen { proxies, asked, limit, came: 0, left: self.left }
         }
 
-        /// Who waits looks again.
+        /// Has all waiting tasks look again.
         fn changed(mut self) -> World {
             for task in &mut self.tasks {
                 if let Task::Waits(refused) = *task {
@@ -155,7 +156,7 @@ mod tests {
             next
         }
 
-        /// What may happen next. `lies`: proxies that come by themselves are among it.
+        /// All states that may follow. `lies`: proxies that come by themselves are among them.
         fn next(&self, limit: usize, lies: bool) -> Vec<World> {
             let (mut all, seen) = (Vec::new(), self.seen(limit));
             let goes = |world: &World| World { left: world.left + 1, ..world.clone() }.changed();

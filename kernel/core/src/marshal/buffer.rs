@@ -42,7 +42,7 @@ pub trait Runs {
     /// The longest run of bytes from `at` on that lies together; empty behind the end.
     fn run(&self, at: usize) -> &[u8];
 
-    /// The same, to be written.
+    /// The run that [`run`](Self::run) gives, to be written.
     fn run_mut(&mut self, at: usize) -> &mut [u8];
 }
 

@@ -1,4 +1,4 @@
-//! What a call has written, to the caller's memory.
+//! Results of a call, written to the caller's memory.
 
 use super::buffer::Buffer;
 use super::decode::fields;
@@ -29,7 +29,7 @@ pub fn complete<B: Buffer + ?Sized>(
 struct Completion<'a, B: ?Sized> {
     buffer: &'a B,
     result: i64,
-    /// Of the data that goes to one piece after the other: of which message, and how much is left.
+    /// Data still to be distributed over pieces: for which message, and how many bytes are left.
     left: Option<(Option<usize>, u64)>,
     has_failed: bool,
 }
@@ -41,7 +41,7 @@ impl<B: Buffer + ?Sized> Completion<'_, B> {
         u64::from(u32::from_le_bytes(word))
     }
 
-    /// What the call has counted; zero where it failed.
+    /// The number that the call has returned; zero where it failed.
     fn counted(&self) -> u64 {
         u64::try_from(self.result).unwrap_or(0)
     }

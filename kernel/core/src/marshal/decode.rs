@@ -13,7 +13,7 @@ const UNMAPPED: u64 = 0x1000;
 /// Why something is no message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Malformed {
-    /// Its head is none, or says more bytes than there are.
+    /// The head is invalid, or says more bytes than there are.
     Head,
     /// Linux does not execute such a call, or nothing describes it, for this reason.
     Undescribed(&'static str),
@@ -21,7 +21,7 @@ pub enum Malformed {
     Pointer,
     /// A string does not end.
     Text,
-    /// What is there in part only is not where it has to be.
+    /// A piece whose end is missing is not where it has to be, or is as long as the call asks for.
     Fault,
     /// Lists take more memory of one's own than there is.
     NoRoom,
@@ -54,9 +54,10 @@ struct Written {
 /// A call that can be executed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decoded {
-    /// Its number.
+    /// Number of the call.
     pub number: u32,
-    /// Its arguments; they point into the message, and to lists in the memory of one's own.
+    /// Arguments of the call. They point into the message, and to lists in the executing side's own
+    /// memory.
     pub args: [u64; 6],
     /// The part of the message that the call may write to.
     pub written: Span,

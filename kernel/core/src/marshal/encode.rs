@@ -7,10 +7,10 @@ use crate::syscalls::arguments::{Counted, Direction};
 use crate::usermemory::CallerMemory;
 use hanare_abi::message::{MESSAGE_MAGIC, MESSAGE_OUTSIDE, MESSAGE_UNMAPPED, MessageHead};
 
-/// What lies at such a multiple keeps its place in a sector: transfers past the page cache (O_DIRECT)
+/// Multiple at which a piece keeps its place in a sector: transfers past the page cache (O_DIRECT)
 /// need it.
 pub const SECTOR: usize = 512;
-/// What all pieces begin at.
+/// Multiple at which each piece begins.
 pub const ALIGNMENT: usize = 16;
 
 /// Something that may have to be written to the caller's memory when the call is over.
@@ -38,7 +38,7 @@ impl Piece {
 pub enum Refusal {
     /// Nothing describes it, for this reason.
     Undescribed(&'static str),
-    /// It takes a buffer of so many bytes.
+    /// The message takes a buffer of so many bytes.
     DoesNotFit {
         /// So many.
         needed: u64,
@@ -55,7 +55,7 @@ pub enum Refusal {
 /// A message that has been written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Encoded {
-    /// Its bytes.
+    /// Bytes of the message.
     pub size: usize,
     /// Entries of the list of pieces.
     pub pieces: usize,
@@ -146,7 +146,8 @@ impl<M: CallerMemory, B: Buffer + ?Sized> Encoder<'_, M, B> {
         Ok(())
     }
 
-    /// What is there in part only: `present` bytes, at the end of the buffer.
+    /// Puts a piece whose end is missing at the end of the buffer. `present`: how many bytes of it
+    /// there are.
     fn partial(&mut self, pointer: u64, present: usize, rule: Rule) -> Result<u64, Refusal> {
         if present == 0 {
             return Ok(MESSAGE_UNMAPPED);
@@ -167,7 +168,7 @@ impl<M: CallerMemory, B: Buffer + ?Sized> Encoder<'_, M, B> {
     }
 }
 
-/// What stands for a pointer that leads nowhere; `None`: so many bytes there may be a program's.
+/// Stand-in for a pointer that leads nowhere; `None`: a program may have so many bytes there.
 fn nowhere(pointer: u64, length: u64) -> Option<u64> {
     if pointer == 0 {
         return Some(0);

@@ -1,4 +1,5 @@
-//! What memory a call refers to, for who executes it in place and has to know whether it may.
+//! Ranges of memory that a call refers to, for a side that executes the call in place and has to
+//! know whether it may.
 
 use super::encode::{Refusal, length_of};
 use super::walk::{ENTRY_MAX, Each, Entry, List, Party, Rule, walk};

@@ -15,7 +15,7 @@ const LISTED_MESSAGE_BYTES: usize = 64;
 /// Bytes of the set of signals that the sixth argument of pselect6(2) points to.
 const SIGNALS_BYTES: u64 = 8;
 
-/// What of a message of recvmsg(2), recvmmsg(2) or sendmmsg(2) is written.
+/// Part of a message that recvmsg(2), recvmmsg(2) or sendmmsg(2) writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     /// Fields of its head.
@@ -30,7 +30,7 @@ pub enum Part {
     Data,
 }
 
-/// What is written back of something to the caller's memory.
+/// Rule by which a piece is written back to the caller's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
     /// Nothing.
@@ -56,7 +56,7 @@ pub enum Rule {
 
 /// An entry of a list, which is rewritten for the other side.
 pub struct Entry {
-    /// Its bytes, and zeros.
+    /// Bytes of the entry, then zeros.
     pub bytes: [u8; ENTRY_MAX],
     /// Where it stands in its list.
     pub index: u32,
@@ -81,13 +81,13 @@ pub struct List {
     pub size: usize,
     /// How many.
     pub count: u64,
-    /// What is written back.
+    /// Rule by which the list is written back.
     pub rule: Rule,
     /// Whether Linux uses the entries before one that it cannot read.
     pub in_turn: bool,
 }
 
-/// What becomes of an entry of a list.
+/// Function that rewrites an entry of a list.
 pub type Each<'a, P> = &'a mut dyn FnMut(&mut P, &mut Entry) -> Result<(), <P as Party>::Error>;
 
 /// One side: makes of each pointer what it is for the other one.
@@ -178,7 +178,7 @@ pub fn walk<P: Party>(party: &mut P, number: u64, args: &mut [u64; 6]) -> Result
     Ok(())
 }
 
-/// What becomes of one argument.
+/// Rewrites one argument.
 fn one<P: Party>(
     party: &mut P,
     argument: Argument,
@@ -269,7 +269,8 @@ const fn address(length: u64) -> u64 {
     if length <= ADDRESS_MAX { length } else { 0 }
 }
 
-/// What is written, and the word that says how many bytes at most and then how many.
+/// Rewrites a buffer, and the pointer to its length. The word there says the most bytes before the
+/// call, and the written ones after it.
 fn sized<P: Party>(party: &mut P, value: u64, length: u64) -> Result<(u64, u64), P::Error> {
     let (mut most, mut at) = (0, 0);
     let list = List { size: 4, count: 1, rule: Rule::Always, in_turn: false };

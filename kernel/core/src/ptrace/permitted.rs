@@ -10,7 +10,8 @@ use linux_raw_sys::general::{__NR_clone, __NR_clone3, __NR_execve, __NR_execveat
 /// Flags of clone(2) for which a worker needs its filter's permission: `CLONE_PARENT`, and new namespaces.
 const JUDGED: u64 = 0x7e02_8000;
 
-/// What the thread has asked its worker for, of which the worker's filter may leave a call to the tracer.
+/// Last work that the thread has asked its worker for, in which the worker's filter may leave a
+/// call to the tracer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Asked {
     Nothing,

@@ -8,9 +8,10 @@ use crate::syscalls::{Hook, LocalCall, Row, Service};
 pub enum Way {
     /// Linux tells it when the worker makes the call, with what the LWK does beside Linux.
     AsEver,
-    /// Likewise, without that: it would be in place of Linux, or overwrite what the listener has answered.
+    /// Linux tells it when the worker makes the call, without what the LWK does besides. That would
+    /// be in place of Linux, or overwrite what the listener has answered.
     Plainly,
-    /// Likewise, where the worker makes an execve for that of the program.
+    /// Linux tells it when the worker makes an execve for that of the program.
     Execve,
     /// By a call that stands for it (`NR_NOTIFY`); it is served if the listener lets it go on.
     Apart,
@@ -31,7 +32,7 @@ pub fn way(row: Option<&Row>, args: &[u64; 6], control_fd: u32, departs: impl Fn
     }
 }
 
-/// Of a call that the worker makes as its filter lets it.
+/// Way for a call that the worker makes as its filter lets it.
 const fn of_hook(hook: Hook, args: &[u64; 6]) -> Way {
     const ITIMER_REAL: u64 = 0;
     match hook {

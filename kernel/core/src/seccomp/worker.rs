@@ -110,14 +110,14 @@ const PRCTLS: [u32; 7] = [
     PR_GET_NO_NEW_PRIVS,
 ];
 
-/// What is asked of a call's arguments, which are counted from 0; of numbers and flags, which
-/// Linux takes from their lower halves.
+/// Question about a call's argument, which is counted from 0. Numbers and flags are compared by
+/// their lower halves, as Linux takes them.
 #[derive(Clone, Copy)]
 enum Ask {
     Is(u32, u32),
     /// The descriptor of the device.
     IsControl(u32),
-    /// Of all 64 bits.
+    /// All 64 bits of the argument are zero.
     IsNull(u32),
     /// The bits of the mask are those.
     Has(u32, u32, u32),
@@ -184,8 +184,8 @@ const fn end(answer: u32) -> Instruction {
     op(code::RET, answer)
 }
 
-/// What strict mode is as a filter (seccomp(2)); Linux' own would forbid what the worker does
-/// for the LWK.
+/// Strict mode as a filter (seccomp(2)). Linux' own strict mode would forbid the worker's calls for
+/// the LWK.
 pub const STRICT: [Instruction; 10] = [
     load(ARCH_AT),
     jump(code::JEQ, ARCH, 1, 0),
@@ -257,7 +257,7 @@ fn push_line(all: &mut Vec<Instruction>, number: u32, questions: &[Ask], control
     }
 }
 
-/// What stands in front of a program's filter: fewer instructions than [`OWN_MAX`].
+/// Adds the instructions in front of a program's filter: fewer than [`OWN_MAX`].
 fn push_own_calls(all: &mut Vec<Instruction>, control_fd: u32, listens: bool) {
     let notified = if listens { action::USER_NOTIF } else { action::ALLOW };
     lists::extend_within(all, &[load(NUMBER_AT), jump(code::JEQ, NR_NOTIFY, 0, 1), end(notified)]);
@@ -355,9 +355,9 @@ const BY_NUMBER_MAX: usize = 5 + 2 * NR_END as usize;
 /// `EPERM`.
 const DENIED: u32 = action::ERRNO | 1;
 
-/// What is known of the accumulator on the way to an instruction. Nothing ever is of the index
-/// register and of cells, which hardly any filter uses: so it is quick (a filter of 4,096
-/// instructions is gone through 512 times).
+/// Value of the accumulator on the way to an instruction, if it is known. The index register and
+/// cells, which hardly any filter uses, count as unknown. So this is quick: a filter of 4,096
+/// instructions is gone through 512 times.
 #[derive(Clone, Copy)]
 struct Known {
     /// For which number, and which answers; the instruction has not been come to for others.

@@ -24,7 +24,7 @@ enum Mutant {
     None,
     /// A process ends before Linux is asked.
     KillsFirst,
-    /// What Linux held once is never asked about again.
+    /// Frames that Linux held once are never asked about again.
     TrustsOldAnswers,
     /// Linux, which does not answer, is asked again and again.
     AsksForEver,
@@ -69,7 +69,7 @@ struct Frame {
 enum Action {
     /// The process of a user takes a page, or decides what to do without one.
     Take(usize),
-    /// It gives a page up that Linux holds.
+    /// The process of a user gives a page up that Linux holds.
     GiveUp(usize),
     /// A user starts a process.
     Start(usize),
@@ -117,14 +117,14 @@ struct World {
     fault: Option<&'static str>,
 }
 
-/// What became of a wish for a page.
+/// Result of a request for a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Came {
     Page,
     Error,
     /// A question is to be answered.
     Asked,
-    /// It is to be waited for something.
+    /// The process has to wait.
     Nothing,
 }
 
@@ -312,7 +312,8 @@ impl World {
         })
     }
 
-    /// What tells states apart that go on differently. Of times only so much counts as what is decided by them.
+    /// Key of the state: equal for states that go on alike. Times count only as far as decisions
+    /// depend on them.
     fn key(&self) -> impl core::hash::Hash + Eq + use<> {
         let age = |at: u64, most: u64| (self.now_ns.saturating_sub(at)).min(most);
         let left = |until: u64| until.saturating_sub(self.now_ns);

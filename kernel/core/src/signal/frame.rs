@@ -168,7 +168,7 @@ impl AltStack {
         self.flags & (SS_AUTODISARM | SS_DISABLE) == 0 && sp > self.sp && sp - self.sp <= self.size
     }
 
-    /// What `sigaltstack` answers in `ss_flags` to a thread whose stack pointer is `sp`.
+    /// Flags that `sigaltstack` answers in `ss_flags` to a thread whose stack pointer is `sp`.
     #[must_use]
     pub const fn flags_at(&self, sp: u64) -> i32 {
         let place = if self.size == 0 {
@@ -183,7 +183,7 @@ impl AltStack {
 }
 
 impl AltStack {
-    /// What is the alternate stack of a thread whose stack pointer is `sp` once it has asked for
+    /// The alternate stack of a thread whose stack pointer is `sp`, after the thread has asked for
     /// `wanted`.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! What Linux has of a process's dispositions, and when it has to be told.
+//! Mirror of a process' dispositions on Linux, and when Linux has to be told of a change.
 //!
 //! Linux needs the class (default, ignored, forwarded), what becomes of children, and
 //! SA_RESTART. Which handler there is, is nothing to it. A signal that goes to and fro
@@ -19,7 +19,7 @@ const OFTEN: u8 = 8;
 /// A disposition as Linux has it (`Control::SignalAction`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Told {
-    /// What it does with the signal.
+    /// Action of Linux for the signal.
     pub class: Mirror,
     /// SA_RESTART of a handler; SA_NOCLDSTOP and SA_NOCLDWAIT of SIGCHLD.
     pub flags: u64,
@@ -37,7 +37,7 @@ impl Told {
     }
 }
 
-/// What Linux has of signals with their default actions, of all programs the same.
+/// Dispositions on Linux of signals with their default actions, the same for all programs.
 const DEFAULT: [Option<Told>; SIGNAL_MAX as usize] = {
     let mut told = [None; SIGNAL_MAX as usize];
     let mut i = 0;
@@ -48,13 +48,13 @@ const DEFAULT: [Option<Told>; SIGNAL_MAX as usize] = {
     told
 };
 
-/// What Linux has been told of each signal.
+/// Dispositions that Linux has been told of, for each signal.
 #[derive(Clone, Debug)]
 pub struct Mirrored {
     told: [Option<Told>; SIGNAL_MAX as usize],
     changes: [u8; SIGNAL_MAX as usize],
     owed: SigSet,
-    /// See [`Mirrored::end_on_linux`].
+    /// Whether [`Mirrored::end_on_linux`] was called.
     ends_on_linux: bool,
 }
 
@@ -70,7 +70,7 @@ impl Default for Mirrored {
 }
 
 impl Mirrored {
-    /// Of a process that begins with these actions.
+    /// The mirror of a process that begins with these actions.
     #[must_use]
     pub fn of(actions: &Actions) -> Self {
         let mut mirrored = Self::default();
@@ -97,7 +97,7 @@ impl Mirrored {
         if self.ends_on_linux && ends { Told { class: Mirror::Default, ..wanted } } else { wanted }
     }
 
-    /// Those of `signals` that are not [known](Self::is_known).
+    /// The part of `signals` that is not [known](Self::is_known) to Linux.
     #[must_use]
     pub fn unknown(&self, signals: SigSet, actions: &Actions) -> SigSet {
         let unknown = |signal: &u32| {

@@ -6,7 +6,7 @@ macro_rules! signals {
     ($($name:ident = $number:literal $action:ident;)*) => {
         $(#[doc = concat!("Number of `", stringify!($name), "`.")] pub const $name: u32 = $number;)*
 
-        /// What happens by default when `signal` arrives.
+        /// The default action for `signal`.
         #[must_use]
         pub const fn default_action(signal: u32) -> DefaultAction {
             match signal {
@@ -65,7 +65,7 @@ pub const SIGRTMIN: u32 = 32;
 /// Highest signal.
 pub const SIGNAL_MAX: u32 = 64;
 
-/// What a signal does when nobody said otherwise.
+/// Default action of a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DefaultAction {
     /// End the process.
@@ -92,12 +92,12 @@ impl SigSet {
     pub const EMPTY: Self = Self(0);
     /// Every signal.
     pub const ALL: Self = Self(u64::MAX);
-    /// Those that cannot be caught, blocked or ignored.
+    /// Signals that cannot be caught, blocked or ignored.
     pub const UNBLOCKABLE: Self = Self::of(SIGKILL).with(SIGSTOP);
     /// Raised by the program's own instructions: delivered before all others.
     pub const SYNCHRONOUS: Self =
         Self::of(SIGSEGV).with(SIGBUS).with(SIGILL).with(SIGTRAP).with(SIGFPE).with(SIGSYS);
-    /// Those that stop a process by default.
+    /// Signals that stop a process by default.
     pub const STOP: Self = Self::of(SIGSTOP).with(SIGTSTP).with(SIGTTIN).with(SIGTTOU);
 
     /// The set of one signal; empty if there is no such signal.
@@ -130,19 +130,19 @@ impl SigSet {
         self.0 == 0
     }
 
-    /// Those in either.
+    /// Signals in either set.
     #[must_use]
     pub const fn union(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// Those in both.
+    /// Signals in both sets.
     #[must_use]
     pub const fn intersection(self, other: Self) -> Self {
         Self(self.0 & other.0)
     }
 
-    /// Those in this and not in `other`.
+    /// Signals in this set and not in `other`.
     #[must_use]
     pub const fn difference(self, other: Self) -> Self {
         Self(self.0 & !other.0)

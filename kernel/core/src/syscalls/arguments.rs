@@ -1,11 +1,11 @@
-//! What the arguments of each call are: which are numbers, and which point to how
-//! much memory that the call reads or writes.
+//! Descriptions of each call's arguments: which are numbers, and which point to how much memory
+//! that the call reads or writes.
 //!
-//! A call's row in `table.rs` names them. `hanare trace` prints by them, and `marshal` copies by them
-//! what a call refers to. Which of several kinds an argument of a call such as ioctl(2) is, the
-//! tables in `choices.rs` say.
+//! A call's row in `table.rs` names them. `hanare trace` prints by them, and `marshal` copies by
+//! them the memory that a call refers to. An argument of a call such as ioctl(2) is of one of
+//! several kinds: `choices.rs` has tables of these.
 
-/// Who touches the memory.
+/// Direction of a call's access to memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// The call reads it.
@@ -14,7 +14,8 @@ pub enum Direction {
     Out,
     /// The call reads it, and may write to all or to parts of it.
     InOut,
-    /// Likewise; that it cannot be written to is no error (the time left of select(2)).
+    /// The call reads it, and may write to all or to parts of it. A failing write is no error (the
+    /// time left of select(2)).
     InOutQuiet,
 }
 
@@ -93,12 +94,12 @@ pub enum Structure {
     Word,
     Long,
     Fpair,
-    /// That many bytes, which a trace does not show.
+    /// Bytes of this number, which a trace does not show.
     Bytes(u16),
 }
 
 impl Structure {
-    /// Its bytes.
+    /// Bytes of the structure.
     #[must_use]
     pub const fn size(self) -> usize {
         match self {
@@ -131,25 +132,25 @@ pub struct Counted {
 pub enum Key {
     /// The low 32 bits of an argument.
     One(u8),
-    /// Those of two: the first is the upper half.
+    /// Two arguments' low 32 bits: the first is the upper half.
     Pair(u8, u8),
 }
 
-/// What an argument is for some commands.
+/// Description of an argument for a range of commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Case {
     /// The first command.
     pub from: u64,
     /// The last one.
     pub to: u64,
-    /// What it is.
+    /// Description of the argument.
     pub is: Argument,
 }
 
-/// What an argument is by another one.
+/// Choice of an argument's description by another argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Choice {
-    /// What chooses.
+    /// Value that chooses.
     pub key: Key,
     /// The first that fits counts.
     pub cases: &'static [Case],
@@ -158,7 +159,7 @@ pub struct Choice {
 }
 
 impl Choice {
-    /// What the argument is in a call with these arguments.
+    /// The description that applies in a call with these arguments.
     #[must_use]
     pub fn of(&self, args: &[u64; 6]) -> Argument {
         let low = |n: u8| args[usize::from(n)] & 0xffff_ffff;
@@ -200,7 +201,7 @@ pub enum Argument {
     Input(u8),
     /// Bytes that are written: as many as the result says, at most another argument.
     Output(u8),
-    /// Likewise, which a trace does not show.
+    /// Bytes that are written as with [`Output`](Self::Output), which a trace does not show.
     Records(u8),
     /// Bytes that are read and written: as many as another argument says.
     Buffer(u8),
@@ -231,9 +232,9 @@ pub enum Argument {
     Message(Direction),
     /// `struct mmsghdr`s, as many as another argument says.
     Messages(u8, Direction),
-    /// What the command in another argument says.
+    /// Description that depends on the command in another argument.
     Chosen(&'static Choice),
-    /// What the direction and the size in the command of an ioctl(2) say, which is another argument.
+    /// Memory whose direction and size the command of an ioctl(2) says, which is another argument.
     Encoded(u8),
     /// Nothing here describes it, for this reason.
     Undescribed(&'static str),
@@ -278,7 +279,7 @@ impl Argument {
         }
     }
 
-    /// What it is in a call with these arguments.
+    /// The description that applies in a call with these arguments.
     #[must_use]
     pub fn chosen(self, args: &[u64; 6]) -> Self {
         match self {
@@ -309,7 +310,7 @@ mod tests {
     use crate::syscalls::{Service, arguments, row, rows};
     use std::println;
 
-    /// Of a row: every kind that an argument can be.
+    /// Every kind that an argument of a row can have.
     fn kinds(argument: Argument) -> std::vec::Vec<Argument> {
         match argument {
             Argument::Chosen(choice) => {

@@ -1,4 +1,4 @@
-//! What the arguments of a call point to, read for a trace.
+//! Memory that the arguments of a call point to, read for a trace.
 
 use alloc::vec::Vec;
 
@@ -85,7 +85,7 @@ fn text(m: &impl UserMemory, addr: u64, data: &mut [u8]) -> Option<usize> {
         .map(|n| n.unwrap_or(PATH_BYTES))
 }
 
-/// What call `number` reads (`In`, before it) or has written (`Out`, after it, with its
+/// Bytes that call `number` reads (`In`, before it) or has written (`Out`, after it, with its
 /// result). `most`: bytes kept of data.
 #[must_use]
 pub fn capture(

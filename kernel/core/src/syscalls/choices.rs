@@ -1,7 +1,8 @@
-//! What an argument is by the command of its call: ioctl(2), fcntl(2), the calls of System V, socket options.
+//! Choices of arguments' descriptions by the command of the call: ioctl(2), fcntl(2), the calls of
+//! System V, socket options.
 //!
-//! A command that is not here has no description; whoever copies arguments says so and does not guess:
-//! what an unknown command's number points to may hold addresses.
+//! A command that is not here has no description. Code that copies arguments reports this and does
+//! not guess: an unknown command's argument may point to memory that holds addresses.
 
 use super::arguments::Argument::{self, Bits, Encoded, Input, Output, Struct, Text, Undescribed};
 use super::arguments::Direction::{In, InOut, Out};
@@ -221,7 +222,7 @@ pub static SET_OPTION: Choice = Choice {
     other: Undescribed("the options of this level are not known"),
 };
 
-/// That of getsockopt(2).
+/// The value in getsockopt(2).
 pub static GET_OPTION: Choice = Choice {
     key: Key::Pair(1, 2),
     cases: &[
@@ -278,7 +279,7 @@ pub static FSCONFIG: Choice = Choice {
     other: Undescribed("the command is not known"),
 };
 
-/// What landlock_add_rule(2) allows.
+/// The rule's attributes in landlock_add_rule(2).
 pub static LANDLOCK_RULE: Choice = Choice {
     key: Key::One(1),
     cases: &[

@@ -9,7 +9,7 @@ pub const POINTERS_MAX: usize = 2;
 /// One pointer of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pointer {
-    /// Its number among the call's pointers.
+    /// Index of the pointer among the call's pointers.
     pub index: usize,
     /// Which argument it is.
     pub argument: usize,

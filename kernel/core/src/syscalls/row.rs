@@ -1,4 +1,4 @@
-//! What a row of the table says of a system call.
+//! Rows of the table of system calls.
 
 use super::arguments::Argument;
 use crate::errno::Errno;
@@ -7,7 +7,7 @@ use linux_raw_sys::prctl::{
     PR_SET_SECUREBITS,
 };
 
-/// Who serves a call.
+/// Kernel that serves a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Service {
     /// The LWK.
@@ -111,7 +111,7 @@ pub enum Hook {
     /// Looks at a file by its path: Linux shows directories in sysfs that the LWK's
     /// machine has not, and what a worker has whose thread has ended.
     Path,
-    /// Likewise, with the descriptor of a directory before the path.
+    /// Looks at a file as [`Path`](Self::Path), with the descriptor of a directory before the path.
     PathAt,
 }
 
@@ -156,10 +156,10 @@ impl Hook {
     }
 }
 
-/// What an interrupted call does after the signal was handled (Linux' `ERESTART*`).
+/// Action of an interrupted call after the signal was handled (Linux' `ERESTART*`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Restart {
-    /// It does not wait, or cannot be interrupted.
+    /// The call does not wait, or cannot be interrupted.
     Never,
     /// `ERESTARTSYS`: again if the handler has SA_RESTART, else `EINTR`.
     Sys,
@@ -180,8 +180,9 @@ pub enum By {
     Own,
     /// Any server of the process' request box: the call is about descriptors, paths or the process.
     Any,
-    /// Likewise; but it may raise signals for the thread that executes it (SIGPIPE, SIGXFSZ, SIGTTIN, SIGTTOU), so the own
-    /// worker executes it where the caller blocks one of them: there it has to be pending.
+    /// Any server, or the calling thread's own worker: the call may raise signals for the thread
+    /// that executes it (SIGPIPE, SIGXFSZ, SIGTTIN, SIGTTOU). If the caller blocks one of them, the
+    /// own worker executes the call: there the signal has to be pending.
     Unmasked,
 }
 
@@ -194,13 +195,13 @@ pub struct Row {
     pub name: &'static str,
     /// Number of arguments, 0..=6.
     pub args: u8,
-    /// What each of them is; empty: plain words.
+    /// Description of each argument; empty: plain words.
     pub arguments: &'static [Argument],
-    /// Who serves it.
+    /// Kernel that serves the call.
     pub service: Service,
-    /// Of a delegated one: which thread of the proxy may.
+    /// Threads of the proxy that may execute the call, if it is delegated.
     pub by: By,
-    /// What happens when a signal interrupts it.
+    /// Action after a signal has interrupted the call.
     pub restart: Restart,
     /// The vDSO answers it without a trap, too.
     pub vdso: bool,

@@ -1,16 +1,16 @@
-//! What lies behind a mapping.
+//! Backings of mappings: the sources of their pages.
 
 use crate::coherence::Kept;
 
-/// What a special mapping shows.
+/// Contents of a special mapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SpecialKind {
     /// The vDSO's code.
     Vdso,
     /// The clock page and other data of the vDSO.
     Vvar,
-    /// The same for a process whose clocks are not the machine's: empty, so that the
-    /// vDSO's code makes the system call.
+    /// An empty vvar area, for a process whose clocks are not the machine's: the vDSO's code makes
+    /// the system call then.
     VvarEmpty,
     /// Physical memory of the instance that is no application memory: address of the first byte.
     Physical(u64),
@@ -18,7 +18,7 @@ pub enum SpecialKind {
     Kept(Kept, u32),
 }
 
-/// What lies behind a mapping. `F` is a handle to a file (an `Arc`, in the kernel).
+/// Backing of a mapping. `F` is a handle to a file (an `Arc`, in the kernel).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Backing<F> {
     /// Zeros at first.

@@ -66,7 +66,8 @@ bitflags! {
         const ANONYMOUS_SHARED = 1 << 20;
         /// A thread has Linux move it: others wait.
         const MOVING = 1 << 21;
-        /// It was there when `clear_refs` cleared soft-dirty bits last: without Linux' `VM_SOFTDIRTY`.
+        /// The mapping was there when `clear_refs` cleared soft-dirty bits last: without Linux'
+        /// `VM_SOFTDIRTY`.
         const SOFT_CLEAN = 1 << 22;
     }
 }

@@ -1,4 +1,4 @@
-//! What takes the place of mappings that were there, and what is to be there still.
+//! Insertion of mappings in the place of others, and checks that expected mappings are still there.
 
 use super::{Vma, VmaFlags, VmaMap};
 use crate::errno::{EEXIST, EINVAL, Result};

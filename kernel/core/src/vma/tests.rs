@@ -195,7 +195,7 @@ fn many_gap_searches_are_fast() {
     assert_eq!(large % (2 << 20), 0);
 }
 
-/// What the model knows of a page.
+/// State of a page in the model.
 #[derive(Clone, Debug, PartialEq)]
 struct Page {
     prot: Prot,
@@ -273,7 +273,7 @@ fn gap(
     found.map(address)
 }
 
-/// What `Backing` a page has that lies `pages` behind a mapping's start.
+/// The page of a mapping that lies `pages` behind the mapping's start.
 fn page_of(vma: &Vma<File>, page: u64) -> Page {
     let &Vma { prot, max_prot, flags, ref backing, .. } = vma;
     Page { prot, max_prot, flags, backing: backing.advanced(page * P) }

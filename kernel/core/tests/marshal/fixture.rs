@@ -91,7 +91,7 @@ impl Fixture {
         FIRST + file as RawFd
     }
 
-    /// What the files hold, and how far they have been read.
+    /// Contents of the files, and how far they have been read.
     pub fn state(&self) -> Vec<String> {
         let mut state = Vec::new();
         let mut names: Vec<_> = ["", "dir"]

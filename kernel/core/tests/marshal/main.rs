@@ -55,7 +55,7 @@ struct Call {
     is_vectored: bool,
 }
 
-/// What a sequence of calls has done.
+/// Effects of a sequence of calls.
 #[derive(PartialEq)]
 struct Done {
     calls: Vec<(Call, i64, Vec<u8>)>,

@@ -39,7 +39,7 @@ impl Guarded {
         self.addr() + self.size as u64
     }
 
-    /// Its bytes. Nobody else has a reference; system calls write to it in between.
+    /// Bytes of the mapping. No other reference exists; system calls write to them in between.
     pub fn bytes(&mut self) -> &mut [u8] {
         // SAFETY: mapped for as long as this lives, by whom it is borrowed.
         unsafe { std::slice::from_raw_parts_mut(self.start, self.size) }
@@ -49,7 +49,7 @@ impl Guarded {
 /// The caller's.
 pub struct Region(Guarded);
 
-/// What the caller's memory is full of before a call.
+/// Byte that fills the caller's memory before a call.
 const FILL: u8 = 0xa5;
 
 impl Region {

@@ -51,7 +51,8 @@ impl Ways {
         }
     }
 
-    /// What cannot be sent for the one reason that is expected here is made natively.
+    /// The message of a call. `None`: the call cannot be sent for the one reason that is expected
+    /// here, and is made natively.
     fn sent(&mut self, call: &Call, encoded: Result<Encoded, Refusal>) -> Option<Encoded> {
         match encoded {
             Ok(encoded) => Some(encoded),

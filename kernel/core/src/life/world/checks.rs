@@ -1,4 +1,4 @@
-//! What may happen next, and what has to hold.
+//! Steps that may happen next, and properties that have to hold.
 
 use super::{Done, Kind, Limits, MOST, NONE, Proc, Stage, Step, Thread, World, check};
 use crate::life::{ProcessState as P, ThreadState as T};
@@ -158,7 +158,7 @@ impl World {
         }
     }
 
-    /// What holds in every state.
+    /// Checks the properties that hold in every state.
     pub fn invariants(&self) -> Done {
         for (p, q) in self.processes.iter().enumerate().filter(|(_, q)| q.used) {
             let of = |t: &&Thread| usize::from(t.process) == p;
@@ -201,7 +201,8 @@ impl World {
         Ok(())
     }
 
-    /// What holds where nothing is due: nobody waits for nobody, and what is left lives.
+    /// Checks the properties that hold where no step is due: each thread that waits has something
+    /// to wait for, and what is left lives.
     pub fn at_rest(&self) -> Done {
         for t in 0..MOST as u8 {
             let thread = self.threads[usize::from(t)];

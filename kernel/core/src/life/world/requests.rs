@@ -1,4 +1,4 @@
-//! What Linux asks of the LWK, and what follows from it.
+//! Requests of Linux to the LWK, and what follows from them.
 
 use super::{
     Broken, Done, Kind, Limits, MOST, NO_SPACE, NO_THREAD, NONE, Proc, Room, Stage, Step, World,
@@ -66,7 +66,7 @@ impl World {
         true
     }
 
-    /// What is left of a space is freed.
+    /// Frees what is left of a space.
     fn free(&mut self, s: u8) -> Done {
         for p in 0..MOST as u8 {
             let q = *self.pr(p);

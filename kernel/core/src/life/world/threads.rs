@@ -1,4 +1,4 @@
-//! What threads do.
+//! Steps of threads.
 
 use super::{
     Broken, Done, Kind, Limits, MOST, NO_THREAD, NONE, Proc, Stage, Step, Thread, World, check,
@@ -17,7 +17,8 @@ impl World {
         Ok(())
     }
 
-    /// What the maker of a process does when it was answered `ok`, or waits no more.
+    /// Continues the maker of a process after the answer to its call (`ok`: done), or after the
+    /// wait for it.
     fn after_call(&mut self, t: u8, ok: bool) -> Done {
         let Thread { child, state, .. } = *self.th(t);
         let q = *self.pr(child);
@@ -76,7 +77,7 @@ impl World {
         }
     }
 
-    /// What a thread does whose waiting is over, or that waits too long (`late`).
+    /// Continues a thread whose wait is over, or has taken too long (`late`).
     fn goes_on(&mut self, t: u8, late: bool) -> Done {
         let Thread { stage, state, child, process: p, .. } = *self.th(t);
         match (stage, state) {

@@ -1,5 +1,6 @@
-//! What a program with a filter reaches by a forged slot: by its worker, in spite of the filter. For readers; tests see to
-//! it that each command and each call which stands in front of a filter has its line, and no other one.
+//! Reach of a program with a filter by a forged slot: calls that its worker makes in spite of the
+//! filter. The lists are for readers. Tests compare them with the commands and calls that stand in
+//! front of a filter.
 
 use super::{BOUND, COMMANDS, FREE, PRCTLS};
 use hanare_abi::ioctl::*;
@@ -11,9 +12,9 @@ use linux_raw_sys::prctl::*;
 pub struct Reach {
     /// The command's, option's or call's number.
     pub number: u32,
-    /// Its name in `abi` or in Linux' headers.
+    /// Name of the number in `abi` or in Linux' headers.
     pub name: &'static str,
-    /// What is gained, or why that is nothing.
+    /// Gain of the program, or why there is none.
     pub gains: &'static str,
 }
 

@@ -178,7 +178,7 @@ fn a_programs_call_gets_its_filters_answer() {
     }
 }
 
-/// The same questions, asked of numbers and by the filter.
+/// Questions are answered alike by `is_own` and by the filter.
 #[test]
 fn what_is_a_workers_own_is_what_passes_its_filter() {
     let worker = with(&[end(action::KILL_PROCESS)]);
