@@ -124,8 +124,8 @@ pub struct BootParams {
     pub measures: u32,
     /// Linux' `MPOL_MAX`: modes of its NUMA policies are below.
     pub linux_policy_modes: u32,
-    /// How delegated calls reach who executes them where a program does not say otherwise, `DISPATCH_*`; written by the
-    /// LWK before its first CPU is online.
+    /// How delegated calls reach the side that executes them, where a program does not say
+    /// otherwise, `DISPATCH_*`; written by the LWK before its first CPU is online.
     pub dispatch: u32,
     /// Most servers of a process' box [`BOX_OTHER`](crate::requestbox::BOX_OTHER). Written as `dispatch`.
     pub servers: u32,
@@ -251,8 +251,9 @@ pub const DOORBELLS_MAX: u32 = 64;
 /// Words of [`DoorbellShared::rang`], a bit for each of 256 CPUs.
 pub const RANG_WORDS: usize = 4;
 
-/// A doorbell: an interrupt of Linux' for an instance, at one CPU of Linux' as long as nobody moves it, and which CPUs of the
-/// LWK rang it. Any CPU may ring any of them. A line that is read for each ring, and one that changes with it.
+/// A doorbell: an interrupt of Linux' for an instance, at one CPU of Linux' until the interrupt is
+/// moved, and which CPUs of the LWK rang it. Any CPU may ring any of them. A line that is read for
+/// each ring, and one that changes with it.
 #[repr(C, align(128))]
 #[derive(Clone, Copy, Debug)]
 pub struct DoorbellShared {
@@ -292,7 +293,7 @@ pub struct CpuShared {
     pub node: u32,
     /// `CPU_*`; written by the module up to `CPU_STARTING`, then by the LWK.
     pub state: u32,
-    /// Written by the module: the doorbell that this CPU rings where nobody has said a nearer one.
+    /// Written by the module: the doorbell that this CPU rings unless a nearer one was named.
     pub doorbell: u32,
     /// Written by the module: the vector on which Linux rings this CPU.
     pub ipi_vector: u32,
@@ -316,7 +317,8 @@ pub struct CpuShared {
     pub local_calls: u64,
     /// Calls that Linux served.
     pub delegated_calls: u64,
-    /// 1: a thread waits for its turn there, for whose sake the timer interrupts whoever computes. Written by the LWK.
+    /// 1: a thread waits for its turn there, for whose sake the timer interrupts the running
+    /// thread. Written by the LWK.
     pub crowded: u32,
     /// Zero, up to 128 bytes.
     pub reserved2: u32,
@@ -328,8 +330,8 @@ pub struct CpuShared {
     pub inbound_seen: u32,
     /// Zero, up to 192 bytes.
     pub reserved3: [u32; 14],
-    /// Next entry the LWK reads (free running). Written by the LWK. The module reads this line only when a ring looks full, or
-    /// somebody wants to know how busy the CPU is.
+    /// Next entry the LWK reads (free running). Written by the LWK. The module reads this line only
+    /// when a ring looks full, or a reader asks how busy the CPU is.
     pub inbound_head: u32,
     /// Next entry the LWK writes (free running). Written by the LWK.
     pub outbound_tail: u32,

@@ -67,7 +67,7 @@ pub const EXECED_WORDS: usize = 13;
 pub const RANDOM_BYTES: usize = 32;
 /// [`Control::Rights`]: they are others than before.
 pub const RIGHTS_CHANGED: i64 = 1;
-/// [`Control::Rights`]: the program has more than who started it (AT_SECURE).
+/// [`Control::Rights`]: the program has more rights than its caller (AT_SECURE).
 pub const RIGHTS_SECURE: i64 = 2;
 /// [`Control::Filter`]: bytes of a part, at most.
 pub const FILTER_PART: usize = 4096;
@@ -262,7 +262,7 @@ requests! {
         memory_map: u64,
         /// Address (control window) of a copy of arguments and environment, or 0: it does not fit there.
         strings: u64,
-        /// Nobody but the superuser is to look into the program.
+        /// Only the superuser may look into the program.
         is_hidden: bool,
     }
     /// Map the device again over a range, after a shared mapping ended there.
@@ -421,7 +421,7 @@ requests! {
         /// Address (control window) of a [`crate::ioctl::DumpThread`], followed by FS base, GS base, and
         /// FPU state as `xsave` makes it.
         at: u64,
-        /// The signal of who makes the dump; 0: of another thread.
+        /// The signal of the thread that makes the dump; 0: this is another thread.
         signal: u32,
     }
     /// Linux shall have a thread that is traced stop for its tracer: take a signal (with the siginfo at

@@ -43,9 +43,10 @@ pub const INFO_CALL: u64 = 10;
 pub const PAGEMAP_RUN_SHIFT: u32 = 40;
 /// Most pages of a run.
 pub const PAGEMAP_RUN_MAX: u64 = 1 << (55 - PAGEMAP_RUN_SHIFT);
-/// In an entry: soft-dirty; nobody else has it mapped; of a file or shared; paged out, or lost; present. As Linux has them.
+/// In an entry: soft-dirty; mapped by no other process; of a file or shared; paged out, or lost;
+/// present. As Linux has them.
 pub const PAGEMAP_SOFT_DIRTY: u64 = 1 << 55;
-/// In an entry: exclusive, nobody else has it mapped.
+/// In an entry: exclusive: no other process has it mapped.
 pub const PAGEMAP_EXCLUSIVE: u64 = 1 << 56;
 /// In an entry: of a file, or shared.
 pub const PAGEMAP_FILE: u64 = 1 << 61;

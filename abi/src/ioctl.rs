@@ -59,11 +59,11 @@ pub struct Serve {
     pub reserved: u32,
 }
 
-/// `IOCTL_SIGNAL`: tell the LWK of a signal that the worker of `slot` took.
-/// Returns when the LWK has queued it. The worker blocks some from then on until it takes its next
-/// request (`stays_blocked` in `abi/src/signal.rs`). `EAGAIN`: it was sent to the process, and the thread
+/// `IOCTL_SIGNAL`: tell the LWK of a signal that the worker of `slot` took. Returns when the LWK
+/// has queued it. The worker blocks some from then on until it takes its next request
+/// (`stays_blocked` in `abi/src/signal.rs`). `EAGAIN`: it was sent to the process, and the thread
 /// blocks it, of which Linux has not been told yet, or has ended. The worker blocks it likewise,
-/// and sends it to the process once more, so that Linux finds who else takes it.
+/// and sends it to the process once more, so that Linux finds another thread that takes it.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Signal {
@@ -101,10 +101,10 @@ pub struct Usage {
 }
 
 /// `IOCTL_CHILD`: by the child of a fork, or the proxy that `Control::Exec` has loaded again: the
-/// inherited descriptor becomes that of a space of its own, child of `parent`. Where the
-/// descriptor table is the parent's (CLONE_FILES), the descriptor stays as it is: it serves
-/// whoever has the table, each for the space that is its memory.
-/// EPERM: the descriptor does not serve `parent`. ESRCH: that has ended, or knows no such token.
+/// inherited descriptor becomes that of a space of its own, child of `parent`. Where the descriptor
+/// table is the parent's (CLONE_FILES), the descriptor stays as it is: it serves all processes that
+/// have the table, each for the space that is its memory. EPERM: the descriptor does not serve
+/// `parent`. ESRCH: that has ended, or knows no such token.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Child {
@@ -112,7 +112,7 @@ pub struct Child {
     pub token: u64,
     /// In: 1: of `Control::Exec`; 0: of `Control::Fork`.
     pub program: u32,
-    /// In: 1: the program has more rights than who started it (AT_SECURE).
+    /// In: 1: the program has more rights than its caller (AT_SECURE).
     pub secure: u32,
     /// In: file ids that move from the parent to the new space; 0: none.
     pub files: [u64; 3],
@@ -153,7 +153,7 @@ pub struct DumpThread {
 pub struct Send {
     /// In: signal number.
     pub signal: u32,
-    /// In: thread id, or 0: the process. It is pending there for whoever does not block it.
+    /// In: thread id, or 0: the process. It is pending there for any thread that does not block it.
     pub tid: u32,
     /// In: 1: it was pending there before, and is older than what is pending now.
     pub is_back: u32,
@@ -189,11 +189,11 @@ pub struct Forward {
     pub restorer: u64,
 }
 
-/// `IOCTL_OPENED`: descriptor `fd` was opened by the application. If it is a file
-/// of procfs or sysfs that shows the machine or an LWK process, the answer is 1 in
-/// `shows`; with `replace` set, `fd` is then closed, and `fd` of the answer is a
-/// descriptor that shows the LWK's machine instead. Or it is closed alone: that has no such file (`ENOENT`), or it is about a thread that has
-/// ended, and fails as Linux' would.
+/// `IOCTL_OPENED`: descriptor `fd` was opened by the application. If it is a file of procfs or
+/// sysfs that shows the machine or an LWK process, the answer is 1 in `shows`. With `replace` set,
+/// `fd` is closed then, and `fd` of the answer is a descriptor that shows the LWK's machine
+/// instead. Or `fd` is only closed: the LWK's machine has no such file (`ENOENT`), or the file is
+/// about a thread that has ended, and the error is Linux'.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Opened {
@@ -263,10 +263,10 @@ pub struct Execed {
 pub struct Rights {
     /// Out: 1: they are others than before.
     pub changed: u32,
-    /// Out: 1: the program has more rights than who started it (AT_SECURE).
+    /// Out: 1: the program has more rights than its caller (AT_SECURE).
     pub secure: u32,
-    /// Out: 1: it has more than the program before it: Linux has made the process one that
-    /// nobody may look into.
+    /// Out: 1: it has more than the program before it: Linux has made the process one that only the
+    /// superuser may look into.
     pub gained: u32,
     /// In: 1: what would be more stays as it is, in the place of EAGAIN.
     pub keeps: u32,

@@ -18,10 +18,10 @@
 //! The proxy maps [`part`]s of `USER_MIN..USER_MAX` and the control window as VMAs of `/dev/hanare` whose
 //! file offset is `space << SPACE_SHIFT | address`.
 //!
-//! **Where the window lies** makes the end of a proxy short: Linux looks at each entry of each
-//! page table below a VMA. What every proxy uses, the first slots and their scratch pages, has one
-//! table in common; little of the window lies in the same GiB; and between the two VMAs is so much
-//! room (more than 2 MiB) that Linux does not look at their tables as those of one range.
+//! **Where the window lies** makes the end of a proxy short: Linux looks at each entry of each page
+//! table below a VMA. What every proxy uses, the first slots and their scratch pages, has one table
+//! in common. Little of the window lies in the same GiB. Between the two VMAs is so much room (more
+//! than 2 MiB) that Linux does not look at their tables as those of one range.
 
 use crate::PAGE_SIZE;
 

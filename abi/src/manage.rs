@@ -170,7 +170,7 @@ pub struct Status {
     pub node_bytes: [u64; 8],
     /// How arguments of calls reach Linux.
     pub copied: CopiedStatus,
-    /// How delegated calls reach who executes them.
+    /// How delegated calls reach the side that executes them.
     pub dispatch: DispatchStatus,
 }
 

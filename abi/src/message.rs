@@ -1,5 +1,5 @@
-//! A call as a message: its arguments with all that they refer to, for who executes it without seeing
-//! the caller's memory. `kernel/core/src/marshal.rs` writes and reads it.
+//! A call as a message: its arguments with all that they refer to, for a side that executes it
+//! without seeing the caller's memory. `kernel/core/src/marshal.rs` writes and reads it.
 //!
 //! A message is one run of bytes: its head, then what the arguments point to. It lies in one buffer
 //! (*copied*), or is cut up and put into pages that name one another (*packed*). Where a pointer stands,
@@ -39,7 +39,7 @@ pub struct MessageHead {
     pub fault: u32,
     /// The arguments; those that are pointers are offsets.
     pub args: [u64; 6],
-    /// Result of the call (-errno for errors), written by whoever executed it.
+    /// Result of the call (-errno for errors), written by the side that executed it.
     pub result: i64,
 }
 

@@ -7,10 +7,11 @@
 
 use crate::text::MESSAGE_SIZE;
 
-/// Trace: args: [0] = `TRACE_*` flags, [1] = most bytes kept of a string.
-/// data: [0] = the user who is charged for the ring, a user id of Linux' first user namespace; written by the module.
-/// Answer: args: [0] = physical address of a [`TraceRing`], [1] = bytes of its text. `EAGAIN`: the user has as many rings
-/// as he may. `ENOMEM`: his limit of kernel memory, or there is none.
+/// Trace: args: [0] = `TRACE_*` flags, [1] = most bytes kept of a string. data: [0] = the user who
+/// is charged for the ring, a user id of Linux' first user namespace; written by the module.
+/// Answer: args: [0] = physical address of a [`TraceRing`], [1] = bytes of its text. `EAGAIN`: the
+/// user has as many rings as the limit allows. `ENOMEM`: the user's limit of kernel memory, or
+/// there is no memory.
 pub const OBSERVE_TRACE: u32 = 1;
 /// Ends the session: breakpoints are removed, threads go on. `EAGAIN`: one cannot be removed for the moment;
 /// args: [0] = it is ended even then.
@@ -161,11 +162,10 @@ pub struct Capture {
     pub bytes: u32,
 }
 
-/// `IOCTL_OBSERVE`: the descriptor becomes an observer (tracer, debugger) of an LWK
-/// process. Who may: whoever may open its `/proc/PID/mem` for writing, which is
-/// Linux' rule for ptrace. EBADF: not such a descriptor; ESRCH: not an LWK process.
-/// An observer can be polled: readable when the LWK has news, hung up when the process
-/// is gone.
+/// `IOCTL_OBSERVE`: the descriptor becomes an observer (tracer, debugger) of an LWK process.
+/// Permission: the caller may open the process' `/proc/PID/mem` for writing, which is Linux' rule
+/// for ptrace. EBADF: not such a descriptor; ESRCH: not an LWK process. An observer can be polled:
+/// readable when the LWK has news, hung up when the process is gone.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Observe {

@@ -1,8 +1,8 @@
 //! Offers: pages that a delegated call is about to touch for the first time, said by the LWK before the proxy faults.
 //!
-//! An offer is the answer to a fault ([`crate::request::REQUEST_FAULT`]) that was not asked yet. It holds as long as nobody
-//! has had the lock of the address space since. The module alone reads it: it lies in the shared region, which no proxy
-//! maps.
+//! An offer is the answer to a fault ([`crate::request::REQUEST_FAULT`]) that was not asked yet. It
+//! holds until a thread takes the lock of the address space. The module alone reads it: it lies in
+//! the shared region, which no proxy maps.
 
 /// Number of [`Offer`]s; that of a space is the one with its id modulo this.
 pub const OFFERS: u32 = 64;

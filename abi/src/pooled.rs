@@ -1,9 +1,10 @@
 //! Pooled proxies: Linux processes made beforehand, which execute the packed calls of *native tasks*, programs of the
 //! LWK whose memory no process of Linux has (`docs/delegation.md`, *Packed arguments and pooled proxies*).
 //!
-//! A pool belongs to who holds its descriptor ([`IOCTL_POOL`](crate::ioctl::IOCTL_POOL)). A pooled proxy is a space in
-//! which no program runs. Its control window has one slot; where others have messages it has a [`Member`] page, and
-//! behind that the pages of packed calls ([`crate::message`]).
+//! A pool belongs to the processes that hold its descriptor
+//! ([`IOCTL_POOL`](crate::ioctl::IOCTL_POOL)). A pooled proxy is a space in which no program runs.
+//! Its control window has one slot; where others have messages it has a [`Member`] page, and behind
+//! that the pages of packed calls ([`crate::message`]).
 
 use crate::layout::{MESSAGES_BASE, message};
 use crate::text::{MESSAGE_SIZE, NAME_SIZE};
@@ -32,7 +33,7 @@ pub const POOLED_LIMIT_SHIFT: u32 = 8;
 /// Place of the pool's number, above the limit.
 pub const POOLED_POOL_SHIFT: u32 = 32;
 
-/// The pooled proxy serves nobody.
+/// The pooled proxy serves no task.
 pub const MEMBER_FREE: u32 = 0;
 /// A task has it, alone. Nothing of its call has been executed.
 pub const MEMBER_CLAIMED: u32 = 1;
@@ -41,7 +42,8 @@ pub const MEMBER_BEGUN: u32 = 2;
 /// The pooled proxy had nothing to do for a while, and ends.
 pub const MEMBER_LEAVES: u32 = 3;
 
-/// Page of a pooled proxy that says what it is doing. The proxy may write anything there: it harms who uses its pool.
+/// Page of a pooled proxy that says what it is doing. The proxy may write anything there: it harms
+/// the users of its pool only.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Member {
@@ -56,8 +58,9 @@ pub struct Member {
 /// Without a page it is the only thing to do.
 pub const PACKED_CLEAN: u64 = 1;
 
-/// `IOCTL_POOL`: the descriptor becomes a pool of an instance: who has it may attach native tasks and pooled proxies to
-/// it, as long as he has the rights of who made it. When it is closed the proxies end.
+/// `IOCTL_POOL`: the descriptor becomes a pool of an instance: a process that has it may attach
+/// native tasks and pooled proxies to it, as long as it has the rights of the process that made the
+/// pool. When it is closed the proxies end.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct PoolMake {

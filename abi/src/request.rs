@@ -18,23 +18,23 @@ pub const REQUEST_DONE: u32 = 2;
 
 /// Answer at once (heartbeat).
 pub const REQUEST_PING: u32 = 1;
-/// A new space: `space`; args: [0] = mask bits 0..63 of instance CPUs it may run on,
-/// [1] = index of its home CPU (one of them), the one that gets its requests.
-/// [2] = parent space of a fork or 0, [3] = its token (`IOCTL_CHILD`), or, without a parent, what it is to a pool
-/// ([`crate::pooled`]). The child of a
-/// fork begins to run at once: `pages` holds [`CHILD_WORDS`] words about it: process id,
-/// user id, effective one, group id, effective one, as the proxy would be told them, and
-/// the number of its process id namespace (of every process). After `Control::Exec` the token is that
-/// of a program: 1 if it has more rights than who started it (AT_SECURE), and 32 random bytes
-/// follow, then 32 more for getrandom(2), or zeros if Linux would not give any to who does not wait, and who has left the other
-/// space ([`LEFT_WORD`]). Last, of every space: its control groups ([`GROUPS_WORD`]), the number of its user
-/// ([`USER_WORD`]), and a random number from which its own tokens are counted, so that nobody who
-/// only has its descriptor guesses them.
-/// Answer args: [0] = over which parts of its addresses (`layout::part`) the device is to be mapped at
-/// once, a bit each; 0: none, since some of its memory is shared with Linux; `pages`: the frames of the first page
-/// of slots and of the first scratch page, which the proxy is going to touch; 0: ask later.
+/// A new space: `space`; args: [0] = mask bits 0..63 of instance CPUs it may run on, [1] = index of
+/// its home CPU (one of them), the one that gets its requests. [2] = parent space of a fork or 0,
+/// [3] = its token (`IOCTL_CHILD`), or, without a parent, what it is to a pool ([`crate::pooled`]).
+/// The child of a fork begins to run at once. So `pages` holds [`CHILD_WORDS`] words about it:
+/// process id, user id, effective one, group id, effective one, as the proxy would be told them.
+/// Then follows the number of its process id namespace (of every process). After `Control::Exec`
+/// the token is that of a program. Then follow: 1 if it has more rights than its caller
+/// (AT_SECURE), and 32 random bytes; 32 more for getrandom(2), or zeros if Linux would not give any
+/// without a wait; the process that has left the other space ([`LEFT_WORD`]). Last, of every space:
+/// its control groups ([`GROUPS_WORD`]), the number of its user ([`USER_WORD`]), and a random
+/// number from which its own tokens are counted. A process that only has the space's descriptor
+/// cannot guess them. Answer args: [0] = over which parts of its addresses (`layout::part`) the
+/// device is to be mapped at once, a bit each; 0: none, since some of its memory is shared with
+/// Linux. `pages`: the frames of the first page of slots and of the first scratch page, which the
+/// proxy is going to touch; 0: ask later.
 pub const REQUEST_SPACE_OPEN: u32 = 2;
-/// In a set of CPUs by index: all that there are, because nobody has chosen any.
+/// In a set of CPUs by index: all that there are, because none were chosen.
 pub const ALLOWED_ALL: u64 = u64::MAX;
 /// Words that describe a child, or a program, to [`REQUEST_SPACE_OPEN`].
 pub const CHILD_WORDS: usize = GROUPS_WORD + GROUPS_WORDS + 2;
@@ -45,9 +45,10 @@ pub const CHILD_WORDS: usize = GROUPS_WORD + GROUPS_WORDS + 2;
 pub const GROUPS_WORD: usize = LEFT_WORD + 2;
 /// First word of [`CHILD_WORDS`] of the random bytes for getrandom(2).
 pub const RANDOM_WORD: usize = 11;
-/// First of two words of [`CHILD_WORDS`] about the process that has left its space by an execve: the first slot that it had there,
-/// or [`LEFT_BY_NONE`], and the number by which the call is known that a listener has let go on as its execve
-/// ([`crate::service::SERVICE_NOTIFY`]), or 0. The program of another process, or of another call, is not started.
+/// First of two words of [`CHILD_WORDS`] about the process that has left its space by an execve.
+/// [0] = the first slot that it had there, or [`LEFT_BY_NONE`]; [1] = the number of the call that a
+/// listener has let go on as its execve ([`crate::service::SERVICE_NOTIFY`]), or 0. The program of
+/// another process, or of another call, is not started.
 pub const LEFT_WORD: usize = RANDOM_WORD + 4;
 /// Value of the first word at [`LEFT_WORD`] if the LWK knows no process that has left its space for
 /// the program.
@@ -59,8 +60,9 @@ pub const MEMORY_GROUPS_WORDS: usize = 2 * GROUPS_MAX;
 /// Words of all groups.
 pub const GROUPS_WORDS: usize = MEMORY_GROUPS_WORDS + 3 * GROUPS_MAX;
 const _: () = assert!(CHILD_WORDS <= PAGES_MAX);
-/// Word of [`CHILD_WORDS`]: whose share of the instance the space uses. A user id of Linux' first
-/// user namespace; in another one, of who made that, unless that was the superuser.
+/// Word of [`CHILD_WORDS`]: the user whose share of the instance the space uses. A user id of
+/// Linux' first user namespace; in another namespace that of its maker, unless that was the
+/// superuser.
 pub const USER_WORD: usize = CHILD_WORDS - 2;
 /// Run the program in the start block of `space` (see [`crate::start`]); args: [0] = 0,
 /// or the first slot of a process that shares it (`IOCTL_SHARE`), which begins; [1] = its
@@ -71,10 +73,10 @@ pub const REQUEST_SPACE_START: u32 = 3;
 /// [0] = user ns, [1] = system ns it has used, [2] = peak resident bytes, [3] = space of the pooled proxy that a native
 /// task had when it ended, which ends with it; 0: none.
 pub const REQUEST_SPACE_CLOSE: u32 = 4;
-/// A proxy touched a page: args: [0] = page address, [1] = `FAULT_*` bits,
-/// [2] = most pages wanted (1..=PAGES_MAX) and, << 32, the id of the thread of the proxy that
-/// did, in its namespace, or 0: the NUMA policy of the thread whose worker it is counts. [3] = index of a service that was
-/// run because of [`STATUS_SERVE_FIRST`], plus 1, else 0. Answer: args[0] =
+/// A proxy touched a page: args: [0] = page address, [1] = `FAULT_*` bits, [2] = most pages wanted
+/// (1..=PAGES_MAX) and, << 32, the id of the proxy's thread that touched the page, in its
+/// namespace, or 0. If it is a worker, the NUMA policy of its thread counts. [3] = index of a
+/// service that was run because of [`STATUS_SERVE_FIRST`], plus 1, else 0. Answer: args[0] =
 /// address of the first page in `pages` (the asked one lies within), `count`.
 pub const REQUEST_FAULT: u32 = 5;
 /// Linux takes back pages of a shared file mapping (MMU notifier): args: [0] =
@@ -96,7 +98,7 @@ pub const REQUEST_SPACE_PAUSE: u32 = 12;
 /// The process with first slot args[0] has ended on Linux; others have the space still,
 /// or had it (then `REQUEST_SPACE_CLOSE` comes too).
 pub const REQUEST_PROCESS_END: u32 = 13;
-/// Somebody has set Linux' clock: who waits for a time of it looks at it. Not awaited.
+/// Linux' clock has been set: threads that wait for a time of it look at it again. Not awaited.
 pub const REQUEST_CLOCK_SET: u32 = 14;
 /// A space's control groups are others now, or have other limits: `pages` holds them as in
 /// [`GROUPS_WORD`]. Not awaited.
@@ -134,7 +136,7 @@ pub const DEBUG_MEMORY: u64 = 3;
 /// of their own, and of those in the reserve. Then how many there are: spaces, threads, children
 /// (fork) and programs (execve) whose proxy is to come, traces, debuggers.
 pub const KEPT_WORDS: usize = 11;
-/// Use up the stack of who serves this: the idle CPU, or the thread that runs there.
+/// Use up the stack on which this is served: of the idle CPU, or of the thread that runs there.
 pub const DEBUG_OVERFLOW: u64 = 4;
 
 /// Have allocations of the LWK fail: args: [1] = the first one, counted from 1 from now on (0: none,
@@ -142,13 +144,13 @@ pub const DEBUG_OVERFLOW: u64 = 4;
 /// Answer args: [0] = allocations counted before.
 pub const DEBUG_FAIL_ALLOC: u64 = 5;
 
-/// The ledger of frames: who has each frame of the instance. args: [1] = 0, or which user's frames are asked for, too: the
-/// first one whose id is [1] - 1 or more. Answer args: [0] = his id plus 1, 0: there is none; [1], [2] = kernel memory and
-/// memory that he is charged for, bytes; [3] = his processes. `pages`: [`LEDGER_WORDS`] words.
+/// The ledger of frames: the owner of each frame of the instance. args: [1] = 0, or which user's
+/// frames are asked for, too: the first one whose id is [1] - 1 or more. Answer args: [0] = the
+/// user's id plus 1, 0: there is none; [1], [2] = kernel memory and memory that the user is charged
+/// for, bytes; [3] = the user's processes. `pages`: [`LEDGER_WORDS`] words.
 pub const DEBUG_LEDGER: u64 = 6;
-/// Subjects of the ledger (`kernel/core/src/ledger.rs`): frames without an owner, in stock of CPUs, page tables, kernel
-/// stacks, the kernel's heap, what programs share and nobody keeps, pages of programs kept for the next, bad memory, pages of
-/// programs, control windows, messages, rings of traces, answers of Linux, quarantine.
+/// Number of the ledger's subjects: the purposes of frames that `Subject` in
+/// `kernel/core/src/ledger.rs` lists, in this order.
 pub const LEDGER_SUBJECTS: usize = 14;
 /// Word of the ledger: all frames.
 pub const LEDGER_TOTAL: usize = 0;

@@ -3,9 +3,10 @@
 //!
 //! A process may have several, for calls of different kinds, each with servers of its own.
 //!
-//! The box lies in the control window at [`BOX_BASE`](crate::layout::BOX_BASE), so a proxy may write anything
-//! there: the LWK reads of it whom to ring, which it checks, and whether a call that it takes back was still there.
-//! A wrong answer to either harms the proxy's own process only.
+//! The box lies in the control window at [`BOX_BASE`](crate::layout::BOX_BASE), so a proxy may
+//! write anything there: the LWK reads there which server to ring, which it checks, and whether a
+//! call that it takes back was still there. A wrong answer to either harms the proxy's own process
+//! only.
 
 /// Slots that have a place in the box: the lowest ones. Calls of other threads go to their own workers.
 pub const BOX_SLOTS: u32 = 512;
@@ -30,7 +31,8 @@ pub const ALL_SERVERS: usize = BOXES * BOX_SERVERS;
 #[repr(C, align(64))]
 #[derive(Clone, Copy, Debug)]
 pub struct RequestBox {
-    /// Bit `n`: server `n` sleeps, or is about to. It sets the bit; whoever clears it rings the server, or is the server.
+    /// Bit `n`: server `n` sleeps, or is about to. The server sets the bit. The side that clears it
+    /// rings the server, or is the server.
     pub idle: u64,
     /// For each server the slot for whose call it was rung, plus 1: it looks there first. Written by the LWK before it rings.
     pub first: [u32; BOX_SERVERS],
@@ -41,12 +43,12 @@ pub struct RequestBox {
     pub doorbells: [u32; BOX_SERVERS],
     /// Zero, up to 128 bytes.
     pub reserved1: [u64; 4],
-    /// Bit `n % 64` of word `n / 64`: the call in slot `n` waits. Set by the LWK. Whoever clears it owns the call: a
-    /// server executes it, the slot's worker or the LWK takes it back.
+    /// Bit `n % 64` of word `n / 64`: the call in slot `n` waits. Set by the LWK. The side that
+    /// clears it owns the call: a server executes it, the slot's worker or the LWK takes it back.
     pub waiting: [u64; BOX_WORDS],
 }
 
-/// How delegated calls of an instance reach who executes them, all CPUs together.
+/// How delegated calls of an instance reach the side that executes them, all CPUs together.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct DispatchStatus {

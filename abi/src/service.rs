@@ -10,10 +10,9 @@
 //! - the module's service thread (`EVENT_SERVICE`), only kinds that need no
 //!   process: `SERVICE_HELD`, `SERVICE_ZAP`, `SERVICE_FILE_PUT`, `SERVICE_KILL`, `SERVICE_INTERRUPT`.
 //!
-//! `state` and `space` are one word to the module, which claims an entry by one exchange:
-//! so nobody runs an entry that has become another one since he heard of it. From there
-//! until it is done the entry, and the frames it names, are Linux'; before, the LWK may
-//! withdraw it.
+//! `state` and `space` are one word to the module, which claims an entry by one exchange: so no
+//! thread runs an entry that has become another one since it heard of it. From there until it is
+//! done the entry, and the frames it names, are Linux'; before, the LWK may withdraw it.
 
 /// Entry not in use.
 pub const SERVICE_FREE: u32 = 0;
@@ -50,12 +49,12 @@ pub const SERVICE_FILE_PUT: u32 = 2;
 /// (a multiple of 4096) are waited for; behind them it ends where a page is not in Linux' page cache, or
 /// where that cannot be known. Else a short count is the end of the file; the frames behind it are left as they are.
 pub const SERVICE_FILL: u32 = 3;
-/// Remove Linux' mappings of args[0]..args[1] (addresses) from the space and,
-/// for each frame of `extents`, say whether Linux still holds it: `held` bit i =
-/// extent i has at least one such frame. If args[2] is not 0, each answer to a fault of any space
-/// of the instance that is on its way into a page table is made void before the frames are looked
-/// at: one that was given when a frame was still mapped may name it, and so give it to Linux later.
-/// Where that cannot be done now, Linux holds all of them.
+/// Remove Linux' mappings of args[0]..args[1] (addresses) from the space and, for each frame of
+/// `extents`, say whether Linux still holds it: `held` bit i = extent i has at least one such
+/// frame. If args[2] is not 0, answers to faults of any space of the instance that are on their way
+/// into a page table are made void before the frames are looked at. An answer that was given when a
+/// frame was still mapped may name the frame, and so give it to Linux later. Where that cannot be
+/// done now, Linux holds all of them.
 pub const SERVICE_ZAP: u32 = 4;
 /// As ZAP without a range (args[0] and args[1]): only look at the frames of `extents`.
 pub const SERVICE_HELD: u32 = 5;
@@ -81,10 +80,10 @@ pub const OUT_USER: u64 = 1;
 pub const OUT_GROUP: u64 = 2;
 /// Memory of NUMA nodes that a policy insists on.
 pub const OUT_NODES: u64 = 3;
-/// Whether the worker may do something to a thread of another process, where the LWK does
-/// it: args: [0] = its id, as the worker knows it, [1] = its space, [2] = `MAY_*`. A worker's
-/// own answer to the call in question proves nothing: who runs a program may have replaced
-/// the proxy. status = 0, -EPERM, or -ESRCH: it is not there.
+/// Whether the worker may do something to a thread of another process, where the LWK does it: args:
+/// [0] = its id, as the worker knows it, [1] = its space, [2] = `MAY_*`. A worker's own answer to
+/// the call in question proves nothing: the user of a program may have replaced the proxy. status =
+/// 0, -EPERM, or -ESRCH: it is not there.
 pub const SERVICE_MAY: u32 = 11;
 
 /// The name of file args[0], without a zero byte, into `extents`, one of one page: status =
@@ -126,8 +125,8 @@ pub const FILE_BINFMT: u64 = 16;
 /// worker may not know (mincore(2)).
 pub const SERVICE_CACHED: u32 = 13;
 
-/// Interrupt the worker with the id args[0], of the entry's space, as `Control::Interrupt` does: who watches its thread, whose
-/// code it executes, has to see it on the LWK.
+/// Interrupt the worker with the id args[0], of the entry's space, as `Control::Interrupt` does: an
+/// observer of its thread, whose code it executes, has to see the thread on the LWK.
 pub const SERVICE_INTERRUPT: u32 = 14;
 
 /// The limits of a process: args[0] = id of one of its threads, as the worker knows it, [1] = its space. Answer `extents`: [`LIMITS_WORDS`] words,
@@ -139,17 +138,20 @@ pub const SERVICE_LIMITS: u32 = 15;
 pub const LIMITS: usize = 16;
 /// Words of all limits ([`SERVICE_LIMITS`]).
 pub const LIMITS_WORDS: usize = 2 * LIMITS;
-/// Soft limit of a proxy's address space: the LWK applies its program's, while the proxy maps all of the program's addresses. It is no multiple of anything
-/// that somebody would choose, so what is set by others is known for that; and it may be above the hard limit.
+/// Soft limit of a proxy's address space: the LWK applies its program's, while the proxy maps all
+/// of the program's addresses. It is no multiple of anything that a program would choose, so what
+/// is set by others is known for that; and it may be above the hard limit.
 pub const LIMIT_LIFTED: u64 = 0xffff_ffff_f5a6_b000;
 /// Soft limit of the stack that proxy and command set for themselves, before an image of the proxy is loaded, where the program's is
 /// higher: likewise known for their own. Above it Linux may lay the proxy's own memory out among the application's addresses.
 pub const STACK_LIMIT_OF_PROXY: u64 = (64 << 20) - 0x5_b000;
 const _: () = assert!(LIMITS_WORDS <= EXTENTS_MAX);
-/// The texts of the files of Linux' binfmt_misc, where the worker has that mounted, from number args[2] on, to the worker's address args[0], of
-/// args[1] bytes: each with a zero behind it, as many as fit, in the order in which Linux looks at the entries; the last one is
-/// the file `status`. Answer args: [0] = bytes, [1] = the number to go on with, or 0: these were all; if what
-/// has that number is removed meanwhile, it goes on with the first one. -ENOENT: it is not mounted.
+/// The texts of the files of Linux' binfmt_misc, where the worker has that mounted, from number
+/// args[2] on, to the worker's address args[0], of args[1] bytes. Each has a zero behind it. They
+/// come in the order in which Linux looks at the entries, as many as fit; the last one is the file
+/// `status`. Answer args: [0] = bytes, [1] = the number to go on with, or 0: these were all; if
+/// what has that number is removed meanwhile, it goes on with the first one. -ENOENT: it is not
+/// mounted.
 pub const SERVICE_BINFMT: u32 = 17;
 /// Descriptors in an execve(2): closes those that close on exec, and then opens file args[0] for the program
 /// (AT_EXECFD). status = the descriptor.
@@ -161,11 +163,12 @@ pub const SERVICE_FILE_SIZE: u32 = 16;
 /// tells of calls which the LWK serves: status = the descriptor; answer args: [0] = id of the listener (> 0), which no other
 /// one gets. -EBADF; -EINVAL: it is none.
 pub const SERVICE_LISTENER: u32 = 19;
-/// The worker is about to make a call of which listener args[0] is told, in place of it, what `extents` say:
-/// [`CALL_WORDS`] words, the call's number, the address behind its instruction, and its arguments. args[1]: `NOTIFY_*`;
-/// args[2] = the first slot of the calling process, [3] = the id of the thread that calls, as the worker knows it: no other
-/// thread makes the call. status = a number (> 0), by which it is known. -ENOSYS: nobody listens; -ESRCH: the process has no
-/// such thread.
+/// The worker is about to make a call. In place of it listener args[0] is told what `extents` say:
+/// [`CALL_WORDS`] words, the call's number, the address behind its instruction, and its arguments.
+/// Arguments: [1]: `NOTIFY_*`; [2] = the first slot of the calling process; [3] = the id of the
+/// thread that calls, as the worker knows it: no other thread makes the call. The status is a
+/// number (> 0), by which the call is known. -ENOSYS: there is no such listener any more; -ESRCH:
+/// the process has no such thread.
 pub const SERVICE_NOTIFY: u32 = 20;
 /// Words of a call in [`SERVICE_NOTIFY`].
 pub const CALL_WORDS: usize = 8;
@@ -173,14 +176,16 @@ pub const CALL_WORDS: usize = 8;
 pub const NOTIFY_ALONE: u64 = 0;
 /// The worker makes an execve of its own.
 pub const NOTIFY_EXECVE: u64 = 1;
-/// Whether listener args[0] has let the call go on that is known by args[1]: status = 1, or 0. It is forgotten. args[1] = 0:
-/// whether somebody listens.
+/// Whether listener args[0] has let the call go on that is known by args[1]: status = 1, or 0. It
+/// is forgotten. args[1] = 0: whether there is such a listener still.
 pub const SERVICE_CONTINUED: u32 = 21;
-/// The worker has made a child that does not come, and whose maker goes on: args: [0] = its process id, as the worker knows it,
-/// [1] = the first slot that it is to have in the worker's space, or 0: it is to have a space of its own, [2] = then the token by
-/// which it asks for that. The child's end is told from now on ([`crate::request::REQUEST_CHILD_END`],
-/// [`crate::request::REQUEST_PROCESS_END`]), and what it has of the worker's space stays until then, or until it has come.
-/// -EAGAIN: Linux has not stopped it, so it is about to come; -EEXIST: it has come; -ESRCH: there is no such process.
+/// The worker has made a child that does not come, and whose maker goes on. Argument 0 is the
+/// child's process id, as the worker knows it. Argument 1 is the first slot that it is to have in
+/// the worker's space, or 0: it is to have a space of its own, for which it asks by the token in
+/// argument 2. The child's end is told from now on ([`crate::request::REQUEST_CHILD_END`],
+/// [`crate::request::REQUEST_PROCESS_END`]), and what it has of the worker's space stays until
+/// then, or until it has come. -EAGAIN: Linux has not stopped it, so it is about to come; -EEXIST:
+/// it has come; -ESRCH: there is no such process.
 pub const SERVICE_CHILD: u32 = 22;
 
 /// Most extents in one service.

@@ -17,8 +17,9 @@ pub const SLOT_DONE: u32 = 4;
 /// then makes the call again (what Linux calls ERESTARTNOINTR). Control requests are never
 /// answered so.
 pub const SLOT_NOT_STARTED: u32 = 8;
-/// System call written by the LWK (release), which waits in the request box ([`crate::requestbox`]): whoever takes its bit
-/// out of the box answers it. The slot's worker is not asked for it.
+/// System call written by the LWK (release), which waits in the request box
+/// ([`crate::requestbox`]): the side that takes its bit out of the box answers it. The slot's
+/// worker is not asked for it.
 pub const SLOT_BOXED: u32 = 16;
 /// States in which the worker is asked for something.
 pub const SLOT_ASKED: u32 = SLOT_REQUESTED | SLOT_CONTROL;

@@ -26,8 +26,9 @@ pub const RUN_ON_EVENTFD: u64 = 3;
 /// soon, and may do so once for rings that come together. ESRCH: there is no such thread; ENXIO: it is not rung; EAGAIN: the CPU
 /// has rung too often just now. Then the program writes to the eventfd itself, or tries again.
 pub const RUN_ON_RING: u64 = 4;
-/// The calling thread sleeps until it is rung; a ring that came before counts. It needs no descriptor. It may return though nobody has
-/// rung. EINTR: a signal came. EAGAIN: the thread executes on the LWK.
+/// The calling thread sleeps until it is rung; a ring that came before counts. It needs no
+/// descriptor. It may return without a ring. EINTR: a signal came. EAGAIN: the thread executes on
+/// the LWK.
 pub const RUN_ON_SLEEP: u64 = 5;
 /// Descriptor of [`RUN_ON_EVENTFD`]: none.
 pub const NO_EVENTFD: u32 = u32::MAX;

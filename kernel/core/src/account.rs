@@ -13,7 +13,7 @@ const AHEAD_MAX: u64 = 4 << 20;
 pub struct Sum {
     used: AtomicU64,
     charged: AtomicU64,
-    /// Somebody makes the two fit.
+    /// A thread makes the two fit.
     busy: AtomicBool,
 }
 
@@ -36,8 +36,8 @@ impl Sum {
         while !self.settle(total) {}
     }
 
-    /// Charges the owner more, or less, where the use is more or much less than he has been charged.
-    /// False: it has changed meanwhile, and nobody else sees to it.
+    /// Charges the owner more, or less, where the use is more or much less than the charge. False:
+    /// the use has changed meanwhile, and no other thread sees to it.
     fn settle(&self, total: &AtomicU64) -> bool {
         if self.fits() || self.busy.swap(true, Ordering::SeqCst) {
             return true; // who is busy looks again
@@ -46,7 +46,7 @@ impl Sum {
         let wanted = if used == 0 { 0 } else { used + ahead(used) };
         let charged = self.charged.swap(wanted, Ordering::SeqCst);
         total.fetch_add(wanted.wrapping_sub(charged), Ordering::Relaxed);
-        // Before the look: who came meanwhile has left it to us.
+        // Before the look: a thread that came meanwhile has left it to this one.
         self.busy.store(false, Ordering::SeqCst);
         self.fits()
     }

@@ -1,15 +1,17 @@
 //! Control groups: how much CPU time the programs of each may have (`cpu.max`; Linux'
 //! Documentation/scheduler/sched-bwc.rst).
 //!
-//! A group has a *quota* of CPU time in each *period*, on all CPUs together. A thread that goes to user mode takes a
-//! *grant* in advance, of its group and of all above it, and runs for as long; then it takes the next one, or, where
-//! there is none, waits for the next period. What it did not use it gives back when it leaves the CPU. What it used
-//! beyond its grant, in the kernel or because a timer was late, is a debt of the group and taken from later periods.
-//! What a group does not use in a period is lost (`cpu.max.burst` is not honoured).
+//! A group has a *quota* of CPU time in each *period*, on all CPUs together. A thread that goes to
+//! user mode takes a *grant* in advance, of its group and of all above it, and runs for as long.
+//! Then it takes the next one, or, where there is none, waits for the next period. When it leaves
+//! the CPU, it gives back what it did not use. What it used beyond its grant, in the kernel or
+//! because a timer was late, is a debt of the group and taken from later periods. What a group does
+//! not use in a period is lost (`cpu.max.burst` is not honoured).
 //!
-//! Each group's account is one word, without a lock: the *fill*, a point of time that moves on by a whole period for
-//! each quota that is taken, and is never before the current period's start. Grants are to be had as long as it lies
-//! in that period. So a new period needs nobody to announce it, and a debt is a fill that lies in a later one.
+//! Each group's account is one word, without a lock: the *fill*, a point of time that moves on by a
+//! whole period for each quota that is taken, and is never before the current period's start.
+//! Grants are to be had as long as it lies in that period. So a new period needs no announcement,
+//! and a debt is a fill that lies in a later one.
 //!
 //! Times are in one unit, counted from one point, whatever they are: the kernel has cycles of the TSC.
 
@@ -115,7 +117,7 @@ impl Bandwidth {
         self.fill.load(Ordering::Relaxed) < (now - now % period).saturating_add(period)
     }
 
-    /// Time was used that nobody had taken before.
+    /// Time was used that had not been taken in advance.
     fn spend(&self, now: u64, time: u64) {
         let limit = self.limit();
         let start = now - now % limit.period;
@@ -191,7 +193,7 @@ impl Bandwidths {
 pub struct Allowance {
     /// The group that it has it from.
     tag: AtomicU16,
-    /// Linux' number for that group: once nobody is in it, the tag may be another one's.
+    /// Linux' number for that group: once it has no members, the tag may be another group's.
     id: AtomicU64,
     /// CPU time of the thread up to which it is paid.
     paid: AtomicU64,

@@ -16,7 +16,8 @@ pub const TEXT_MAX: usize = 512;
 const BYTES_MAX: u64 = 2048;
 /// Direct I/O has rules for the alignment of buffers: a bounce buffer has that of the program's.
 const ALIGNMENT: u64 = 512;
-/// Calls of a space that are made so, at most: whoever makes more of them does better with mapped memory.
+/// Calls of a space that are made so, at most: a program that makes more of them does better with
+/// mapped memory.
 pub const CALLS_MAX: u32 = 32;
 
 /// How the call uses a piece of memory.

@@ -83,7 +83,7 @@ impl Request {
         }
         Ok(Self {
             flags,
-            // Of a signal that there is not, nobody hears.
+            // A signal that does not exist is never sent.
             exit_signal: Some(a[0] & 0xff).filter(|&signal| signal <= 64).unwrap_or(0),
             stack: a[1],
             parent_tid: a[2],

@@ -34,7 +34,8 @@ impl IntervalTimer {
         (if left == 0 { 1 } else { left }, self.interval_ns)
     }
 
-    /// How often it has expired; it is armed again or disarmed then. Who looks late finds several expiries.
+    /// How often it has expired; it is armed again or disarmed then. A late look finds several
+    /// expiries.
     pub const fn take_expired(&mut self, now_ns: u64) -> u64 {
         if self.expiry_ns == 0 || now_ns < self.expiry_ns {
             return 0;

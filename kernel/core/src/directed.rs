@@ -2,9 +2,9 @@
 //!
 //! `rt_sigqueueinfo` sends to a process, `rt_tgsigqueueinfo` to a thread, both with the same
 //! `si_code`: a worker that takes such a signal from Linux cannot tell which it was. It matters
-//! where the thread blocks the signal by then: another thread takes it, or nobody. So a thread
-//! remembers what was sent to it and has not come; a process likewise what `rt_sigqueueinfo` has sent to it with another
-//! `si_code` than SI_QUEUE, which looks like a thread's.
+//! where the thread blocks the signal by then: another thread takes it, or none. So a thread
+//! remembers what was sent to it and has not come; a process likewise what `rt_sigqueueinfo` has
+//! sent to it with another `si_code` than SI_QUEUE, which looks like a thread's.
 
 use crate::signal::{SI_QUEUE, SI_TKILL};
 

@@ -1,6 +1,6 @@
 //! Shares of what many users take from: service entries of a CPU.
 
-/// A space and its user, who have shares of what the link has.
+/// A space and its user, which have shares of what the link has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Owner {
     /// As the module counts users; `u32::MAX` is none.
@@ -20,7 +20,7 @@ impl Owner {
 /// Entries that are left, and those that one user has already.
 #[derive(Clone, Copy, Debug)]
 struct Use {
-    /// Entries that nobody has.
+    /// Entries without an owner.
     free: u32,
     /// The user has so many.
     of_user: u32,
@@ -28,12 +28,12 @@ struct Use {
     of_space: u32,
 }
 
-/// Whether one more may be taken: by a user who has less than half of what is left for the
-/// others, for a space that has less than a third of it.
+/// Whether one more entry may be taken: by a user with less than half of what is left for the
+/// others, for a space with less than a third of it.
 ///
-/// So the first user takes a third of all at most, the next one a third of what that leaves; who
-/// comes after them finds something, though they give nothing back. A space leaves something to
-/// the other ones of its user, too: he may have a stopped program.
+/// So the first user takes a third of all at most, and the next one a third of what that leaves.
+/// Later users find something, though the earlier ones give nothing back. A space leaves something
+/// to the other ones of its user, too: that user may have a stopped program.
 const fn may_take(now: Use) -> bool {
     2 * now.of_user < now.free && 3 * now.of_space < now.free
 }
@@ -51,8 +51,9 @@ pub fn find(part: u64, used: u64, who: Owner, has: impl Fn(u32) -> Owner) -> Opt
     may.then(|| free.trailing_zeros())
 }
 
-/// Whether to wait for entries that come back by themselves (`pending`, of those with a bit in `used`) can help `who`
-/// to one more. His own are not counted: then he would keep a CPU for as long as he likes to have them run.
+/// Whether to wait for entries that come back by themselves (`pending`, of those with a bit in
+/// `used`) can help `who` to one more. The user's own entries are not counted: by these the user
+/// would keep a CPU for any time.
 pub fn may_come(
     part: u64,
     used: u64,

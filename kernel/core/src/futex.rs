@@ -102,7 +102,8 @@ struct Waiter<W> {
     aim: Aim,
 }
 
-/// Waiters in order. A waiter goes from list to list as it is: only who begins to wait needs memory.
+/// Waiters in order. A waiter goes from list to list as it is: only the begin of a wait needs
+/// memory.
 #[derive(Debug)]
 pub struct Queues<W>([LinkedList<Waiter<W>>; QUEUES]);
 
@@ -218,7 +219,7 @@ impl<W: PartialEq> Queues<W> {
         Some(if is_moved { Waited::ForLock } else { Waited::AtFirst })
     }
 
-    /// Whether nobody waits.
+    /// Whether no thread waits.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.iter().all(LinkedList::is_empty)

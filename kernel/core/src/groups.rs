@@ -1,8 +1,8 @@
 //! Control groups: how many pages the programs of each have, and how many they may have
 //! (`memory.max`; Linux' Documentation/admin-guide/cgroup-v2.rst, "Memory Ownership").
 //!
-//! A page keeps the [`Tag`] of the group that it is charged to: whoever shares it or gives it back need not know
-//! who made it. It is charged to that group and all those above it.
+//! A page keeps the [`Tag`] of the group that it is charged to: a process that shares it or gives
+//! it back need not know its maker. It is charged to that group and all those above it.
 
 use crate::grouptable::{Limited, Table};
 use core::sync::atomic::{AtomicU64, Ordering};

@@ -2,25 +2,27 @@
 //! What they limit, and how much of it is in use, is the business of [`crate::groups`] (memory) and
 //! [`crate::bandwidth`] (CPU time).
 //!
-//! Only groups with a limit are here. One is named by its [`Tag`]. A group below other ones than before is
-//! another entry, so what is above a tag does not change as long as somebody uses it.
+//! Only groups with a limit are here. One is named by its [`Tag`]. A group below other ones than
+//! before is another entry, so what is above a tag does not change while the tag is used.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
 /// Groups that an instance knows at a time.
 pub const GROUPS_MAX: usize = 1023;
 
-/// So many of them may be there for one user's programs but root's: nobody uses them up for others.
+/// So many of them may be there for the programs of one user, but root: no user uses them up for
+/// others.
 pub const GROUPS_PER_USER: usize = 64;
 
-/// So many more may there be for a group above all others of his, which a space comes to be in that
-/// is there already: who has as many as he may does not keep a limit away that is set above them.
+/// So many more may be there for groups above all others of the user, which an existing space comes
+/// to be in. So a user with as many groups as allowed does not keep a limit away that is set above
+/// these.
 const ABOVE_HIS: usize = 16;
 
 /// Index of a group, counted from 1.
 pub type Tag = u16;
 
-/// The tag of what is charged to nobody.
+/// The tag of what is charged to no group.
 pub const NOBODY: Tag = 0;
 
 /// A resource that a control group limits.

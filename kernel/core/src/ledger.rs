@@ -1,8 +1,8 @@
-//! The ledger of frames: who has each frame of an instance, by a word that is kept for each.
+//! The ledger of frames: the owner of each frame of an instance, by a word that is kept for each.
 //!
-//! The word of a frame is written when the frame is handed out, and when its owner changes; nothing is counted then.
-//! The frames are counted when somebody asks, by a look at all of them. So no frame is counted twice or forgotten: one
-//! that is handed out without an owner is [`Subject::None`]'s.
+//! The word of a frame is written when the frame is handed out, and when its owner changes; nothing
+//! is counted then. The frames are counted on demand, by a look at all of them. So no frame is
+//! counted twice or forgotten: one that is handed out without an owner is [`Subject::None`]'s.
 
 use crate::buddy::BlockState;
 use hanare_abi::request::{
@@ -14,7 +14,7 @@ use hanare_abi::request::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Subject {
-    /// Nobody has said so: the frame is unaccounted.
+    /// The frame is unaccounted: no owner was set.
     None = 0,
     /// Free pages that CPUs have in stock.
     Stock,
@@ -27,9 +27,9 @@ pub enum Subject {
     /// Memory that programs share and that is kept for no later one: the vDSO, and pages of program
     /// files that are [`Self::Contents`] no longer.
     Shared,
-    /// Pages of programs and libraries that are kept for whoever runs them next.
+    /// Pages of programs and libraries that are kept for the next process that runs them.
     Contents,
-    /// Bad memory, which is used by nobody again.
+    /// Bad memory, which is not used again.
     Bad,
     /// Pages of programs.
     Pages,
@@ -59,7 +59,7 @@ pub const USERS_END: u32 = 1 << 24;
 pub struct FrameOwner(u32);
 
 impl FrameOwner {
-    /// Nobody.
+    /// The owner of unaccounted frames.
     pub const NOBODY: Self = Self::kernel(Subject::None);
 
     /// The kernel itself.
@@ -195,7 +195,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is handed out and freed: each frame is counted once, to who has it.
+        /// Whatever is handed out and freed: each frame is counted once, for its owner.
         #[test]
         fn each_frame_is_counted_once(steps in prop::collection::vec(step(), 0..60), piece in 1..40usize) {
             let (mut first, mut second) = (vec![Frame::RESERVED; 61], vec![Frame::RESERVED; 40]);

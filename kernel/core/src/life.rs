@@ -1,9 +1,10 @@
 //! The life of threads, processes and spaces: one state of each, and what each event makes of it.
 //!
 //! [`Process::step`] is the transition function of a process and its threads, which one lock
-//! guards; [`Space::step`] that of the space which processes share. Whoever steps does what the
-//! answer says ([`Effects`], [`SpaceEffect`]). `docs/life.md` has the states and the transitions as
-//! tables, and the properties; `life/tests.rs` explores every order of events of small configurations.
+//! guards; [`Space::step`] that of the space which processes share. The thread that makes a step
+//! does what the answer says ([`Effects`], [`SpaceEffect`]). `docs/life.md` has the states and the
+//! transitions as tables, and the properties; `life/tests.rs` explores every order of events of
+//! small configurations.
 
 mod process;
 mod space;

@@ -134,7 +134,7 @@ impl From<Failure> for Errno {
     fn from(failure: Failure) -> Errno {
         match failure {
             Failure::Refused(e) => e,
-            // A part of a call is made again at once, so this is nobody's result.
+            // A part of a call is made again at once, so no program sees this result.
             Failure::NotStarted => errno::EINTR,
             Failure::ThreadEnding | Failure::PeerGone => ENDING,
         }

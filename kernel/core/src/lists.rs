@@ -1,8 +1,9 @@
 //! Lists that grow so that it can be refused.
 //!
-//! Nothing else in this crate allocates (`kernel/clippy.toml`). A function that grows a list asks first, and says `ENOMEM`.
-//! A function that ends in `_within` is for who has asked before, or cannot be refused: the kernel's heap keeps a reserve
-//! for those. Trees and linked lists allocate without a way to fail, so they are asked for by an allocation of the same size.
+//! Nothing else in this crate allocates (`kernel/clippy.toml`). A function that grows a list asks
+//! first, and says `ENOMEM`. A function that ends in `_within` is for callers that have asked
+//! before, or cannot be refused: the kernel's heap keeps a reserve for those. Trees and linked
+//! lists allocate without a way to fail, so they are asked for by an allocation of the same size.
 
 #![expect(clippy::disallowed_methods, reason = "asks before it allocates, for all others")]
 

@@ -52,7 +52,7 @@ const MISC_PHYSICAL: u64 = 2;
 /// How the CPU's banks are to be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rules {
-    /// Intel and who does as Intel: `software_recovery` is `IA32_MCG_CAP.MCG_SER_P`.
+    /// Intel and CPUs that behave alike: `software_recovery` is `IA32_MCG_CAP.MCG_SER_P`.
     Intel {
         /// The CPU tells which errors a program can be ended for.
         software_recovery: bool,

@@ -200,8 +200,8 @@ impl Policies {
         if self.0.is_empty() { Ok(()) } else { lists::room_for_entries::<u64, (u64, Policy)>(2) }
     }
 
-    /// `start..end` has the default policy again: it is another mapping, or none. It cannot fail: where
-    /// nobody has asked for the room and there is none, what lies behind loses its policy, too.
+    /// `start..end` has the default policy again: it is another mapping, or none. It cannot fail:
+    /// where the room was not asked for and there is none, what lies behind loses its policy, too.
     pub fn clear(&mut self, start: u64, end: u64) {
         if start >= end {
             return;

@@ -1,9 +1,10 @@
 //! Native tasks: which system calls a pooled proxy may execute for one, and which only if it stays with the task.
 //!
-//! A pooled proxy has what the command that started the task has: descriptors 0 to 2, directories, rights. A call that leaves
-//! nothing behind in the process that makes it may go to any of them. One that does, as a descriptor or a directory, is of use to
-//! a task only that keeps its proxy (`PR_HANARE_PROXY`). What changes who a process is, or what it is to others (rights, children,
-//! signals, timers, memory), is not there: the proxy is not the task.
+//! A pooled proxy has what the command that started the task has: descriptors 0 to 2, directories,
+//! rights. A call that leaves nothing behind in the process that makes it may go to any of them.
+//! One that does, as a descriptor or a directory, is of use to a task only that keeps its proxy
+//! (`PR_HANARE_PROXY`). What changes the identity of a process, or what it is to others (rights,
+//! children, signals, timers, memory), is not there: the proxy is not the task.
 
 #![allow(non_upper_case_globals)] // of linux-raw-sys
 
@@ -104,7 +105,7 @@ const NEED_PROXY: [u32; 13] = [
     __NR_remap_file_pages,
 ];
 
-/// Says who may execute a call of a native task.
+/// The side that may execute a call of a native task.
 #[must_use]
 pub fn kind(number: u32, args: &[u64; 6]) -> Kind {
     let Some(row) = syscalls::row(number.into()) else { return Kind::Refused };
@@ -192,7 +193,7 @@ mod tests {
         }
     }
 
-    /// Whoever adds a row that any worker may execute says here what it is to a native task.
+    /// Rows that any worker may execute are listed here, with what they are to a native task.
     #[test]
     fn every_row_for_any_worker_was_looked_at() {
         let rows = (0..500).filter_map(syscalls::row);

@@ -24,11 +24,11 @@ pub struct Options {
     pub copies: bool,
     /// Measures against leaks of the CPU.
     pub mitigations: Policy,
-    /// How delegated calls reach who executes them.
+    /// How delegated calls reach the side that executes them.
     pub dispatch: Dispatch,
 }
 
-/// How delegated calls reach who executes them.
+/// How delegated calls reach the side that executes them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Dispatch {
     /// The way of a program that does not say otherwise.

@@ -11,7 +11,8 @@
 
 /// How long answers count, ns: what Linux lets go of later is found by a later round.
 pub const FRESH_NS: u64 = 100_000_000;
-/// How long a round may take, ns. Others may give more up all the time: whoever needs memory does not wait for that.
+/// How long a round may take, ns. Others may give more up all the time: a thread that needs memory
+/// does not wait for that.
 pub const ROUND_NS: u64 = 2_000_000_000;
 /// How long Linux is left alone after it has not answered, ns.
 pub const SILENCE_NS: u64 = 1_000_000_000;
@@ -135,8 +136,8 @@ impl Inquiry {
     }
 }
 
-/// A question about all that some have in quarantine. It begins when somebody needs memory, and ends when Linux has
-/// answered for each page. Then no other one is begun for a while.
+/// A question about all that some have in quarantine. It begins when a thread needs memory, and
+/// ends when Linux has answered for each page. Then no other one is begun for a while.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Round {
     /// `None`: there was none.
@@ -149,8 +150,9 @@ impl Round {
     /// None.
     pub const NONE: Self = Self { began_ns: None, ended_ns: None, looked_ns: 0 };
 
-    /// Answers count that came after the time which this gives. One in which Linux has not answered, and so is left alone until
-    /// `silent_until_ns`, begins anew, and so does one that nobody has gone on with.
+    /// Answers count that came after the time which this gives. One in which Linux has not
+    /// answered, and so is left alone until `silent_until_ns`, begins anew, and so does one that no
+    /// thread has continued.
     pub fn since(&mut self, now_ns: u64, silent_until_ns: u64) -> u64 {
         let is_past = |at: u64, ns: u64| now_ns.saturating_sub(at) >= ns;
         let is_over = match self.ended_ns {

@@ -1,5 +1,6 @@
-//! Limits of a process (prlimit(2)) that Linux keeps and the LWK applies: stack, data, address space, CPU time. Linux is where they are set, by the
-//! program or by others, so what was found there last decides; but what Hanare sets there for itself is nobody's wish.
+//! Limits of a process (prlimit(2)) that Linux keeps and the LWK applies: stack, data, address
+//! space, CPU time. Linux is where they are set, by the program or by others, so what was found
+//! there last decides. Limits that Hanare sets there for itself are left out.
 
 use hanare_abi::service::{LIMIT_LIFTED, LIMITS_WORDS, STACK_LIMIT_OF_PROXY};
 

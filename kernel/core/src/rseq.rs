@@ -10,7 +10,7 @@ pub const SIZE: u64 = 32;
 pub const SECTION_OFFSET: u64 = 8;
 /// Where its flags lie.
 pub const FLAGS_OFFSET: u64 = 16;
-/// `cpu_id` of an area that nobody keeps up to date.
+/// `cpu_id` of an area that is not kept up to date.
 pub const UNINITIALIZED: u32 = u32::MAX;
 
 const UNREGISTER: u64 = 1;

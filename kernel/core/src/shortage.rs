@@ -1,13 +1,16 @@
-//! Memory is short: whether a process ends for it, whoever needs memory waits, or gets an error, and in which order.
+//! Shortage of memory: whether a process ends for it, the thread that needs memory waits, or gets
+//! an error, and in which order.
 //!
-//! 1. What is kept for nobody is given up.
+//! 1. Memory that is only kept for later is given up.
 //! 2. Linux is asked what it has let go of ([`crate::quarantine`]): no process ends for memory that is free.
 //! 3. The last victim is waited for: its memory, and what Linux holds of it until it has closed its files.
-//! 4. The process whose end helps most ends: of the user who has most, of those that have one, that which has most.
-//! 5. Nobody's end would help: an error.
+//! 4. The process whose end helps most ends: the one that has most, of the user that has most among
+//!    those with a process.
+//! 5. The end of no process would help: an error.
 //!
-//! A user of whom Linux holds much and who has no process cannot be made to pay. Therefore Linux may hold only so much of a
-//! user's ([`held_max`](crate::userlimits::held_max)) before that one's programs get no page and no process more.
+//! A user without a process, of whose memory Linux holds much, cannot be made to pay. Therefore
+//! Linux may hold only so much of a user's ([`held_max`](crate::userlimits::held_max)) before that
+//! one's programs get no page and no process more.
 
 use crate::quarantine::Want;
 
@@ -20,7 +23,7 @@ pub const CLOSING_NS: u64 = 1_000_000_000;
 /// Next step of a thread that needs memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step<V> {
-    /// There is room, or has been made: who needs memory tries again.
+    /// There is room, or has been made: the thread that needs memory tries again.
     TryAgain,
     /// Linux is to be asked about what it holds.
     Ask,
@@ -28,7 +31,7 @@ pub enum Step<V> {
     Wait,
     /// The victim is to be killed.
     Kill(V),
-    /// An error: nobody's end would help.
+    /// An error: the end of no process would help.
     Refuse,
 }
 
@@ -38,7 +41,7 @@ pub trait Shortage {
     type Victim;
     /// Whether there is room by now.
     fn has_room(&mut self) -> bool;
-    /// Gives up what is kept for nobody. Whether there was any.
+    /// Gives up memory that is only kept for later. Whether there was any.
     fn give_back(&mut self) -> bool;
     /// The next question about frames that may come back.
     fn want(&mut self) -> Want;
@@ -78,7 +81,7 @@ impl Patience {
         Self { until_ns: now_ns.saturating_add(PATIENCE_NS), is_gone: false }
     }
 
-    /// With nobody.
+    /// Patience without a victim.
     pub const OVER: Self = Self { until_ns: 0, is_gone: true };
 
     /// Whether to wait on. `lives`: its memory has not been freed; `has_frames`: Linux may hold frames of it.
@@ -112,7 +115,7 @@ pub struct Candidate {
     pub ending: Ending,
 }
 
-/// The user who has most, of those with a process whose end is to be expected.
+/// The user that has most, of those with a process whose end is to be expected.
 pub fn richest(all: impl Iterator<Item = Candidate>) -> Option<u32> {
     let payers = all.filter(|candidate| candidate.ending != Ending::Late);
     payers.map(|candidate| (candidate.weight[0], candidate.user)).max().map(|(_, user)| user)

@@ -135,8 +135,8 @@ impl Actions {
         }
     }
 
-    /// Sets an action (`rt_sigaction`) and returns the one before. Whoever sets an
-    /// action that ignores the signal also [discards](Pending::discard) it.
+    /// Sets an action (`rt_sigaction`) and returns the one before. A caller that sets an action
+    /// that ignores the signal also [discards](Pending::discard) it.
     ///
     /// # Errors
     /// `EINVAL`: no such signal, or SIGKILL or SIGSTOP.
@@ -167,8 +167,8 @@ impl Actions {
         }
     }
 
-    /// Whether `signal` need not be kept: nothing would happen if it were delivered, and
-    /// nobody waits for it. An init process may block it and wait (sigwait(3)).
+    /// Whether `signal` need not be kept: nothing would happen if it were delivered, and no thread
+    /// waits for it. An init process may block it and wait (sigwait(3)).
     #[must_use]
     pub fn ignores(&self, signal: u32) -> bool {
         let action = self.get(signal);
@@ -310,8 +310,8 @@ impl Pending {
         Ok(true)
     }
 
-    /// As [`queue`](Self::queue), where nobody can be told any more that it is lost: without
-    /// what came with it where the kernel has no `room`, or the queue, as Linux does behind
+    /// As [`queue`](Self::queue), where no sender can be told any more that the signal is lost:
+    /// without what came with it where the kernel has no `room`, or the queue, as Linux does behind
     /// RLIMIT_SIGPENDING.
     pub fn add(&mut self, signal: u32, info: SigInfo, room: bool) {
         if (!room || self.queue(signal, info).is_err()) && self.admits(signal).is_ok() {

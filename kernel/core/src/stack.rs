@@ -91,11 +91,10 @@ impl StackImage {
     /// in their places if they are there. `stack_limit`: RLIMIT_STACK in bytes. Without
     /// arguments an empty one is passed, as Linux does.
     ///
-    /// # Errors
-    /// `E2BIG`: a string of [`MAX_ARG_STRLEN`] bytes or more with its zero, or all
-    /// of them with their pointers above a quarter of the stack limit (at least
-    /// 128 KiB, at most 6 MiB), or strings above the whole of it. `EFAULT`: `top` is too low or not aligned.
-    /// `ENOMEM`: there is no memory for all of it in one piece.
+    /// # Errors `E2BIG`: a string has [`MAX_ARG_STRLEN`] bytes or more with its zero. Or all
+    /// strings with their pointers take more than a quarter of the stack limit (at least 128 KiB,
+    /// at most 6 MiB), or the strings more than the whole of it. `EFAULT`: `top` is too low or not
+    /// aligned. `ENOMEM`: there is no memory for all of it in one piece.
     pub fn build(
         top: u64,
         argv: &[&[u8]],

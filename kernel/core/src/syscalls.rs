@@ -1,4 +1,4 @@
-//! Every x86-64 system call: who serves it.
+//! Every x86-64 system call, and the kernel that serves it.
 //!
 //! One row a call (`table.rs`, of what `row.rs` says); a number without a row is `ENOSYS` and never
 //! reaches Linux. `docs/syscalls.md` is generated from here (`cargo xtask syscalls`).

@@ -1,9 +1,9 @@
 //! Turns of a CPU: it serves Linux' requests, or its threads run.
 //!
-//! A request comes before the threads, since Linux waits for its answer. But whoever has a proxy can make
-//! requests at any rate, on as many of Linux' CPUs as there are; so a CPU that has spent a *burst* with requests
-//! gives its threads as much time as it has spent, a *rest*, before it serves the next one. A CPU that has no thread
-//! to run does not ask: it serves.
+//! A request comes before the threads, since Linux waits for its answer. But a user of a proxy can
+//! make requests at any rate, on as many of Linux' CPUs as there are. So a CPU that has spent a
+//! *burst* with requests gives its threads as much time, a *rest*, before it serves the next one. A
+//! CPU that has no thread to run does not ask: it serves.
 //!
 //! Times are values of the TSC, and cycles.
 

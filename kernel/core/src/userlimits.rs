@@ -51,9 +51,10 @@ pub(crate) fn number(text: &str) -> Option<u64> {
 /// Rings of traces have one part of so many of the memory.
 pub const RINGS_SHARE: u64 = 8;
 
-/// The largest of these orders of pages that the ring of one more trace may have, all of them having a `share` of so many
-/// bytes: all users' rings have `all` bytes, this one's `own`. `None`: he may have none. A user has as much as he leaves
-/// to the others; of what is left for him a ring takes half at most, as long as it need not be a smallest one.
+/// The largest of these orders of pages that the ring of one more trace may have, all of them
+/// having a `share` of so many bytes: all users' rings have `all` bytes, this one's `own`. `None`:
+/// the user may have none. A user has as much as this leaves to the others. A ring takes half at
+/// most of what is left for its user, unless it is a smallest one.
 #[must_use]
 pub fn ring_order(
     mut orders: core::ops::RangeInclusive<u32>,
@@ -70,8 +71,9 @@ pub fn ring_order(
 /// Divisor of the memory: Linux may hold this part of it, of all that users gave up.
 pub const HELD_SHARE: u64 = 2;
 
-/// How much of it Linux may hold of one user's before that one's programs get no more, of a `share` of so many bytes for
-/// all users: as much as the user leaves to the others, who have so many bytes of it.
+/// Most bytes that Linux may hold of one user's memory before that user's programs get no more. All
+/// users together have a `share` of so many bytes; the others' memory has `others` of it. The user
+/// may have as much as is left to the others then.
 #[must_use]
 pub const fn held_max(share: u64, others: u64) -> u64 {
     share.saturating_sub(others) / 2
@@ -91,7 +93,7 @@ pub struct UserLimits {
     pub processes: u64,
     /// Memory that the kernel keeps for the user's programs, apart from their pages.
     pub kernel_memory: Amount,
-    /// Pages of his programs.
+    /// Pages of the user's programs.
     pub memory: Amount,
 }
 
@@ -106,7 +108,7 @@ pub const HELP: &str = "processes=N,kernel-memory=AMOUNT,memory=AMOUNT: any of t
 or none; default processes=4096,kernel-memory=25%,memory=unlimited";
 
 impl UserLimits {
-    /// Nobody is limited.
+    /// No user is limited.
     pub const NONE: Self =
         Self { processes: u64::MAX, kernel_memory: Amount::Unlimited, memory: Amount::Unlimited };
 

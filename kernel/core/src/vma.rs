@@ -1,7 +1,7 @@
 //! The address-space map: which ranges are mapped, how, and with what behind them.
 //!
-//! Plain bookkeeping: page tables, frames and messages to Linux are the
-//! caller's, who learns from the returned pieces what to undo.
+//! Plain bookkeeping: page tables, frames and messages to Linux are the caller's, which learns from
+//! the returned pieces what to undo.
 
 mod copy;
 mod merge;

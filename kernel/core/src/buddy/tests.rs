@@ -187,7 +187,7 @@ fn chunks_between(mut gaps: Vec<(usize, usize)>) -> Vec<Range<usize>> {
 }
 
 proptest! {
-    /// A zone of one to five chunks, against an array that says who owns each page.
+    /// A zone of one to five chunks, against an array of the pages' owners.
     #[test]
     fn a_zone_never_gives_a_page_twice(
         base in 0u64..2000,

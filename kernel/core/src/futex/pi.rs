@@ -1,4 +1,5 @@
-//! Locks with priority inheritance (FUTEX_LOCK_PI and its like): who has them is in their words, as thread ids.
+//! Locks with priority inheritance (FUTEX_LOCK_PI and its like): their words hold the owners'
+//! thread ids.
 //!
 //! A lock goes to the oldest of its waiters when its owner gives it back, or ends: the word names the new owner before any
 //! other thread can look. Words and queues are changed under the lock of the queues, by accesses that end where a page is
@@ -8,8 +9,8 @@ use super::{Aim, Key, MATCH_ANY, OWNER, OWNER_DIED, Queues, WAITERS, Waiter, Wok
 use crate::errno::{EAGAIN, EDEADLK, EINVAL, EPERM, ESRCH, Errno, Result};
 use alloc::collections::LinkedList;
 
-/// Waiters that are looked at, at most, to find who waits for whom; beyond that it counts as a circle. It is done with the
-/// queues locked.
+/// Waiters that are looked at, at most, to find a chain of threads that wait for each other. A
+/// longer search counts as a circle: the queues are locked meanwhile.
 const LOOKS_MAX: usize = 1 << 16;
 /// Threads that wait for each other, at most; beyond that it counts as a circle, as on Linux beyond 1,024.
 const CHAIN_MAX: usize = 128;
@@ -93,7 +94,7 @@ pub enum Acquired {
 /// Result of giving a lock back, or of the end of its owner.
 #[derive(Debug)]
 pub enum Given<W> {
-    /// Nobody has it.
+    /// The lock has no owner.
     Free,
     /// One that waited has it.
     To(Woken<W>),
@@ -133,8 +134,8 @@ impl<W: PartialEq> Queues<W> {
         self.0[Self::index(key)].iter().find(|w| w.key == key)
     }
 
-    /// Gets a lock for the thread `tid`, or says who has it. `known`: what its owner was found to be.
-    /// `has_followers`: others are about to wait for it.
+    /// Gets a lock for the thread `tid`, or returns the lock's owner. `known`: what its owner was
+    /// found to be. `has_followers`: others are about to wait for it.
     fn acquire(
         &self,
         key: Key,
@@ -174,7 +175,7 @@ impl<W: PartialEq> Queues<W> {
         if known.lives { Ok(Acquired::By(owner)) } else { Err(ESRCH.into()) }
     }
 
-    /// For whom `owner` waits, directly and through others.
+    /// The threads for which `owner` waits, directly and through others.
     fn chain(&self, owner: u32) -> Chain {
         let mut chain = Chain { tids: [0; CHAIN_MAX], length: 0, is_cut: false };
         let (mut at, mut looks) = (Some(owner), 0);
@@ -299,8 +300,8 @@ impl<W: PartialEq> Queues<W> {
         Ok(Given::To(self.hand_over(key, next)))
     }
 
-    /// The thread `tid` ends: a lock of its that others wait for goes to the oldest of them. To be called until nobody
-    /// does.
+    /// The thread `tid` ends: a lock of its that others wait for goes to the oldest of them. To be
+    /// called until no thread waits for one.
     ///
     /// # Errors
     /// [`Stop`]
@@ -333,8 +334,8 @@ impl<W: PartialEq> Queues<W> {
         self.append(key, who, MATCH_ANY, Aim::Requeue { tid, lock })
     }
 
-    /// FUTEX_CMP_REQUEUE_PI: the oldest waiter of `from` gets the lock if nobody has it; up to `most` others, one more if
-    /// somebody has it, wait for it from now on.
+    /// FUTEX_CMP_REQUEUE_PI: the oldest waiter of `from` gets the lock if that has no owner. Up to
+    /// `most` others, one more if it has an owner, wait for the lock from now on.
     ///
     /// # Errors
     /// [`Stop`] before anything was changed; `EAGAIN`: `from` is not `expected`. `EINVAL`: the first waiter is none of

@@ -1,4 +1,5 @@
-//! A thread as those have it who stop it: who holds it, whether its registers are there, who steps it.
+//! Parking state of a thread, for the sides that may stop it: which side holds it, whether its
+//! registers are there, which side steps it.
 
 #![expect(
     clippy::disallowed_methods,
@@ -46,7 +47,7 @@ bitflags! {
         const IN_KERNEL = 1 << 7;
         /// The registers were set: the thread has to take them on.
         const SET = 1 << 8;
-        /// The trap flag is there on the account of who steps.
+        /// The trap flag is set because a tracer or a debugger steps the thread.
         const TRAPS = 1 << 9;
         /// The thread has no program yet: while it waits it has no registers for a debugger.
         const LOADS = 1 << 10;
@@ -77,7 +78,7 @@ impl Parking {
         all || self.intersects(Parking::HELD.union(Parking::STAYS))
     }
 
-    /// Whether somebody waits for its registers, which it can leave where it waits.
+    /// Whether a side waits for the thread's registers, which the thread can leave where it waits.
     pub const fn is_awaited(self, all: bool) -> bool {
         let by_debugger = (all || self.contains(Parking::STAYS)) && !self.contains(Parking::LOADS);
         !self.contains(Parking::REGISTERS) && (by_debugger || self.contains(Parking::HELD))
@@ -102,8 +103,9 @@ impl Parking {
         self.contains(Parking::of(Parking::STEPS | Parking::STEPPED, who))
     }
 
-    /// Whether it is a reason of that kind to stop. Who comes out of the kernel and is not held takes
-    /// registers back that it has left there, set or not: it is about to change them.
+    /// Whether this is a reason of that kind to stop. A thread that comes out of the kernel and is
+    /// not held takes back the registers that it has left there, set or not: it is about to change
+    /// them.
     pub fn stands(self, reason: Reason, all: bool) -> bool {
         match reason {
             Reason::DebuggerStep => self.has_stepped(Who::Debugger),
@@ -125,8 +127,8 @@ impl Parking {
         self.set(Parking::of(Parking::HELD, who), on);
     }
 
-    /// Somebody holds it no more. Registers of a thread that waits in the kernel are worth nothing once
-    /// it may go on, unless they were set. True: they are to be dropped.
+    /// A side holds the thread no more. Registers of a thread that waits in the kernel are worth
+    /// nothing once it may go on, unless they were set. True: they are to be dropped.
     pub fn settle(&mut self, all: bool) -> bool {
         #[cfg(test)]
         let all = all && !has(Mutant::ForgetsWhatIsReliedOn);
@@ -191,7 +193,7 @@ impl Parking {
         stepped
     }
 
-    /// Before user mode: sets the trap flag if somebody steps the thread. True: RFLAGS has changed.
+    /// Before user mode: sets the trap flag if a side steps the thread. True: RFLAGS has changed.
     pub fn arm(&mut self, rflags: &mut u64) -> bool {
         let arms = self.intersects(Parking::ALL_STEPS) && *rflags & TRAP_FLAG == 0;
         if arms {

@@ -264,7 +264,7 @@ impl World {
         Ok(())
     }
 
-    /// Somebody hears that a step is over.
+    /// A side hears that a step is over.
     fn told(&mut self, who: Who) -> Result<(), Broken> {
         ensure(self.owed[who as usize] == Owed::Word, "a step without an instruction")?;
         self.asked(who, false);
@@ -291,7 +291,7 @@ impl World {
         let w = &mut self;
         let traced = Who::Tracer;
         match step {
-            // Who resumes holds the lock that a thread needs to stop the others.
+            // The resuming side holds the lock that a thread needs to stop the others.
             Step::Executes
                 if w.at == At::User && w.going != Going::No && w.steps_for_debugger() =>
             {
@@ -337,7 +337,7 @@ impl World {
                 w.at = At::Gate;
             }
             Step::Begins if w.at == At::Kernel && w.calls => {
-                // Registers that nobody has set, so that old ones are known by their value.
+                // Registers that no side has set, so that old ones are known by their value.
                 (w.value, w.wanted) = (PROGRAM, PROGRAM);
                 if w.parking.begin() {
                     w.left = Some(w.value);
@@ -453,7 +453,7 @@ impl World {
             let (flag, own) = (self.flags & TRAP_FLAG != 0, self.own_flag);
             ensure(flag || !own, "the program's trap flag is gone")?;
         } else {
-            // The flag of who steps is in no registers that somebody sees.
+            // The stepping side's flag is in no registers that a side sees.
             ensure(
                 !p.contains(Parking::REGISTERS)
                     || p.contains(Parking::IN_KERNEL)
@@ -461,7 +461,7 @@ impl World {
                 "a trap flag is seen",
             )?;
         }
-        // Nobody waits for nobody.
+        // No side waits without a reason.
         if self.at == At::Kernel && self.going == Going::No && !p.is_held(self.all) {
             ensure(!p.contains(Parking::REGISTERS) || p.gives_up(), "a call is not given up")?;
         }

@@ -44,7 +44,7 @@ pub enum Event {
     Move,
     /// Linux has stopped it, or continued it.
     Pause(bool),
-    /// Somebody waits until it is gone.
+    /// A thread waits until the process is gone.
     Await,
     /// The process has left its space, or the space is freed.
     Finish,

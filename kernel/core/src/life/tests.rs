@@ -25,7 +25,7 @@ pub enum Mutant {
     ForgetsParent,
     /// A program is replaced while a core dump is made.
     ReplacesInDump,
-    /// A thread that ends wakes nobody who waits for that.
+    /// A thread that ends does not wake the threads that wait for that.
     WakesNobody,
     /// A space is freed while processes have it.
     FreesOccupied,

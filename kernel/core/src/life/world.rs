@@ -1,8 +1,8 @@
 //! A small machine whose threads, processes and spaces live by the transition functions: what kernel,
 //! Linux and proxies do beside those, one lock at a time, in any order.
 //!
-//! A kick is modelled as the kernel's: who waits looks once, and then only when it was kicked. So
-//! a wake-up that is lost shows as a thread that sleeps though it may go on.
+//! A kick is modelled as the kernel's: a waiting thread looks once, and then only when it was
+//! kicked. So a wake-up that is lost shows as a thread that sleeps though it may go on.
 
 mod checks;
 mod requests;
@@ -223,7 +223,7 @@ impl World {
         self.threads.iter_mut().filter(|t| t.process == p).for_each(|t| t.kicked = true);
     }
 
-    /// Kicks the threads of who made `p`.
+    /// Kicks the threads of the maker of `p`.
     fn wake_parent(&mut self, p: u8) {
         let maker = self.pr(p).maker;
         if maker != NONE {
@@ -259,7 +259,7 @@ impl World {
         Ok(effects)
     }
 
-    /// The child `p` has left the memory of who waits for that.
+    /// The child `p` has left the memory of the thread that waits for that.
     fn release(&mut self, p: u8) -> Done {
         let parent = core::mem::replace(&mut self.pr(p).vfork, NONE);
         if parent == NONE {
@@ -376,7 +376,7 @@ impl World {
         Ok(made)
     }
 
-    /// Forgets what is gone and nobody knows any more, so that its place is free.
+    /// Forgets what is gone and no longer known to anything, so that its place is free.
     fn tidy(&mut self) {
         // Twice: one that is forgotten may have known another.
         for p in (0..MOST as u8).chain(0..MOST as u8) {
@@ -395,7 +395,7 @@ impl World {
             }
         }
         for t in &mut self.threads {
-            // Who waits for nothing looks anyway, before it does.
+            // A thread that does not wait looks anyway, before it waits.
             let waits = matches!(t.stage, Stage::Bounded | Stage::Unbounded)
                 || matches!(t.state, T::Replaces | T::Arrives | T::Dumps);
             t.kicked &= waits;

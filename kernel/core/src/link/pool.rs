@@ -18,7 +18,7 @@ pub fn most(asked: Option<u32>, linux_cpus: u32, most: u32) -> u32 {
     asked.unwrap_or(SERVERS_USUAL.min(linux_cpus)).clamp(1, most)
 }
 
-/// How the calls of a process reach who executes them.
+/// How the calls of a process reach the side that executes them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Way {
     /// Each thread's own worker executes its calls.
@@ -99,7 +99,7 @@ impl Load {
         self.servers < self.most && self.calls >= self.servers
     }
 
-    /// Whether one is too many, of whom at most `needed` had something to do since `since_ns` ago.
+    /// Whether one server is too many: at most `needed` had something to do since `since_ns` ago.
     #[must_use]
     pub const fn shrinks(self, needed: u32, since_ns: u64) -> bool {
         since_ns >= IDLE_NS && self.servers > 1 && needed < self.servers
@@ -169,15 +169,16 @@ impl PassesBy {
     }
 }
 
-/// Whether a path names the calling thread's own directory in /proc, which depends on who looks.
+/// Whether a path names the calling thread's own directory in /proc, which depends on the looking
+/// thread.
 #[must_use]
 pub fn names_thread(path: &[u8]) -> bool {
     const NAME: &[u8] = b"thread-self";
     path.windows(NAME.len()).any(|part| part == NAME)
 }
 
-/// Whether a path may name a file in /proc that Linux has only the very thread write whom it is about, or that changes what
-/// such a thread has.
+/// Whether a path may name a file in /proc that Linux lets only the thread write which the file is
+/// about, or that changes what such a thread has.
 #[must_use]
 pub fn is_threads_own(path: &[u8]) -> bool {
     const NAMES: [&[u8]; 2] = [b"loginuid", b"timerslack_ns"];

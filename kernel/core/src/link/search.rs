@@ -1,5 +1,5 @@
-//! How a native task comes by a pooled proxy when nobody has left it one: whether one more is made, or it waits until the pool
-//! changes.
+//! How a native task comes by a pooled proxy when none is free: whether one more is made, or the
+//! task waits until the pool changes.
 
 use crate::errno::{EAGAIN, Errno};
 
@@ -41,7 +41,8 @@ struct Refused {
     /// [`Seen::left`] when the task was refused. Before one more proxy goes, the task would
     /// probably be refused again.
     left: u32,
-    /// Then it asks all the same: who has the proxies may keep them, and what spoke against one more be gone. Ns.
+    /// Time after which the task asks all the same, ns: tasks that have proxies may keep them, and
+    /// the reason against one more may be gone.
     until_ns: u64,
 }
 
@@ -50,8 +51,8 @@ const FIRST_NS: u64 = 100_000_000;
 /// Longest time for which a refused task does not ask, ns (see [`FIRST_NS`]).
 const LONGEST_NS: u64 = 64 * FIRST_NS;
 
-/// A task's search for a proxy. Nobody waits for what will not change ([`Seen::will_change`]), and together tasks ask for no
-/// more than the pool may have.
+/// A task's search for a proxy. No task waits for what will not change ([`Seen::will_change`]), and
+/// together tasks ask for no more than the pool may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Search {
     refused: Option<Refused>,
@@ -75,8 +76,9 @@ impl Search {
         }
     }
 
-    /// Takes in what has become of the proxy that the task asked for when it had seen `before`; `seen`: afterwards. Who has been told that one was made,
-    /// and none has come, has been lied to: that is a refusal, too.
+    /// Takes in what has become of the proxy that the task asked for when it had seen `before`;
+    /// `seen`: afterwards. If a proxy was reported as made, and none has come, this is a refusal,
+    /// too.
     ///
     /// # Errors
     /// The error of `made`: there is none to wait for either.
@@ -123,7 +125,7 @@ mod tests {
     #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
     struct World {
         free: usize,
-        /// Nobody has them, and yet they are not free: proxies that lie.
+        /// Proxies that lie: no task has them, and yet they are not free.
         lying: usize,
         left: u32,
         tasks: Vec<Task>,
@@ -167,7 +169,8 @@ mod tests {
                         all.push(World { free: self.free - 1, ..self.with(index, Task::Has) });
                     }
                     Task::Looks(refused) => {
-                        // No time passes: that somebody asks again after a while is not what keeps all going.
+                        // No time passes: progress must not depend on a task that asks again after
+                        // a while.
                         let refused = refused.map(|left| Refused { left, until_ns: 1 });
                         let mut search = Search { refused, ..Search::default() };
                         let becomes = match search.next(seen, 0) {
@@ -284,7 +287,7 @@ mod tests {
         assert_eq!(search.next(seen, 1), Step::Wait(FIRST_NS));
         let nothing = Seen { proxies: 0, ..seen };
         assert_eq!(Search::default().answered(Ok(()), nothing, nothing, 0), Err(EAGAIN));
-        // One that has come is looked for, and another one asked for if somebody else has it.
+        // One that has come is looked for, and another one asked for if another task has it.
         let mut search = Search::default();
         let came = Seen { came: 6, ..seen };
         assert_eq!(search.answered(Ok(()), seen, came, 0), Ok(()));

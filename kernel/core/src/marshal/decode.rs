@@ -27,9 +27,9 @@ pub enum Malformed {
     NoRoom,
 }
 
-/// Where the memory lies, in the addresses of who executes the call. Nothing that matters may lie in the
-/// page behind the message, and nothing at all where a message has a part that is there in part only
-/// (`has_guard`).
+/// Where the memory lies, in the addresses of the side that executes the call. Nothing that matters
+/// may lie in the page behind the message, and nothing at all where a message has a part that is
+/// there in part only (`has_guard`).
 #[derive(Clone, Copy, Debug)]
 pub struct Place {
     /// The message.

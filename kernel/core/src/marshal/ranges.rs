@@ -7,9 +7,9 @@ use super::wire::TEXT_MAX;
 use crate::syscalls::arguments::{Counted, Direction};
 use crate::usermemory::UserMemory;
 
-/// Calls `each` with every piece of memory that a call refers to, in arguments and in structures: its
-/// address, its length (of a string the longest), and who touches it. Structures that cannot be read are
-/// left out, since Linux cannot read them either.
+/// Calls `each` with every piece of memory that a call refers to, in arguments and in structures:
+/// its address, its length (of a string the longest), and its direction. Structures that cannot be
+/// read are left out, since Linux cannot read them either.
 ///
 /// # Errors
 /// Nothing describes the call, or `each` has returned false.

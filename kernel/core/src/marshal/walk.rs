@@ -1,4 +1,5 @@
-//! The way through the arguments of a call, the same for who writes a message and for who reads it.
+//! The way through the arguments of a call, the same for the writer of a message and for its
+//! reader.
 
 use super::wire::{VECTORS_MAX, put_u64, u32_at, u64_at};
 use crate::syscalls::arguments::Argument::{self, Int};

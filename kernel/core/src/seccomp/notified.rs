@@ -1,4 +1,5 @@
-//! Calls about which a listener decides (SECCOMP_RET_USER_NOTIF): who tells it (`docs/seccomp.md`).
+//! Calls about which a listener decides (SECCOMP_RET_USER_NOTIF): which kernel tells the listener,
+//! and how (`docs/seccomp.md`).
 
 use super::worker;
 use crate::syscalls::{Hook, LocalCall, Row, Service};

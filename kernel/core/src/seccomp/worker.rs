@@ -1,11 +1,11 @@
 //! The filter that a worker has on Linux for a filter of its program.
 //!
 //! The LWK judges a program's calls itself. A program can have Linux write to what its proxy
-//! consists of, though, and so have a worker make a call that no filter has judged: therefore
-//! Linux has the filter too. In front of it stands what a worker does on the LWK's account and
-//! what does nobody any good who may already use the CPU: it asks the module, maps and unmaps
-//! memory that cannot be executed, makes threads and processes like itself, has signals
-//! blocked and handled, asks who it is, and ends.
+//! consists of, though, and so have a worker make a call that no filter has judged: therefore Linux
+//! has the filter too. In front of it stand the calls that a worker makes for the LWK, and that
+//! give nothing to a program that may already use the CPU. By them a worker asks the module, maps
+//! and unmaps memory that cannot be executed, makes threads and processes like itself, has signals
+//! blocked and handled, asks for its identity, and ends.
 //!
 //! A filter with a listener (SECCOMP_RET_USER_NOTIF) notifies it on Linux, too, of what a worker
 //! makes for its program as it is. Of what never comes to Linux, or stands in front of the filter,
@@ -131,7 +131,7 @@ use Ask::{Has, HasNone, Is, IsControl, IsNull, OneOf};
 /// Calls that may have such arguments as answer all questions of a line.
 const BOUND: [(u32, &[Ask]); 21] = [
     (__NR_ioctl, &[IsControl(0), OneOf(1, &COMMANDS)]),
-    // Memory of nobody, and the module's.
+    // Anonymous memory, and the module's.
     (__NR_mmap, &[HasNone(2, PROT_EXEC), Has(3, MAP_ANONYMOUS, MAP_ANONYMOUS)]),
     (__NR_mmap, &[HasNone(2, PROT_EXEC), IsControl(4)]),
     (__NR_mprotect, &[HasNone(2, PROT_EXEC)]),
@@ -143,7 +143,7 @@ const BOUND: [(u32, &[Ask]); 21] = [
     // Whether there is such a thread, or a file of that name.
     (__NR_tgkill, &[Is(2, 0)]),
     (__NR_tkill, &[Is(1, 0)]),
-    // Whether a child is still there, which somebody else waits for.
+    // Whether a child is still there, for which another thread waits.
     (__NR_waitid, &[Has(3, WNOHANG | WNOWAIT, WNOHANG | WNOWAIT)]),
     (__NR_openat, &[Is(2, O_PATH_CLOEXEC)]),
     (__NR_prctl, &[OneOf(0, &PRCTLS)]),
@@ -319,9 +319,10 @@ const fn reads_pointer(i: &Instruction) -> bool {
     i.code == code::LD | code::ABS && (i.k == POINTER_AT[0] || i.k == POINTER_AT[1])
 }
 
-/// In place of a filter that asks where a call is made, which is elsewhere in the worker, or that
-/// is so long that nothing fits in front of it: the calls that it may allow, whatever their
-/// arguments; of one with a listener that is notified of those of which it may be. At most [`BY_NUMBER_MAX`] instructions.
+/// The filter by numbers, in place of one that asks where a call is made, which is elsewhere in the
+/// worker, or of one that is too long to have anything in front of it. It allows the calls that the
+/// program's filter may allow, whatever their arguments. A listener is notified of the calls of
+/// which it may be notified. At most [`BY_NUMBER_MAX`] instructions.
 fn push_by_number(
     all: &mut Vec<Instruction>,
     program: &[Instruction],

@@ -11,7 +11,8 @@ use super::{
 };
 use hanare_abi::control::Mirror;
 
-/// glibc's own signals, which nobody sends from elsewhere; posix_spawn(3) ignores them in the child.
+/// glibc's own signals, which are not sent from elsewhere; posix_spawn(3) ignores them in the
+/// child.
 const INTERNAL: SigSet = SigSet(1 << 31 | 1 << 32);
 /// Changes of a signal after which Linux is told of SIG_IGN only when it matters, also where calls are under way.
 const OFTEN: u8 = 8;
@@ -114,10 +115,11 @@ impl Mirrored {
             && self.told[signal as usize - 1] == Some(self.wanted(signal, action))
     }
 
-    /// `signal` has this action now: what Linux has to be told before anything else
-    /// happens, if anything. It counts as told. `is_calling`: Linux may be executing a call of another thread, which a
-    /// signal that is ignored by now must not interrupt; else it has until the next call to hear of SIG_IGN, unless
-    /// the signal is `blocked`: one that Linux keeps back goes by SIG_IGN, and one that comes afterwards stays.
+    /// `signal` has this action now: what Linux has to be told before anything else happens, if
+    /// anything. It counts as told. `is_calling`: Linux may be executing a call of another thread,
+    /// which a signal that is ignored by now must not interrupt. Otherwise Linux has until the next
+    /// call to hear of SIG_IGN, unless the signal is `blocked`: one that Linux keeps back goes by
+    /// SIG_IGN, and one that comes afterwards stays.
     pub fn changed(
         &mut self,
         signal: u32,

@@ -123,7 +123,7 @@ pub struct Counted {
     pub head: u16,
     /// Fewest bytes.
     pub least: u16,
-    /// Most bytes; who asks for more gets an error of Linux'.
+    /// Most bytes; more are an error of Linux'.
     pub most: u16,
 }
 

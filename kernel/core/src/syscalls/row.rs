@@ -14,7 +14,7 @@ pub enum Service {
     Local(LocalCall),
     /// Linux, by the thread's worker, with the same arguments.
     Delegated(Hook),
-    /// Nobody: this error, for this reason.
+    /// No kernel: this error, for this reason.
     Refused(Errno, &'static str),
 }
 

@@ -149,7 +149,7 @@ fn stacks_grow_and_keep_their_distance() {
     map.insert(anonymous(top - 4 * gap, top - 3 * gap)).unwrap();
     assert_eq!(map.grow_down(top - 3 * gap + P, 8 << 20), Err(ENOMEM));
     assert_eq!(map.grow_down(top - 2 * gap, 8 << 20), Ok(top - STACK_STEP));
-    // no guard towards a mapping that nobody can touch
+    // no guard towards a mapping that cannot be touched
     map.protect(top - 4 * gap, top - 3 * gap, Prot::empty()).unwrap();
     assert_eq!(map.grow_down(top - 3 * gap, 8 << 20), Ok(top - 2 * gap));
     assert_eq!(map.grow_down(top - 5 * gap, 8 << 20), Err(EFAULT));

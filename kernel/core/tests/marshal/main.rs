@@ -1,6 +1,7 @@
-//! Calls made natively and as messages do the same: results, errors, every byte of the caller's memory,
-//! and what the files and sockets hold afterwards. Messages are copied through one buffer, or packed into
-//! pages; who executes them is this process, too, with files and sockets made anew for each way.
+//! Calls made natively and as messages do the same: results, errors, every byte of the caller's
+//! memory, and what the files and sockets hold afterwards. Messages are copied through one buffer,
+//! or packed into pages; this process executes them, too, with files and sockets made anew for each
+//! way.
 
 #![cfg_attr(test, allow(clippy::disallowed_methods, clippy::disallowed_macros))]
 
@@ -76,7 +77,8 @@ fn run(numbers: &[u32], way: Way, ways: &mut Ways, region: &Region, counts: &mut
             let count = counts.entry(call.number).or_default();
             *(if result < 0 { &mut count.1 } else { &mut count.0 }) += 1;
         }
-        // A message that was received before the call failed is gone; where it went nobody may rely on.
+        // A message that was received before the call failed is gone; where it went is not to be
+        // relied on.
         let has_lost = RECEIVING.contains(&call.number) && [-EFAULT, -EINVAL].contains(&result);
         let memory = if has_lost { Vec::new() } else { region.contents(&call.unlike) };
         let is_vectored = VECTORED.contains(&call.number);

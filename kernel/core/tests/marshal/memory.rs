@@ -41,7 +41,7 @@ impl Guarded {
 
     /// Bytes of the mapping. No other reference exists; system calls write to them in between.
     pub fn bytes(&mut self) -> &mut [u8] {
-        // SAFETY: mapped for as long as this lives, by whom it is borrowed.
+        // SAFETY: mapped for as long as this lives, from which the bytes are borrowed.
         unsafe { std::slice::from_raw_parts_mut(self.start, self.size) }
     }
 }

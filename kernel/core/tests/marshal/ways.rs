@@ -14,7 +14,7 @@ pub enum Way {
     Packed,
 }
 
-/// The memory of who executes calls, and of the caller's kernel.
+/// The memory of the side that executes calls, and of the caller's kernel.
 pub struct Ways {
     buffer: Guarded,
     own: Guarded,

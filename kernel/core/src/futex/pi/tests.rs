@@ -276,7 +276,8 @@ fn op() -> impl Strategy<Value = Op> {
 }
 
 proptest! {
-    /// Each lock has one owner, which no thread that sleeps takes for itself; whoever is woken owns what it waited for.
+    /// Each lock has one owner, which no thread that sleeps takes for itself; a woken thread owns
+    /// the lock for which it waited.
     #[test]
     fn one_thread_has_each_lock(ops in prop::collection::vec(op(), 0..80)) {
         let (mut q, m) = (Q::default(), Words::default());
@@ -339,7 +340,7 @@ proptest! {
                     if let Ok(result) = result {
                         woken = result.woken.iter().map(|&who| (8, who)).collect();
                     }
-                    // Whoever was moved waits for the lock.
+                    // A moved thread waits for the lock.
                     for (&tid, addr) in asleep.iter_mut().filter(|(_, addr)| **addr == 32) {
                         let is_moved = q.0.iter().flatten().any(|w| w.who == tid && w.key == key(8));
                         if is_moved {
@@ -389,6 +390,6 @@ fn what_is_looked_at_has_an_end() {
     let before = looks();
     let moved = q.requeue_for_lock((key(8), key(16)), usize::MAX - 1, 0, known, &m).unwrap();
     assert_eq!(moved.result, Ok(10_000));
-    // Each once to find for whom the owner waits, and once as it is moved.
+    // Each once to find the threads for which the owner waits, and once as it is moved.
     assert!(looks() - before <= 2 * 10_000, "{}", looks() - before);
 }

@@ -65,7 +65,7 @@ impl World {
         }
         for s in 0..MOST as u8 {
             let room = self.spaces[usize::from(s)];
-            // Linux closes a space once nobody uses its memory map.
+            // Linux closes a space once no process uses its memory map.
             let uses = |q: &Proc| {
                 q.used && q.member && q.space == s && {
                     let state = q.life.state();

@@ -14,7 +14,8 @@ impl World {
         let q = self.pr(p);
         q.opening = false;
         let (kind, old, member) = (q.kind, q.old, q.member);
-        // Before it has a space there is only the entry in a list, which is dropped: nobody else sees that.
+        // Before it has a space there is only the entry in a list, which is dropped: no other
+        // thread sees that.
         let failed = self.end_step(p, None, Event::Fail);
         let killed = member && self.pr(p).life.word().is_killed();
         check(failed.is_ok() || killed, || format!("process {p} was claimed, and does not fail"))?;

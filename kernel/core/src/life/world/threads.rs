@@ -305,7 +305,7 @@ impl World {
                 let effects = left.map_err(|_| format!("thread {t} does not leave"))?;
                 *self.th(t) = NO_THREAD;
                 for q in &mut self.processes {
-                    // Nobody is kicked by who made it, and nobody let go.
+                    // The thread is neither kicked nor let go by processes that it made.
                     q.maker = if q.maker == t { NONE } else { q.maker };
                     q.vfork = if q.vfork == t { NONE } else { q.vfork };
                 }
