@@ -339,13 +339,13 @@ requests! {
         /// The exit signal in the low seven bits, and the flags of clone3(2) that matter to Linux
         /// (CLONE_PARENT, namespaces, CLONE_PIDFD, CLONE_FILES ..., never CLONE_VM).
         flags: u64,
-        /// As of `struct clone_args`.
+        /// Field of this name in `struct clone_args`.
         pidfd: u64,
-        /// As of `struct clone_args`.
+        /// Field of this name in `struct clone_args`.
         set_tid: u64,
-        /// As of `struct clone_args`.
+        /// Field of this name in `struct clone_args`.
         set_tid_size: u64,
-        /// As of `struct clone_args`.
+        /// Field of this name in `struct clone_args`.
         cgroup: u64,
     }
     /// clone of the proxy with its memory (CLONE_VM), but as a process of its own; it says

@@ -10,7 +10,7 @@ pub const MEMORY_KEPT_BYTES: u64 = 64 << 20;
 /// Words of a CPU bitmap (bit n = Linux CPU n).
 pub const CPU_WORDS: usize = 64;
 
-/// `IOCTL_INFO`: who is there. Works for everyone.
+/// `IOCTL_INFO`: the module's version, and the number of instances. Any user may ask.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Info {

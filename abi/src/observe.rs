@@ -116,13 +116,13 @@ pub const RECORD_KILLED: u32 = 4;
 /// The process is gone.
 pub const RECORD_GONE: u32 = 5;
 
-/// By the LWK.
+/// The LWK served the call.
 pub const SERVED_LOCAL: u32 = 1;
-/// By Linux.
+/// Linux served the call.
 pub const SERVED_DELEGATED: u32 = 2;
-/// By nobody.
+/// Neither kernel served the call: it was refused.
 pub const SERVED_REFUSED: u32 = 3;
-/// By the LWK, which asked Linux for something.
+/// The LWK served the call, and asked Linux for something.
 pub const SERVED_HELPED: u32 = 4;
 
 /// One record, followed by its captures, each a [`Capture`] and its bytes, filled up

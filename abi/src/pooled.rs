@@ -22,9 +22,9 @@ pub const POOL_MAX: u32 = 1024;
 
 /// The program of a proxy runs in the space. In [`Attach::kind`](crate::ioctl::Attach::kind), as what follows.
 pub const ATTACH_PROGRAM: u32 = 0;
-/// A native task does: the process maps nothing of its memory.
+/// A native task runs in the space: the process maps nothing of its memory.
 pub const ATTACH_NATIVE: u32 = 1;
-/// None does: the process is a pooled proxy.
+/// No program runs in the space: the process is a pooled proxy.
 pub const ATTACH_MEMBER: u32 = 2;
 /// Bits of the number of proxies that a pool may have, in `args[3]` of
 /// [`REQUEST_SPACE_OPEN`](crate::request::REQUEST_SPACE_OPEN), where [2] is 0: the kind in the lowest 8 bits, this

@@ -22,9 +22,9 @@ use hanare_abi::request::GROUPS_MAX as DEPTH_MAX;
 /// CPU time that a group may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limit {
-    /// So much of it
+    /// CPU time of a period.
     pub quota: u64,
-    /// in each of these.
+    /// Length of a period.
     pub period: u64,
 }
 

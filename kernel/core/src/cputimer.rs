@@ -96,7 +96,7 @@ impl Expiries {
 /// Consequence of a process' limit of CPU time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CpuLimit {
-    /// Nothing yet.
+    /// The limit is not reached.
     Within,
     /// SIGXCPU, once a second.
     Warn,

@@ -31,7 +31,7 @@ pub struct DebugRegisters {
     control: u64,
 }
 
-/// One address' part of DR7.
+/// Part of DR7 for one address.
 #[derive(Clone, Copy)]
 struct Field {
     on: bool,

@@ -78,7 +78,7 @@ impl Place {
 enum Aim {
     /// A wake-up.
     Wake,
-    /// To be moved to a lock (FUTEX_WAIT_REQUEUE_PI).
+    /// A move to the queue of a lock (FUTEX_WAIT_REQUEUE_PI).
     Requeue {
         /// Thread id of the waiter.
         tid: u32,

@@ -29,7 +29,7 @@ pub const NOBODY: Tag = 0;
 pub trait Limited {
     /// How much its members may have.
     type Limit: Copy;
-    /// Nothing is in use.
+    /// The resource where nothing of it is in use.
     const UNUSED: Self;
 
     /// The entry becomes another group's.
@@ -75,7 +75,7 @@ impl<T: Limited> Entry<T> {
 }
 
 impl<T: Limited> Table<T> {
-    /// None.
+    /// A table without groups.
     #[must_use]
     pub const fn new() -> Self {
         let empty = [const {

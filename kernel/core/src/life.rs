@@ -200,12 +200,12 @@ impl Word {
         Word(state as u32 | if paused { Self::PAUSED } else { 0 })
     }
 
-    /// As it was kept.
+    /// The word that was kept as `bits`.
     pub fn of(bits: u32) -> Word {
         Word(bits)
     }
 
-    /// To be kept.
+    /// The word's bits, to be kept.
     pub fn bits(self) -> u32 {
         self.0
     }
@@ -240,12 +240,12 @@ impl Word {
 pub struct SpaceWord(u32);
 
 impl SpaceWord {
-    /// As it was kept.
+    /// The word that was kept as `bits`.
     pub fn of(bits: u32) -> SpaceWord {
         SpaceWord(bits)
     }
 
-    /// To be kept.
+    /// The word's bits, to be kept.
     pub fn bits(self) -> u32 {
         self.0
     }

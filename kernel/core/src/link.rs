@@ -22,13 +22,13 @@ pub struct Call {
 }
 
 impl Call {
-    /// For the thread's own sake.
+    /// A call for the thread's own sake.
     #[must_use]
     pub const fn new(nr: u32, args: [u64; 6]) -> Self {
         Self { nr, args, sake: Sake::Thread }
     }
 
-    /// For that of its process: made by a thread, too, that has to end.
+    /// A call for the process' sake, which a thread makes, too, that has to end.
     #[must_use]
     pub const fn of_process(nr: u32, args: [u64; 6]) -> Self {
         Self { nr, args, sake: Sake::Process }
@@ -93,9 +93,9 @@ pub const fn sake(request: &Control) -> Sake {
 pub enum Asker {
     /// A thread that goes on.
     Runs,
-    /// One that has to end; its process goes on.
+    /// A thread that has to end; its process goes on.
     Ends,
-    /// One whose process has no proxy any more.
+    /// A thread whose process has no proxy any more.
     IsAlone,
 }
 
@@ -118,11 +118,11 @@ pub enum Outcome {
 pub enum Failure {
     /// The call was executed, and failed.
     Refused(Errno),
-    /// As of [`Outcome`].
+    /// The call was not begun ([`Outcome::NotStarted`]).
     NotStarted,
-    /// As of [`Outcome`].
+    /// The thread has to end ([`Outcome::ThreadEnding`]).
     ThreadEnding,
-    /// As of [`Outcome`].
+    /// The process has no proxy any more ([`Outcome::PeerGone`]).
     PeerGone,
 }
 
@@ -183,15 +183,17 @@ impl Outcome {
 /// Return of a program's call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Returns {
-    /// This.
+    /// The call returns this value.
     Value(u64),
-    /// An error.
+    /// The call returns this error.
     Error(Errno),
-    /// Nothing yet: it is made again when the signal that came first has been delivered.
+    /// The call returns nothing yet: it is made again when the signal that came first has been
+    /// delivered.
     Again,
-    /// Linux has interrupted it: `EINTR`, or it is made again, as delivery and handler have it.
+    /// Linux has interrupted the call: it returns `EINTR`, or is made again, as delivery and
+    /// handler have it.
     Interrupted(Restart),
-    /// Nothing: its thread ends.
+    /// The call never returns: its thread ends.
     Never,
 }
 

@@ -66,7 +66,7 @@ pub enum Rules {
     },
 }
 
-/// One bank.
+/// Registers of one bank.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bank {
     /// `IA32_MCi_STATUS`.
@@ -115,7 +115,7 @@ impl Fatal {
 /// Meaning of the registers of one bank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Meaning {
-    /// Nothing, or another CPU's error.
+    /// The bank has no error, or another CPU's.
     Nothing,
     /// The hardware has corrected it.
     Corrected,

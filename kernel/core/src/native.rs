@@ -29,9 +29,9 @@ pub enum Kind {
     Local,
     /// Any proxy of the pool may execute it.
     Any,
-    /// A proxy may that stays with the task.
+    /// A proxy that stays with the task may execute it.
     Kept,
-    /// None may.
+    /// The call is refused.
     Refused,
 }
 

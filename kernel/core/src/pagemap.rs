@@ -16,7 +16,7 @@ pub struct Runs<'a> {
 }
 
 impl<'a> Runs<'a> {
-    /// None, from `start` on.
+    /// An empty list of runs, which begins at `start`.
     pub fn new(words: &'a mut [u64], start: u64) -> Runs<'a> {
         Runs { words, used: 0, at: start, is_full: false }
     }

@@ -91,11 +91,11 @@ pub mod regset {
 /// The stop of a thread that the LWK has reported by a SIGTRAP of its worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
-    /// Not one of these: a signal.
+    /// The stop is none of these: a signal has come.
     Signal,
-    /// Before a system call.
+    /// The stop is before a system call.
     Entry,
-    /// After one.
+    /// The stop is after a system call.
     Exit,
     /// `PTRACE_EVENT_*` and its message.
     Event(u32, u64),

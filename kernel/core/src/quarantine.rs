@@ -40,7 +40,7 @@ pub enum Answer {
 /// Next action about a user's frames, before a decision that depends on them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Want {
-    /// Nothing: Linux has said of all that it holds them, or it does not answer.
+    /// The question is settled: Linux has said of all pages that it holds them, or does not answer.
     Settled,
     /// The answer to what another thread asks is to come.
     Await,
@@ -61,7 +61,7 @@ pub struct Inquiry {
 }
 
 impl Inquiry {
-    /// Without any pages.
+    /// An inquiry without pages.
     pub const NOTHING: Self = Self { pages: [0; 2], unasked: 0, asking: 0, began_ns: 0 };
 
     /// Pages that Linux is still to be asked about.
@@ -147,7 +147,7 @@ pub struct Round {
 }
 
 impl Round {
-    /// None.
+    /// No round.
     pub const NONE: Self = Self { began_ns: None, ended_ns: None, looked_ns: 0 };
 
     /// Answers count that came after the time which this gives. One in which Linux has not

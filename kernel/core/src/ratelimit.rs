@@ -11,7 +11,7 @@ pub struct RateLimit {
 }
 
 impl RateLimit {
-    /// Nothing has been shown yet.
+    /// A limit before any event.
     #[must_use]
     pub const fn new(interval_ns: u64, burst: u32) -> Self {
         Self { interval_ns, burst, begin_ns: None, shown: 0, missed: 0 }

@@ -90,7 +90,7 @@ pub struct Instruction {
     pub code: u16,
     /// Instructions skipped if a condition holds.
     pub jump_true: u8,
-    /// And if it does not.
+    /// Instructions skipped if the condition does not hold.
     pub jump_false: u8,
     /// Operand.
     pub k: u32,

@@ -55,7 +55,8 @@ impl Turns {
         self.rest_end
     }
 
-    /// Nothing waits any more, or it is looked at. True if there was a rest.
+    /// Ends the rest: no request waits any more, or the CPU looks at those that wait. True if there
+    /// was a rest.
     pub fn end_rest(&mut self) -> bool {
         core::mem::replace(&mut self.rest_end, Self::NONE) != Self::NONE
     }

@@ -5,9 +5,9 @@
 pub enum Amount {
     /// As much as there is.
     Unlimited,
-    /// So many bytes.
+    /// A number of bytes.
     Bytes(u64),
-    /// So many hundredths.
+    /// Hundredths of the total.
     Percent(u64),
 }
 

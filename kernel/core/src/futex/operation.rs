@@ -69,13 +69,13 @@ pub struct Operation {
 /// Clock and start of an operation's timeout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Timed {
-    /// There is none: the argument may be a number.
+    /// The operation has no timeout: the argument may be a number.
     No,
     /// The timeout counts from now on.
     FromNow,
-    /// One that CLOCK_MONOTONIC shows.
+    /// The timeout is a time of CLOCK_MONOTONIC.
     Monotonic,
-    /// One that CLOCK_REALTIME shows.
+    /// The timeout is a time of CLOCK_REALTIME.
     Realtime,
 }
 

@@ -96,7 +96,7 @@ pub enum Acquired {
 pub enum Given<W> {
     /// The lock has no owner.
     Free,
-    /// One that waited has it.
+    /// A waiter has the lock now.
     To(Woken<W>),
 }
 

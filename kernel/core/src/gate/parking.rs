@@ -186,7 +186,7 @@ impl Parking {
         }
     }
 
-    /// Takes a finished step of `who`'s, who is told of it now. False: there is none.
+    /// Takes a finished step of `who`'s, which is told of it now. False: there is none.
     pub fn take_step(&mut self, who: Who) -> bool {
         let stepped = self.has_stepped(who);
         self.remove(Parking::of(Parking::STEPPED, who));

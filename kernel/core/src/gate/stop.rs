@@ -17,7 +17,7 @@ pub struct Stop {
     signal: u32,
     /// The breakpoint or watchpoint that was met, or 0.
     address: u64,
-    /// As of wait(2), once the process has ended.
+    /// Status of wait(2), once the process has ended.
     ended: Option<u32>,
     /// The debugger lets go of it.
     closing: bool,

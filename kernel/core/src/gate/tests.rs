@@ -97,9 +97,9 @@ enum Going {
 enum Owed {
     #[default]
     Nothing,
-    /// To execute an instruction.
+    /// The thread has to execute an instruction.
     Instruction,
-    /// To say so.
+    /// The side that stepped has to be told.
     Word,
 }
 

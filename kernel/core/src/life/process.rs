@@ -29,7 +29,7 @@ pub struct Process {
 pub enum Event {
     /// The proxy of an expected process has come.
     Claim,
-    /// Nothing came of a process that was claimed.
+    /// The process that was claimed has not come to be.
     Fail,
     /// The maker gives up waiting for the process' proxy.
     GiveUp,

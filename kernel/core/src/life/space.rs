@@ -30,7 +30,7 @@ pub enum SpaceEvent {
 /// Effect of a step, which the thread that made the step carries out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SpaceEffect {
-    /// Nothing.
+    /// The step has no effect beside the new state.
     None,
     /// The process is one of its processes no more, and is finished.
     Remove,

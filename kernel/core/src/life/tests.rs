@@ -17,7 +17,7 @@ pub enum Mutant {
     GivesUpClaimed,
     /// A process has ended while a thread of it uses its slot.
     DesertsWhileLeaving,
-    /// One that goes on as another process is told to have ended.
+    /// The end of a process is told though it goes on as another one.
     TellsTwice,
     /// The end of an execve's program is told to a parent before the old process has moved.
     HandsOverEarly,

@@ -15,7 +15,7 @@ use super::{
 use std::format;
 use std::string::String;
 
-/// Nothing, where there may be an index.
+/// Value of an index where there is none.
 pub const NONE: u8 = 3;
 /// Threads, processes and spaces that there may be at once.
 pub const MOST: usize = 3;

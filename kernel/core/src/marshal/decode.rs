@@ -67,9 +67,9 @@ pub struct Decoded {
 /// Bytes `from` up to before `to`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Span {
-    /// The first.
+    /// The index of the first byte.
     pub from: usize,
-    /// One behind the last.
+    /// The index behind the last byte.
     pub to: usize,
 }
 
@@ -157,7 +157,7 @@ struct Decoder<'a, B: ?Sized> {
     next: usize,
     end: usize,
     size: usize,
-    /// Not met yet.
+    /// Offset of the piece whose end is missing, until the walk has met it.
     fault: Option<usize>,
     written: Span,
     list: Option<Written>,

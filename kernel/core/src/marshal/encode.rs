@@ -36,11 +36,11 @@ impl Piece {
 /// Why there is no message of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// Nothing describes it, for this reason.
+    /// The call has no description, for this reason.
     Undescribed(&'static str),
-    /// The message takes a buffer of so many bytes.
+    /// The message takes a larger buffer.
     DoesNotFit {
-        /// So many.
+        /// Bytes of the buffer that the message takes.
         needed: u64,
     },
     /// The list of what is written back is full.

@@ -26,7 +26,7 @@ pub fn ranges(
 /// Why [`ranges`] has not come to the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RangesEnd {
-    /// Nothing describes the call.
+    /// The call has no description.
     Refused(Refusal),
     /// The caller of [`ranges`] has had enough.
     Stopped,

@@ -158,7 +158,7 @@ pub const SS_DISABLE: i32 = 2;
 pub const SS_AUTODISARM: i32 = 1 << 31;
 
 impl AltStack {
-    /// None.
+    /// The state without an alternate stack.
     pub const DISABLED: Self = Self { sp: 0, flags: SS_DISABLE, reserved: 0, size: 0 };
 
     /// Whether `sp` lies on it, as Linux' `on_sig_stack`.

@@ -139,9 +139,9 @@ pub enum Key {
 /// Description of an argument for a range of commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Case {
-    /// The first command.
+    /// First command of the range.
     pub from: u64,
-    /// The last one.
+    /// Last command of the range.
     pub to: u64,
     /// Description of the argument.
     pub is: Argument,
@@ -152,9 +152,9 @@ pub struct Case {
 pub struct Choice {
     /// Value that chooses.
     pub key: Key,
-    /// The first that fits counts.
+    /// Cases, of which the first that fits counts.
     pub cases: &'static [Case],
-    /// If none fits.
+    /// Description if no case fits.
     pub other: Argument,
 }
 
@@ -191,9 +191,9 @@ pub enum Argument {
     Descriptor,
     /// A descriptor of a folder, or AT_FDCWD.
     Folder,
-    /// One value of several.
+    /// One of several named values.
     One(Names),
-    /// Bits.
+    /// Bits with names.
     Flags(Names),
     /// Bytes up to a zero.
     Text,
@@ -213,9 +213,9 @@ pub enum Argument {
     Struct(Structure, Direction),
     /// A structure that says how long it is.
     Counted(&'static Counted, Direction),
-    /// As many as another argument says.
+    /// Structures, as many as another argument says.
     Many(Structure, u8, Direction),
-    /// As many as the result says, at most another argument; written.
+    /// Structures that are written: as many as the result says, at most another argument.
     List(Structure, u8),
     /// Bits for descriptors below another argument; read and written.
     Set(u8),
@@ -224,7 +224,7 @@ pub enum Argument {
     Typed(u8, Direction),
     /// A socket address that is read, of as many bytes as another argument says.
     Address(u8),
-    /// One that is written; another argument points to its size.
+    /// A socket address that is written; another argument points to its size.
     AddressOut(u8),
     /// `struct iovec`s, as many as another argument says.
     Vectors(u8, Direction),
@@ -236,7 +236,7 @@ pub enum Argument {
     Chosen(&'static Choice),
     /// Memory whose direction and size the command of an ioctl(2) says, which is another argument.
     Encoded(u8),
-    /// Nothing here describes it, for this reason.
+    /// The argument has no description, for this reason.
     Undescribed(&'static str),
 }
 

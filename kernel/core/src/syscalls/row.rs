@@ -21,7 +21,7 @@ pub enum Service {
 /// The LWK's part in a delegated call: a variant for each way in which one is served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Hook {
-    /// Nothing.
+    /// The LWK does nothing besides.
     None,
     /// `kill`: to the caller itself the signal is queued here, to a thread that has ended it is `ESRCH`.
     Kill,
