@@ -1,21 +1,21 @@
-//! Accounts: what each user has of the instance, and how much he may have.
+//! Accounts: what each user has of the instance, and how much the user may have.
 //!
-//! A user is who the module says he is: the real user of a proxy when it opens its space, as Linux
-//! charges processes; in a user namespace its owner. All that a space makes the kernel keep is
-//! charged to the [`Account`] of the space, in two sums: *memory* are pages of programs, *kernel
-//! memory* is everything else (start blocks, slots, kernel stacks, page tables, mappings, filters,
-//! the objects themselves). The [`User`] is charged in advance and in larger pieces, so that CPUs
-//! which serve different spaces of one user rarely write to the same line.
+//! The module says which user a space has: the real user of the proxy that opens it, as Linux
+//! charges processes; in a user namespace the owner of that namespace. All that a space makes the
+//! kernel keep is charged to the [`Account`] of the space, in two sums. *Memory* are pages of
+//! programs. *Kernel memory* is everything else: start blocks, slots, kernel stacks, page tables,
+//! mappings, filters, the objects themselves. The [`User`] is charged in advance and in larger
+//! pieces, so that CPUs which serve different spaces of one user rarely write to the same line.
 //!
-//! Root is charged and not limited. Limits are `hanare boot --user-limits`.
+//! An account stays charged for the frames that its space has given up and Linux still holds
+//! ([`GivenUp`], `quarantine`). So an account may outlive the last process of its space. If Linux
+//! holds more of one user's frames than `held_max`, that user's programs get no page and no process
+//! more. The user of a frame stands in the frame's word (`owners`).
 //!
-//! What Linux holds of what a space has given up stays charged to it ([`GivenUp`], `quarantine`), also when its last
-//! process has ended: its account lives as long. Of one user's Linux may hold so much only before that user's programs get no
-//! page and no process more (`held_max`). Whose each frame is, its word says (`owners`).
-//!
-//! A program's pages are also charged to its control group, if that has a limit (`memory.max`), each
-//! page once, however many share it (`core::groups`); its CPU time to that which limits it
-//! (`cpu.max`, `core::bandwidth`, `sched::quota`). As on Linux both bind root, too.
+//! A program's pages are also charged to its control group, if that has a limit (`memory.max`),
+//! each page once, however many processes share it (`core::groups`). A program's CPU time is
+//! charged to the control group that limits it (`cpu.max`, `core::bandwidth`, `sched::quota`). As
+//! on Linux both bind root, too.
 
 use crate::base::frames::{self, GROUPS, NoPage};
 use crate::base::given_up::{GivenUp, Held, Quarantined};
@@ -39,21 +39,21 @@ use hanare_hal::addr::PhysAddr;
 use hanare_hal::shared;
 use spin::Once;
 
-/// The user whom nothing limits.
+/// The user that has no limits.
 const ROOT: u32 = 0;
-/// Those of users that have spaces or observe some, by user id.
+/// Users that have spaces or observe some, by user id.
 static USERS: Mutex<BTreeMap<u32, Known>, rank::Users> = Mutex::new(BTreeMap::new());
 /// Bytes of the rings of all traces.
 static RINGS: AtomicU64 = AtomicU64::new(0);
 
-/// A user, whom the list does not keep.
+/// A user, which the list does not keep.
 struct Known {
     user: Weak<User>,
     number: u32,
 }
 
-/// A number that none of these users has, the next one after the last one's: a frame that outlives its user is not
-/// soon another one's.
+/// A number that none of these users has, the next one after the last one's. So the number in the
+/// word of a frame that outlives its user does not soon become another user's.
 fn next_number(users: &BTreeMap<u32, Known>) -> u32 {
     static LAST: AtomicU64 = AtomicU64::new(0);
     loop {
@@ -72,7 +72,7 @@ struct Limits {
     processes: u64,
     kernel: u64,
     memory: u64,
-    /// Of all users', by Linux.
+    /// Bytes that Linux may hold of the frames that all users have given up.
     held: u64,
 }
 
@@ -101,21 +101,22 @@ pub fn trim() {
 /// A user.
 pub struct User {
     uid: u32,
-    /// By which the words of frames name him.
+    /// The number by which the words of frames name the user.
     number: u32,
     limits: Limits,
     processes: AtomicU64,
-    /// Bells of his programs' slots.
+    /// Bells of the slots of the user's programs.
     bells: AtomicU64,
-    /// Bytes of the rings of his traces.
+    /// Bytes of the rings of the user's traces.
     rings: AtomicU64,
     kernel: AtomicU64,
     memory: AtomicU64,
-    /// What Linux holds of it.
+    /// Bytes that Linux holds of the frames that the user has given up.
     held: Held,
-    /// His frames in quarantine.
+    /// The user's frames in quarantine.
     pub quarantined: Mutex<Quarantined<Account>, rank::QuarantinedAccounts>,
-    /// Pages of his programs on the NUMA nodes that were looked at last, where those were full.
+    /// Pages of the user's programs on the NUMA nodes that were looked at last, where those were
+    /// full.
     pub on_nodes: AtomicU64,
 }
 
@@ -151,17 +152,17 @@ impl User {
         Ok(new)
     }
 
-    /// His id.
+    /// The user's id.
     pub fn uid(&self) -> u32 {
         self.uid
     }
 
-    /// By which the words of frames name him.
+    /// The number by which the words of frames name the user.
     pub fn number(&self) -> u32 {
         self.number
     }
 
-    /// What he is charged for: kernel memory and memory, bytes; processes.
+    /// The charges of the user: kernel memory and memory, bytes; processes.
     pub fn charged(&self) -> [u64; 3] {
         [&self.kernel, &self.memory, &self.processes].map(|sum| sum.load(Ordering::Relaxed))
     }
@@ -171,9 +172,10 @@ impl User {
         self.kernel.load(Ordering::Relaxed) + self.memory.load(Ordering::Relaxed)
     }
 
-    /// Whether his programs may have no more pages before one of them has ended: what he has, and
-    /// what he may have. Kernel memory, which he is charged in advance, and is refused before it
-    /// comes to this, may be a little more: page tables and mappings are counted afterwards.
+    /// Whether the user's programs may have no more pages before one of them has ended: what the
+    /// user has, and what the user may have. Kernel memory is charged in advance, and is refused
+    /// before it comes to this. It may be a little more: page tables and mappings are counted
+    /// afterwards.
     pub fn excess(&self) -> Option<[u64; 2]> {
         let memory = [self.memory.load(Ordering::Relaxed), self.limits.memory];
         let kernel = [
@@ -190,8 +192,8 @@ impl User {
     }
 }
 
-/// The first user whose id is `from` or more. No lock is held when a user is looked at: the caller may be the last one
-/// to hold him.
+/// The first user whose id is `from` or more. No lock is held when the caller looks at the user,
+/// since the caller may drop the last reference.
 pub fn first_from(from: u32) -> Option<Arc<User>> {
     let mut from = Some(from);
     loop {
@@ -213,14 +215,14 @@ pub fn rings() -> u64 {
 impl Drop for User {
     fn drop(&mut self) {
         let mut users = USERS.lock();
-        // Another one may have his id by now.
+        // Another `User` may have the id by now.
         if users.get(&self.uid).is_some_and(|known| core::ptr::eq(known.user.as_ptr(), self)) {
             users.remove(&self.uid);
         }
     }
 }
 
-/// What a page was refused for.
+/// The reason why a page was refused, apart from the instance's want of memory.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Refusal {
     /// The limit of a control group.
@@ -229,12 +231,13 @@ pub enum Refusal {
     Nodes(Nodes),
 }
 
-/// What a space has, and a fork that is to become one, or a session that observes some.
+/// The charges of a space, of a fork that is to become one, or of a session that observes some.
 pub struct Account {
     user: Arc<User>,
     kernel: Sum,
     memory: Sum,
-    /// The control group. Pages are charged under the lock: nobody charges one that was left.
+    /// The control group. Pages are charged under the lock, so none is charged to a group that was
+    /// left.
     group: Mutex<Tag, rank::ControlGroup>,
     /// Why it was refused a page, where it was not the instance's lack.
     refused_by: Mutex<Option<Refusal>, rank::Refusal>,
@@ -242,7 +245,7 @@ pub struct Account {
     cpu_group: AtomicU16,
     /// A hash of the words by which its control groups and their limits were told last.
     told: AtomicU64,
-    /// What Linux holds of it.
+    /// Frames that the space has given up and Linux may hold, by the lists of `Inquiry`.
     pub given_up: Mutex<[GivenUp<Account>; 2], rank::Quarantine>,
 }
 
@@ -260,7 +263,8 @@ fn hash(words: &[u64]) -> u64 {
 }
 
 impl Account {
-    /// Of a new space of a user, in these control groups (see [`change_groups`](Self::change_groups)).
+    /// Makes the account of a new space of a user, in these control groups (see
+    /// [`change_groups`](Self::change_groups)).
     ///
     /// # Errors
     /// `ENOMEM`. `EAGAIN`: there are too many control groups.
@@ -281,12 +285,13 @@ impl Account {
         Ok(new)
     }
 
-    /// It is in these control groups from now on, given as a request's words (`GROUPS_WORD`), or in the
-    /// outer ones of them where there are too many; what was charged stays where it is. Gives whether that, or a limit, is new: it is told again and again, for what
-    /// there was no room for.
+    /// Moves the account into these control groups, given as a request's words (`GROUPS_WORD`);
+    /// where there are too many, into the outer ones of them. What was charged stays where it is.
+    /// Returns whether the groups or a limit are new. The module repeats the words as long as there
+    /// was no room for all groups.
     ///
     /// # Errors
-    /// `EAGAIN`: there are too many; it stays in those that it was in.
+    /// `EAGAIN`: there are too many; the account stays in the groups that it was in.
     pub fn change_groups(&self, words: &[u64]) -> Result<bool> {
         self.enter(words, true)
     }
@@ -295,7 +300,8 @@ impl Account {
         let (memory, cpu) = words.split_at_checked(MEMORY_GROUPS_WORDS).ok_or(errno::EINVAL)?;
         let limits = bandwidth::from_words(cpu)
             .map(|(id, limit)| if binds(limit) { (id, in_cycles(limit)) } else { (0, limit) });
-        // To the end: what is told a second time may be served by another CPU before the first has ended.
+        // Held to the end: the groups may be told a second time, and served by another CPU, before
+        // the first has ended.
         let _one = ENTERING.lock();
         let (user, memory) = (self.user.uid, groups::from_words(memory));
         let (entered, cpu_entered) = if is_in_some {
@@ -335,7 +341,8 @@ impl Account {
         *self.group.lock() != NOBODY
     }
 
-    /// Whether its user and its control group may have some more pages, so that it need not be careful with a few.
+    /// Whether its user and its control group may have some more pages, so that it need not be
+    /// careful with a few.
     pub fn has_room(&self, pages: u64) -> bool {
         let left = self.user.limits.memory.saturating_sub(self.user.memory.load(Ordering::Relaxed));
         GROUPS.room(*self.group.lock()) >= pages && left / 4096 >= pages
@@ -351,7 +358,8 @@ impl Account {
         block.ok()
     }
 
-    /// Charges a single page that becomes a program's own, if nobody has been. False: it may not have it.
+    /// Charges a single page that becomes a program's own, if no group has been charged for it.
+    /// False: the account may not have it.
     pub fn take(&self, paddr: PhysAddr) -> bool {
         let group = self.group.lock();
         let taken = frames::charge(paddr, *group);
@@ -369,13 +377,13 @@ impl Account {
         *self.refused_by.lock() = refusal;
     }
 
-    /// Why it was refused a page the last time, where it was not the instance's lack. All its threads
-    /// that were refused one ask, so it stays until another reason takes its place.
+    /// Why it was refused a page the last time, where it was not the instance's lack. All its
+    /// threads that were refused one ask, so it stays until another reason takes its place.
     pub fn refusal(&self) -> Option<Refusal> {
         *self.refused_by.lock()
     }
 
-    /// Its user, as the words of frames have him, with a subject.
+    /// The account's user, as an owner in the words of frames, with a subject.
     pub fn owner(&self, subject: Subject) -> FrameOwner {
         FrameOwner::user(self.user.number, subject)
     }
@@ -391,7 +399,7 @@ impl Account {
         self.given_up.lock().iter().any(|given_up| !given_up.frames.is_empty())
     }
 
-    /// Whose it is.
+    /// The user that the account charges.
     pub fn user(&self) -> &Arc<User> {
         &self.user
     }
@@ -401,15 +409,16 @@ impl Account {
         self.kernel.used() + self.memory.used()
     }
 
-    /// Whether its user may have no more pages before one of his programs has ended.
+    /// Whether the account's user may have no more pages before one of the user's programs has
+    /// ended.
     pub fn is_full(&self) -> bool {
         self.user.excess().is_some()
     }
 
-    /// Whether `more` bytes of kernel memory are his, if he wants them.
+    /// Whether the user may have `more` bytes of kernel memory.
     ///
     /// # Errors
-    /// `ENOMEM`: they are beyond his limit.
+    /// `ENOMEM`: they are beyond the user's limit.
     pub fn may_have(&self, more: u64) -> Result<()> {
         let has = self.user.kernel.load(Ordering::Relaxed);
         if has.saturating_add(more) > self.user.limits.kernel { Err(errno::ENOMEM) } else { Ok(()) }
@@ -453,30 +462,31 @@ impl Account {
     /// Counts one more process, until the place is dropped.
     ///
     /// # Errors
-    /// `EAGAIN`: the user has as many as he may, or Linux holds too much of his.
+    /// `EAGAIN`: the user has as many as allowed, or Linux holds too many of the user's frames.
     pub fn process(self: &Arc<Self>) -> Result<Place> {
         self.may_have_process()?;
         self.user.processes.fetch_add(1, Ordering::Relaxed);
         Ok(Place(self.clone()))
     }
 
-    /// One more bell, until the place is dropped. A user may have as large a part of the bells as of
-    /// the memory for the kernel.
+    /// One more bell, until the place is dropped. A user may have as large a part of the bells as
+    /// of the memory for the kernel.
     ///
     /// # Errors
-    /// `EAGAIN`: the user has as many as he may.
+    /// `EAGAIN`: the user has as many as allowed.
     pub fn bell(self: &Arc<Self>) -> Result<BellPlace> {
         let place = BellPlace(self.clone());
         let others = self.user.bells.fetch_add(1, Ordering::Relaxed);
         if others < self.user.limits.kernel / BELL_BYTES { Ok(place) } else { Err(errno::EAGAIN) }
     }
 
-    /// Room for the ring of a trace, of the largest of these orders of pages that may be: until the place is dropped it is
-    /// charged. Rings are for Linux' tracers, who need have no program whose end would give one back, so all of them have
-    /// a part of the memory only, and each user as much as is left to the others.
+    /// Room for the ring of a trace, of the largest of these orders of pages that is allowed: it is
+    /// charged until the place is dropped. Rings are for Linux' tracers, which need not have a
+    /// program whose end would give one back. So all rings may take only a part of the memory, and
+    /// each user as much as is left to the others.
     ///
     /// # Errors
-    /// `EAGAIN`: the user has as many as he may. `ENOMEM`: it is beyond his limit.
+    /// `EAGAIN`: the user has as many as allowed. `ENOMEM`: it is beyond the user's limit.
     pub fn ring(self: &Arc<Self>, orders: RangeInclusive<u32>) -> Result<RingPlace> {
         let share = frames::usage_without_stocks().1 / userlimits::RINGS_SHARE;
         let own = self.user.rings.load(Ordering::Relaxed);
@@ -517,7 +527,7 @@ fn in_cycles(limit: Limit) -> Limit {
     Limit { quota: cycles(limit.quota), period: cycles(limit.period) }
 }
 
-/// What an address space has, bytes.
+/// The memory of an address space, bytes.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub struct Sizes {
     /// Pages.
@@ -568,7 +578,7 @@ impl RingPlace {
         self.order
     }
 
-    /// Who has it.
+    /// The owner that the words of the ring's frames name.
     pub fn owner(&self) -> FrameOwner {
         self.charge.account.owner(Subject::Rings)
     }

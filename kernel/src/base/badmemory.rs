@@ -12,8 +12,8 @@ static FRAMES: [AtomicU64; MOST] = [const { AtomicU64::new(0) }; MOST];
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 static ADDING: Mutex<(), rank::BadMemory> = Mutex::new(());
 
-/// Keeps the frame of `paddr` back from now on, whoever has it. It may be Linux' own. True: that
-/// is new, and Linux is to be told.
+/// Keeps the frame of `paddr` back from now on, also while it is mapped. It may be Linux' own.
+/// True: that is new, and Linux is to be told.
 pub fn add(paddr: PhysAddr) -> bool {
     let frame = paddr.page_down();
     let guard = ADDING.lock();

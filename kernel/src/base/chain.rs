@@ -16,7 +16,7 @@ pub struct Run {
     pub frame: PhysAddr,
     /// Pages.
     pub pages: u32,
-    /// It is one block.
+    /// The pages are one block.
     pub large: bool,
     /// An answer to a fault that is on its way to Linux may name a page of it.
     pub named: bool,
@@ -28,7 +28,7 @@ impl Run {
         Run { frame, pages: if large { RUN_PAGES } else { 1 }, large, named: false }
     }
 
-    /// The same, [named](Self::named).
+    /// Marks the run as [named](Self::named).
     pub fn named(self) -> Run {
         Run { named: true, ..self }
     }
@@ -104,7 +104,7 @@ impl Chain {
         self.pages
     }
 
-    /// Adds a run, which nobody but the list has from now on.
+    /// Adds a run, which only the list has from now on.
     pub fn push(&mut self, run: Run) {
         if self.first.as_mut().is_some_and(|first| first.join(run)) {
             self.pages += u64::from(run.pages);

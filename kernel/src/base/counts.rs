@@ -1,4 +1,5 @@
-//! Counters for nobody but those who look: of what a thread does, and of the objects that there are.
+//! Counters that the kernel itself does not use: of what a thread does, and of the objects that
+//! there are.
 
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -7,9 +8,9 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 pub struct Counts {
     /// Calls that Linux served.
     pub delegated: AtomicU64,
-    /// Of these, what the LWK has its proxy do that is no call.
+    /// Control requests among the delegated calls.
     pub controls: AtomicU64,
-    /// It waits for Linux, another thread or a time.
+    /// The thread waits for Linux, another thread or a time.
     pub waits: AtomicBool,
     /// Times it gave the CPU away to wait.
     pub voluntary: AtomicU64,
@@ -53,7 +54,7 @@ pub enum Kind {
 static THERE: [AtomicU64; Kind::Debugger as usize + 1] =
     [const { AtomicU64::new(0) }; Kind::Debugger as usize + 1];
 
-/// A part of an object, by which it is counted as long as anybody holds it.
+/// A part of an object, by which the object is counted until its last reference goes.
 pub struct Counted(Kind);
 
 impl Counted {

@@ -38,7 +38,8 @@ fn counted() -> bool {
     first != 0 && (n == first || n > first && step != 0 && (n - first).is_multiple_of(step))
 }
 
-/// Who asked for it, so that a hang or a panic behind it can be understood.
+/// Logs the callers of the failing allocation, so that a hang or a panic that follows can be
+/// understood.
 fn say(n: u64) {
     let mut callers = [0; 12];
     for (to, from) in callers.iter_mut().zip(context::backtrace().skip(3)) {

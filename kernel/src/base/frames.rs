@@ -1,7 +1,7 @@
 //! Physical memory: a buddy zone per NUMA node, of all chunks of that node, and marks of frames.
 //!
 //! Where a page is to come from says a [`Placement`]: which nodes are asked, in which order. On a
-//! machine with one node nothing is chosen, and nobody looks for the zone of a frame.
+//! machine with one node nothing is chosen, and the zone of a frame is not looked for.
 
 use crate::base::lock::{Mutex, rank};
 use crate::base::{badmemory, failing, owners, stocks};
@@ -21,8 +21,8 @@ use spin::Once;
 #[repr(align(64))]
 struct Node {
     zone: Mutex<Zone<'static>, rank::FrameZone>,
-    /// Pages of the zone, and how many of them were free when its lock was last let go: who
-    /// only wants to know does not wait.
+    /// Pages of the zone, and how many of them were free when its lock was last released: readers
+    /// of the counts do not wait for the lock.
     pages: u64,
     free_pages: AtomicU64,
 }
@@ -67,8 +67,8 @@ pub fn nodes() -> &'static Nodes {
     &all().set
 }
 
-/// Hands every chunk to the zone of its node, without the shared region, the image, and what
-/// lies behind that: the lists of nodes and of their chunks. In front of each chunk, or behind these
+/// Hands every chunk to the zone of its node, without the shared region, the image, and what lies
+/// behind that: the lists of nodes and of their chunks. In front of each chunk, or behind these
 /// lists, lies the metadata of its frames.
 #[allow(unsafe_code)]
 pub fn init() {
@@ -111,7 +111,7 @@ pub fn init() {
     // SAFETY: as above.
     let (nodes, ids) = unsafe { (memory::fill(nodes_at, zones), memory::fill(ids_at, set.iter())) };
     let words = chunks.iter().map(|c| (c, PhysAddr(start(c) + frames_bytes(c))));
-    // SAFETY: as above. The words of a chunk lie behind the metadata of its frames, and were zeroed with that.
+    // SAFETY: as above. The words of a chunk lie behind its frames' metadata, zeroed with that.
     unsafe { owners::init(owners_at, words) };
     for c in chunks {
         let (end, mib) = (c.base + c.size, c.size >> 20);
@@ -128,7 +128,7 @@ fn metadata_bytes(c: &MemoryChunk) -> u64 {
     frames_bytes(c) + owners::bytes(c)
 }
 
-/// The metadata of a chunk's frames, at `first`; behind it the words that say whose each is.
+/// The metadata of a chunk's frames, at `first`; behind it lie the words of the frames' owners.
 fn metadata(c: &MemoryChunk, first: u64) -> &'static mut [Frame] {
     let bytes = metadata_bytes(c);
     assert!(first + bytes < c.base + c.size, "chunk {:#x} is too small", c.base);
@@ -166,7 +166,7 @@ fn kernel_share(zone: &Zone<'static>) -> usize {
 pub enum NoPage {
     /// There is no memory.
     Memory,
-    /// It is beyond the limit of this control group.
+    /// The page is beyond the limit of this control group.
     Group(Tag),
 }
 
@@ -188,7 +188,7 @@ pub fn alloc_charged(
     Ok(paddr)
 }
 
-/// Charges a single page to a control group, if nobody has been charged for it.
+/// Charges a single page to a control group, if none has been charged for it.
 pub fn charge(paddr: PhysAddr, group: Tag) -> Result<(), NoPage> {
     if group == NOBODY || group_of(paddr) != NOBODY {
         return Ok(());
@@ -258,7 +258,7 @@ fn take(order: u32, keep: impl Fn(&Zone<'static>) -> usize, place: &Placement) -
     None
 }
 
-/// A single page that the CPU has in stock of its own node. That is filled as long as applications may have pages.
+/// A page of the CPU's stock of its own node, which is filled while applications may have pages.
 #[inline]
 fn take_stocked(zone: usize, order: u32) -> Option<Pfn> {
     if order != 0 {
@@ -283,7 +283,7 @@ fn empty_stocks() -> bool {
     })
 }
 
-/// A block of the kernel, for who has it to itself.
+/// A block of the kernel that only the caller uses.
 pub fn alloc_block(order: u32, owner: FrameOwner) -> Option<Block> {
     alloc(order, owner).map(|frame| block(frame, order))
 }
@@ -321,7 +321,7 @@ pub fn split(paddr: PhysAddr, order: u32) {
     });
 }
 
-/// Makes a block of single pages again, if nobody shares one. False: somebody does.
+/// Makes a block of single pages again, if none is shared. False: one is.
 pub fn join(paddr: PhysAddr, order: u32) -> bool {
     !badmemory::contains(paddr, order) && with_zone(paddr, |z| z.join(pfn(paddr), order))
 }
@@ -355,7 +355,7 @@ fn free_others(paddr: PhysAddr, order: u32) {
     }
 }
 
-/// A page that is never free again is charged to nobody.
+/// Ends the charge for a page that is never free again.
 fn uncharge(paddr: PhysAddr) {
     let group =
         with_zone(paddr, |z| core::mem::take(&mut z.frame_mut(pfn(paddr)).marks) >> GROUP_SHIFT);
@@ -401,7 +401,7 @@ pub fn usage_of(some: &Nodes) -> (u64, u64) {
     (free + stocked * 4096, all)
 }
 
-/// As [`usage`], for who only wants to know whether there is enough: without what CPUs have in stock, of which each has a line.
+/// Like [`usage`], without the stocks of CPUs, each of which has a cache line of its own.
 pub fn usage_without_stocks() -> (u64, u64) {
     usage_of_zones(nodes())
 }
@@ -414,7 +414,7 @@ fn usage_of_zones(some: &Nodes) -> (u64, u64) {
     })
 }
 
-/// Tells of all blocks: first frame, pages, state. What changes meanwhile is told of twice, or not at all.
+/// Tells of all blocks: first frame, pages, state. A block that changes comes twice or not at all.
 pub fn walk(mut tell: impl FnMut(PhysAddr, u64, BlockState)) {
     const WITH_LOCK: usize = 4096;
     for node in all().nodes {
@@ -474,8 +474,8 @@ pub fn free_run(paddr: PhysAddr, pages: u32) {
 
 /// In [`Frame::marks`]: Linux was told of this frame, so it may hold it.
 pub const MARK_SEEN: u16 = 1;
-/// In [`Frame::marks`]: a mapping of this frame, of which Linux was told, went while others were left.
-/// Whoever had that one may not have asked Linux to forget it, or not yet.
+/// In [`Frame::marks`]: a mapping of this frame, of which Linux was told, went while others were
+/// left. The space that had that mapping may not have asked Linux to forget it, or not yet.
 const MARK_NAMED: u16 = 2;
 /// In [`Frame::marks`], from this bit on: the control group that is charged for it.
 const GROUP_SHIFT: u32 = 4;
@@ -501,7 +501,7 @@ pub fn share_run(paddr: PhysAddr, pages: usize) {
     }
 }
 
-/// Splits the block of a large page, unless another one who has it has done so.
+/// Splits the block of a large page, unless another space that maps the page has done so.
 pub fn split_large(paddr: PhysAddr) {
     with_zone(paddr, |z| {
         if z.block_order(pfn(paddr)) == Some(LARGE_ORDER) {
@@ -511,8 +511,8 @@ pub fn split_large(paddr: PhysAddr) {
     });
 }
 
-/// Drops one mapping of a large page, as [`drop_mapping_told`]. `Err`: its block is split, its pages are dropped one by
-/// one.
+/// Drops one mapping of a large page, like [`drop_mapping_told`]. `Err`: its block is split, its
+/// pages are dropped one by one.
 pub fn drop_large(paddr: PhysAddr, told: bool) -> Result<Option<Known>, IsSplit> {
     with_zone(paddr, |z| match z.block_order(pfn(paddr)) {
         Some(LARGE_ORDER) => Ok(drop_one(z.frame_mut(pfn(paddr)), told)),
@@ -533,14 +533,14 @@ pub fn mappings(paddr: PhysAddr) -> u64 {
     with_zone(paddr, |z| u64::from(z.frame(pfn(paddr)).refs)).max(1)
 }
 
-/// What Linux may have of a page whose last mapping went.
+/// Linux' possible hold on a page whose last mapping went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Known {
     /// Nothing: the page can be freed.
     Never,
-    /// It may hold the page.
+    /// Linux may hold the page.
     Seen,
-    /// It may hold the page, and an answer to a fault that is on its way may name it.
+    /// Linux may hold the page, and an answer to a fault that is on its way may name it.
     Named,
 }
 
@@ -550,12 +550,13 @@ pub fn drop_mapping(paddr: PhysAddr) -> Option<Known> {
     drop_mapping_told(paddr, true)
 }
 
-/// The same. `told`: Linux may have been told of this mapping.
+/// Like [`drop_mapping`]. `told`: Linux may have been told of this mapping.
 pub fn drop_mapping_told(paddr: PhysAddr, told: bool) -> Option<Known> {
     drop_mappings(paddr, 1, told).0
 }
 
-/// Drops one mapping of each page of a run, as far as what comes of it is the same: that, and of how many pages.
+/// Drops one mapping of each page of a run, up to the first page with another result. Returns the
+/// result, and for how many pages.
 pub fn drop_mappings(paddr: PhysAddr, pages: u32, told: bool) -> (Option<Known>, u32) {
     with_zone(paddr, |z| {
         let frames = z.frames_mut(pfn(paddr), pages as usize);

@@ -1,4 +1,5 @@
-//! What accounts and users keep of frames that were given up while Linux holds them, or may do so (`quarantine`).
+//! Frames that accounts and users have given up while Linux holds them, or may do so
+//! (`quarantine`).
 
 use crate::base::chain::Chain;
 use alloc::sync::Arc;
@@ -9,9 +10,9 @@ use hanare_core::userlimits;
 /// Bytes that all users gave up and Linux holds, or may hold.
 static ALL: AtomicU64 = AtomicU64::new(0);
 
-/// What a user has in quarantine, whose accounts are `A`.
+/// A user's frames in quarantine. The user's accounts are `A`.
 pub struct Quarantined<A> {
-    /// What is known of it.
+    /// The number of these frames, by whether Linux has been asked about them.
     pub known: Inquiry,
     /// The last round of questions about it alone.
     pub round: Round,
@@ -43,9 +44,9 @@ impl<A> GivenUp<A> {
 /// How much Linux holds of a user's, and how much it may.
 pub struct Held {
     bytes: AtomicU64,
-    /// What it may hold of all users'.
+    /// Bytes that Linux may hold of all users' frames.
     share: u64,
-    /// It holds more of this user's than is left to the others.
+    /// Linux holds more of this user's frames than the other users leave of the share.
     is_over: AtomicBool,
 }
 
@@ -64,7 +65,8 @@ impl Held {
         (has > may_have).then_some([has, may_have])
     }
 
-    /// What is held, and what may be, as much as others have held by now.
+    /// Bytes that Linux holds of this user's frames, and bytes that it may hold beside those of
+    /// other users.
     fn now(&self) -> [u64; 2] {
         let own = self.bytes.load(Ordering::Relaxed);
         let others = ALL.load(Ordering::Relaxed).saturating_sub(own);

@@ -2,12 +2,13 @@
 //! their own, so that a vector that was large once costs nothing afterwards; what
 //! the heap was given and no longer uses goes back ([`trim`]).
 //!
-//! **Without memory.** What a program or a proxy has the kernel make is asked for so that it can be
-//! refused: by [`with_room`] and its like, or by [`fallible`] around `try_reserve`; an object
-//! that Rust allocates without asking (`Arc`, a node of a tree) after [`room`] has found that it
-//! fits. Everything else is small and short-lived, or one entry of a queue for a thread or process
-//! that exists: where the heap has nothing for it, it comes from a *reserve* that was put aside at
-//! boot and serves nothing else. While that is more than half used nothing new is made at all.
+//! **Without memory.** Objects that a program or a proxy has the kernel make are asked for so that
+//! they can be refused: by [`with_room`] and its like, or by [`fallible`] around `try_reserve`.
+//! Where Rust allocates without asking (`Arc`, a node of a tree), [`room`] first finds that the
+//! object fits. All other objects are small and short-lived, or one entry of a queue for a thread
+//! or process that exists. Where the heap has nothing for these, they come from a *reserve* that
+//! was put aside at boot and serves nothing else. While more than half of the reserve is used,
+//! nothing new is made at all.
 
 #![expect(clippy::disallowed_methods, reason = "asks before it allocates, for all others")]
 
@@ -26,7 +27,7 @@ use hanare_hal::memory::Block;
 use hanare_hal::percpu;
 use spin::Once;
 
-/// Its first memory.
+/// Order of the block that is the heap's first memory.
 const FIRST_ORDER: u32 = 9;
 /// The reserve is one part of so many of the memory: about 250 bytes for each kernel stack that
 /// there can be.
@@ -91,8 +92,8 @@ pub fn is_short() -> bool {
     HEAP.is_short()
 }
 
-/// Bytes of the heap; of the blocks in use there bytes and number; bytes of blocks that are frames of
-/// their own, and of those in the reserve.
+/// Usage of the heap: its bytes; bytes and number of the blocks in use there; bytes of blocks that
+/// are frames of their own; bytes of the reserve.
 pub fn usage() -> [u64; 5] {
     let u = HEAP.usage();
     [u.claimed, u.allocated, u.allocations, u.large, u.reserved]
@@ -168,7 +169,7 @@ pub fn init() {
     assert!(found, "memory for the reserve");
 }
 
-/// See [`init_lists`].
+/// Functions of [`init_lists`].
 static LISTS: Once<&[fn()]> = Once::new();
 
 /// Functions that give the memory of long lists back which are empty now, see [`trim`].
@@ -184,7 +185,8 @@ pub fn trim_list<K, V, R: Rank>(list: &Mutex<BTreeMap<K, V>, R>) {
     }
 }
 
-/// [`trim`], where a part of the memory is the heap's and is not used: for who has just freed something.
+/// Calls [`trim`] if a large part of the memory is the heap's and is not used. To be called after
+/// something was freed.
 pub fn trim_if_large() {
     const PART: u64 = 64;
     const MOST_BYTES: u64 = 4 << 20;

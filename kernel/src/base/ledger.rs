@@ -1,4 +1,5 @@
-//! The ledger of frames for who asks (`DEBUG_LEDGER`): all of them are looked at, and beside them stands what others count.
+//! The ledger of frames (`DEBUG_LEDGER`): all frames are looked at, and beside them stands what
+//! others count.
 
 use crate::base::{accounts, frames, heap, owners, quarantine};
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -10,11 +11,12 @@ use hanare_core::ledger::{KERNEL, Ledger};
 use hanare_hal::paging::SMALL;
 use hanare_hal::shared;
 
-/// Pages of programs and libraries that are kept for whoever runs them next: `mm::content` counts them.
+/// Pages of programs and libraries that are kept for later runs: `mm::content` counts them.
 pub static CONTENT_PAGES: AtomicU64 = AtomicU64::new(0);
 
-/// The ledger, with the frames of the user that is asked for: 0: of none, else the first one whose id is `asked` - 1 or more.
-/// In front of it his id plus 1, what he is charged for, and his processes. Who changes something meanwhile is counted twice, or not at all.
+/// The ledger, with the frames of one user. `asked` 0: of none; otherwise of the first user whose
+/// id is `asked` - 1 or more. In front of it stand the user's id plus 1, the user's charges, and
+/// the number of processes. What changes meanwhile is counted twice, or not at all.
 pub fn report(asked: u64) -> ([u64; 4], [u64; LEDGER_WORDS]) {
     let from = asked.checked_sub(1).and_then(|from| u32::try_from(from).ok());
     let user = from.and_then(accounts::first_from);

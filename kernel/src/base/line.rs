@@ -2,8 +2,8 @@
 
 use core::ops::Deref;
 
-/// A value that shares its cache line with no other one: where each CPU has one in an array, none takes
-/// the line of another.
+/// A value that shares its cache line with no other one: where each CPU has one in an array, none
+/// takes the line of another.
 #[repr(align(64))]
 pub struct Line<T>(pub T);
 

@@ -1,9 +1,9 @@
 //! Growing lists and making objects, so that it can be refused.
 //!
-//! Above `base` nothing else allocates: clippy knows what does by its type (`kernel/clippy.toml`). Functions that end
-//! in `_within` are for who has asked for the room before, where it could still be refused: debug builds look
-//! whether that was done for vectors. An exception says its reason (`#[expect(clippy::disallowed_methods, reason)]`), and
-//! `cargo xtask tidy` counts them.
+//! Above `base` nothing else allocates: clippy knows what does by its type (`kernel/clippy.toml`).
+//! Functions that end in `_within` are for callers that have asked for the room before, where it
+//! could still be refused. Debug builds check that for vectors. An exception says its reason
+//! (`#[expect(clippy::disallowed_methods, reason)]`), and `cargo xtask tidy` counts them.
 
 #![expect(clippy::disallowed_methods, reason = "asks before it allocates, for all others")]
 

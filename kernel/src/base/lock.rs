@@ -1,13 +1,15 @@
-//! Spin locks with a rank. A CPU that holds a lock takes only locks of a higher rank, so no two CPUs wait for each
-//! other; and it waits neither for Linux nor for another thread while it holds one.
+//! Spin locks with a rank. A CPU that holds a lock takes only locks of a higher rank, so no two
+//! CPUs wait for each other; and it waits neither for Linux nor for another thread while it holds
+//! one.
 //!
-//! A build with debug assertions (`make checked`) checks both at each acquisition and at each wait, and panics with the
-//! names of the two locks. In a release a lock with a rank is a spin lock and nothing else.
+//! A build with debug assertions (`make checked`) checks both at each acquisition and at each wait,
+//! and panics with the names of the two locks. In a release a lock with a rank is a spin lock and
+//! nothing else.
 //!
 //! `docs/locks.md` shows the order as a table, which `cargo xtask tidy --update` writes.
 //!
-//! Outside of the order: the log's lock, under which nothing is done but copying a line, and those of the kernel heap,
-//! under which it takes frames and nothing else.
+//! Outside of the order: the log's lock, under which nothing is done but copying a line, and those
+//! of the kernel heap, under which it takes frames and nothing else.
 
 use core::fmt::{Debug, Formatter};
 use core::marker::PhantomData;
@@ -23,7 +25,8 @@ pub trait Rank {
     const NAME: &'static str;
 }
 
-/// Defines the ranks in their order, from the lock that is taken first to the one under which no other is.
+/// Defines the ranks in their order, from the lock that is taken first to the one under which no
+/// other is.
 macro_rules! ranks {
     ($($(#[$doc:meta])* $name:ident),+ $(,)?) => {
         /// The ranks, in their order.
@@ -223,13 +226,13 @@ impl<T: ?Sized, R: Rank> Mutex<T, R> {
         }
     }
 
-    /// Takes the lock if nobody has it. Nobody waits, so any lock may be held.
+    /// Takes the lock if it is free. The caller never waits, so any lock may be held.
     #[inline(always)]
     pub fn try_lock(&self) -> Option<MutexGuard<'_, T, R>> {
         self.inner.try_lock().map(|inner| MutexGuard { inner, held: order::Held::note() })
     }
 
-    /// The value, for who alone knows of the lock.
+    /// The value, for a caller that alone knows of the lock.
     pub fn get_mut(&mut self) -> &mut T {
         self.inner.get_mut()
     }
@@ -329,7 +332,8 @@ mod order {
         }
     }
 
-    /// Panics if the calling CPU holds a lock: it is about to wait for Linux or for another thread, which may need it.
+    /// Panics if the calling CPU holds a lock: it is about to wait for Linux or for another thread,
+    /// which may need it.
     #[track_caller]
     pub fn assert_none_held() {
         let ranks = held().ranks();

@@ -27,7 +27,7 @@ pub fn debug_enabled() -> bool {
     DEBUG.load(Ordering::Relaxed)
 }
 
-/// A panicking CPU writes without waiting for whoever held the lock.
+/// A panicking CPU writes without waiting for the holder of the lock.
 pub fn break_lock() {
     BROKEN.store(1, Ordering::Relaxed);
 }
@@ -62,7 +62,7 @@ pub fn line(args: core::fmt::Arguments<'_>) {
             return;
         }
         if BROKEN.load(Ordering::Relaxed) != 0 {
-            // Beside whoever holds the lock, and is being stopped: a torn line is the worst.
+            // Beside the holder of the lock, which is being stopped: a torn line is the worst.
             return shared::log().write(text);
         }
         hanare_hal::cpu::pause();

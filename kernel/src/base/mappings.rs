@@ -4,8 +4,9 @@ use super::frames::{LARGE_ORDER, MARK_SEEN, pfn, share_run, with_zone};
 use hanare_core::buddy::{Frame, Zone};
 use hanare_hal::addr::PhysAddr;
 
-/// Single pages that get one more mapping each (fork), many at once where they lie one behind the other. Before the
-/// lock of their address space is given back they are to be [`finish`](Sharing::finish)ed.
+/// Single pages that get one more mapping each (fork), many at once where they lie one behind the
+/// other. Before the lock of their address space is given back they are to be
+/// [`finish`](Sharing::finish)ed.
 #[derive(Default)]
 pub struct Sharing {
     first: PhysAddr,
@@ -28,8 +29,8 @@ impl Sharing {
     }
 }
 
-/// The frames that count the mappings of a large page: its block's first one or, where another space that has
-/// the page has split the block, each of them.
+/// The frames that count the mappings of a large page: its block's first one or, where another
+/// space that has the page has split the block, each of them.
 fn counting<'a>(z: &'a mut Zone<'static>, paddr: PhysAddr) -> &'a mut [Frame] {
     let is_block = z.block_order(pfn(paddr)) == Some(LARGE_ORDER);
     z.frames_mut(pfn(paddr), if is_block { 1 } else { 1 << LARGE_ORDER })
@@ -40,8 +41,8 @@ pub fn share_large(paddr: PhysAddr) {
     with_zone(paddr, |z| counting(z, paddr).iter_mut().for_each(|f| f.refs += 1));
 }
 
-/// Whether a large page, or one of the pages that another one who has it has made of it, has more
-/// than one mapping.
+/// Whether a large page has more than one mapping, or one of the small pages into which another
+/// space has split it.
 pub fn is_large_shared(paddr: PhysAddr) -> bool {
     with_zone(paddr, |z| counting(z, paddr).iter().any(|f| f.refs > 1))
 }

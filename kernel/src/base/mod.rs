@@ -1,4 +1,4 @@
-//! What the rest of the kernel stands on: log, memory, time.
+//! The base of the kernel: log, memory, accounts, locks, time.
 
 pub mod accounts;
 pub mod badmemory;

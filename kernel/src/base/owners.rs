@@ -1,5 +1,6 @@
-//! Who has each frame: a word for each (`hanare_core::ledger`), written when it is handed out and when its owner changes.
-//! Whoever hands a frame out or has it writes its word, so no lock guards them; they are counted when somebody asks.
+//! Owners of frames: a word for each frame (`hanare_core::ledger`), written when the frame is
+//! handed out and when its owner changes. The code that hands a frame out, or has it, writes the
+//! frame's word, so no lock guards the words. They are counted on demand.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 use hanare_abi::boot::MemoryChunk;
@@ -27,11 +28,12 @@ pub const fn list_bytes(chunks: usize) -> usize {
     chunks * size_of::<Words>()
 }
 
-/// Takes the words of the chunks, each at the address given with it, and a place for the list of them.
+/// Takes the words of the chunks, each at the address given with it, and a place for the list of
+/// them.
 ///
 /// # Safety
-/// The memory is allocated to the caller, who hands it over for good: [`bytes`] for each chunk, zeroed, and
-/// [`list_bytes`] for the list.
+/// The memory is allocated to the caller, who hands it over for good: [`bytes`] for each chunk,
+/// zeroed, and [`list_bytes`] for the list.
 #[allow(unsafe_code)]
 pub unsafe fn init(list: PhysAddr, chunks: impl Iterator<Item = (&'static MemoryChunk, PhysAddr)>) {
     let words = chunks.map(|(chunk, at)| {
@@ -54,17 +56,17 @@ fn from(frame: PhysAddr) -> &'static [AtomicU32] {
     &all[number].words[((frame.0 - all[number].base) / 4096) as usize..]
 }
 
-/// Who has a frame, or the block that begins with it.
+/// The owner of a frame, or of the block that begins with it.
 pub fn of(frame: PhysAddr) -> FrameOwner {
     FrameOwner::of_word(from(frame)[0].load(Ordering::Relaxed))
 }
 
-/// A frame, or the block that begins with it, is somebody's from now on.
+/// Sets the owner of a frame, or of the block that begins with it.
 pub fn set(frame: PhysAddr, owner: FrameOwner) {
     from(frame)[0].store(owner.word(), Ordering::Relaxed);
 }
 
-/// Each of so many frames, which lie in one chunk, is somebody's from now on.
+/// Sets the owner of each of so many frames, which lie in one chunk.
 pub fn set_run(frame: PhysAddr, pages: u64, owner: FrameOwner) {
     from(frame)[..pages as usize].iter().for_each(|w| w.store(owner.word(), Ordering::Relaxed));
 }
@@ -74,7 +76,7 @@ pub fn in_stock(frame: PhysAddr, pages: u32) {
     set_run(frame, pages.into(), FrameOwner::kernel(Subject::Stock));
 }
 
-/// Each page of a block that was split is whose the block was.
+/// Gives each page of a block that was split the owner of the block.
 pub fn split(frame: PhysAddr, order: u32) {
     set_run(frame, 1 << order, of(frame));
 }

@@ -1,9 +1,11 @@
-//! Frames that were unmapped here while Linux still held a reference (I/O in flight), or may have done so. Linux is asked
-//! about them by `mm::quarantine`; what is known of each, `hanare_core::quarantine` says.
+//! Frames that were unmapped here while Linux still held a reference (I/O in flight), or may have
+//! done so. `mm::quarantine` asks Linux about them; what is known of each,
+//! `hanare_core::quarantine` says.
 //!
-//! The account that gave them up is charged for them until they are free. Accounts with such frames are lists of their user,
-//! which are threaded through them and keep them: what is on the way back needs no memory. The kernel itself gives up pages
-//! of programs and libraries that were kept for whoever runs them next (`mm::content`).
+//! The account that gave the frames up is charged for them until they are free. The accounts of a
+//! user with such frames form lists, which are threaded through the accounts and keep them. So
+//! frames on their way back need no memory. The kernel itself gives up pages of programs and
+//! libraries that were kept for later runs (`mm::content`).
 
 use crate::base::accounts::{self, Account, User};
 use crate::base::chain::{Chain, Run};
@@ -20,7 +22,7 @@ use hanare_hal::paging::SMALL;
 /// The account that gave a frame up; `None`: the kernel itself.
 pub type Giver<'a> = Option<&'a Arc<Account>>;
 
-/// Whose frames a question is about.
+/// The owners of the frames that a question is about.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Of {
     /// The user's with this id.
@@ -29,7 +31,7 @@ pub enum Of {
     All,
 }
 
-/// What the kernel itself gave up, and the round of questions about all frames.
+/// The frames that the kernel itself gave up, and the round of questions about all frames.
 struct OfKernel {
     known: Inquiry,
     frames: [Chain; 2],
@@ -49,7 +51,8 @@ static BYTES: AtomicU64 = AtomicU64::new(0);
 static CAME_BACK: AtomicU64 = AtomicU64::new(0);
 /// Linux has not answered, and is left alone until then, ns since boot.
 static SILENT_UNTIL: AtomicU64 = AtomicU64::new(0);
-/// The id of the user whom Linux is asked about next: one who has much there does not keep others' waiting.
+/// The id of the user whose frames Linux is asked about next: a user with many frames there does
+/// not delay the others'.
 static NEXT_USER: AtomicU64 = AtomicU64::new(0);
 
 fn bytes_of(run: Run) -> u64 {
@@ -152,7 +155,7 @@ fn users(of: Of, from: u32) -> impl Iterator<Item = Arc<User>> {
     })
 }
 
-/// Does something with the round of questions about these. `None`: they are nobody's.
+/// Does something with the round of questions about these frames. `None`: there is no such user.
 fn with_round<T>(of: Of, f: impl FnOnce(&mut Round) -> T) -> Option<T> {
     match of {
         Of::All => Some(f(&mut OF_KERNEL.lock().round)),
@@ -160,7 +163,7 @@ fn with_round<T>(of: Of, f: impl FnOnce(&mut Round) -> T) -> Option<T> {
     }
 }
 
-/// What is to be done before a decision that these frames bear upon.
+/// The step before a decision that depends on these frames: ask Linux, await an answer, or none.
 pub fn want(of: Of) -> Want {
     let now = time::since_boot_ns();
     let silent = SILENT_UNTIL.load(Ordering::Relaxed);
@@ -181,8 +184,8 @@ pub fn doubt(of: Of) {
     let _ = with_round(of, Round::doubt);
 }
 
-/// Takes runs that Linux has not been asked about, to ask it: gives each to `put` with the account that gave it up, which
-/// says whether there is room for more.
+/// Takes runs that Linux has not been asked about, to ask it: gives each to `put` with the account
+/// that gave it up, which says whether there is room for more.
 pub fn take(of: Of, mut put: impl FnMut(Run, Giver<'_>) -> bool) {
     let from = if of == Of::All { NEXT_USER.load(Ordering::Relaxed) as u32 } else { 0 };
     for user in users(of, from) {
@@ -208,7 +211,7 @@ pub fn take(of: Of, mut put: impl FnMut(Run, Giver<'_>) -> bool) {
     }
 }
 
-/// See [`take`]: whether there is room left.
+/// Takes runs of one user for [`take`]. False: `put` has no more room.
 fn take_of(user: &User, put: &mut impl FnMut(Run, Giver<'_>) -> bool) -> bool {
     loop {
         // The account may be kept by the list alone: it goes without a lock.
@@ -227,7 +230,7 @@ impl OfKernel {
     }
 }
 
-/// A run that Linux is asked about from now on, and who gave it up.
+/// A run that Linux is asked about from now on, and the account that gave it up.
 fn pop(quarantined: &mut Quarantined<Account>) -> Option<(Run, Arc<Account>)> {
     let list = quarantined.known.unasked_list();
     let account = quarantined.first[list].clone()?;

@@ -1,14 +1,15 @@
-//! Kernel stacks, with unmapped addresses below each: who overflows one faults, and finds no room
-//! for the fault's frame, so that the double fault comes on its own stack and names it (`panic`).
+//! Kernel stacks, with unmapped addresses below each. A thread that overflows its stack faults, and
+//! there is no room for the fault's frame. So the double fault comes on its own stack and names the
+//! thread (`panic`).
 //!
-//! Threads: a second map of the instance's memory, made once at boot, in which each block of 32 KiB is
-//! followed by 32 KiB of nothing: block `b` lies at `STACKS_BASE + 2 * b`, guard first. A thread's
-//! stack is a block of memory, seen through this map. So a thread that begins or ends changes no page
-//! table: there is nothing that could fail, no lock, and no CPU has to be told of it, with ten
-//! thousand threads and with hundreds of cores. A translation that a CPU has kept is right for ever.
-//! (To map each stack at addresses of its own would have all CPUs, also those that compute
-//! undisturbed, interrupted now and then; to unmap guards in the direct map would split its large pages.)
-//! The price is the tables: 2 MiB for each GiB.
+//! Threads: a second map of the instance's memory, made once at boot, in which each block of 32 KiB
+//! is followed by 32 KiB of nothing: block `b` lies at `STACKS_BASE + 2 * b`, guard first. A
+//! thread's stack is a block of memory, seen through this map. So a thread that begins or ends
+//! changes no page table: there is nothing that could fail, no lock, and no CPU has to be told of
+//! it, with ten thousand threads and with hundreds of cores. A translation that a CPU has kept is
+//! right for ever. (To map each stack at addresses of its own would have all CPUs, also those that
+//! compute undisturbed, interrupted now and then. To unmap guards in the direct map would split its
+//! large pages.) The price is the tables: 2 MiB for each GiB.
 //!
 //! CPUs: the stacks for idling and for interrupts are made once, at addresses by number.
 
@@ -30,7 +31,8 @@ pub const BYTES: u64 = 4096 << ORDER;
 
 /// Stack of a CPU that idles, and the guard below it.
 const IDLE_BYTES: u64 = 64 << 10;
-/// Addresses of each CPU's stacks: first the idle one's guard, then that, then those for interrupts.
+/// Addresses of each CPU's stacks: first the idle one's guard, then that, then those for
+/// interrupts.
 const CPU_STRIDE: u64 = 256 << 10;
 const _: () = assert!(2 * IDLE_BYTES + gdt::INTERRUPT_STACK_ADDRESSES <= CPU_STRIDE);
 const _: () = assert!(CPUS_MAX as u64 * CPU_STRIDE <= 1 << 39);

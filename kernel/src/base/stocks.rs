@@ -1,5 +1,6 @@
-//! Free pages that each CPU has taken from its node in advance. CPUs whose programs touch memory at once would meet at the lock
-//! of the node's zone for each page; so they do for each [`PAGES`] of them.
+//! Free pages that each CPU has taken from its node in advance. Without them CPUs whose programs
+//! touch memory at once would contend for the lock of the node's zone at each page; with them, at
+//! each [`PAGES`] pages.
 
 use crate::base::line::Line;
 use crate::base::lock::{Mutex, rank};
@@ -21,7 +22,7 @@ struct Run {
 
 struct Stock {
     run: Mutex<Run, rank::FrameStock>,
-    /// Pages of the run: changed under its lock, and read without by who counts free pages.
+    /// Pages of the run: changed under its lock, and read without the lock to count free pages.
     left: AtomicU32,
 }
 
@@ -29,7 +30,8 @@ static STOCKS: [Line<Stock>; CPUS_MAX] = [const {
     Line(Stock { run: Mutex::new(Run { next: Pfn(0), zone: 0 }), left: AtomicU32::new(0) })
 }; CPUS_MAX];
 
-/// A page of the calling CPU's stock, which `fill` gets anew if it is empty. `None`: it has none of this zone.
+/// A page of the calling CPU's stock, which `fill` gets anew if it is empty. `None`: it has none of
+/// this zone.
 pub fn take(zone: usize, fill: impl FnOnce() -> Option<Pfn>) -> Option<Pfn> {
     let stock = &STOCKS[percpu::index()];
     let mut run = stock.run.lock();
@@ -47,7 +49,8 @@ pub fn take(zone: usize, fill: impl FnOnce() -> Option<Pfn>) -> Option<Pfn> {
     Some(page)
 }
 
-/// Takes what all CPUs have, for who finds no other page: `give` is told of each zone, first page and number. Whether there was any.
+/// Takes the stocks of all CPUs when no other page is free: calls `give` with each zone, first page
+/// and number. Returns whether there was any.
 pub fn empty(mut give: impl FnMut(usize, Pfn, u32)) -> bool {
     let mut any = false;
     for stock in STOCKS.iter().filter(|stock| stock.left.load(Ordering::Relaxed) != 0) {

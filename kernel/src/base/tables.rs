@@ -10,7 +10,7 @@ use hanare_hal::paging::TableSource;
 pub struct Tables(pub FrameOwner);
 
 impl Tables {
-    /// The kernel's own; also for who only frees some.
+    /// The kernel's own; also for code that only frees some.
     pub fn kernel() -> Tables {
         Tables(FrameOwner::kernel(Subject::Tables))
     }

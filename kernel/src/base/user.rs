@@ -1,5 +1,5 @@
-//! What is read from a program's memory, and results that go there. Where it cannot be reached a call
-//! answers `EFAULT`.
+//! Reads of a program's memory, and writes of results there. Where the memory cannot be reached a
+//! call answers `EFAULT`.
 
 use hanare_core::errno::{self, Result};
 use hanare_hal::usercopy;

@@ -3,7 +3,7 @@
 use hanare_core::usermemory::{Fault, UserMemory};
 use hanare_hal::usercopy::{self, UserAddr};
 
-/// That of the address space that is loaded.
+/// The memory of the address space that is loaded.
 pub struct Running;
 
 impl UserMemory for Running {
