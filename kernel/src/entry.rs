@@ -40,8 +40,8 @@ fn serve(regs: &mut Regs) {
     }
 }
 
-/// Everything that has to happen before user mode; true if the fast return is right, which loses two registers: those
-/// that came from elsewhere (sigreturn, exec) are all to be restored.
+/// Does all that has to happen before user mode. True: the fast return is right. It loses two
+/// registers; registers that came from elsewhere (sigreturn, exec) are all to be restored.
 fn leave(regs: &mut Regs) -> bool {
     let fast = gate(regs);
     if thread::current().utility.is_wanted() {
@@ -51,8 +51,9 @@ fn leave(regs: &mut Regs) -> bool {
     fast
 }
 
-/// A utility thread goes on on Linux, until it has to be in user mode here. What it comes back with passes the gate in any
-/// case: signals may have come, or the order to end, and its registers are what its proxy says.
+/// A utility thread goes on on Linux, until it has to be in user mode here. When it comes back it
+/// passes the gate in any case: signals may have come, or the order to end, and its registers are
+/// what its proxy says.
 #[cold]
 fn leave_to_linux(regs: &mut Regs) {
     loop {

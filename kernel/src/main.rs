@@ -55,7 +55,7 @@ fn start(cpu: usize) -> ! {
     cpus::idle()
 }
 
-/// What is done once: memory, page tables, the other CPUs' stacks.
+/// Boots what is made once: memory, page tables, the other CPUs' stacks.
 fn first_cpu() {
     percpu::init(0);
     shared::init_cpu(0);
@@ -108,7 +108,7 @@ fn first_cpu() {
     pool::init(options.dispatch);
 }
 
-/// What ends of threads, processes and spaces mean.
+/// Functions that end threads, processes and spaces.
 static ENDS: process::Ends = process::Ends {
     thread: exit::thread,
     by_last_call: exit::by_last_call,
@@ -116,13 +116,13 @@ static ENDS: process::Ends = process::Ends {
     space: fork::forget,
 };
 
-/// What services have to know of memory.
+/// Functions by which services learn of spaces.
 static MEMORY: services::Memory = services::Memory {
     sweep: spaces::sweep,
     owner: |id| Some(spaces::find(id).filter(|space| !space.is_closed())?.owner()),
 };
 
-/// Whose long lists give their memory back when they are empty.
+/// Functions that give the memory of long lists back when these are empty.
 static LISTS: [fn(); 8] = [
     spaces::trim,
     fork::trim,
@@ -155,7 +155,7 @@ fn mitigate(policy: Policy) {
     shared::set_measures(measures);
 }
 
-/// What is done on each CPU.
+/// Prepares the calling CPU, as each CPU does at boot.
 fn this_cpu(cpu: usize) {
     percpu::init(cpu);
     shared::init_cpu(cpu);

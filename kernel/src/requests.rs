@@ -1,4 +1,4 @@
-//! What Linux asks of the LWK: one function for each kind of request.
+//! Requests of Linux to the LWK: one function for each kind.
 
 use crate::base::counts::{Kind, there_are};
 use crate::base::quarantine::{self, Of};
@@ -157,7 +157,7 @@ fn usage(p: &Process, r: &RequestRef<'_>) {
     }
 }
 
-/// What the kernel keeps for itself: the answer to `DEBUG_MEMORY`.
+/// Memory and objects that the kernel keeps for itself: the answer to `DEBUG_MEMORY`.
 fn kept() -> [u64; abi::KEPT_WORDS] {
     let [heap, used, blocks, large, reserve] = heap::usage();
     let [spaces, threads, children, programs, traces, debuggers] =
@@ -199,7 +199,7 @@ fn debug(r: &RequestRef<'_>, call: &RequestCall) -> hanare_core::errno::Result<(
         }
         abi::DEBUG_MEMORY => {
             mm::content::give_back();
-            // Linux may be slow, and who asks wants to know what is left for good.
+            // Linux may be slow, and the caller wants to know what is left for good.
             ask_anew(Of::All, QUARANTINE_TRIES);
             heap::trim();
             let (free, total) = frames::usage();

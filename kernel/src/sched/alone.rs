@@ -1,6 +1,6 @@
-//! Waiting for Linux while nobody but the running thread is to be served on its CPU: the short way of a call whose worker
-//! sleeps ([`hanare_ikc::Alone`]). The CPU's lock is not taken: whom it has beside that thread is known from
-//! [`attention::company`].
+//! Waiting for Linux while only the running thread is to be served on its CPU: the short way of a
+//! call whose worker sleeps ([`hanare_ikc::Alone`]). The lock of the CPU's queues is not taken:
+//! [`attention::company`] says which threads the CPU has beside that one.
 
 use crate::base::counts;
 use crate::base::lock::assert_none_held;
@@ -16,10 +16,12 @@ use hanare_hal::{cpu, shared};
 use hanare_ikc::wake::CpuWake;
 use hanare_ikc::{Alone, Bells, Waits};
 
-/// Waits from `start` on as [`wait`](cpus::wait) does, while nobody but `me`, which runs, is to be served here: first
-/// polls for `spin_cycles`, then halts. The CPU stays what it is in user mode, interrupted by whoever has something for it; so
-/// the thread has nothing to look at before it goes on there, and is there soon. When `what` was ready; `None`: somebody else
-/// is to be served, or the CPU was looking by itself; [`wait`](cpus::wait) does the rest.
+/// Waits from `start` on as [`wait`](cpus::wait) does, while only `me`, which runs, is to be served
+/// here: first polls for `spin_cycles`, then halts. The CPU stays in the state of user mode:
+/// another CPU that has something for it interrupts it. So the thread has nothing to look at before
+/// it goes on in user mode, and is there soon. Returns when `what` was ready. `None`: another
+/// thread or Linux is to be served, or the CPU was looking by itself; [`wait`](cpus::wait) does the
+/// rest.
 #[inline(always)] // of each call that is woken for
 pub fn wait_alone(
     me: &(impl Runs + ?Sized),
@@ -29,7 +31,7 @@ pub fn wait_alone(
 ) -> Option<u64> {
     assert_none_held();
     let task = me.task();
-    // Who has to ask for CPU time does so on the long way.
+    // A thread that has to ask for CPU time does so on the long way.
     if task.has_group() || !Here.may_begin() {
         return None;
     }
@@ -43,14 +45,15 @@ pub fn wait_alone(
     if let Some(now) = now {
         task.begin_run(now);
     }
-    // Other CPUs have counted who came here, and not the running thread.
+    // Other CPUs have counted the threads that came here, and not the running one.
     if attention::mine().company().kinds() & WANTS_CPU != 0 {
         update_load(true);
     }
     now
 }
 
-/// Polls as long as the other side is awake and nobody has something for the CPU, then halts. When `what` was ready.
+/// Polls as long as the other side is awake and nothing is posted to the CPU, then halts. Returns
+/// when `what` was ready.
 #[cold]
 fn poll_alone(me: &(impl Runs + ?Sized), what: &impl Wait, start: u64, cycles: u64) -> Option<u64> {
     let mut spin = Spin::new(start, cycles);
@@ -63,8 +66,9 @@ fn poll_alone(me: &(impl Runs + ?Sized), what: &impl Wait, start: u64, cycles: u
     if is_ready { Some(now) } else { sleep_alone(me, what, now) }
 }
 
-/// Halts from `start` on until `what` is ready, which was when, or somebody else is to be served. The interrupt that ended it
-/// may have been for both: what is not looked at here keeps the thread from user mode.
+/// Halts from `start` on until `what` is ready, and returns when that was, or until another thread
+/// or Linux is to be served. The interrupt that ended the halt may have been for both: what is not
+/// looked at here keeps the thread from user mode.
 #[inline(always)]
 fn sleep_alone(me: &(impl Runs + ?Sized), what: &impl Wait, start: u64) -> Option<u64> {
     balance::set_idle(true);
@@ -77,7 +81,7 @@ fn sleep_alone(me: &(impl Runs + ?Sized), what: &impl Wait, start: u64) -> Optio
     balance::set_idle(false);
     what.announce(false);
     Here.end();
-    // Where somebody else comes first `wait` counts it.
+    // Where another thread comes first, `wait` counts it.
     if is_ready && has_halted {
         counts::count(&me.task().counts.voluntary);
     }
@@ -95,7 +99,7 @@ struct Thread<'a, R: ?Sized, W> {
 impl<R: Runs + ?Sized, W: Wait> Waits for Thread<'_, R, W> {
     #[inline(always)]
     fn may_halt(&self) -> bool {
-        // Who awaits the thread, or offers one, says so from now on.
+        // A tracer that awaits the thread, or a CPU that offers one, says so from now on.
         !self.me.is_awaited() && !balance::has_source()
     }
     #[inline(always)]

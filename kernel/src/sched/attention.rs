@@ -1,4 +1,5 @@
-//! What each CPU has to look at, by itself or when it is interrupted ([`hanare_ikc::wake`]).
+//! The attention words of the CPUs: reasons to look, found by the CPU itself or by an interrupt
+//! ([`hanare_ikc::wake`]).
 
 use hanare_hal::boot::CPUS_MAX;
 use hanare_hal::{apic, percpu, shared};
@@ -9,13 +10,13 @@ pub use hanare_ikc::wake::{
 
 static ATTENTION: [Attention; CPUS_MAX] = [const { Attention::new() }; CPUS_MAX];
 
-/// That of the calling CPU.
+/// The attention word of the calling CPU.
 #[inline(always)]
 pub fn mine() -> &'static Attention {
     &ATTENTION[percpu::index()]
 }
 
-/// Whom CPU `index` has beside its running thread.
+/// The company of CPU `index`: flags about its threads beside the running one.
 #[inline(always)]
 pub fn company(index: usize) -> &'static Company {
     ATTENTION[index].company()

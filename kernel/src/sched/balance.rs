@@ -10,10 +10,10 @@ use hanare_hal::boot::CPUS_MAX;
 use hanare_hal::{percpu, shared};
 use hanare_ikc::{Balance, Takers};
 
-/// Threads of each CPU that run or want to. A CPU where one waits alone for Linux counts it: who wants to know looks into the
-/// set of idle CPUs, too.
+/// Threads of each CPU that run or want to. A CPU where one thread waits alone for Linux counts
+/// that thread. So a search for a free CPU looks into the set of idle CPUs, too.
 static LOAD: [Line<AtomicU32>; CPUS_MAX] = [const { Line(AtomicU32::new(0)) }; CPUS_MAX];
-/// On one line: who goes idle looks who is busy.
+/// On one line: a CPU that goes idle looks which CPUs are busy.
 static SETS: Line<Balance<MASK_WORDS>> = Line(Balance::new());
 /// CPUs that may take a thread over from each CPU.
 static TAKERS: [Line<Takers<MASK_WORDS>>; CPUS_MAX] = [const { Line(Takers::new()) }; CPUS_MAX];
@@ -46,7 +46,8 @@ pub fn place(thread: &Task) -> usize {
         .unwrap_or(here)
 }
 
-/// The CPU for the first thread of a process: the calling one if nothing runs there, so that nobody is interrupted.
+/// The CPU for the first thread of a process: the calling one if nothing runs there, so that no
+/// other CPU is interrupted.
 pub fn place_first(thread: &Task) -> usize {
     let here = percpu::index();
     let is_free = LOAD[here].load(Ordering::Relaxed) == 0 && thread.affinity.lock().contains(here);
@@ -80,8 +81,8 @@ pub fn set_idle(idle: bool) {
     }
 }
 
-/// A thread comes to the queue of a CPU, which sleeps a moment longer perhaps: whoever looks for a place takes it for idle
-/// no more. Its load says so already.
+/// A thread comes to the queue of a CPU, which sleeps a moment longer perhaps. A search for a free
+/// CPU does not take this one for idle any more. Its load says so already.
 pub fn wake(cpu: usize) {
     SETS.wake(cpu, || post(cpu, QUEUE));
 }

@@ -19,7 +19,7 @@ impl CpuMask {
         CpuMask([u64::MAX; MASK_WORDS])
     }
 
-    /// Of the first CPUs, as bits of a word; it may name some that there are not.
+    /// A set of the first CPUs, from the bits of a word, which may name CPUs that do not exist.
     pub const fn of_word(bits: u64) -> CpuMask {
         let mut mask = CpuMask([0; MASK_WORDS]);
         mask.0[0] = bits;
@@ -31,12 +31,12 @@ impl CpuMask {
         self.0[0]
     }
 
-    /// Its words: bit n of word m is CPU 64 m + n.
+    /// The words of the set: bit n of word m is CPU 64 m + n.
     pub const fn words(&self) -> &[u64; MASK_WORDS] {
         &self.0
     }
 
-    /// Those of both.
+    /// The union of both sets.
     pub fn union(&self, other: &CpuMask) -> CpuMask {
         CpuMask(core::array::from_fn(|i| self.0[i] | other.0[i]))
     }

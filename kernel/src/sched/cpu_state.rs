@@ -1,4 +1,5 @@
-//! The threads of each CPU: its queues, behind a lock, since other CPUs put threads there and take them from there.
+//! The threads of each CPU: its queues, behind a lock, since other CPUs put threads there and take
+//! them from there.
 
 use crate::base::line::Line;
 use crate::base::lock::{Mutex, MutexGuard, rank};
@@ -30,7 +31,7 @@ pub struct Cpu {
     pub(super) runnable: VecDeque<Arc<dyn Runs>>,
     /// Threads that wait for something and are asked at every event.
     pub(super) waiting: Vec<Arc<dyn Runs>>,
-    /// Those that are told.
+    /// Threads that sleep until they are told ([`is_told`](super::task::Wait::is_told)).
     pub(super) asleep: BTreeMap<Sleeper, Arc<dyn Runs>>,
     /// When those are to be woken at the latest: TSC value.
     pub(super) alarms: BTreeSet<(u64, Sleeper)>,
@@ -71,7 +72,7 @@ impl Cpu {
         self.asleep.remove(&at)
     }
 
-    /// Those of the sleeping threads whose time has come.
+    /// Sleeping threads whose deadline is `now` or earlier.
     pub(super) fn due(&self, now: u64) -> impl Iterator<Item = Arc<dyn Runs>> {
         self.alarms
             .range(..=(now, (u32::MAX, usize::MAX)))
@@ -89,7 +90,8 @@ impl Cpu {
         queue::add_last(&mut self.runnable, thread);
     }
 
-    /// `thread` comes to the run queue of CPU `index`, whose lock is held: others learn of it by a look at flags.
+    /// `thread` comes to the run queue of CPU `index`, whose lock is held: other CPUs learn of it
+    /// by a look at flags.
     pub(super) fn tell_of(index: usize, thread: &Arc<dyn Runs>) {
         attention::company(index).joined_by(WANTS_CPU);
         balance::takers(index).add(thread.task().may_run_on().words());
@@ -150,7 +152,8 @@ pub(super) fn this() -> MutexGuard<'static, Cpu, rank::CpuQueue> {
     cpu_state(percpu::index())
 }
 
-/// Whom the calling CPU has beside the running thread ([`attention::company`]), by a look at its queues.
+/// Sets the company of the calling CPU ([`attention::company`]) by a look at its queues, and
+/// returns it.
 #[cold]
 pub(super) fn look_for_company() -> u32 {
     let c = this();

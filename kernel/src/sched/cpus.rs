@@ -1,11 +1,10 @@
-//! What each CPU runs: its queue, switching, idling.
+//! The scheduler of each CPU: its queue, switching, idling.
 //!
-//! A CPU's state is changed by that CPU with interrupts off; other CPUs put threads on
-//! its queue or take them from there (`balance`), hence the lock, which is never held
-//! across a switch. A thread that waits stays with its CPU, which asks its [`Wait`]
-//! whether it may go on: at every event, or only when the thread itself was kicked, its
-//! bell rang or its time has come, where that is all it waits for ([`Wait::is_told`]).
-//! A core with one thread takes no timer interrupt.
+//! A CPU's state is changed by that CPU with interrupts off. Other CPUs put threads on its queue or
+//! take them from there (`balance`), hence the lock, which is never held across a switch. A thread
+//! that waits stays with its CPU, which asks its [`Wait`] whether it may go on. The CPU asks at
+//! every event or, if the thread waits for nothing else, only when the thread was kicked, its bell
+//! rang or its time has come ([`Wait::is_told`]). A core with one thread takes no timer interrupt.
 
 #![allow(unsafe_code)] // the switch itself, and whom it leads to
 
@@ -44,7 +43,7 @@ pub fn current() -> &'static Task {
     try_current().expect("no thread runs here")
 }
 
-/// The same, if a thread runs.
+/// Like [`current`]; `None` if no thread runs.
 #[inline]
 pub fn try_current() -> Option<&'static Task> {
     let p = percpu::task();
@@ -100,7 +99,8 @@ fn switch_to(next: Option<Arc<dyn Runs>>) {
     c.update_load(index, next.is_some());
     c.current = next;
     let from = previous.as_mut().map_or(&raw mut c.idle, |p| p.value().context());
-    // Kept, so that the address stays good and other CPUs leave the thread alone, until `reap` on the new stack.
+    // Kept, so that the address stays good and other CPUs leave the thread alone, until `reap` on
+    // the new stack.
     c.previous = previous;
     drop(c);
     // SAFETY: `from` is the running context's own place, `to` one that does not
@@ -124,8 +124,8 @@ fn take_for_here(mut thread: Arc<dyn Runs>) -> Running {
     }
 }
 
-/// What follows a switch, on the new stack: the old thread may run elsewhere, and goes
-/// there if it has to; threads that ended are freed. Also the first thing a new thread does.
+/// Finishes a switch, on the new stack: the old thread may run elsewhere, and goes there if it has
+/// to; threads that ended are freed. A new thread begins with this, too.
 pub fn reap() {
     let (previous, dead, leaving) = {
         let mut c = this();
@@ -138,8 +138,8 @@ pub fn reap() {
     }
 }
 
-/// Moves threads of this CPU whose waiting is over to the front of the queue; whether
-/// there were any.
+/// Moves threads of this CPU that have what they waited for to the front of the queue; returns
+/// whether there were any.
 pub fn wake_ready() -> bool {
     let mut ready = wake_told();
     let mut waiting = core::mem::take(&mut this().waiting);
@@ -164,8 +164,8 @@ pub fn wake_ready() -> bool {
     any
 }
 
-/// Takes the sleeping threads that may go on: kicked ones, those whose bell rang, and
-/// those whose time has come.
+/// Takes the sleeping threads that may go on: kicked ones, those whose bell rang, and those whose
+/// time has come.
 fn wake_told() -> Vec<Arc<dyn Runs>> {
     let mut asked: Vec<Arc<dyn Runs>> = Vec::new();
     for thread in kick::take() {
@@ -180,7 +180,8 @@ fn wake_told() -> Vec<Arc<dyn Runs>> {
             queue::add_all(&mut asked, c.due(cpu::rdtsc()));
         }
     }
-    // Without the lock: they look at what others hold who put threads on our queue.
+    // Without the lock: the conditions may take locks under which other CPUs put threads on our
+    // queue.
     asked.retain(|t| t.task().is_ready());
     if asked.is_empty() {
         return asked;
@@ -276,7 +277,7 @@ pub fn update_load(running: bool) {
     this().update_load(percpu::index(), running);
 }
 
-/// What Linux and other CPUs have asked for.
+/// Serves requests of Linux and the posts of other CPUs.
 pub fn serve_all() {
     requests::drain();
     serve_others();
@@ -320,7 +321,7 @@ pub(super) fn this_wake() -> CpuWake<'static> {
     CpuWake { attention: attention::mine(), inbound: doorbell::inbound() }
 }
 
-/// Nobody need ring this CPU: it polls, until `before_user` says otherwise.
+/// No side need ring this CPU: it polls, until `before_user` says otherwise.
 pub fn set_polling() {
     this_wake().begin_polling();
 }
@@ -361,9 +362,9 @@ pub fn before_user() {
     arm_timer(true);
 }
 
-/// Arms the timer for the next deadline of a waiting thread, and, before user
-/// mode, for the end of the slice if another thread could run. A CPU whose only
-/// thread computes takes no timer interrupt.
+/// Arms the timer for the next deadline of a waiting thread, and, before user mode, for the end of
+/// the slice if another thread could run. A CPU whose only thread computes takes no timer
+/// interrupt.
 fn arm_timer(user: bool) {
     let now = cpu::rdtsc();
     machinecheck::look_if_due(now);
@@ -383,14 +384,15 @@ fn arm_timer(user: bool) {
         Ok(NEVER)
     };
     if user && !c.runnable.is_empty() {
-        // Who comes for the thread looks where there is more than one to run: that may have been told while none ran.
+        // Other CPUs come for a thread only where the load is above one. It may have been set while
+        // no thread ran.
         c.update_load(percpu::index(), true);
         balance::offer(percpu::index());
         if c.slice_end == NEVER {
             c.slice_end = now + u64::from(shared::params().tsc_khz) * SLICE_MS;
         }
-        // With its grant of CPU time a thread's turn ends: else one of a group whose quota is smaller
-        // than a slice would have all of it in each period, and the others of its CPU none.
+        // With its grant of CPU time a thread's turn ends. Else one of a group whose quota is
+        // smaller than a slice would have all of it in each period, and the others of its CPU none.
         c.slice_end = c.slice_end.min(now.saturating_add(time_left.unwrap_or(NEVER)));
         next = next.min(c.slice_end);
     } else {
@@ -426,7 +428,7 @@ pub fn on_timer() {
     attention::mine().ask(RESCHEDULE);
 }
 
-/// Whom Linux rang for on the calling CPU.
+/// The bells of the calling CPU: threads for which Linux rang.
 pub(super) fn bells() -> Bells<'static> {
     shared::here().bells()
 }

@@ -13,8 +13,8 @@ pub fn inbound() -> Inbound<'static> {
     shared::here().inbound()
 }
 
-/// Sends `kind` (one of `abi::boot::EVENT_*`) with its payload. `near`: the doorbell next to who is told, plus 1, as
-/// that side says; 0: not known.
+/// Sends `kind` (one of `abi::boot::EVENT_*`) with its payload. `near`: the doorbell next to the
+/// receiver, plus 1, as the receiver says; 0: not known.
 pub fn ring(near: u32, kind: u64, payload: u64) {
     ring_raw(near, kind << EVENT_SHIFT | payload);
 }
@@ -28,7 +28,8 @@ pub fn ring_raw(near: u32, event: u64) {
     ring_at(&doorbell);
 }
 
-/// Rings there or, where nobody hears it, at the calling CPU's own: it moves, or a proxy has named one that is not in use.
+/// Rings the doorbell or, where no CPU of Linux hears it, the calling CPU's own: the doorbell is
+/// moving, or a proxy has named one that is not in use.
 #[inline(always)] // of each call that is woken for
 fn ring_at(doorbell: &DoorbellRef<'_>) {
     let word = match doorbell.ring(percpu::index()) {
@@ -58,7 +59,7 @@ fn push_later(doorbell: &DoorbellRef<'_>, event: u64) -> bool {
     true
 }
 
-/// Zero: nowhere now; who moves the doorbell looks at the ring.
+/// Zero: nowhere now; the code that moves the doorbell looks at the ring.
 fn send(word: u64) {
     if word != 0 {
         apic::send((word >> 32) as u32, word as u8);

@@ -12,7 +12,7 @@ use hanare_hal::percpu;
 
 type List = Mutex<Vec<Arc<dyn Runs>>, rank::Kicked>;
 
-/// Of each CPU: those whose whereabouts say that they are on a list.
+/// Lists of kicked threads, one for each CPU: those whose whereabouts say that they are on a list.
 static LISTS: [Line<List>; CPUS_MAX] = [const { Line(List::new(Vec::new())) }; CPUS_MAX];
 
 /// Something happened that `thread` may be waiting for, or has to see before it goes

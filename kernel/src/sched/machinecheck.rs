@@ -1,4 +1,4 @@
-//! Machine checks: the decision is `hanare_core::machinecheck`'s, the banks are the hardware layer's.
+//! Machine checks: `hanare_core::machinecheck` decides, the hardware layer reads and clears banks.
 //!
 //! A machine check is broadcast to all CPUs of the machine by most Intel CPUs: Linux handles its
 //! own, and does not wait for CPUs that are offline to it; here most say that nothing concerns us.
@@ -15,7 +15,8 @@ use hanare_hal::percpu;
 use hanare_hal::traps::Regs;
 use spin::Once;
 
-/// How often a CPU that comes by looks for errors that no exception told of (as Linux' `check_interval`).
+/// How often a CPU looks, when it passes here, for errors that no exception told of (as Linux'
+/// `check_interval`).
 const INTERVAL_NS: u64 = 300_000_000_000;
 
 static CAPABILITIES: Once<Capabilities> = Once::new();
@@ -23,7 +24,7 @@ static CAPABILITIES: Once<Capabilities> = Once::new();
 static NEXT: [AtomicU64; CPUS_MAX] = [const { AtomicU64::new(0) }; CPUS_MAX];
 /// Errors that the hardware corrected, on all CPUs.
 static CORRECTED: AtomicU64 = AtomicU64::new(0);
-/// Machine checks that came in the kernel and concerned nobody here, not told of yet.
+/// Machine checks that came in the kernel and concerned no CPU here, not told of yet.
 static PASSED: AtomicU32 = AtomicU32::new(0);
 
 /// Asks what the CPUs have.
@@ -51,8 +52,8 @@ fn read(i: usize) -> Bank {
     Bank { status, address, misc }
 }
 
-/// One that came in user mode, on the thread's own stack. The address of the memory that its program
-/// may not use any more; what cannot be survived panics.
+/// Serves a machine check that came in user mode, on the thread's own stack. Returns the address of
+/// the memory that its program may not use any more. Panics if the error cannot be survived.
 pub fn in_user_mode(regs: &Regs) -> Option<PhysAddr> {
     let action = take(regs);
     look_at_all(true);
@@ -62,7 +63,7 @@ pub fn in_user_mode(regs: &Regs) -> Option<PhysAddr> {
     Some(paddr)
 }
 
-/// What is to be done about the machine check that has come; what cannot be survived panics.
+/// Decides about the machine check that has come, and panics if the error cannot be survived.
 fn take(regs: &Regs) -> Action {
     let global = hal::global_status();
     let mut all = [Bank::default(); BANKS_MAX];
@@ -100,7 +101,7 @@ pub fn in_kernel(regs: &Regs) {
     NEXT[percpu::index()].store(0, Ordering::Relaxed);
 }
 
-/// The frame is used by nobody again, and Linux is told, which keeps it back when the instance's
+/// Takes the frame out of use for ever, and tells Linux, which keeps it back when the instance's
 /// memory returns to it (HWPoison).
 fn keep_back(paddr: PhysAddr) {
     if badmemory::add(paddr) {
@@ -140,7 +141,8 @@ fn look_at_all(handled: bool) {
                 );
                 address.into_iter().map(PhysAddr).for_each(keep_back);
             }
-            // Else it is for the exception that comes, maybe to the CPU of Linux that has the same bank.
+            // Else it is for the exception that comes, maybe to the CPU of Linux that has the same
+            // bank.
             Meaning::Consumed(_) | Meaning::Fatal(_) if !handled => continue,
             Meaning::Consumed(_) | Meaning::Fatal(_) => {}
         }

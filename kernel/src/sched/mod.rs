@@ -1,4 +1,4 @@
-//! What each CPU runs; waiting and waking, of Linux, too; TLB shootdown; panic.
+//! The scheduler: threads of each CPU, waiting and waking, of Linux, too; TLB shootdown; panic.
 
 pub mod alone;
 pub mod attention;

@@ -40,7 +40,7 @@ pub fn fatal_trap(regs: &Regs, vector: u8) -> ! {
     stop();
 }
 
-/// A double fault comes where a fault finds no room on the stack: says whose stack that was.
+/// Logs the owner of the stack on which a fault found no room, so that a double fault came.
 fn tell_overflow(addr: u64) {
     let thread = crate::sched::cpus::try_current().filter(|t| t.has_overflown(addr));
     if let Some(t) = thread {
@@ -81,7 +81,7 @@ fn backtrace(callers: impl Iterator<Item = u64>) {
 const PATIENCE_MS: u64 = 1000;
 
 fn stop() -> ! {
-    // So early, there is nobody else yet, and the module looks at the mark.
+    // So early there are no other CPUs yet, and the module looks at the mark.
     if !apic::is_ready() {
         shared::set_panicked();
         park::park();
@@ -91,7 +91,7 @@ fn stop() -> ! {
     for i in others() {
         apic::send_nmi(shared::cpu(i).apic_id());
     }
-    // From the flag on Linux waits for nobody who may still write to pages of its own.
+    // From the flag on Linux does not wait for CPUs that may still write to pages of its own.
     let start = cpu::rdtsc();
     while others().any(|i| shared::cpu(i).state() == CPU_ONLINE)
         && cpu::rdtsc().wrapping_sub(start) < u64::from(shared::params().tsc_khz) * PATIENCE_MS

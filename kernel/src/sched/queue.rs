@@ -1,7 +1,7 @@
 //! Queues of threads.
 //!
-//! A thread that exists is not refused to run, to wait or to end: where the heap has no room for its entry, that is
-//! of the reserve (`base/heap.rs`).
+//! A thread that exists is not refused to run, to wait or to end: where the heap has no room for
+//! its entry, that is of the reserve (`base/heap.rs`).
 
 #![expect(
     clippy::disallowed_methods,

@@ -4,8 +4,8 @@ use crate::base::accounts::{Account, BANDWIDTHS};
 use hanare_core::bandwidth::{Allowance, Slices};
 use hanare_hal::{cpu, shared};
 
-/// The largest grant of CPU time, as Linux' (`sched_cfs_bandwidth_slice_us`). The CPU takes an interrupt at
-/// its end.
+/// The largest grant of CPU time, as Linux' (`sched_cfs_bandwidth_slice_us`). The CPU takes an
+/// interrupt at its end.
 const SLICE_MAX_MS: u64 = 5;
 /// How many of the smallest grants make a ms.
 const SLICES_MIN_PER_MS: u64 = 10;

@@ -1,9 +1,9 @@
-//! Requests of Linux, as the scheduler knows them: there are some, and they can be served. Who does
-//! so is said at boot.
+//! Requests of Linux, as the scheduler knows them: there are some, and they can be served. The
+//! functions that serve them are set at boot.
 
 use spin::Once;
 
-/// Who serves the requests of Linux to the calling CPU.
+/// Functions that serve the requests of Linux to the calling CPU.
 pub struct Server {
     /// Whether there is something to serve.
     pub is_asked: fn() -> bool,

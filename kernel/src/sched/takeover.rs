@@ -1,4 +1,5 @@
-//! Threads that wait for their turn on one CPU and are taken over by another one ([`hanare_ikc::Balance`]).
+//! Threads that wait for their turn on one CPU and are taken over by another one
+//! ([`hanare_ikc::Balance`]).
 
 use crate::sched::balance;
 use crate::sched::cpu_mask::CpuMask;
@@ -8,9 +9,11 @@ use alloc::sync::Arc;
 use core::sync::atomic::{Ordering, fence};
 use hanare_hal::percpu;
 
-/// The CPUs that `thread` may run on are others now: who may take it over from the queue that it is on learns of it.
+/// The CPUs that `thread` may run on have changed: CPUs that may take it over from its queue learn
+/// of it.
 pub fn is_bound_anew(thread: &Task) {
-    // Who moves it to another queue after the look at its CPU sees the mask, and tells of it there.
+    // Another CPU may move it to another queue after the look at its CPU. That CPU sees the mask,
+    // and tells of it there.
     fence(Ordering::SeqCst);
     let cpu = thread.whereabouts.cpu();
     let _c = cpu_state(cpu);
@@ -23,8 +26,9 @@ pub(super) fn steal() -> Option<Arc<dyn Runs>> {
     balance::sources(me).find_map(|cpu| take_from(cpu, me))
 }
 
-/// Takes a thread that `to` may run from the queue of CPU `from`. The lock is waited for: who has it may have looked for an idle
-/// CPU before this one was. (The model is `ikc/src/models/balance.rs`.)
+/// Takes a thread that `to` may run from the queue of CPU `from`. The lock is waited for: its
+/// holder may have looked for an idle CPU before this one was. (The model is
+/// `ikc/src/models/balance.rs`.)
 fn take_from(from: usize, to: usize) -> Option<Arc<dyn Runs>> {
     let mut c = cpu_state(from);
     let fits = |t: &Arc<dyn Runs>| !t.task().is_on_cpu() && t.task().may_run_on().contains(to);

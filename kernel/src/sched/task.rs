@@ -1,6 +1,6 @@
-//! What the scheduler knows of a thread: where it runs, what it waits for, its kernel stack, and
-//! what the processor keeps for it while another one runs. The rest is the business of the layers
-//! above, which say it by [`Runs`].
+//! The scheduler's part of a thread: where it runs, what it waits for, its kernel stack, and its
+//! processor state while another thread runs. The rest is the business of the layers above, which
+//! say it by [`Runs`].
 
 use crate::base::accounts::Account;
 use crate::base::counts::Counts;
@@ -20,10 +20,10 @@ use hanare_hal::oncpu::{self, OnCpu};
 use hanare_hal::traps::{self, Regs};
 use hanare_ikc::wake::Whereabouts;
 
-/// What a thread waits for. Asked on the thread's CPU, by whichever thread runs there: the
-/// running thread may be another one.
+/// A condition that a thread waits for. The thread's CPU asks for it, whichever thread runs there:
+/// the running thread may be another one.
 pub trait Wait: Send {
-    /// It has come, or there is no point in waiting on.
+    /// The condition holds, or there is no point in waiting on.
     fn ready(&self) -> bool;
     /// `true`: we are about to sleep, ring us on this CPU. `false`: we are awake.
     fn announce(&self, asleep: bool);
@@ -31,8 +31,8 @@ pub trait Wait: Send {
     fn near(&self) -> bool {
         true
     }
-    /// Whether who makes it ready kicks the thread ([`crate::sched::kick::kick`]) or rings its bell,
-    /// so that it need be asked only then and at its deadline.
+    /// Whether the side that makes it ready kicks the thread ([`crate::sched::kick::kick`]) or
+    /// rings its bell. Then the CPU need ask only after that, and at the deadline.
     fn is_told(&self) -> bool {
         false
     }
@@ -42,25 +42,25 @@ pub trait Wait: Send {
     }
 }
 
-/// What has a [`Task`], and what the scheduler asks of it. There is one such type, the thread of a
-/// process: who finds a task finds a thread ([`crate::process::thread::current`]).
+/// An object with a [`Task`], and what the scheduler asks of it. There is one such type, the thread
+/// of a process: a task leads to its thread ([`crate::process::thread::current`]).
 pub trait Runs: Send + Sync {
-    /// Its part that the scheduler knows.
+    /// The scheduler's part of the thread.
     fn task(&self) -> &Task;
     /// The calling CPU goes on with it: with its memory, and what else the processor has of it.
     fn enter(&self);
     /// The calling CPU has stopped running it, and goes on with `next`, which has entered.
     fn leave(&self, next: Option<&dyn Runs>);
-    /// The CPU halts while it waits: other CPUs need not interrupt this one for its memory. False:
-    /// it keeps that, since no other CPU uses it.
+    /// The CPU halts while the thread waits: other CPUs need not interrupt this one for the
+    /// thread's memory. False: the CPU keeps the memory's table, since no other CPU uses it.
     fn lets_memory_go(&self) -> bool;
-    /// It has its memory again.
+    /// The halt is over: the calling CPU loads the table of the thread's memory again.
     fn takes_memory(&self);
     /// Nanoseconds of CPU time until one of its timers is due.
     fn cpu_timer_ns(&self) -> Option<u64>;
-    /// Whether somebody waits for its registers, which it can leave where it waits.
+    /// Whether a tracer or debugger waits for its registers, which it can leave where it waits.
     fn is_awaited(&self) -> bool;
-    /// It leaves them, where it waits.
+    /// Leaves the thread's registers to the tracer or debugger, where the thread waits.
     fn leaves_registers(&self);
     /// Whether it has to leave whatever it waits for.
     fn must_end(&self) -> bool;
@@ -103,7 +103,7 @@ impl Extended {
     }
 }
 
-/// A thread that the CPU runs, on whose stack it is.
+/// A thread that the CPU runs, and on whose stack the CPU is.
 pub type Running = oncpu::Running<dyn Runs, Extended>;
 
 /// Takes a thread to run it.
@@ -114,7 +114,8 @@ pub fn take(thread: Arc<dyn Runs>) -> Result<Running, Arc<dyn Runs>> {
     Running::take(thread, |t| &t.task().extended)
 }
 
-/// The scheduler's part of a thread. The order is that of cache lines: each call that is woken for has the first two.
+/// The scheduler's part of a thread. The order is that of cache lines: each call that is woken for
+/// has the first two.
 #[repr(C, align(64))]
 pub struct Task {
     /// TSC value since which it runs, 0 while it does not.
@@ -123,27 +124,28 @@ pub struct Task {
     user_cycles: AtomicU64,
     /// TSC cycles spent waiting for Linux with the CPU kept.
     pub system_cycles: AtomicU64,
-    /// See [`Counts`].
+    /// Counters of the thread, for statistics.
     pub counts: Counts,
     /// CPU time that its control group has granted it.
     allowance: Allowance,
     /// Bell of its slot.
     pub bell: u32,
-    /// CPU on whose queue it is, or that runs it; whether it was kicked and the CPU has not looked yet.
+    /// CPU on whose queue it is, or that runs it; whether it was kicked and the CPU has not looked
+    /// yet.
     pub whereabouts: Whereabouts,
     /// TSC value at which it wants to look again, while it waits.
     pub deadline: AtomicU64,
     /// TSC cycles that went to others' requests while it waited with the CPU kept.
     pub others_cycles: AtomicU64,
-    /// What it waits for is told it, see [`Wait::is_told`].
+    /// The side that the thread waits for tells it, see [`Wait::is_told`].
     pub is_told: AtomicBool,
-    /// It may not run anywhere.
+    /// The thread may not run on all CPUs.
     is_bound: AtomicBool,
-    /// What it is a part of.
+    /// The thread that the task is a part of.
     whole: Weak<dyn Runs>,
     /// CPUs it may run on, see [`bind`](Self::bind).
     pub affinity: Mutex<CpuMask, rank::Affinity>,
-    /// To whose control group its CPU time is charged.
+    /// The account whose control group is charged for the thread's CPU time.
     account: Arc<Account>,
     stack: Stack,
     extended: OnCpu<Extended>,
@@ -192,10 +194,11 @@ impl Task {
         self.whole.upgrade()
     }
 
-    /// The same, uncounted.
+    /// Like [`whole`](Self::whole), without a reference count.
     #[allow(unsafe_code)]
     pub fn runs(&self) -> &dyn Runs {
-        // SAFETY: the task lies in the thread, so that is there as long as the reference to the task.
+        // SAFETY: the task lies in the thread, so that is there as long as the reference to the
+        // task.
         unsafe { &*self.whole.as_ptr() }
     }
 
@@ -204,7 +207,8 @@ impl Task {
         self.stack.top()
     }
 
-    /// The registers with which it last came from user mode, if it waits in the kernel; anything, if it does not.
+    /// The registers with which it last came from user mode, if it waits in the kernel; anything,
+    /// if it does not.
     #[allow(unsafe_code)]
     pub fn registers_on_stack(&self) -> Option<Regs> {
         // SAFETY: the task has its stack as long as it is there.
@@ -221,15 +225,16 @@ impl Task {
         self.extended.is_taken()
     }
 
-    /// It may run on these CPUs from now on. Where it is on a queue already [`cpus::is_bound_anew`](super::cpus::is_bound_anew)
-    /// follows.
+    /// Restricts the thread to these CPUs from now on. If it is on a queue already,
+    /// [`cpus::is_bound_anew`](super::cpus::is_bound_anew) has to follow.
     pub fn bind(&self, mask: CpuMask) {
         let mut affinity = self.affinity.lock();
         *affinity = mask;
         self.is_bound.store(mask.leaves_out(), Ordering::Relaxed);
     }
 
-    /// CPUs it may run on, for the queue that it comes to; without its lock where it may run anywhere.
+    /// CPUs it may run on, for the queue that it comes to; without its lock where it may run
+    /// anywhere.
     #[inline]
     pub fn may_run_on(&self) -> CpuMask {
         if self.is_bound.load(Ordering::Relaxed) {
@@ -238,12 +243,12 @@ impl Task {
         CpuMask::all()
     }
 
-    /// It runs from now on.
+    /// The thread runs from `now` on.
     pub fn begin_run(&self, now: u64) {
         self.since.store(now, Ordering::Relaxed);
     }
 
-    /// It does not run any more.
+    /// The thread does not run any more: adds the cycles of its turn to its CPU time.
     #[inline]
     pub fn end_turn(&self, now: u64) {
         // Only the CPU that runs it changes them.
@@ -325,13 +330,13 @@ impl Task {
         user + system
     }
 
-    /// Does something, such as to let another thread run, while whoever runs on this CPU can ask whether
-    /// what the thread waits for has come.
+    /// Does something, such as to let another thread run. Meanwhile the thread that runs on this
+    /// CPU can ask whether the condition of this one holds.
     pub fn wait_for<R>(&self, what: &mut dyn Wait, f: impl FnOnce() -> R) -> R {
         self.wait.during(&mut move || what.ready(), f)
     }
 
-    /// Whether what it waits for has come. Asked by the CPU on whose queue it is.
+    /// Whether the condition that it waits for holds. The CPU on whose queue it is asks that.
     pub fn is_ready(&self) -> bool {
         self.wait.holds().unwrap_or(true) || self.runs().is_awaited()
     }

@@ -1,12 +1,11 @@
 //! TLB shootdown: other CPUs that use a page table forget what was taken away.
 //!
-//! A CPU is *active* in an address space while it has its table loaded. Who takes
-//! rights or pages away changes the table under the lock of the space, then posts
-//! the range to the active CPUs' mailboxes and waits until each has flushed; only
-//! then are frames freed. A CPU in user mode is interrupted; one in the kernel looks
-//! whenever it waits for something ([`serve`]), so two CPUs that shoot at each other
-//! both get on. Nobody holds a lock while waiting here that the other side could
-//! spin on without looking: the lock of an address space is taken by looking, see
+//! A CPU is *active* in an address space while it has its table loaded. A CPU that takes rights or
+//! pages away changes the table under the lock of the space. Then it posts the range to the active
+//! CPUs' mailboxes and waits until each has flushed; only then are frames freed. A CPU in user mode
+//! is interrupted; one in the kernel looks whenever it waits for something ([`serve`]), so two CPUs
+//! that shoot at each other both get on. While a CPU waits here it holds no lock that the other
+//! side could spin on without looking: the lock of an address space is taken by looking, see
 //! `mm::guard`.
 
 use crate::base::line::Line;
@@ -25,7 +24,7 @@ const PAGES_ONE_BY_ONE: u64 = 32;
 /// A set of CPUs of the instance.
 pub type CpuSet = hanare_ikc::CpuSet<{ CPUS_MAX / 64 }>;
 
-/// What a CPU is asked to forget.
+/// A request to a CPU to forget translations, and its answer.
 struct Mailbox {
     asked: Line<Asked>,
     /// Questions that it has answered.

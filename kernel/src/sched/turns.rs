@@ -7,7 +7,7 @@ use hanare_core::turns::Turns;
 use hanare_hal::boot::CPUS_MAX;
 use hanare_hal::{cpu, percpu};
 
-/// What requests take at once of a CPU whose thread could run.
+/// The longest time that requests take at once of a CPU whose thread could run.
 const BURST_NS: u64 = 200_000;
 
 static TURNS: [Mutex<Turns, rank::SchedulerTurns>; CPUS_MAX] =
@@ -41,7 +41,7 @@ pub fn rest_end() -> u64 {
     of_this_cpu().lock().rest_end()
 }
 
-/// What waited is looked at, or there is nothing. True if there was a rest.
+/// Ends the pause in serving Linux' requests. True if one was active.
 pub fn end_rest() -> bool {
     of_this_cpu().lock().end_rest()
 }

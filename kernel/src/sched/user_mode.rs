@@ -1,5 +1,5 @@
-//! The way to user mode of a thread that has not been there: what has to be seen to before is said
-//! by who knows it.
+//! The way to user mode of a thread that has not been there. A function set at boot does what has
+//! to happen before.
 
 use crate::sched::cpus;
 use hanare_hal::context;

@@ -83,12 +83,14 @@ pub fn wait(what: &mut dyn Wait, spin_cycles: u64) {
     me.begin_run(now);
 }
 
-/// Waits until that is so, whose other side kicks the thread, or the TSC value `deadline` has come.
+/// Waits until `ready` holds, whose other side kicks the thread, or the TSC value `deadline` has
+/// come.
 pub fn until(ready: impl Fn() -> bool + Send, deadline: u64) {
     wait_for(Until { ready, deadline, is_told: false });
 }
 
-/// As [`until`], for what the thread is always told of by a kick: nobody looks before one comes.
+/// As [`until`], for what the thread is always told of by a kick: `ready` is not asked before one
+/// comes.
 pub fn until_told(ready: impl Fn() -> bool + Send, deadline: u64) {
     wait_for(Until { ready, deadline, is_told: true });
 }
@@ -143,7 +145,7 @@ fn block(me: &Task, what: &mut dyn Wait) {
     update_load(false);
     loop {
         wake_ready();
-        // That may have taken a kick of ours, which nobody will see again.
+        // That may have taken a kick of ours, which is seen only once.
         if what.ready() || me.runs().is_awaited() {
             break;
         }
@@ -179,7 +181,7 @@ pub(super) struct Spin {
 /// core, and costs much more than a look where an emulator runs us.
 const LOOKS_PER_PAUSE: u32 = 32;
 
-/// What a wake-up on the other side may take, ms.
+/// The longest time of a wake-up on the other side, ms.
 const WAKE_UP_MS: u64 = 1;
 
 impl Spin {
