@@ -1,7 +1,8 @@
-//! Bells of slots: by its own one Linux wakes who sleeps on a slot (`hanare_ikc::BellRef`). A slot
-//! keeps its bell as long as its space is there: a worker may ring late.
+//! Bells of slots: by a slot's bell Linux wakes the thread that sleeps on the slot
+//! (`hanare_ikc::BellRef`). A slot keeps its bell as long as its space is there: a worker may ring
+//! late.
 //!
-//! Those that are free are a list, each with the number of the next one in its word.
+//! Free bells form a list, each with the number of the next one in its word.
 
 use crate::base::accounts::{Account, BellPlace};
 use crate::base::lock::{Mutex, rank};
@@ -32,7 +33,7 @@ impl Bell {
     /// One for a space with this account.
     ///
     /// # Errors
-    /// `EAGAIN`: there are as many slots as there are bells, or its user has as many as he may.
+    /// `EAGAIN`: there are as many slots as there are bells, or the user has as many as allowed.
     pub fn new(account: &Arc<Account>) -> Result<Bell> {
         let place = account.bell()?;
         let mut free = FREE.lock();
@@ -50,22 +51,23 @@ impl Bell {
         Ok(Bell { number, _place: place })
     }
 
-    /// Its number in the instance.
+    /// The bell's number in the instance.
     pub fn number(&self) -> u32 {
         self.number
     }
 }
 
-/// The running thread, of `space`, is about to sleep on `slot`, and looks once more whether the answer is there: its worker
-/// may ring this CPU by `bell`, which is the slot's, once more.
+/// The running thread, of `space`, is about to sleep on `slot`, and looks once more whether the
+/// answer is there. The slot's worker may ring this CPU by `bell`, the slot's bell, once more.
 #[inline(always)] // of each call that is woken for
 pub fn expect_ring(space: u32, slot: &SlotRef<'_>, bell: u32) {
     slot.set_bell(bell);
-    // Who waits looks himself, too.
+    // The thread looks itself while it waits, too.
     let _ = slot.lwk_prepare_sleep(shared::bell(bell), space, percpu::index() as u32);
 }
 
-/// Likewise, on the slot of a pooled proxy, whose ring for another thread may come late.
+/// Like [`expect_ring`], on the slot of a pooled proxy, whose ring for another thread may come
+/// late.
 pub fn expect_ring_of_pooled(space: u32, slot: &SlotRef<'_>, bell: u32) {
     slot.set_bell(bell);
     let cpu = percpu::index() as u32;

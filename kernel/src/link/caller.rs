@@ -1,4 +1,4 @@
-//! Who calls Linux: a thread, as the link knows it.
+//! The caller of Linux: a thread, as the link knows it.
 
 use crate::base::lock::{Mutex, rank};
 use crate::sched::task::{Runs, Task};
@@ -11,14 +11,15 @@ use hanare_core::link::pool::PassesBy;
 use hanare_ikc::{Patience, SlotRef};
 use spin::Once;
 
-/// The link's part of a thread. It dereferences to its [`Task`]. What each call needs is on one cache line.
+/// The link's part of a thread. It dereferences to its [`Task`]. All that each call needs is on one
+/// cache line.
 #[repr(C, align(64))]
 pub struct Port {
     /// The slot shared with its worker.
     pub slot: SlotRef<'static>,
     /// Slot index in the space; 0 is the first thread's of its first process.
     pub slot_index: u32,
-    /// Its space, which it never leaves.
+    /// The thread's space, which it never leaves.
     pub space: u32,
     /// How long it polls for an answer.
     pub patience: Patience,
@@ -31,7 +32,7 @@ pub struct Port {
 }
 
 impl Port {
-    /// Of a thread of `space` with a slot.
+    /// Makes the link's part of a thread of `space` with a slot.
     pub fn new(task: Task, space: u32, slot_index: u32, slot: SlotRef<'static>) -> Port {
         let (patience, puts) = (Patience::new(), Mutex::new(None));
         Port { slot, slot_index, space, patience, task, puts, passes_by: PassesBy::default() }
@@ -45,26 +46,27 @@ impl Deref for Port {
     }
 }
 
-/// What has a [`Port`], and what the link asks of it.
+/// An object with a [`Port`], and what the link asks of it.
 pub trait Delegates: Runs {
-    /// Its part that the link knows.
+    /// The link's part of the thread.
     fn port(&self) -> &Port;
-    /// Its space, and whose that is.
+    /// The thread's space, and the user of the space.
     fn owner(&self) -> Owner;
     /// Whether Linux has no proxy of its process any more.
     fn is_killed(&self) -> bool;
-    /// Its signal mask in a call, and the head of its list of robust futexes, for its worker; unless both are as
-    /// they were when that was asked for last.
+    /// The thread's signal mask in a call, and the head of its list of robust futexes, for its
+    /// worker. `None`: both are as they were when this was asked for last.
     fn news(&self) -> Option<(u64, u64)>;
-    /// The latter, as it is now.
+    /// The head of the list of robust futexes, as it is now.
     fn robust_list(&self) -> u64;
-    /// Before Linux executes something for it: what Linux has not been told yet, it is told.
+    /// Before Linux executes something for the thread: tells Linux the dispositions that it has not
+    /// been told yet.
     fn tell_owed(&self);
-    /// Its worker is about to serve this request.
+    /// Called before the thread's worker serves this request.
     fn asks(&self, request: &Control);
-    /// Its worker, or a server, is about to execute this call.
+    /// Called before the thread's worker, or a server, executes this call.
     fn asks_call(&self, call: &Call);
-    /// It has done so, or is gone.
+    /// Called after the worker or server has done so, or is gone.
     fn asked(&self, request: Option<&Control>);
 }
 

@@ -1,5 +1,5 @@
-//! Requests and calls that the LWK makes of Linux on its own account, by the running thread's worker (`docs/link.md`).
-//! Calls of programs take a route (`route/mod.rs`).
+//! Requests and calls that the LWK makes of Linux on its own account, by the running thread's
+//! worker (`docs/link.md`). Calls of programs take a route (`route/mod.rs`).
 
 use crate::link::caller;
 use crate::link::direct;
@@ -18,8 +18,8 @@ pub fn result_of(request: Control) -> Result<u64> {
     ask(request).result().map_err(Errno::from)
 }
 
-/// Has a part of the running thread's call executed by Linux. It does not wait long, so what a signal
-/// kept from being started is made again at once.
+/// Has a part of the running thread's call executed by Linux. The part does not wait long, so if a
+/// signal kept it from being started, it is made again at once.
 pub fn linux(nr: u32, args: [u64; 6]) -> Result<u64> {
     certainly(Call::new(nr, args)).map_err(Errno::from)
 }

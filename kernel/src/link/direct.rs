@@ -1,5 +1,5 @@
-//! The direct server: a slot and a worker for each thread, the same addresses on both sides. Post to
-//! the slot, wait, take the answer.
+//! The direct server: a slot and a worker for each thread, the same addresses on both sides. Post
+//! to the slot, wait, take the answer.
 
 use crate::base::counts;
 use crate::base::line::Line;
@@ -20,8 +20,9 @@ const SHORT_US: u64 = 5;
 const LONG_US: u64 = 150;
 /// Time that waking both sides takes at most where each has a CPU at once, µs.
 const QUICK_WAKE_UPS_US: u64 = 250;
-/// Looks at the slot without a look at anything else: an answer that comes at once takes about as long, half a
-/// microsecond. A CPU that shoots down TLB entries waits that much longer at most, which is less than an interrupt takes.
+/// Looks at the slot without a look at anything else: an answer that comes at once takes about as
+/// long, half a microsecond. A CPU that shoots down TLB entries waits that much longer at most,
+/// which is less than an interrupt takes.
 const EAGER: u32 = 512;
 /// How long the worker polls for the next call, µs.
 const WORKER_POLL_US: u32 = 50;
@@ -30,8 +31,9 @@ const WORKER_POLL_US: u32 = 50;
 struct Times {
     /// How long a CPU with nothing else to do polls for an answer.
     spin: AtomicU64,
-    /// How long a call is polled for at most: an answer within that time is worth the CPU, since a wake-up would cost about as
-    /// much. Less where the thread's calls take longer ([`hanare_ikc::Patience`]).
+    /// How long a call is polled for at most: an answer within that time is worth the CPU, since a
+    /// wake-up would cost about as much. Less where the thread's calls take longer
+    /// ([`hanare_ikc::Patience`]).
     longest: AtomicU64,
     /// [`SHORT_US`].
     short: AtomicU64,
@@ -101,8 +103,8 @@ impl<C: Delegates + ?Sized> cpus::Wait for Answered<'_, C> {
 
 /// Has a call of the running thread `context` executed by its worker, and waits for the outcome.
 ///
-/// A thread that has to end though its process goes on begins no call; one in flight is awaited, since its worker serves
-/// another thread next (`Control::Interrupt` sees to it that it ends soon).
+/// A thread that has to end though its process goes on begins no call. One in flight is awaited,
+/// since its worker serves another thread next (`Control::Interrupt` sees to it that it ends soon).
 pub fn call(context: &(impl Delegates + ?Sized), call: Call) -> Outcome {
     if call.sake == Sake::Thread {
         context.tell_owed();
@@ -123,8 +125,8 @@ pub fn call_at_once(context: &(impl Delegates + ?Sized), call: Call) -> Outcome 
     outcome
 }
 
-/// Has the proxy serve a request of the LWK's own, by a worker that is in no call: that of the running thread `context`.
-/// Never [`Outcome::NotStarted`]: the request is made again at once.
+/// Has the proxy serve a request of the LWK's own, by a worker that is in no call: that of the
+/// running thread `context`. Never [`Outcome::NotStarted`]: the request is made again at once.
 pub fn ask(context: &(impl Delegates + ?Sized), request: Control) -> Outcome {
     loop {
         if !matches!(request, Control::SignalAction { .. }) {
@@ -144,7 +146,7 @@ pub fn ask(context: &(impl Delegates + ?Sized), request: Control) -> Outcome {
     }
 }
 
-/// As whom a thread asks.
+/// The thread as one that asks: it runs, it ends, or its process has no proxy any more.
 pub fn asker(context: &(impl Delegates + ?Sized)) -> Asker {
     match context.must_end() {
         false => Asker::Runs,
@@ -153,8 +155,9 @@ pub fn asker(context: &(impl Delegates + ?Sized)) -> Asker {
     }
 }
 
-/// Whether the worker is to have the thread's mask while it serves a request. One that makes a thread or a process blocks
-/// all signals meanwhile; programs do as well, and with the mask as it was their opening it again is no request.
+/// Whether the worker is to have the thread's mask while it serves a request. A request that makes
+/// a thread or a process blocks all signals meanwhile. Programs do as well, and with the mask as it
+/// was their opening it again is no request.
 fn needs_mask(request: &Control) -> bool {
     !matches!(request, Control::Fork { .. } | Control::Share { .. } | Control::Thread { .. })
 }
@@ -186,7 +189,8 @@ fn exchange(
     }
 }
 
-/// The answer of the running thread's worker, which has not come at once; `asleep`: it has to be rung.
+/// The answer of the running thread's worker, which has not come at once; `asleep`: it has to be
+/// rung.
 #[cold]
 fn await_answer(caller: &(impl Delegates + ?Sized), asleep: bool) -> Option<Answer> {
     let port = caller.port();
@@ -198,7 +202,8 @@ fn await_answer(caller: &(impl Delegates + ?Sized), asleep: bool) -> Option<Answ
     answered.answer.get()
 }
 
-/// Waits for what answers the running thread: polls for a while, unless the other side was `asleep`, then sleeps.
+/// Waits for the side that answers the running thread: polls for a while, unless that side was
+/// `asleep`, then sleeps.
 #[inline(always)]
 pub fn wait_for(caller: &(impl Delegates + ?Sized), answered: &mut impl cpus::Wait, asleep: bool) {
     let port = caller.port();
@@ -209,7 +214,7 @@ pub fn wait_for(caller: &(impl Delegates + ?Sized), answered: &mut impl cpus::Wa
         return;
     }
     let start = cpu::rdtsc();
-    // Who halts alone looks at no deadline.
+    // A thread that halts alone looks at no deadline.
     let alone = match answered.deadline() {
         cpus::NEVER => cpus::wait_alone(caller, answered, start, window),
         _ => None,
@@ -224,7 +229,8 @@ pub fn wait_for(caller: &(impl Delegates + ?Sized), answered: &mut impl cpus::Wa
     }
 }
 
-/// Asks a worker that has no thread: nobody waits here, the answer is in its slot later.
+/// Asks a worker that has no thread: the caller does not wait, and the answer is in the worker's
+/// slot later.
 pub fn ask_worker(space: u32, index: u32, slot: SlotRef<'_>, request: Control) {
     if slot.lwk_ask(request) {
         ring_worker(space, index, &slot);

@@ -1,4 +1,4 @@
-//! How a call reaches who executes it; services; what Linux asks.
+//! The link: how a call reaches the side that executes it; services; requests of Linux.
 
 pub mod bells;
 pub mod caller;

@@ -53,23 +53,23 @@ fn most(number: usize) -> u32 {
 /// Where a server is, or was.
 #[derive(Default)]
 pub struct Place {
-    /// Its own slot, which a later server with this number has, too.
+    /// The server's own slot, which a later server with this number has, too.
     pub slot: Option<(u32, SlotRef<'static>)>,
-    /// It was started, and has not been told to end.
+    /// The server was started, and has not been told to end.
     pub is_used: bool,
-    /// Its thread, which may have ended. 0: there was none.
+    /// The server's thread, which may have ended. 0: there was none.
     pub tid: u32,
 }
 
 /// The places of a process' servers, by their numbers.
 pub type Places = [Place; ALL_SERVERS];
 
-/// What is known of one of a process' request boxes and its servers.
+/// The state of one of a process' request boxes and of its servers.
 #[derive(Default)]
 pub struct State {
     /// Servers that take calls, a bit each.
     pub present: AtomicU64,
-    /// Their slots, for who rings one.
+    /// The servers' slots, by which one is rung.
     slots: [AtomicU32; BOX_SERVERS],
     /// Until when none is asked for, TSC.
     pub refused: AtomicU64,
@@ -79,7 +79,7 @@ pub struct State {
     pub ended: AtomicU32,
     /// Most of `calls` at once, since the TSC value `since`.
     pub needed: AtomicU32,
-    /// See `needed`.
+    /// TSC value since when `needed` counts.
     pub since: AtomicU64,
 }
 
@@ -104,21 +104,25 @@ impl State {
 /// A process' request boxes and their servers.
 #[derive(Default)]
 pub struct Pool {
-    /// Whether calls go another way than directly, and at once: [`OPEN`], [`OWES`]; whether that changes: [`FOLLOWS`].
+    /// Ways of calls other than directly, at once ([`OPEN`], [`OWES`], [`PACKED`], [`CLAIMS`]), and
+    /// whether [`OPEN`] changes ([`FOLLOWS`]).
     ways: AtomicU8,
-    /// The way of its next program, whose own calls go directly: it has another process' memory. As [`Way::dispatch`].
+    /// The way of its next program, whose own calls go directly: it has another process' memory. As
+    /// [`Way::dispatch`].
     later: AtomicU32,
-    /// The proxy's handler of SIGBUS is without SA_RESTART, whatever the program's is: there are servers, or its parent had some.
+    /// The proxy's handler of SIGBUS is without SA_RESTART, whatever the program's is: there are
+    /// servers, or its parent had some.
     has_interruptions: AtomicBool,
     /// The boxes, once a server was made.
     page: Once<[BoxRef<'static>; BOXES]>,
-    /// What is known of each box.
+    /// The states of the boxes.
     states: [State; BOXES],
     /// One thread at a time makes or ends servers.
     pub places: Mutex<Places, rank::Servers>,
-    /// A thread is asking for a server, of whichever box: what servers have of their makers is the same for all.
+    /// A thread is asking for a server, of whichever box: what servers have of their makers is the
+    /// same for all.
     pub grows: AtomicBool,
-    /// What the servers have from the worker that made them (`workers`).
+    /// The attributes that the servers have from the worker that made them (`workers`).
     pub attributes: AtomicU64,
 }
 
@@ -161,18 +165,20 @@ impl Pool {
         });
     }
 
-    /// Of a process that shares the memory of the one with the pool `creator`: its calls go directly, those of its next program
-    /// as its creator's.
+    /// Begins the pool of a process that shares the memory of the one with the pool `creator`. The
+    /// calls of the process go directly, those of its next program as the creator's.
     pub fn open_later(&self, creator: &Pool) {
         self.later.store(creator.inherited().dispatch(), Ordering::Relaxed);
     }
 
-    /// Of a process whose proxy has the handlers of the one with the pool `creator`.
+    /// Notes whether the proxy's handlers, which are those of the proxy with the pool `creator`,
+    /// interrupt calls.
     pub fn take_handlers(&self, creator: &Pool) {
         self.has_interruptions.store(creator.has_interruptions(), Ordering::Relaxed);
     }
 
-    /// Whether the proxy's SIGBUS stands for other signals, so that Linux makes no call again after it.
+    /// Whether the proxy's SIGBUS stands for other signals, so that Linux makes no call again after
+    /// it.
     pub fn has_interruptions(&self) -> bool {
         self.has_served() || self.has_interruptions.load(Ordering::Relaxed)
     }
@@ -205,7 +211,7 @@ impl Pool {
         self.ways.load(Ordering::Relaxed) & (OPEN | OWES | PACKED | CLAIMS) != 0
     }
 
-    /// Of a native task: all calls are packed.
+    /// Has all calls of the process, a native task, packed.
     pub fn pack(&self) {
         self.set(PACKED, true);
     }
@@ -240,7 +246,7 @@ impl Pool {
         self.page.get().map(|page| page[number])
     }
 
-    /// What is known of box `number`.
+    /// The state of box `number`.
     pub fn state(&self, number: usize) -> &State {
         &self.states[number]
     }
@@ -275,7 +281,7 @@ impl Pool {
         is_idle
     }
 
-    /// A server of box `number` that sleeps, and that nobody rings from now on but the caller.
+    /// A server of box `number` that sleeps, and that only the caller rings from now on.
     pub fn take_idle(&self, number: usize) -> Option<usize> {
         let present = self.states[number].present.load(Ordering::Acquire);
         let server = self.page.get()?[number].take_idle(present)?;
