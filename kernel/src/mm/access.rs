@@ -7,7 +7,7 @@ pub const USER: u64 = 4;
 /// The access was an instruction fetch.
 pub const FETCH: u64 = 16;
 
-/// What the application gets for an access that cannot be served.
+/// Errors of an access that cannot be served: the signal that the program gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signal {
     /// SIGSEGV, SEGV_MAPERR: nothing is mapped there.

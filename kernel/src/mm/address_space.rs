@@ -29,7 +29,7 @@ const LARGE_ORDER: u32 = (LARGE / SMALL).ilog2();
 
 /// One address space.
 pub struct AddressSpace {
-    /// What is mapped where.
+    /// The mappings.
     pub vmas: VmaMap<FileRef>,
     /// The hardware's view.
     pub table: PageTable,
@@ -37,18 +37,18 @@ pub struct AddressSpace {
     pub(super) tables: UserTables,
     /// Heap: start, current end.
     pub brk_start: u64,
-    /// See `brk_start`.
+    /// The current end of the heap.
     pub brk: u64,
     /// Mappings without a wish are placed below this.
     pub mmap_base: u64,
     /// Pages mapped now and at most, in base pages: exactly those that the table has, see
     /// [`check_resident`](Self::check_resident).
     pub resident: u64,
-    /// See `resident`.
+    /// The most pages that were mapped at once, as `resident` counts them.
     pub peak: u64,
     /// CPUs that have the table loaded.
     pub(super) active: Arc<tlb::CpuSet>,
-    /// What other CPUs have to forget, and what is freed then.
+    /// Translations that other CPUs have to forget, and the frames and tables that are free then.
     pub(super) stale: Stale,
     /// Changes under way.
     pub coherence: Coherence,
@@ -65,7 +65,7 @@ pub struct AddressSpace {
     pub(super) foreign: u64,
     /// How many pages Linux may write to, at most.
     pub(super) written_by_linux: u64,
-    /// To whom it is charged, and how much of it is.
+    /// The account that is charged for the address space.
     pub(super) account: Option<Arc<Account>>,
     charged: Sizes,
 }
@@ -212,7 +212,8 @@ impl AddressSpace {
         self.foreign -= foreign;
     }
 
-    /// Counts a page of its own whose memory was bad: what is mapped there now is nobody's ([`LOST`]).
+    /// Counts a page of its own whose memory was bad: the entry in its place names no frame
+    /// ([`LOST`]).
     pub(super) fn lose_resident(&mut self) {
         self.foreign += 1;
     }
@@ -234,21 +235,22 @@ impl AddressSpace {
         }
     }
 
-    /// Whether something of it is memory that other processes may have, too: files and shared memory of Linux'.
+    /// Whether something of it is memory that other processes may have, too: files and shared
+    /// memory of Linux'.
     pub fn shares_with_linux(&self) -> bool {
         self.vmas.iter().any(|v| matches!(v.backing, Backing::SharedLinux { .. }))
     }
 
-    /// What the kernel needs to remember what is mapped, about.
+    /// Bytes of kernel memory for the maps of mappings and policies, about.
     pub fn map_bytes(&self) -> u64 {
         const ENTRY: usize = 2 * size_of::<Vma<FileRef>>(); // nodes of trees are half full at worst
         const PIECE: usize = 2 * size_of::<(u64, u64, Policy)>();
         (self.vmas.count() * ENTRY + self.policies.count() * PIECE) as u64
     }
 
-    /// Removes the pages of a range, whose edges are split, from the table (not from the map).
-    /// A page that others have, too, is only hidden ([`Removed::is_hidden`]) while CPUs, or Linux,
-    /// may have a translation of it: `change` knows. `is_flushed`: CPUs have none.
+    /// Removes the pages of a range, whose edges are split, from the table (not from the map). A
+    /// page that other spaces have, too, is only hidden ([`Removed::is_hidden`]) while CPUs, or
+    /// Linux, may have a translation of it: `change` knows. `is_flushed`: CPUs have none.
     pub fn unmap_pages(
         &mut self,
         range: Range,
@@ -259,14 +261,15 @@ impl AddressSpace {
         if let Some((start, end)) = self.take_pages(range, change, is_flushed, removed) {
             self.flush(start, end);
         }
-        // Who loads the table from now on gets no translation of what is hidden.
+        // A CPU that loads the table from now on gets no translation of a hidden page.
         if removed.is_hidden && !is_flushed && self.is_alone() {
             removed.is_hidden = false;
             self.take_pages(range, change, true, removed);
         }
     }
 
-    /// The same, without a flush. Where there were pages.
+    /// Like [`unmap_pages`](Self::unmap_pages), without the TLB flush; returns the range in which
+    /// pages were mapped.
     pub(super) fn take_pages(
         &mut self,
         (start, end): Range,
@@ -304,8 +307,8 @@ impl AddressSpace {
         gone
     }
 
-    /// Hides the pages of a range that others have, too, for a change that is to give them up. Whether
-    /// that has to wait: other CPUs drop them when the lock is given back.
+    /// Hides the pages of a range that other spaces have, too, for a change that is to give them
+    /// up. Returns whether that has to wait: other CPUs drop them when the lock is given back.
     pub fn hide_shared(&mut self, (start, end): Range, change: &Change) -> bool {
         let mut hidden = None;
         self.table.update(start, end, &mut |leaf| {
@@ -435,7 +438,8 @@ impl Gathered {
         adds
     }
 
-    /// Drops the mappings. Pages that have no other one go to `free` or, where Linux may hold them, to `seen`.
+    /// Drops the mappings. Pages that have no other one go to `free` or, where Linux may hold them,
+    /// to `seen`.
     fn give_up(mut self, free: &mut Chain, seen: &mut Chain) {
         let mut put = |known, run: Run| match known {
             None => {} // another process has them too
@@ -473,9 +477,10 @@ pub fn pte_bits(prot: Prot) -> Bits {
     bits
 }
 
-/// Page table bits for a new page of a mapping, with these rights of it, that nobody has written yet.
+/// Page table bits for a new page of a mapping, with these rights of it, that was not written yet.
 ///
-/// Where soft-dirty bits were cleared the first write to it has to be seen: it is not writable before.
+/// Where soft-dirty bits were cleared the first write to it has to be seen: it is not writable
+/// before.
 pub(super) fn new_page_bits(vma: &Vma<FileRef>, prot: Prot) -> Bits {
     if vma.flags.contains(VmaFlags::SOFT_CLEAN) {
         pte_bits(prot - Prot::WRITE) | pte::SOFT_CLEAN
@@ -484,8 +489,8 @@ pub(super) fn new_page_bits(vma: &Vma<FileRef>, prot: Prot) -> Bits {
     }
 }
 
-/// The entry of a page with other rights, and nothing of what Linux has seen. Whether the page was read or written stays
-/// known; one that is to be seen written stays read-only.
+/// The entry of a page with other rights, and nothing of what Linux has seen. Whether the page was
+/// read or written stays known; one that is to be seen written stays read-only.
 pub(super) fn with_rights(entry: Entry, prot: Prot) -> Entry {
     let known = pte::DIRTY | pte::ACCESSED | pte::USED | pte::SOFT_CLEAN;
     let kept = entry & (pte::ADDRESS | pte::LARGE | pte::FOREIGN | pte::VALID | known);
@@ -493,12 +498,12 @@ pub(super) fn with_rights(entry: Entry, prot: Prot) -> Entry {
     kept | pte_bits(if is_clean { prot - Prot::WRITE } else { prot }) & !pte::ACCESSED
 }
 
-/// Whether somebody has used the page, a CPU or Linux, since it was brought in: it may be there ahead of that.
+/// Whether a CPU or Linux has used the page since it was brought in, perhaps ahead of its use.
 pub fn is_used(entry: Entry) -> bool {
     entry.has(pte::ACCESSED | pte::USED | pte::SEEN | pte::FOREIGN)
 }
 
-/// What Linux may have of a page of ours.
+/// The sight of a page of ours: the access that Linux may have to it.
 pub fn sight(entry: Entry) -> Sight {
     match (entry.has(pte::SEEN), entry.has(pte::SEEN_WRITE)) {
         (_, true) => Sight::Write,
@@ -516,7 +521,8 @@ pub fn sight_bits(sight: Sight) -> Bits {
     }
 }
 
-/// Whether a page cannot be given up yet: see [`may_give_up`]. What can be written nobody else has.
+/// Whether a page cannot be given up yet: see [`may_give_up`]. A page that can be written is not
+/// shared.
 fn is_to_hide(leaf: &Leaf, change: &Change, is_flushed: bool) -> bool {
     if leaf.entry.has(pte::WRITE) || leaf.entry.has(pte::FOREIGN) {
         return false;
@@ -572,8 +578,8 @@ pub fn pages_of(leaf: &Leaf) -> (u64, u64) {
     (leaf.addr, leaf.addr + leaf.size)
 }
 
-/// In place of a page whose memory is bad: there, of no frame of ours, and never present. Beside it stands what
-/// Linux may have of the page.
+/// The entry in place of a page whose memory is bad. It is valid, of no frame of ours, and never
+/// present. Beside it stands the sight that Linux may have of the page.
 pub const LOST: Entry = pte::VALID.with(pte::FOREIGN).alone();
 
 /// Whether the memory of the page was bad.

@@ -1,4 +1,5 @@
-//! Bad memory in an address space: the page is taken out, and who touches it again gets SIGBUS.
+//! Bad memory in an address space: the page is taken out, and a program that touches it again gets
+//! SIGBUS.
 
 use super::address_space::{LOST, is_lost, sight, sight_bits};
 use super::caller::Caller;
@@ -8,8 +9,9 @@ use hanare_hal::paging::{Leaf, SMALL};
 use hanare_hal::pte::{self, Entry};
 
 /// Takes the bad `frame` out of the memory of the running process; the address where it was, or 0.
-/// Others that have it, too, lose it when they use it. Of Linux' own frames Linux takes care: they
-/// are asked for anew. Without memory to split a large page it stays, and tells again when it is used.
+/// Other processes that have it, too, lose it when they use it. Linux takes care of its own frames:
+/// they are asked for anew. Without memory to split a large page it stays, and tells again when it
+/// is used.
 pub fn forget(p: &Caller<'_>, frame: PhysAddr) -> u64 {
     let mut mm = p.mm.lock();
     let (min, max) = (mm.vmas.min(), mm.vmas.max());
@@ -27,7 +29,7 @@ pub fn forget(p: &Caller<'_>, frame: PhysAddr) -> u64 {
     if mm.split_edges(addr, end).is_err() {
         return addr;
     }
-    // Linux is asked below; where it could not be, who unmaps the page asks again.
+    // Linux is asked below. Where it could not be, the thread that unmaps the page asks again.
     let lost = LOST | sight_bits(sight(leaf.entry));
     mm.table.update(addr, end, &mut |_| if ours { lost } else { Entry::NONE });
     if ours {
@@ -41,7 +43,7 @@ pub fn forget(p: &Caller<'_>, frame: PhysAddr) -> u64 {
     if sight(leaf.entry).is_seen() {
         super::release::zap(p, addr, end);
     }
-    // The frame is not freed, whoever has it last (`frames::free`).
+    // The frame is not freed, also where this was its last mapping (`frames::free`).
     if ours {
         let _ = frames::drop_mapping(frame);
     }

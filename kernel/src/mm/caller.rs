@@ -1,4 +1,4 @@
-//! The thread on whose behalf a space is changed.
+//! The thread for which a space is changed.
 
 use super::policy::ThreadPolicy;
 use super::space::Space;
@@ -9,19 +9,19 @@ use core::ops::Deref;
 pub struct Caller<'a> {
     /// The memory of its process.
     pub memory: &'a Space,
-    /// Its slot.
+    /// The thread's slot.
     pub slot: u32,
-    /// Its NUMA policy.
+    /// The thread's NUMA policy.
     pub policy: &'a ThreadPolicy,
     /// The thread itself.
     pub thread: &'a dyn Ends,
 }
 
-/// Whether the thread on whose behalf memory is changed has to end.
+/// Whether the thread for which memory is changed has to end.
 pub trait Ends: Sync {
     /// The proxy of its process is gone.
     fn is_killed(&self) -> bool;
-    /// It has to end, though its process need not.
+    /// The thread has to end, though its process need not.
     fn must_end(&self) -> bool;
 }
 

@@ -8,7 +8,7 @@ use hanare_core::coherence::{Change, Range};
 use hanare_core::errno::{self, Result};
 
 impl AddressSpace {
-    /// See [`Change::reserve`]. `ENOMEM`.
+    /// Reserves addresses for a change, see [`Change::reserve`]. `ENOMEM`.
     pub(super) fn reserve(&mut self, change: &mut Change, needed: Range) -> Result<Range> {
         heap::fallible(|| change.reserve(&mut self.coherence, needed)).map_err(|_| errno::ENOMEM)
     }

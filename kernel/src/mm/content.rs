@@ -1,9 +1,9 @@
-//! Files that mappings hold, and the pages of programs and libraries that processes share: what
-//! one has read of a file in the same state, the others map without asking Linux. The state is a
-//! number of the module's, which no two states of files have in common (`version` in
-//! `module/space/version.c`), so a content may stay when nobody holds the file any more: the latest
-//! ones do, up to a share of the memory ([`kept_max`]). They are nobody's then, hold no file, and go
-//! where memory is short, before anybody is refused any.
+//! Files that mappings hold, and the pages of programs and libraries that processes share. Pages
+//! that one process has read of a file in the same state, the others map without asking Linux. The
+//! state is a number of the module's, which no two states of files have in common (`version` in
+//! `module/space/version.c`). So a content may stay when no process holds the file any more: the
+//! latest ones do, up to a share of the memory ([`kept_max`]). They are charged to no user then,
+//! hold no file, and go where memory is short, before a request for memory is refused.
 
 use super::quarantine::page_deferred;
 use crate::base::ledger::CONTENT_PAGES;
@@ -22,9 +22,10 @@ use hanare_hal::paging::SMALL;
 
 /// Pages kept of one file at most (16 MiB).
 const PAGES_MAX: usize = 4096;
-/// Contents that stay when nobody maps them, at most.
+/// Contents that stay when no process maps them, at most.
 const KEPT_FILES: usize = 64;
-/// The share of the memory that pages of contents may take, those that are mapped included, before old ones go.
+/// The share of the memory that pages of contents may take, those that are mapped included, before
+/// old ones go.
 const KEPT_SHARE: u64 = 16;
 /// Contents stay as long as this share of the memory is free.
 const FREE_SHARE: u64 = 8;
@@ -48,7 +49,8 @@ fn kept_max() -> u64 {
     frames::usage_without_stocks().1 / KEPT_SHARE
 }
 
-/// Contents that nobody maps go. Whether there was any, whose pages are free now or in quarantine.
+/// Drops the contents that no process maps. Returns whether there was any with pages, which are
+/// free now or in quarantine.
 pub fn give_back() -> bool {
     let mut any = false;
     while let Some(old) = take_oldest() {
@@ -74,7 +76,7 @@ fn settle() {
     }
 }
 
-/// A page is not kept any more. Processes may have it mapped still: they share it, and nobody keeps it.
+/// A page is not kept any more. Processes that still have it mapped share it.
 fn keep_no_longer(frame: PhysAddr) {
     owners::set(frame, FrameOwner::kernel(Subject::Shared));
     page_deferred(frame, None);
@@ -84,7 +86,7 @@ fn take_oldest() -> Option<Arc<Content>> {
     KEPT.lock().iter_mut().rev().find_map(Option::take)
 }
 
-/// What has been read of a file.
+/// The pages that have been read of a file.
 #[derive(Debug)]
 pub struct Content {
     key: Key,
@@ -97,7 +99,7 @@ pub struct Content {
 }
 
 impl Content {
-    /// Of the file that a service has just taken; `version` 0: it may change unseen.
+    /// The content of the file that a service has just taken; `version` 0: it may change unseen.
     pub fn of(device: u64, inode: u64, version: u64, bytes: u64) -> Option<Arc<Content>> {
         if version == 0 {
             return None;
@@ -124,7 +126,8 @@ impl Content {
     pub fn keep(&self, offset: u64, frame: PhysAddr) -> bool {
         let mut pages = self.pages.lock();
         let fits = || heap::room_for_entry::<u64, PhysAddr>().is_ok();
-        // What Linux holds of contents that went is charged to nobody: there is no more of it than of them.
+        // No user is charged for frames of dropped contents that Linux holds: these are at most as
+        // many as contents may have.
         let keeps = self.runs.load(Ordering::Relaxed)
             && pages.len() < PAGES_MAX
             && quarantine::bytes_of_kernel() < kept_max()
@@ -155,7 +158,7 @@ impl Content {
         }
     }
 
-    /// The content stays when nobody maps the file, as the latest one.
+    /// The content stays when no process maps the file, as the latest one.
     fn stay(self: &Arc<Self>) {
         let mut kept = KEPT.lock();
         let is_it = |one: &Option<Arc<Content>>| one.as_ref().is_some_and(|c| Arc::ptr_eq(c, self));
@@ -169,7 +172,7 @@ impl Content {
         settle();
     }
 
-    /// Nobody maps the file any more: no control group is charged for what stays.
+    /// No process maps the file any more: no control group is charged for what stays.
     fn discharge(&self) {
         if self.is_charged.swap(false, Ordering::Relaxed) {
             self.pages.lock().values().for_each(|&frame| frames::discharge(frame));
@@ -199,13 +202,13 @@ pub struct FileHandle {
     pub id: u64,
     /// Inode and device, for `/proc/self/maps`.
     pub inode: u64,
-    /// See `inode`.
+    /// The device of the file's inode.
     pub device: u64,
     /// How long it was when it was mapped.
     pub bytes: u64,
     /// Name, if known.
     pub name: String,
-    /// What has been read of it, where that may be shared.
+    /// The pages that have been read of it, where they may be shared.
     pub content: Option<Arc<Content>>,
 }
 

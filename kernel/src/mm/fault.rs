@@ -26,13 +26,14 @@ use hanare_hal::{cpu, memory, shared as region};
 
 /// The thread that faults.
 pub trait Faulting {
-    /// What memory has to know of each thread.
+    /// The view that memory operations have of the thread.
     fn caller(&self) -> Caller<'_>;
     /// Counts the fault.
     fn count_fault(&self);
     /// Whether a signal waits for it.
     fn has_signal(&self) -> bool;
-    /// How far its mappings may grow; `None`: Linux has to be asked first ([`Faulting::look_at_limits`]).
+    /// How far its mappings may grow; `None`: Linux has to be asked first
+    /// ([`Faulting::look_at_limits`]).
     fn growth(&self) -> Option<Growth>;
     /// Asks Linux for its limits.
     fn look_at_limits(&self);
@@ -40,7 +41,7 @@ pub trait Faulting {
     fn wait_for_memory(&self) -> bool;
 }
 
-/// What is to be done about a fault, decided under the lock.
+/// The step that serves a fault, decided under the lock.
 enum Plan {
     Done,
     Fail(Signal),
@@ -188,7 +189,8 @@ fn plan(
             if leaf.entry.only(pte::WRITE & pte_bits(wanted)) == pte_bits(wanted) & pte::WRITE
                 && leaf.entry.has(pte::PRESENT) =>
         {
-            // Somebody else resolved it, or only the TLB was stale; or it was there ahead, and is populated now.
+            // Another thread resolved it, or only the TLB was stale; or it was there ahead, and is
+            // populated now.
             if !leaf.entry.has(pte::ACCESSED) {
                 let (start, end) = pages_of(&leaf);
                 mm.table.update(start, end, &mut |l| l.entry | pte::ACCESSED);
@@ -199,8 +201,9 @@ fn plan(
         Some(_) if matches!(vma.backing, Backing::SharedLinux { .. }) => {
             Plan::Resolve { watch_seen, settled: p.settled.load(Ordering::Relaxed) }
         }
-        // Hidden for a change under way: made visible here it would have to be hidden, and Linux asked, again, for as
-        // long as somebody reads it. One that can be written is copied for the reader instead.
+        // Hidden for a change under way. Made visible here it would have to be hidden, and Linux
+        // asked, again, for as long as a thread reads it. One that can be written is copied for the
+        // reader instead.
         Some(leaf)
             if !leaf.entry.has(pte::PRESENT)
                 && !vma.prot.contains(Prot::WRITE)
@@ -235,8 +238,8 @@ fn done(result: Result<(), ()>) -> Plan {
 }
 
 impl AddressSpace {
-    /// Whether an access to `addr` waits for another thread: what is mapped there, as `found`, is being replaced, or what
-    /// is above it, which may then grow down to there.
+    /// Whether an access to `addr` waits for another thread: what is mapped there, as `found`, is
+    /// being replaced, or what is above it, which may then grow down to there.
     pub(super) fn must_settle(&self, addr: u64, found: Option<&Vma<FileRef>>) -> bool {
         // Most mappings have neither flag.
         let marks = VmaFlags::FIXED_KERNEL | VmaFlags::MOVING;
@@ -330,7 +333,8 @@ pub fn finish(p: &Space, mut fill: Fill, read: Option<u64>, addr: u64) -> Result
 }
 
 impl AddressSpace {
-    /// Maps what was read of `fill` into the frames of a run, where a mapping still wants it, and frees the rest of them.
+    /// Maps what was read of `fill` into the frames of a run, where a mapping still wants it, and
+    /// frees the rest of them.
     fn install(&mut self, fill: &Fill, frame: PhysAddr, (start, end): (u64, u64), bytes: u64) {
         let read_end = fill.start + bytes;
         let come_end = end.min(read_end.next_multiple_of(SMALL));

@@ -11,20 +11,20 @@ use hanare_abi::service::{FILE_NOEXEC, FILE_REGULAR, SERVICE_FILE_GET};
 use hanare_core::errno::{self, Result};
 use hanare_core::vma::Prot;
 
-/// What a private mapping of a descriptor is.
+/// The backing of a private mapping of a descriptor.
 pub enum Private {
-    /// Of a file that is read; the mapping may gain these rights.
+    /// A file that is read; the mapping may gain these rights.
     Regular {
         /// The file.
         file: FileRef,
         /// The rights.
         max_prot: Prot,
     },
-    /// Of something that is mapped by Linux: a device, a file of huge pages.
+    /// A device or a file of huge pages, which Linux maps.
     Device,
 }
 
-/// What descriptor `fd` of the caller stands for, to be mapped with `prot`.
+/// Takes the file that descriptor `fd` of the caller stands for, to be mapped with `prot`.
 pub fn private(p: &Caller<'_>, fd: u64, prot: Prot) -> Result<Private> {
     let fd = fd & 0xffff_ffff;
     let (file, bits) = match p.last_mapped.get(p.slot, fd) {

@@ -18,16 +18,18 @@ use hanare_hal::paging::SMALL;
 
 /// Pages of a file read at once (128 KiB).
 const FILE_WINDOW: u64 = 32;
-/// As many, with those of them that Linux has in its page cache (1 MiB), where more of the file is likely to be wanted.
+/// As many, with those of them that Linux has in its page cache (1 MiB), where more of the file is
+/// likely to be wanted.
 const CACHED_WINDOW: u64 = 256;
 
 /// Pages of a private file mapping on their way in.
 pub struct Fill {
     /// First address, and the file's byte offset there.
     pub(super) start: u64,
-    /// See `start`.
+    /// The file's byte offset at `start`.
     pub(super) offset: u64,
-    /// Bytes that are read however long it takes. What is behind comes only if Linux has it in its page cache.
+    /// Bytes that are read however long it takes. What is behind comes only if Linux has it in its
+    /// page cache.
     certain: u64,
     /// Which file.
     pub(super) file: FileRef,
@@ -56,7 +58,7 @@ impl PendingFill {
     }
 }
 
-/// What is brought in with the page `addr` of a file.
+/// The addresses that are brought in with the page `addr` of a file.
 pub(super) fn file_window(vma: &Vma<FileRef>, addr: u64) -> (u64, u64) {
     let window = addr & !(FILE_WINDOW * SMALL - 1);
     (window.max(vma.start), (window + FILE_WINDOW * SMALL).min(vma.end))
@@ -96,8 +98,8 @@ impl AddressSpace {
         Some(fill)
     }
 
-    /// Adds frames for the pages up to `end`, as far as there is room for extents. False: not all that there is
-    /// room for, for want of memory.
+    /// Adds frames for the pages up to `end`, as far as there is room for extents. False: not all
+    /// that there is room for, for want of memory.
     fn alloc_for(&self, fill: &mut Fill, vma: &Vma<FileRef>, end: u64) -> bool {
         // What is only read could be had again at any time, so Linux drops it before it refuses
         // anything. The LWK keeps it, and charges the user alone.
@@ -113,7 +115,8 @@ impl AddressSpace {
         true
     }
 
-    /// Whether a fault at `page` looks as if the program read on from there, and there is memory to spare.
+    /// Whether a fault at `page` looks as if the program read on from there, and there is memory to
+    /// spare.
     fn is_read_on(&self, vma: &Vma<FileRef>, page: u64) -> bool {
         let is_next = page == vma.start || self.table.find(page - SMALL).is_some();
         let (free, all) = frames::usage_without_stocks();

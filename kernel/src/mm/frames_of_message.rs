@@ -18,17 +18,17 @@ pub struct Frames {
     blocks: [u64; BLOCKS_MAX],
     count: usize,
     pages: u64,
-    /// See [`Frames::unused`].
+    /// Calls one after the other that have not needed as many.
     unused: AtomicU32,
 }
 
 impl Frames {
-    /// Of no message yet.
+    /// Frames of a message that is not made yet.
     pub const fn none() -> Self {
         Self { blocks: [0; BLOCKS_MAX], count: 0, pages: 0, unused: AtomicU32::new(0) }
     }
 
-    /// The same frames, to become others.
+    /// A copy that names the same frames, from which a message with other frames is made.
     pub fn copy(&self) -> Self {
         let Self { blocks, count, pages, .. } = *self;
         Self { blocks, count, pages, unused: AtomicU32::new(0) }
@@ -39,7 +39,7 @@ impl Frames {
         self.unused.load(Ordering::Relaxed)
     }
 
-    /// Notes that; the thread does whose message it is.
+    /// Sets the number of such calls. Only the thread that has the message does so.
     pub fn set_unused(&self, calls: u32) {
         self.unused.store(calls, Ordering::Relaxed);
     }
@@ -78,8 +78,8 @@ impl Frames {
         None
     }
 
-    /// Adds a block of as many pages as are wanted at most, cleared, for their owner. False: there is none, or no place
-    /// for it.
+    /// Adds a block of as many pages as are wanted at most, cleared, for their owner. False: there
+    /// is none, or no place for it.
     pub fn add(&mut self, wanted: u64, owner: FrameOwner) -> bool {
         let order = wanted.ilog2().min(ORDER_MAX);
         // Memory may be there in smaller blocks only.

@@ -13,15 +13,15 @@ use hanare_hal::paging::{LARGE, SMALL};
 
 /// In the lowest 2 GiB.
 pub const MAP_32BIT: u64 = 0x40;
-/// It is going to be a stack.
+/// The mapping is going to be a stack.
 pub const MAP_STACK: u64 = 0x2_0000;
 
 /// Where `MAP_32BIT` looks: as Linux, which begins anywhere in the 32 MiB below.
 const LOW_MIN: u64 = 0x4200_0000;
 const LOW_MAX: u64 = 0x8000_0000;
 
-/// Picks a free address and reserves it; at the wished-for one if that is free. `beside`: what else the
-/// caller is going to change.
+/// Picks a free address and reserves it; at the wished-for one if that is free. `beside`: what else
+/// the caller is going to change.
 pub fn choose_free(p: &Caller<'_>, addr: u64, len: u64, flags: u64, beside: Range) -> Result<u64> {
     let mut mm = lock_settled(p, beside.0, beside.1)?;
     let at = find(&mut mm, addr, len, flags).ok_or(errno::ENOMEM)?;

@@ -23,10 +23,10 @@ impl MmLock {
         MmLock { root: mm.table.root(), active: mm.active.clone(), mm: Mutex::new(mm) }
     }
 
-    /// Waits for the lock; serves shootdowns meanwhile, for the holder may be shooting. The calling CPU has
-    /// no translation then that the holder before has made stale: else, where that one has unmapped
-    /// a page, a thread here could map another one at its address, and write to the old one. The offer of
-    /// the space is withdrawn, since the holder may change what it names.
+    /// Waits for the lock; serves shootdowns meanwhile, for the holder may be shooting. The calling
+    /// CPU has no translation then that the holder before has made stale. Otherwise that holder
+    /// unmaps a page, then a thread here maps another one at its address, and writes to the old
+    /// one. The offer of the space is withdrawn, since the holder may change what it names.
     pub fn lock(&self) -> MmGuard<'_> {
         let mut guard = self.mm.lock_serving(|| {
             tlb::serve();

@@ -67,7 +67,8 @@ pub fn size_of(flags: VmaFlags) -> Option<u64> {
     })
 }
 
-/// Makes all pages of a mapping to come, whose addresses are reserved, so that no later access can fail.
+/// Makes all pages of a mapping to come, whose addresses are reserved, so that no later access can
+/// fail.
 ///
 /// # Errors
 /// `ENOMEM`: not so many large blocks are free. No page is there.

@@ -7,9 +7,9 @@ use hanare_hal::paging::{LARGE, Leaf, SMALL};
 use hanare_hal::pte::{self, Bits, Entry};
 
 impl AddressSpace {
-    /// A write to `page`, which is there and read-only: if the small pages around it
-    /// are one block of memory that nobody shares, they become one large page that
-    /// can be written. False: they are not, or do not.
+    /// Makes `page`, which is there and read-only, writable as a part of a large page. The small
+    /// pages around it have to be one block of memory that is not shared. False: they are not, or
+    /// do not become one.
     pub(super) fn join_large(&mut self, vma: &Vma<FileRef>, page: u64) -> bool {
         let base = page & !(LARGE - 1);
         let end = base + LARGE;

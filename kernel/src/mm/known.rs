@@ -7,13 +7,14 @@ use hanare_core::vma::{Backing, Prot, Vma};
 use hanare_hal::addr::PhysAddr;
 use hanare_hal::paging::SMALL;
 
-/// Whether a page that was read of `file` into `frame` is kept for others, too: then it must not be written to.
+/// Whether a page that was read of `file` into `frame` is kept for others, too: then it must not be
+/// written to.
 pub(super) fn is_kept(file: &FileHandle, offset: u64, frame: PhysAddr) -> bool {
     file.content.as_ref().is_some_and(|content| content.keep(offset, frame))
 }
 
 impl AddressSpace {
-    /// What is mapped in `start..end` is to be read anew.
+    /// Forgets what is known of the files mapped in `start..end`, which are to be read anew.
     pub fn forget_known(&mut self, start: u64, end: u64) {
         for v in self.vmas.range(start, end) {
             let Backing::PrivateFile { file, .. } = &v.backing else { continue };

@@ -1,5 +1,5 @@
-//! The file that was mapped last, which is often mapped next. It is held while its descriptor is known to be open, so
-//! that mapping it again, after it was unmapped, asks Linux nothing.
+//! The file that was mapped last, which is often mapped next. It is held while its descriptor is
+//! known to be open, so that mapping it again, after it was unmapped, asks Linux nothing.
 
 use super::content::FileRef;
 use crate::base::lock::{Mutex, rank};
@@ -27,12 +27,13 @@ struct Answer {
 }
 
 const NOTHING: u64 = 0;
-/// Others change the meaning of its descriptors unseen by us: Linux' own threads (`io_uring`), utility threads, a process with the
-/// same table.
+/// Others change the meaning of the process' descriptors unseen by us: Linux' own threads
+/// (`io_uring`), utility threads, a process with the same table.
 const NEVER: u64 = 1;
 
 impl LastMapped {
-    /// From now on no answer holds for longer than its question: before the call by which that begins.
+    /// From now on no answer holds for longer than its question: before the call by which that
+    /// begins.
     pub fn never_holds(&self) {
         self.holds.store(NEVER, Ordering::Relaxed);
         self.drop_file();
@@ -44,7 +45,8 @@ impl LastMapped {
         drop(file); // without the lock
     }
 
-    /// The process has Linux execute a call, or the LWK asks its proxy for something; said before and after.
+    /// The process has Linux execute a call, or the LWK asks its proxy for something; said before
+    /// and after.
     #[inline]
     pub fn forget(&self) {
         let holds = self.holds.load(Ordering::Relaxed);
@@ -53,8 +55,8 @@ impl LastMapped {
         }
     }
 
-    /// A file that is mapped nowhere any more is dropped: what the process asks for may be about its locks, or may
-    /// close its last descriptor.
+    /// A file that is mapped nowhere any more is dropped: what the process asks for may be about
+    /// its locks, or may close its last descriptor.
     #[cold]
     fn forget_answer(&self, holds: u64) {
         let _ = self.holds.compare_exchange(holds, NOTHING, Ordering::Relaxed, Ordering::Relaxed);

@@ -24,7 +24,8 @@ impl AddressSpace {
             });
             let placed = leaves.iter().all(|l| {
                 let to = target + (l.addr - start);
-                // What moves is soft-dirty, as on Linux. A write may come while it is at both places.
+                // What moves is soft-dirty, as on Linux. A write may come while it is at both
+                // places.
                 let noted = if l.entry.has(pte::WRITE) { pte::DIRTY } else { Bits::NONE };
                 let entry = l.entry & !(pte::SEEN | pte::SEEN_WRITE | pte::SOFT_CLEAN) | noted;
                 if l.size == LARGE {

@@ -1,4 +1,4 @@
-//! What a process may map: RLIMIT_AS, RLIMIT_DATA, and what the kernel has room for.
+//! Limits of mappings: RLIMIT_AS, RLIMIT_DATA, and the kernel's room.
 
 use super::{AddressSpace, FileRef};
 use crate::base::{frames, heap};
@@ -15,12 +15,13 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// The same where so many bytes of the map are only reserved.
+    /// The limits where so many bytes of the map are only reserved.
     pub fn with_reserved(self, bytes: u64) -> Limits {
         Limits { space: self.space.saturating_add(bytes), ..self }
     }
 
-    /// Whether `more` bytes may be mapped, and the kernel has room for it; `data`: writable and private.
+    /// Whether `more` bytes may be mapped, and the kernel has room for it; `data`: writable and
+    /// private.
     pub fn allow(&self, mm: &AddressSpace, more: u64, data: bool) -> bool {
         mm.vmas.total_bytes().saturating_add(more) <= self.space
             && (!data || self.allow_data(mm, more))
@@ -44,7 +45,7 @@ pub struct Growth {
     pub stack: u64,
 }
 
-/// What counts against RLIMIT_DATA.
+/// Whether a mapping counts against RLIMIT_DATA.
 pub fn is_data(v: &Vma<FileRef>) -> bool {
     v.prot.contains(Prot::WRITE) && !v.flags.intersects(VmaFlags::SHARED | VmaFlags::GROWSDOWN)
 }
@@ -54,11 +55,12 @@ pub fn is_accounted(prot: Prot, flags: VmaFlags) -> bool {
     prot.contains(Prot::WRITE) && !flags.intersects(VmaFlags::SHARED | VmaFlags::NORESERVE)
 }
 
-/// What of the memory, one part of so many, must be free for a new thread or process.
+/// The memory that must be free for a new thread or process, as one part of so many.
 const FREE_FOR_TASKS: u64 = 16;
 
-/// The same for a new mapping: half of what applications' pages leave to the kernel. So it is
-/// the kernel's own need that leads to a refusal, not a program that uses all the memory it can.
+/// The memory that must be free for a new mapping, as one part of so many: half of what
+/// applications' pages leave to the kernel. So it is the kernel's own need that leads to a refusal,
+/// not a program that uses all the memory it can.
 const FREE_FOR_MAPPINGS: u64 = 2 * frames::KERNEL_SHARE as u64;
 
 /// Whether the kernel has memory for another thread or process.

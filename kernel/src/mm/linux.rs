@@ -1,5 +1,4 @@
-//! What Linux asks about a process's memory: pages for the proxy, and pages it
-//! wants back.
+//! Requests of Linux for a process' memory: pages for the proxy, and pages that it wants back.
 
 use super::address_space::{is_lost, is_shared, sight, sight_bits};
 use super::fault::finish;
@@ -29,7 +28,7 @@ use hanare_hal::pte;
 use hanare_hal::shared as region;
 use hanare_ikc::{RequestCall, RequestRef};
 
-/// What a fault of the proxy could not be served for want of.
+/// Resources whose lack kept a fault of the proxy from being served.
 pub enum Lack {
     /// Memory.
     Memory,
@@ -37,7 +36,8 @@ pub enum Lack {
     Entry,
 }
 
-/// How often one request prepares a page to be copied, which other threads' calls may each time make vain.
+/// How often one request prepares a page to be copied, which other threads' calls may each time
+/// make vain.
 const ROUNDS_MAX: u32 = 3;
 
 /// `REQUEST_FAULT`: the status to answer with. `wish`: the NUMA policy of the thread for which the
@@ -56,7 +56,7 @@ pub fn fault(
     if Space::is_control(addr) {
         return match p.control_page(addr) {
             Ok(frame) => Ok(answer(r, addr, &[frame.0 | PAGE_WRITABLE])),
-            // Nobody's end helps who is at his limit.
+            // No process' end helps a user at the limit.
             Err(_) if p.account.may_have(2 * SMALL).is_err() => Ok(-errno::EFAULT.0),
             Err(errno::ENOMEM) => Err(Lack::Memory),
             Err(e) => Ok(-e.0),
@@ -213,7 +213,8 @@ fn take_over(p: &Space) -> Option<PendingFill> {
 }
 
 impl AddressSpace {
-    /// A page of the vDSO, as Linux may map it. It is marked seen: what is mapped there later must not meet it.
+    /// A page of the vDSO, as Linux may map it. It is marked seen: what is mapped there later must
+    /// not meet it.
     fn give_special(
         &mut self,
         vma: &Vma<FileRef>,
@@ -242,7 +243,8 @@ impl AddressSpace {
     ) -> usize {
         let end = vma.end.min(addr + pages.len() as u64 * SMALL);
         let executable = if vma.prot.contains(Prot::EXEC) { PAGE_EXECUTABLE } else { 0 };
-        // Ahead of what was asked for only where it is going to be written, and that need not be seen.
+        // Ahead of what was asked for only where it is going to be written, and that need not be
+        // seen.
         let ahead = write
             && matches!(vma.backing, Backing::Anonymous)
             && !vma.flags.contains(VmaFlags::SOFT_CLEAN);
@@ -260,7 +262,7 @@ impl AddressSpace {
                 && !leaf.entry.has(pte::WRITE | pte::FOREIGN | pte::SOFT_CLEAN)
                 && !is_shared(&leaf)
             {
-                // Nobody shares it any more.
+                // The frame is not shared any more.
                 self.refresh(at, vma.prot);
                 leaf = self.table.find(at).unwrap_or(leaf);
             }
@@ -277,7 +279,7 @@ impl AddressSpace {
             if self.coherence.is_reserved((base.max(at), base + leaf.size)) {
                 break;
             }
-            // What nobody has written yet Linux may write once it asks for that.
+            // Linux may write to a page that was not written yet once it asks for that.
             let writable = leaf.entry.has(pte::WRITE) && (write || leaf.entry.has(pte::DIRTY));
             let before = sight(leaf.entry);
             let given = before.given(writable);

@@ -1,5 +1,6 @@
-//! Messages of calls whose arguments are copied (`route/copied.rs`): memory of the kernel's, a run of addresses for each slot,
-//! which the proxy maps when its program makes such a call first. No program sees it.
+//! Messages of calls whose arguments are copied (`route/copied.rs`): memory of the kernel's, a run
+//! of addresses for each slot, which the proxy maps when its program makes such a call first. No
+//! program sees it.
 
 use super::caller::Caller;
 pub use super::frames_of_message::Frames;
@@ -44,7 +45,8 @@ pub fn contains(addr: u64) -> bool {
     (MESSAGES_BASE..MESSAGES_END).contains(&addr)
 }
 
-/// What Linux may map from `page` on, which must belong to a message. How many pages there are.
+/// Frames that Linux may map from `page` on, which must belong to a message. Returns how many there
+/// are.
 pub fn pages(p: &Space, page: u64, pages: &mut [u64]) -> usize {
     let Some(offset) = page.checked_sub(MESSAGES_BASE) else { return 0 };
     let Some(frames) = p.message((offset / MESSAGE_STRIDE) as u32) else { return 0 };
@@ -90,7 +92,8 @@ pub fn grow(p: &Caller<'_>, bytes: u64) -> Result<Arc<Frames>> {
     grow_of(p, p.slot, bytes)
 }
 
-/// Likewise of a slot of `p`, where the proxy has mapped messages or is going to.
+/// Makes the message of a slot of `p` larger, like [`grow`], where the proxy has mapped messages or
+/// is going to.
 ///
 /// # Errors
 /// `ENOMEM`: there is no memory.
@@ -118,7 +121,8 @@ pub fn grow_of(p: &Space, slot: u32, bytes: u64) -> Result<Arc<Frames>> {
     Ok(new)
 }
 
-/// Gives back what the message of the running thread's slot has beyond so many bytes; 0: all of it. May wait.
+/// Gives back what the message of the running thread's slot has beyond so many bytes; 0: all of it.
+/// May wait.
 pub fn shrink(p: &Caller<'_>, bytes: u64) {
     if heap::room_for_arc::<Frames>().is_err() {
         return; // another time
@@ -138,7 +142,7 @@ pub fn shrink(p: &Caller<'_>, bytes: u64) {
     p.account.remove_kernel(given);
 }
 
-/// The frames of all messages of a space whose proxy is gone.
+/// Takes the frames of all messages of a space whose proxy is gone.
 pub fn take_all(p: &Space, to: &mut Chain) {
     for frames in p.take_messages().into_values() {
         p.account.remove_kernel(frames.pages() * SMALL);

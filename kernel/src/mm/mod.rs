@@ -1,8 +1,9 @@
 //! Memory of a process: the VMA map and the page table, kept in step.
 //!
 //! Rule: the lock of an [`AddressSpace`] is never held while waiting for Linux. Changes are made
-//! under the lock. What Linux has seen it forgets before a change, by a transaction (`change`). An unmapping is
-//! made first, and its addresses stay reserved until Linux has forgotten them. Frames are freed after both.
+//! under the lock. What Linux has seen it forgets before a change, by a transaction (`change`). An
+//! unmapping is made first, and its addresses stay reserved until Linux has forgotten them. Frames
+//! are freed after both.
 //!
 //! From the lowest to the highest:
 //!
@@ -10,10 +11,11 @@
 //! * the address space itself: `address_space`, its lock (`guard`), its pages (`populate`, `known`,
 //!   `fill`, `join`, `leaves`), where they lie (`policy`), `limits`, `vdso`;
 //! * the space, which a proxy shares: `space`, `last_mapped`, `writes`, `messages` and their frames
-//!   (`frames_of_message`); who changes it: `caller`;
+//!   (`frames_of_message`); the thread that changes it: `caller`;
 //! * what is done to it: `release`, `bad`, `huge`, `reserve`, `free`, `shared`, `unmap`, `place`,
 //!   `files`, `change`, `protect`, `fork`, `patch`;
-//! * page faults, of threads (`fault`) and of proxies (`linux`), and what comes back where memory is short (`room`).
+//! * page faults, of threads (`fault`) and of proxies (`linux`), and what comes back where memory
+//!   is short (`room`).
 
 pub mod access;
 pub mod address_space;

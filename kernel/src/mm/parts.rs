@@ -1,4 +1,5 @@
-//! Parts of the addresses that the proxy maps when something is mapped there (`hanare_abi::layout::part`).
+//! Parts of the addresses that the proxy maps when something is mapped there
+//! (`hanare_abi::layout::part`).
 
 use super::AddressSpace;
 use super::caller::Caller;

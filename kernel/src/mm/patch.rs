@@ -18,10 +18,10 @@ use hanare_hal::pte;
 /// How often a page is prepared for its copy, which a thread that touches it meanwhile makes void.
 const TRIES: u32 = 16;
 
-/// Writes `bytes`, for this process only: a page that it shares is copied first. No thread
-/// waits, so that any context will do. EFAULT: a page is
-/// not there (read it first), or is Linux' own, where others would see the change. EAGAIN: Linux has
-/// not answered at once, or threads of the process touch the page all the time.
+/// Writes `bytes`, for this process only: a page that it shares is copied first. No thread waits,
+/// so that any context will do. EFAULT: a page is not there (read it first), or is Linux' own,
+/// where other processes would see the change. EAGAIN: Linux has not answered at once, or threads
+/// of the process touch the page all the time.
 pub fn write(p: &Space, addr: u64, bytes: &[u8]) -> Result<()> {
     let mut done = 0;
     while done < bytes.len() {
@@ -80,7 +80,7 @@ impl AddressSpace {
     }
 }
 
-/// Whether the page of `addr` is there; one of plain memory that nobody has used is made.
+/// Whether the page of `addr` is there; one of plain memory that was not used yet is made.
 pub fn touch(p: &Space, addr: u64) -> bool {
     let mut mm = p.mm.lock();
     if mm.table.find(addr).is_some() {

@@ -16,12 +16,12 @@ const MAP_GROWSDOWN: u64 = 0x100;
 /// At the given address, if it is free.
 pub const MAP_FIXED_NOREPLACE: u64 = 0x10_0000;
 
-/// Picks the address, clears it for MAP_FIXED, and reserves it: other threads map too. `beside`: what
-/// else the caller is going to change, [`NOTHING`](hanare_core::coherence::NOTHING) mostly.
+/// Picks the address, clears it for MAP_FIXED, and reserves it: other threads map too. `beside`:
+/// what else the caller is going to change, [`NOTHING`](hanare_core::coherence::NOTHING) mostly.
 ///
 /// # Errors
-/// Nothing is reserved. With MAP_FIXED what was there is as it was, but where not all of it could be
-/// unmapped (see [`replace_range`]).
+/// Nothing is reserved. With MAP_FIXED what was there is as it was, but where not all of it could
+/// be unmapped (see [`replace_range`]).
 pub fn choose(p: &Caller<'_>, addr: u64, len: u64, flags: u64, beside: Range) -> Result<u64> {
     // One that grows down may do so without a call of the program's.
     let below = if flags & MAP_GROWSDOWN != 0 { GROWS_BELOW } else { 0 };

@@ -14,23 +14,23 @@ use hanare_hal::{cpu, memory};
 /// Pages of an anonymous mapping brought in around a small fault beside a page that is there: the
 /// program goes on.
 const AROUND: u64 = 16;
-/// Like [`AROUND`], where it begins: most programs need two or three pages of a stack or a heap, and to
-/// clear a page costs as much as a fault. Also where the program wants no large pages (stacks of
-/// threads): ten thousand of these use a page or two each.
+/// Like [`AROUND`], where it begins: most programs need two or three pages of a stack or a heap,
+/// and to clear a page costs as much as a fault. Also where the program wants no large pages
+/// (stacks of threads): ten thousand of these use a page or two each.
 const AROUND_SPARSE: u64 = 4;
 /// Whether a page is brought in because it is accessed, or ahead of that: then its entry says so
 /// ([`pte::ACCESSED`] is clear) until a CPU uses it, and mincore(2) does not show it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Why {
-    /// It is read.
+    /// The page is read.
     Read,
-    /// It is written.
+    /// The page is written.
     Written,
-    /// It is likely to be accessed, or was promised.
+    /// The page is likely to be accessed, or was promised.
     Ahead,
 }
 
-/// What was done to a page that is to be written.
+/// The result for a page that is to be written.
 pub(super) enum Gained {
     /// The page can be written to.
     Done,
@@ -55,7 +55,7 @@ impl AddressSpace {
         let entry = frame | new_page_bits(vma, vma.prot) | pte::FOREIGN;
         match self.table.map_small(addr & !(SMALL - 1), entry, &mut self.tables) {
             Ok(()) => {
-                // Counted as it is when it goes, and charged to nobody.
+                // Counted as it is when it goes, and charged to no account.
                 self.add_foreign(1);
                 Ok(())
             }
@@ -91,9 +91,10 @@ impl AddressSpace {
         }
     }
 
-    /// Replaces a small page whose frame others have, too, by a copy. Before that no CPU may have
-    /// a translation of it: one would go on reading the old frame while another writes the
-    /// copy, or, just after a fork, write what the copy has not. Nor may Linux, for the same reason.
+    /// Replaces a small page whose frame other spaces have, too, by a copy. Before that no CPU may
+    /// have a translation of it: one would go on reading the old frame while another writes the
+    /// copy, or, just after a fork, write what the copy has not. Nor may Linux, for the same
+    /// reason.
     ///
     /// # Errors
     /// There is no memory; the page is as it was.
@@ -139,8 +140,8 @@ impl AddressSpace {
         Ok(Gained::Copied(leaf.frame()))
     }
 
-    /// Sets the rights of an existing small or large leaf from the mapping's. One that can be written then was, or is about
-    /// to be.
+    /// Sets the rights of an existing small or large leaf from the mapping's. One that can be
+    /// written then was, or is about to be.
     pub(super) fn refresh(&mut self, addr: u64, prot: Prot) {
         let Some(leaf) = self.table.find(addr).filter(|l| !is_lost(l)) else { return };
         self.table.update(leaf.addr, leaf.addr + leaf.size, &mut |l| {
@@ -154,8 +155,8 @@ impl AddressSpace {
         cpu::flush_page(addr);
     }
 
-    /// Brings in zeroed memory around `addr`: a large page where the mapping
-    /// covers one and nothing is there yet, else up to [`AROUND`] or [`AROUND_SPARSE`] small ones. `written`: the page
+    /// Brings in zeroed memory around `addr`: a large page where the mapping covers one and nothing
+    /// is there yet, else up to [`AROUND`] or [`AROUND_SPARSE`] small ones. `written`: the page
     /// counts as written.
     pub(super) fn populate_anonymous(
         &mut self,
@@ -225,7 +226,8 @@ impl AddressSpace {
     }
 }
 
-/// The entry of a new anonymous page. Where soft-dirty bits were cleared it counts as written once a write to it was seen.
+/// The entry of a new anonymous page. Where soft-dirty bits were cleared it counts as written once
+/// a write to it was seen.
 fn entry_for(frame: PhysAddr, vma: &Vma<FileRef>, why: Why) -> Entry {
     let is_written = why == Why::Written && !vma.flags.contains(VmaFlags::SOFT_CLEAN);
     let written = if is_written { pte::DIRTY } else { Bits::NONE };

@@ -1,9 +1,10 @@
-//! What `/proc/PID/pagemap` shows of pages, and what `/proc/PID/clear_refs` has watched from then on.
+//! Accesses to pages: `/proc/PID/pagemap` shows them, `/proc/PID/clear_refs` has them watched anew.
 //!
-//! A page is soft-dirty unless it is marked otherwise, so a program that never clears soft-dirty bits has nothing to do for
-//! them. To clear them marks all mappings and all pages, and takes the right to write from the pages: the next write to each,
-//! of the program or of Linux, is a fault, which takes the mark away. What Linux could write to it forgets after that; until
-//! then it may write unseen, as if before.
+//! A page is soft-dirty unless it is marked otherwise, so a program that never clears soft-dirty
+//! bits has nothing to do for them. To clear them marks all mappings and all pages, and takes the
+//! right to write from the pages. The next write to each, of the program or of Linux, is a fault,
+//! which takes the mark away. What Linux could write to it forgets after that; until then it may
+//! write unseen, as if before.
 
 use super::AddressSpace;
 use super::address_space::{is_lost, is_shared, is_used, sight, sight_bits};
@@ -22,18 +23,18 @@ use hanare_core::vma::{Backing, SpecialKind, Vma, VmaFlags};
 use hanare_hal::paging::{LARGE, Leaf, SMALL};
 use hanare_hal::pte::{self, Bits, Entry};
 
-/// What is written to `clear_refs`: of which pages it is forgotten that they were accessed, or written.
+/// Values written to `clear_refs`: the pages of which accesses or writes are forgotten.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Clear {
-    /// That they were accessed.
+    /// Accesses to all pages.
     Accessed,
-    /// Likewise, of mappings without a file.
+    /// Accesses to pages of mappings without a file.
     AccessedAnonymous,
-    /// Likewise, of mappings of files.
+    /// Accesses to pages of mappings of files.
     AccessedFiles,
-    /// That they were written.
+    /// Writes, which soft-dirty bits show.
     SoftDirty,
-    /// How many there were at most.
+    /// The most pages that were mapped at once.
     Peak,
 }
 
@@ -58,7 +59,8 @@ impl Clear {
             Clear::Accessed => true,
             Clear::AccessedAnonymous => !has_file,
             Clear::AccessedFiles => has_file,
-            // Linux does not watch pages of its pools of large ones; what it shares with others it watches itself.
+            // Linux does not watch pages of its pools of large ones; what it shares with others it
+            // watches itself.
             Clear::SoftDirty => {
                 !v.flags.contains(VmaFlags::HUGETLB)
                     && !matches!(v.backing, Backing::SharedLinux { .. })
@@ -69,7 +71,8 @@ impl Clear {
 }
 
 impl AddressSpace {
-    /// Does what was written to `clear_refs`. Whether Linux has pages which it has to forget when the lock was given back.
+    /// Does what was written to `clear_refs`. Returns whether Linux has pages which it has to
+    /// forget when the lock was given back.
     pub fn clear_refs(&mut self, what: Clear) -> bool {
         let mut is_seen = false;
         match what {
@@ -101,8 +104,8 @@ impl AddressSpace {
         is_seen
     }
 
-    /// Pages from `from` on to which Linux could write, and has forgotten since their soft-dirty bits were cleared: calls
-    /// `f` for each until that is false, and returns where to go on, or 0.
+    /// Pages from `from` on to which Linux could write, and has forgotten since their soft-dirty
+    /// bits were cleared: calls `f` for each until that is false, and returns where to go on, or 0.
     pub fn each_written_by_linux(&mut self, from: u64, f: &mut dyn FnMut(&Leaf) -> bool) -> u64 {
         let mut next = 0;
         for v in self.vmas.range(from, USER_MAX) {
@@ -125,7 +128,8 @@ impl AddressSpace {
         next
     }
 
-    /// A page may be written by a device, unseen: it is soft-dirty, and Linux counts as able to write to it.
+    /// A page may be written by a device, unseen: it is soft-dirty, and Linux counts as able to
+    /// write to it.
     pub fn keep_soft_dirty(&mut self, addr: u64) -> Result<()> {
         let leaf = self.table.find(addr).ok_or(errno::EFAULT)?;
         self.table.update(leaf.addr, leaf.addr + leaf.size, &mut |l| {
@@ -134,7 +138,7 @@ impl AddressSpace {
         Ok(())
     }
 
-    /// What `pagemap` says of the pages of `start..end`, as far as there is room.
+    /// Adds the state of the pages of `start..end` for `pagemap`, as far as there is room.
     pub fn pagemap(&self, start: u64, end: u64, runs: &mut Runs<'_>) {
         let mut at = start;
         while at < end && !runs.is_full() {
@@ -153,7 +157,8 @@ impl AddressSpace {
         match v.backing {
             _ if kept_for(v).is_some() => return runs.add(PAGEMAP_UNMAPPED, end),
             Backing::SharedLinux { .. } => return runs.add(PAGEMAP_LINUX, end),
-            // Of these Linux has no pages but addresses of memory (VM_PFNMAP), which it does not show.
+            // Linux has no pages of these but addresses of memory (VM_PFNMAP), which it does not
+            // show.
             Backing::Special(SpecialKind::Vdso) => {}
             Backing::Special(_) => return runs.add(PAGEMAP_UNMAPPED | none, end),
             _ => {}
@@ -220,8 +225,8 @@ fn page_state(v: &Vma<FileRef>, leaf: &Leaf, at: u64) -> u64 {
         | when(leaf.size == LARGE, PAGEMAP_LARGE)
 }
 
-/// Whether a page of a private mapping was written: then it is the process' own. Of one that was not Linux has no copy for
-/// the process.
+/// Whether a page of a private mapping was written: then it is the process' own. If it was not,
+/// Linux has no copy of it for the process.
 pub fn is_own(v: &Vma<FileRef>, entry: Entry) -> bool {
     let is_private = matches!(v.backing, Backing::Anonymous | Backing::PrivateFile { .. });
     is_private && (entry.has(pte::DIRTY) || v.flags.contains(VmaFlags::HUGETLB))

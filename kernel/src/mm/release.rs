@@ -84,10 +84,10 @@ pub fn zap(p: &Caller<'_>, start: u64, end: u64) -> bool {
             && services::by_thread(SERVICE_ZAP, p.owner(), &args, &[]).is_some()
 }
 
-/// Everything of a space whose proxy is gone, and pages of the kernel's that the proxy
+/// Gives back all memory of a space whose proxy is gone, and pages of the kernel's that the proxy
 /// had mapped. Its threads have ended.
 pub fn all(p: &Space) {
-    // None is run: whoever runs one has the proxy's memory map, and Linux has ended that.
+    // None is run: a task that runs one has the proxy's memory map, and Linux has ended that.
     p.fills.lock().clear();
     let control = p.take_control();
     let control_pages = control.len() as u64;

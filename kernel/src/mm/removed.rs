@@ -1,4 +1,4 @@
-//! What an unmapping leaves behind.
+//! Leftovers of an unmapping.
 
 use super::content::FileRef;
 use super::quarantine;
@@ -7,7 +7,7 @@ use crate::base::quarantine::Giver;
 use alloc::collections::LinkedList;
 use hanare_core::vma::Vma;
 
-/// What an unmapping left behind, to be finished without the lock.
+/// The frames and mappings that an unmapping has removed, to be finished without the lock.
 #[derive(Default)]
 pub struct Removed {
     /// Frames that Linux has seen, and may hold.

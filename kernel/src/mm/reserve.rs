@@ -45,8 +45,8 @@ pub fn unreserve(p: &Caller<'_>, start: u64, end: u64) {
     unreserve_after(p, start, end, true, None);
 }
 
-/// Like [`unreserve`], after Linux was to have nothing there; whether it does. `back` takes the place
-/// of what is given up.
+/// Like [`unreserve`], after Linux was asked to forget the range; `is_forgotten`: it has. `back`
+/// takes the place of what is given up.
 pub fn unreserve_after(
     p: &Caller<'_>,
     start: u64,
@@ -75,8 +75,8 @@ fn set_free(
     }
 }
 
-/// Takes out what the thread with this slot has reserved. Who waits for it looks again when the lock
-/// has been given back.
+/// Takes out what the thread with this slot has reserved. A thread that waits for it looks again
+/// when the lock has been given back.
 fn take_reserved(
     p: &Space,
     mm: &mut AddressSpace,
@@ -115,7 +115,8 @@ pub fn kept(what: Kept, slot: u32, start: u64, end: u64) -> Vma<FileRef> {
     }
 }
 
-/// What addresses are kept for, if they are. A mapping that moves is as one that is replaced.
+/// The reason for which addresses are kept, if they are. A mapping that moves counts as one that is
+/// replaced.
 pub fn kept_for(v: &Vma<FileRef>) -> Option<Kept> {
     match v.backing {
         Backing::Special(SpecialKind::Kept(what, _)) => Some(what),
@@ -123,19 +124,21 @@ pub fn kept_for(v: &Vma<FileRef>) -> Option<Kept> {
     }
 }
 
-/// Whether an access to a mapping waits for another thread, which is about to put another one there.
+/// Whether an access to a mapping waits for another thread, which is about to put another one
+/// there.
 pub fn holds_accesses(v: &Vma<FileRef>) -> bool {
     kept_for(v).is_some_and(Kept::holds_accesses)
 }
 
-/// Whether who changes a range has to wait for another thread; if so, what [`wait_until_settled`] is
-/// given, when the lock has been given back.
+/// Whether a thread that changes a range has to wait for another one; if so, the value for
+/// [`wait_until_settled`], which is called when the lock has been given back.
 pub fn must_wait(p: &Space, mm: &AddressSpace, start: u64, end: u64) -> Option<u32> {
     let waits = |v| kept_for(v).is_some_and(Kept::keeps_waiting);
     mm.vmas.range(start, end).any(waits).then(|| p.settled.load(Ordering::Relaxed))
 }
 
-/// Likewise, for who unmaps it, or reserves it, and changes what is `beside` later.
+/// Like [`must_wait`], for a thread that unmaps the range, or reserves it, and changes what is
+/// `beside` later.
 pub fn must_wait_to_reserve(
     p: &Space,
     mm: &AddressSpace,
@@ -161,7 +164,7 @@ pub fn lock_settled<'a>(p: &Caller<'a>, start: u64, end: u64) -> Result<MmGuard<
     }
 }
 
-/// Resumes a change. Who waits for the pages that it had reserved is told.
+/// Resumes a change. Threads that wait for the pages that it had reserved are told.
 pub fn resume(p: &Space, mm: &mut AddressSpace, change: &mut Change, is_forgotten: bool) {
     let was_waiting = change.is_waiting();
     change.resume(&mut mm.coherence, is_forgotten);
@@ -170,7 +173,7 @@ pub fn resume(p: &Space, mm: &mut AddressSpace, change: &mut Change, is_forgotte
     }
 }
 
-/// Addresses are settled: who waits for that looks again, and plans when it has the lock.
+/// Addresses are settled: threads that wait for that look again, and plan when they have the lock.
 fn tell_settled(p: &Space) {
     p.settled.fetch_add(1, Ordering::Relaxed);
     for cpu in p.settling.after_change().others(usize::MAX) {
@@ -190,8 +193,9 @@ pub fn wait_until_settled(p: &Caller<'_>, seen: u32) -> Result<()> {
     if p.must_end() { Err(ENDING) } else { Ok(()) }
 }
 
-/// Marks all that is mapped in a range as [`Replaced`](Kept::Replaced), and keeps what is not, so that it is the caller's
-/// alone until it is [unmapped](super::unmap::replace_range) or [given back](unmark).
+/// Marks all that is mapped in a range as [`Replaced`](Kept::Replaced), and keeps what is not. So
+/// the range is the caller's alone until it is [unmapped](super::unmap::replace_range) or [given
+/// back](unmark).
 ///
 /// # Errors
 /// `ENOMEM`: there is no memory for it. Nothing is marked.
@@ -231,8 +235,8 @@ pub(super) fn unmark(p: &Caller<'_>, start: u64, end: u64) {
 /// [settled](settle_move). Which mapping that is.
 ///
 /// # Errors
-/// `EFAULT`: there is no such mapping, or more than one. `ENOMEM`: it would be cut, and there are too
-/// many. [`ENDING`]: the caller has to end.
+/// `EFAULT`: there is no such mapping, or more than one. `ENOMEM`: it would be cut, and there are
+/// too many. [`ENDING`]: the caller has to end.
 pub fn begin_move(p: &Caller<'_>, start: u64, end: u64) -> Result<Vma<FileRef>> {
     let mut mm = lock_settled(p, start, end)?;
     let whole =

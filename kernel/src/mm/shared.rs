@@ -48,7 +48,7 @@ pub fn map(
     let mut addr = addr;
     if let Err(e) = mapped {
         give_up(p, addr, addr + len, back); // Linux unmaps what is there before it asks the file
-        // Not at an address of somebody's choice: is it Linux' choice that is wanted?
+        // Not at an address that the caller chose: is it Linux' choice that is wanted?
         let free = e == errno::EINVAL && flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) == 0;
         addr = if free {
             map_in_hole(p, len, prot, flags, fd, offset).map_err(|_| e)?
@@ -153,7 +153,8 @@ pub fn unwatch(p: &Caller<'_>, watch: u32) {
     }
 }
 
-/// Gives up what the caller has reserved, where Linux may have mapped something already, for `back`.
+/// Gives up what the caller has reserved, where Linux may have mapped something already, for
+/// `back`.
 pub fn give_up(p: &Caller<'_>, start: u64, end: u64, back: Option<&Vma<FileRef>>) {
     let is_done = remap(p, start, end);
     unreserve_after(p, start, end, is_done, back);

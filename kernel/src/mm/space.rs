@@ -46,9 +46,9 @@ pub(super) const CONTROL_COST: u64 = 4096 + 64;
 
 /// A space.
 pub struct Space {
-    /// Its id, the same in the module.
+    /// The space's id, the same in the module.
     pub space: u32,
-    /// Whose share of the instance it uses, as the module counts users.
+    /// The user whose share of the instance the space uses, as the module counts users.
     pub user: u32,
     /// CPUs on which a program that Linux starts in it begins to run (`hanare run --cpus`).
     pub allowed: CpuMask,
@@ -56,7 +56,7 @@ pub struct Space {
     tokens: AtomicU64,
     /// The memory.
     pub mm: MmLock,
-    /// What it and its processes have.
+    /// The account that the space and its processes are charged to.
     pub account: Arc<Account>,
     /// Incremented by each invalidation of Linux (see `docs/architecture.md`).
     pub invalidations: AtomicU64,
@@ -66,9 +66,10 @@ pub struct Space {
     pub(super) settling: tlb::CpuSet,
     /// Writes to memory shared with Linux that was not there.
     pub shared_writes: Writes,
-    /// See [`LastMapped`].
+    /// The file that the space's processes mapped last.
     pub last_mapped: LastMapped,
-    /// Calls that may still be made by way of scratch pages, since Linux has mapped nothing of its memory yet; and [`COPIES`].
+    /// Calls that may still be made by way of scratch pages, since Linux has mapped nothing of its
+    /// memory yet; and [`COPIES`].
     bounces: AtomicU32,
     /// Parts of its addresses that the proxy has mapped, see `parts`.
     pub(super) parts: AtomicU32,
@@ -88,11 +89,11 @@ pub struct Space {
     slots_made: AtomicU32,
     /// Their bells, where they were used.
     bells: Mutex<BTreeMap<u32, Bell>, rank::SpaceBells>,
-    /// Of those, the ones that are free again, their process being gone.
+    /// Free slots among those that were given out: their process is gone.
     slots_free: Mutex<Vec<u32>, rank::FreeSlots>,
-    /// It has a request box.
+    /// The space has a request box.
     has_box: AtomicBool,
-    /// Its state, and how many processes have it, as [`SpaceWord`].
+    /// The space's state, and how many processes have it, as [`SpaceWord`].
     life: AtomicU32,
 }
 
@@ -151,13 +152,13 @@ impl Space {
         self.tokens.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// A slot that nobody has.
+    /// A slot that no thread has.
     pub fn take_slot(&self) -> Option<u32> {
         let mut free = self.slots_free.lock();
         if let Some(slot) = free.pop() {
             return Some(slot);
         }
-        // Whoever returns it needs no memory.
+        // Returning it then needs no memory.
         heap::more_room(&mut free, self.slots_made.load(Ordering::Relaxed) as usize + 1).ok()?;
         self.slots_made
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| {
@@ -172,17 +173,17 @@ impl Space {
         slots.drain(..).for_each(|slot| lists::push_within(&mut free, slot));
     }
 
-    /// A slot of [`take_slot`](Self::take_slot) that nobody has used.
+    /// Returns a slot of [`take_slot`](Self::take_slot) that was not used.
     pub fn return_slot(&self, slot: u32) {
         lists::push_within(&mut self.slots_free.lock(), slot);
     }
 
-    /// Its state, and how many processes have it.
+    /// The space's state, and how many processes have it.
     pub fn life(&self) -> SpaceWord {
         SpaceWord::of(self.life.load(Ordering::Acquire))
     }
 
-    /// Keeps them for who reads them without a lock. The lock of the space's processes is held.
+    /// Publishes both for readers without a lock. The lock of the space's processes is held.
     pub fn set_life(&self, life: &life::Space) {
         self.life.store(life.word().bits(), Ordering::SeqCst);
     }
@@ -197,15 +198,16 @@ impl Space {
         self.life().is_closed()
     }
 
-    /// The frames of the control window, which are the caller's from now on; there are no others: a fault that
-    /// Linux has given up may still be served.
+    /// The frames of the control window, which are the caller's from now on. There are no others: a
+    /// fault that Linux has given up may still be served.
     pub(super) fn take_control(&self) -> BTreeMap<u64, PhysAddr> {
         let mut control = self.control.lock();
         self.slots_made.store(0, Ordering::Relaxed);
         core::mem::take(&mut *control)
     }
 
-    /// Whether some calls of its threads are made in another way than with their arguments in place.
+    /// Whether some calls of its threads are made in another way than with their arguments in
+    /// place.
     #[inline(always)]
     pub fn is_indirect(&self) -> bool {
         self.bounces.load(Ordering::Relaxed) != 0
@@ -289,7 +291,8 @@ impl Space {
         self.has_box.store(true, Ordering::Relaxed);
         let frame = self.control_page(BOX_BASE).ok()?;
         let pointer = memory::direct(frame) as *mut RequestBox;
-        // SAFETY: they fit into the frame, which is the space's until it is reaped, after its threads.
+        // SAFETY: they fit into the frame, which is the space's until it is reaped, after its
+        // threads.
         Some(core::array::from_fn(|number| unsafe { BoxRef::from_raw(pointer.add(number)) }))
     }
 

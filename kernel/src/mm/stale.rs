@@ -1,5 +1,5 @@
-//! What a change of an address space leaves for other CPUs: they drop translations from their
-//! TLBs, then frames and tables are free.
+//! Work that a change of an address space leaves to be done for other CPUs: they drop translations
+//! from their TLBs, then frames and tables are free.
 
 use crate::base::chain::{Chain, Run};
 use crate::base::tables::UserTables;
@@ -7,8 +7,8 @@ use crate::sched::tlb;
 use hanare_hal::addr::PhysAddr;
 use hanare_hal::paging::TableSource;
 
-/// What waits for the lock of an address space to be given back: other CPUs drop
-/// `range` from their TLBs, then the rest is free.
+/// Work for when the lock of an address space is given back: other CPUs drop `range` from their
+/// TLBs, then the rest is free.
 #[derive(Default)]
 pub struct Stale {
     range: Option<(u64, u64)>,
@@ -33,7 +33,7 @@ impl Stale {
         self.range = Some(tlb::join(self.range, (start, end)));
     }
 
-    /// Asks the CPUs. With the lock: whoever has it next has dropped what is stale.
+    /// Asks the CPUs. With the lock: the CPU that takes it next has dropped what is stale.
     pub fn post(&self, active: &tlb::CpuSet) {
         if let Some((start, end)) = self.range {
             tlb::post_flush(active, start, end);

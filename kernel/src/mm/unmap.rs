@@ -18,29 +18,31 @@ use hanare_core::vma::{Backing, Vma, VmaFlags};
 /// Mappings that are removed at once: with so many a list of them takes little memory.
 const PIECE_MAPPINGS: usize = 64;
 
-/// What an unmapping is for.
+/// The purpose of an unmapping.
 #[derive(Clone, Copy)]
 enum For {
     /// Nothing: the addresses are free then.
     Nothing,
     /// A mapping of the caller's, which changes what is beside later.
     Mapping { beside: Range },
-    /// Likewise, where the addresses are marked as the caller's already.
+    /// Like `Mapping`, where the addresses are marked as the caller's already.
     Marked,
 }
 
 /// Removes mappings and pages of a range, on both sides. May wait.
 ///
 /// # Errors
-/// Nothing, or not all of it, was unmapped. `ENOMEM`, too, if Linux could not be asked: it is unmapped
-/// here, but nothing is mapped there until Linux has been, by another unmapping.
+/// Nothing, or not all of it, was unmapped. `ENOMEM`, too, if Linux could not be asked. Then the
+/// range is unmapped here, but nothing is mapped there until Linux has been asked, by another
+/// unmapping.
 pub fn unmap_range(p: &Caller<'_>, start: u64, end: u64) -> Result<()> {
     may_unmap(&mut p.mm.lock(), start, end)?;
     unmap_pieces(p, start, end, For::Nothing)
 }
 
-/// Like [`unmap_range`], for a mapping of the caller's: the range is reserved. To other threads what is done to the range
-/// from here on, until the reservation ends, is one step: their accesses to what was mapped wait.
+/// Like [`unmap_range`], for a mapping of the caller's: the range is reserved. To other threads
+/// what is done to the range from here on, until the reservation ends, is one step: their accesses
+/// to what was mapped wait.
 /// `beside`: what else the caller is going to change.
 ///
 /// # Errors
@@ -71,7 +73,8 @@ pub fn replace_range(p: &Caller<'_>, start: u64, end: u64, beside: Range) -> Res
     }
 }
 
-/// Like [`unmap_range`], together with what `first` does under the same lock: false, if nothing is to be unmapped.
+/// Like [`unmap_range`], together with what `first` does under the same lock: false, if nothing is
+/// to be unmapped.
 ///
 /// # Errors
 /// As of [`unmap_range`]; if it has changed nothing, `first` was not called.
@@ -100,7 +103,7 @@ pub fn unmap_after(
     }
 }
 
-/// What can be said before anything is changed.
+/// Refuses an unmapping, if it has to be, before anything is changed.
 fn may_unmap(mm: &mut AddressSpace, start: u64, end: u64) -> Result<()> {
     mm.may_cut(start, end)?;
     mm.split_edges(start, end)?;
@@ -154,8 +157,8 @@ fn unmap_piece(p: &Caller<'_>, start: u64, end: u64, what_for: For) -> Result<Op
         }
         mm.unmap_pages((start, end), &Change::new((start, end)), false, &mut removed);
         let finishes = removed.needs_finish() || removed.vmas.iter().any(is_linuxs);
-        // Until CPUs and Linux have forgotten the pages nobody may map anything here: a call
-        // of another thread would see the old ones.
+        // Until CPUs and Linux have forgotten the pages no thread may map anything here: a call of
+        // another thread would see the old ones.
         if reserves {
             // It is free: cannot fail.
             mm.vmas.insert_anyway(kept(Kept::for_mapping(true), p.slot, start, end))?;

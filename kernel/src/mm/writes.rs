@@ -5,9 +5,9 @@ use core::sync::atomic::{AtomicU64, Ordering};
 /// Frames asked for at once.
 pub(super) const WINDOW: u64 = 64;
 
-/// Where a process last wrote to shared memory that was not there: Linux makes what is
-/// asked for (a hole of a file becomes blocks), so more than one page is asked for only
-/// of those who have written one after the other for a while.
+/// Where a process last wrote to shared memory that was not there. Linux makes what is asked for: a
+/// hole of a file becomes blocks. So more than one page is asked for only if a process has written
+/// one after the other for a while.
 #[derive(Default)]
 pub struct Writes {
     /// The page behind it.
