@@ -25,7 +25,7 @@ impl<T> Clone for CpuClock<T> {
 pub struct Timer {
     /// Number, Linux' too.
     pub id: u32,
-    /// Its signal is for one thread (SIGEV_THREAD_ID), not for the process.
+    /// The timer's signal is for one thread (SIGEV_THREAD_ID), not for the process.
     pub is_of_thread: bool,
 }
 
@@ -33,7 +33,7 @@ pub struct Timer {
 pub struct ClockTimer<T> {
     /// Number, Linux' too.
     pub id: u32,
-    /// What it counts.
+    /// The clock whose CPU time the timer counts.
     pub clock: CpuClock<T>,
     /// When it expires.
     pub timer: IntervalTimer,
@@ -45,9 +45,9 @@ pub struct ClockTimer<T> {
 pub struct CpuTimers<T> {
     /// One of them is armed.
     pub armed: AtomicBool,
-    /// Those of setitimer, and the limit.
+    /// The timers of setitimer, and the limit.
     pub all: Mutex<All, rank::CpuTimers>,
-    /// Those of timer_create.
+    /// The timers of timer_create.
     clocks: Mutex<Vec<ClockTimer<T>>, rank::ClockTimers>,
 }
 

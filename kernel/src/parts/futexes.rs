@@ -9,7 +9,7 @@ pub struct Sleeper<T> {
     pub thread: Arc<T>,
     /// Which of several words of futex_waitv(2).
     pub index: usize,
-    /// Its worker waits on Linux as well, at this address, and is to be woken there.
+    /// The address at which the thread's worker waits on Linux as well, and is to be woken there.
     pub on_linux: Option<u64>,
 }
 

@@ -1,5 +1,5 @@
-//! What a thread and a process keep for the layers that work on them: the data alone. What would name
-//! a thread or a process is generic.
+//! Parts of threads and processes for the layers that work on them: the data alone. Types that
+//! would name a thread or a process are generic.
 
 pub mod cputimers;
 pub mod debugregs;

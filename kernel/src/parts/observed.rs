@@ -1,4 +1,4 @@
-//! What is known of who watches a process from outside: its trace, its debugger.
+//! Observers of a process: its trace, its debugger.
 
 use crate::base::accounts::{Account, Charge};
 use crate::base::counts::Counted;
@@ -16,7 +16,7 @@ use hanare_core::errno::Result;
 use hanare_core::gate::Stop;
 use hanare_core::lists::entry_bytes;
 
-/// What is known of a process's observers.
+/// The observers of a process.
 pub struct OfProcess<P> {
     /// [`TRACED`] and the like.
     pub flags: AtomicU32,
@@ -42,7 +42,8 @@ pub const DEBUGGED: u32 = 2;
 pub const HELD: u32 = 4;
 /// Linux traces a worker of it.
 pub const PTRACED: u32 = 8;
-/// Nobody watches, but arguments of its calls are copied (`route/copied.rs`), so none takes the short way.
+/// No observer watches, but arguments of its calls are copied (`route/copied.rs`), so none takes
+/// the short way.
 pub const COPIES: u32 = 16;
 
 impl<P> Default for OfProcess<P> {
@@ -58,7 +59,7 @@ impl<P> Default for OfProcess<P> {
 }
 
 impl<P> OfProcess<P> {
-    /// Whether anybody watches.
+    /// Whether an observer or a tracer watches.
     pub fn is_on(&self) -> bool {
         self.has(!COPIES)
     }
@@ -93,12 +94,12 @@ impl<P> OfProcess<P> {
     }
 }
 
-/// What is known of a thread.
+/// A thread as its process' observers have it.
 #[derive(Default)]
 pub struct OfThread {
-    /// What its call asked of Linux: 0 nothing, 1 something, 2 the call itself.
+    /// How its call used Linux: 0 not at all, 1 for a part, 2 for the call itself.
     pub asked: AtomicU32,
-    /// Since when it is in a call whose beginning is in a trace, TSC; 0: in none.
+    /// TSC value at which it began the call whose beginning is in a trace; 0: it is in none.
     pub began: AtomicU64,
     /// The number of that call.
     pub number: AtomicU32,
@@ -118,14 +119,15 @@ pub struct Debuggee {
     pub breakpoints: Breakpoints,
 }
 
-/// What `int3` stands for, by address. They are charged to the debugger's user.
+/// Bytes in whose place `int3` stands, by address. They are charged to the debugger's user.
 pub struct Breakpoints {
     all: BTreeMap<u64, u8>,
     account: Arc<Account>,
 }
 
 impl Breakpoints {
-    /// What the kernel keeps of one, bytes: room for an entry is two nodes, which have ten at least.
+    /// Kernel memory for one breakpoint, bytes: room for an entry is two nodes, which have ten at
+    /// least.
     const COST: u64 = entry_bytes::<u64, u8>() as u64 / 10;
 
     /// None yet.
@@ -174,9 +176,9 @@ impl Drop for Breakpoints {
 
 /// A session that debugs.
 pub struct Debugger<P> {
-    /// Its number in the module.
+    /// The session's number in the module.
     pub session: u32,
-    /// What it debugs.
+    /// The process that the session debugs.
     pub process: Weak<P>,
     /// Whether that stands, and where it is to.
     pub state: Mutex<Debuggee, rank::DebuggerStop>,
@@ -184,7 +186,7 @@ pub struct Debugger<P> {
     pub watches: Watches,
     /// For itself.
     pub _charge: Charge,
-    /// By which it is counted as long as anybody holds it.
+    /// Counts the session until its last reference goes.
     pub _counted: Counted,
 }
 
@@ -195,7 +197,7 @@ pub fn tell(session: u32) {
 
 /// A session that traces.
 pub struct Trace {
-    /// Its number in the module.
+    /// The session's number in the module.
     pub session: u32,
     /// Children are traced, too.
     pub follow: bool,
@@ -205,11 +207,11 @@ pub struct Trace {
     pub ring: Mutex<Option<Ring>, rank::TraceRing>,
     /// Processes that it watches.
     pub watched: AtomicU64,
-    /// Its tracer is gone.
+    /// The session's tracer is gone.
     pub closed: AtomicBool,
     /// For itself.
     pub _charge: Charge,
-    /// By which it is counted as long as anybody holds it.
+    /// Counts the session until its last reference goes.
     pub _counted: Counted,
 }
 
@@ -220,7 +222,8 @@ pub struct Watch {
     pub address: u64,
     /// 0: there is none.
     pub bytes: u64,
-    /// What the CPU stops at, see [`DebugRegisters`](hanare_core::debugregs::DebugRegisters).
+    /// The accesses at which the CPU stops, see
+    /// [`DebugRegisters`](hanare_core::debugregs::DebugRegisters).
     pub kind: u64,
 }
 

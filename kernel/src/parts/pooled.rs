@@ -1,4 +1,5 @@
-//! What a pool of proxies, a pooled proxy and a native task keep (`process/members.rs`). `S`: the space of a process.
+//! Parts of pools of proxies, of pooled proxies and of native tasks (`process/members.rs`). `S`:
+//! the space of a process.
 
 use crate::base::heap;
 use crate::base::lists;
@@ -13,12 +14,12 @@ use hanare_core::errno::Result;
 use hanare_core::link::search::{Search, Seen, Step};
 use hanare_ikc::{MemberRef, SlotRef};
 
-/// A pool of proxies. Of those who have its descriptor only those join who have the rights of who made it: the module sees
-/// to that.
+/// A pool of proxies. A process that has its descriptor joins only with the rights of the pool's
+/// maker: the module sees to that.
 pub struct ProxyPool<S> {
     /// Most proxies.
     pub limit: usize,
-    /// Those that there are, and are to come.
+    /// The proxies that there are, and those to come.
     pub members: Mutex<Members<S>, rank::PooledProxies>,
     /// Threads that wait for one.
     pub waiting: Mutex<Vec<Arc<dyn Runs>>, rank::PoolWaiters>,
@@ -28,7 +29,7 @@ pub struct ProxyPool<S> {
 
 /// The proxies of a pool.
 pub struct Members<S> {
-    /// Those that there are.
+    /// The proxies that there are.
     pub all: Vec<Arc<Member<S>>>,
     /// Tasks that have asked for one more, which has not come yet.
     asked: usize,
@@ -39,7 +40,7 @@ pub struct Members<S> {
 }
 
 impl<S> Members<S> {
-    /// As who looks for one sees them, in a pool with this `limit`.
+    /// The proxies as a search for a free one sees them, in a pool with this `limit`.
     pub const fn seen(&self, limit: usize) -> Seen {
         Seen { proxies: self.all.len(), asked: self.asked, limit, came: self.came, left: self.left }
     }
@@ -66,31 +67,33 @@ impl<S> Members<S> {
 
 /// A pooled proxy.
 pub struct Member<S> {
-    /// Its pool.
+    /// The proxy's pool.
     pub pool: Arc<ProxyPool<S>>,
-    /// Its space, in which no program runs.
+    /// The proxy's space, in which no program runs.
     pub space: Arc<S>,
     /// The first slot.
     pub slot: SlotRef<'static>,
-    /// Whose it is. Read and written while the space is visited or the proxy is in the pool's list.
+    /// The page that says which task has the proxy. Read and written while the space is visited or
+    /// the proxy is in the pool's list.
     pub page: MemberRef<'static>,
     /// Linux has closed its space.
     pub is_gone: AtomicBool,
-    /// A task has it. Changed with the pool's list locked, or by whose it is: the page says so, too, but the proxy may write there.
+    /// A task has the proxy. Changed with the pool's list locked, or by the task that has the
+    /// proxy. The page says so, too, but the proxy may write there.
     pub is_taken: AtomicBool,
     /// The thread that has it.
     pub user: Mutex<Option<Arc<dyn Runs>>, rank::TaskProxy>,
 }
 
-/// What a native task has in place of a proxy that executes its calls.
+/// A native task's link to the pooled proxies that execute its calls.
 pub struct Native<S> {
-    /// Its pool.
+    /// The task's pool.
     pub pool: Arc<ProxyPool<S>>,
-    /// It keeps the proxy that executes its calls.
+    /// The task keeps the proxy that executes its calls.
     pub keeps: AtomicBool,
-    /// That proxy, or one that is just executing a call.
+    /// The proxy that the task keeps, or one that is just executing a call.
     pub has: Mutex<Option<Arc<Member<S>>>, rank::TaskProxy>,
-    /// It did not wait for the answer of that proxy, which may be in the call still.
+    /// The task did not wait for the answer of that proxy, which may be in the call still.
     pub has_abandoned: AtomicBool,
     /// Packed calls.
     pub calls: AtomicU64,
@@ -110,7 +113,7 @@ impl<S> Native<S> {
 }
 
 impl<S> Native<S> {
-    /// Of a task of a pool, without a proxy yet.
+    /// Makes the link of a task of a pool, without a proxy yet.
     pub const fn new(pool: Arc<ProxyPool<S>>) -> Self {
         let (keeps, has_abandoned) = (AtomicBool::new(false), AtomicBool::new(false));
         Self { pool, keeps, has: Mutex::new(None), has_abandoned, calls: AtomicU64::new(0) }
@@ -128,14 +131,14 @@ impl<S> ProxyPool<S> {
         heap::arc(Self { limit, members, waiting, changes: AtomicU32::new(0) })
     }
 
-    /// Whoever waits looks again.
+    /// Has the threads that wait look again.
     pub fn changed(&self) {
         self.changes.fetch_add(1, Ordering::SeqCst);
         self.waiting.lock().iter().for_each(|thread| cpus::kick(thread.task()));
     }
 
-    /// Next step of a task that has found none. It counts from then on as one that has asked, if that is it (see
-    /// [`answered`](Self::answered)); also what it saw.
+    /// Next step of a task that has found no proxy, and what the task saw. If the step is to ask,
+    /// the task counts from then on as one that has asked (see [`answered`](Self::answered)).
     pub fn step(&self, search: &mut Search) -> (Step, Seen) {
         let mut members = self.members.lock();
         let seen = members.seen(self.limit);

@@ -1,4 +1,4 @@
-//! The user registers of a thread that is stopped, and who stops it: tracers, debuggers.
+//! The user registers of a thread that a tracer or a debugger stops.
 
 use crate::base::heap;
 use crate::base::lock::{Mutex, rank};
@@ -17,12 +17,12 @@ use zerocopy::IntoBytes;
 pub struct OfThread {
     /// A [`Parking`].
     word: AtomicU32,
-    /// What it has left of itself: as [`Parking::has_registers`] says.
+    /// The registers that the thread has left: there are some if [`Parking::REGISTERS`] is set.
     registers: Mutex<Option<Box<Snapshot>>, rank::Parking>,
 }
 
 impl OfThread {
-    /// Its state, read without the lock.
+    /// The thread's state, read without the lock.
     pub fn now(&self) -> Parking {
         Parking::from_bits_retain(self.word.load(Ordering::SeqCst))
     }
@@ -50,14 +50,15 @@ pub struct Snapshot {
     pub fpu: FpuState,
 }
 
-/// The user registers of the running thread, which is in the kernel: those that it will start with if it never was in user
-/// mode, and nothing but user mode's selectors while its program is not there yet.
+/// The user registers of the running thread, which is in the kernel. If it never was in user mode
+/// they are those that it will start with. While its program is not there yet, only user mode's
+/// selectors are set.
 pub fn of_running() -> Regs {
     traps::saved_registers().unwrap_or_else(|| Regs::of_user(0, 0))
 }
 
 impl Snapshot {
-    /// Of the running thread.
+    /// The user registers of the running thread, copied.
     #[expect(
         clippy::disallowed_methods,
         reason = "one for a thread that is stopped already, if need be of the reserve"
@@ -108,7 +109,8 @@ impl Snapshot {
         Ok(())
     }
 
-    /// Makes them the running thread's, but for selectors with which no CPU enters user mode: false, there are such.
+    /// Makes them the running thread's, but for selectors with which no CPU enters user mode:
+    /// false, there are such.
     #[must_use]
     pub fn load(&self, regs: &mut Regs) -> bool {
         let user = Regs::of_user(0, 0);

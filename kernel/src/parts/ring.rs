@@ -26,7 +26,7 @@ impl Ring {
     /// As large as its user may have one, and memory allows.
     ///
     /// # Errors
-    /// `EAGAIN`: its user has as many as he may. `ENOMEM`.
+    /// `EAGAIN`: its user has as many as allowed. `ENOMEM`.
     pub fn new(account: &Arc<Account>) -> Result<Ring> {
         let mut orders = ORDERS;
         while let Some(most) = orders.next_back() {

@@ -1,21 +1,21 @@
-//! What a thread has registered with rseq(2).
+//! The part of a thread for rseq(2).
 
 use crate::sched::cpus;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use hanare_core::rseq::Area;
 
-/// What a thread has registered. Written by the thread itself.
+/// The area that a thread has registered. Written by the thread itself.
 #[derive(Default)]
 pub struct OfThread {
     /// Address of the area, 0: none.
     addr: AtomicU64,
     signature: AtomicU32,
-    /// It was switched to, or has a signal, since it was last in user mode.
+    /// The thread was switched to, or has a signal, since it was last in user mode.
     pub disturbed: AtomicBool,
 }
 
 impl OfThread {
-    /// What is registered.
+    /// The registered area; `None`: there is none.
     pub fn area(&self) -> Option<Area> {
         let addr = self.addr.load(Ordering::Relaxed);
         (addr != 0).then(|| Area { addr, signature: self.signature.load(Ordering::Relaxed) })

@@ -22,13 +22,14 @@ pub type Filters = Option<Arc<Vec<Arc<Filter>>>>;
 
 /// A program of a filter, which its user is charged for as long as any thread has it.
 pub struct Filter {
-    /// Its instructions, checked.
+    /// The filter's instructions, checked.
     pub program: Program,
     /// Id of its listener (`SERVICE_LISTENER`), or 0. Set before any thread has the filter.
     pub listener: AtomicU64,
-    /// Its listener's calls wait for the answer once they have been received (SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV).
+    /// The listener's calls wait for the answer once they have been received
+    /// (SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV).
     pub waits: bool,
-    /// Of its user.
+    /// The charge of the filter's user for its memory.
     pub _charge: Charge,
 }
 
@@ -51,14 +52,14 @@ impl Deref for Filter {
 pub struct Seccomp {
     /// [`NONE`], [`STRICT`], [`FILTER`].
     pub mode: AtomicU8,
-    /// Those it has.
+    /// The thread's filters.
     pub filters: Mutex<Filters, rank::SeccompFilters>,
-    /// The number by which the module knows the execve that it makes, about which a listener decides when Linux makes that: it
-    /// goes no other way. 0: none.
+    /// The number by which the module knows the execve that the thread makes, if a listener decides
+    /// about it when Linux makes it: such an execve goes no other way. 0: none.
     pub departs: AtomicU64,
 }
 
-/// What a new thread or process gets of its creator's.
+/// The mode and the filters that a new thread or process gets from its creator.
 #[derive(Clone)]
 pub struct Inherited(pub u8, pub Filters);
 
@@ -90,7 +91,7 @@ impl Seccomp {
         drop(old);
     }
 
-    /// What its filters say of a call, and the listener of the one that does, or 0.
+    /// The filters' answer about a call, and the listener of the filter that gives it, or 0.
     pub fn answer(&self, data: &Data) -> (u32, u64) {
         let filters = self.filters.lock().clone();
         let all = filters.as_ref().map_or(&[][..], |f| f);

@@ -1,4 +1,4 @@
-//! What signals are to a thread and to its process: masks, what is pending, actions.
+//! The signals of a thread and of its process: masks, pending signals, actions.
 
 use crate::base::heap;
 use crate::base::lists;
@@ -51,11 +51,11 @@ pub enum Interrupted {
 /// The rest of a call that a stop or a signal without a handler interrupted, which must not begin
 /// anew; its family of calls knows what that is.
 pub trait Rest: Send + Sync {
-    /// What restart_syscall(2) does.
+    /// Continues the call, as restart_syscall(2) does.
     fn go_on(&self) -> Result<u64>;
 }
 
-/// What a process's threads share.
+/// The signals of a process, shared by its threads.
 #[derive(Default)]
 pub struct ProcessSignals {
     /// Handlers and the like.
@@ -64,7 +64,7 @@ pub struct ProcessSignals {
     pub pending: Pending,
     /// Sent to the process and not come, where what comes looks like a thread's.
     pub directed: Directed,
-    /// What Linux has been told of the actions.
+    /// The dispositions that Linux has been told.
     pub mirrored: Box<Mirrored>,
     /// A thread is telling Linux.
     pub telling: bool,
@@ -79,8 +79,8 @@ impl ProcessSignals {
         *self.mirrored = Mirrored::of(&self.actions);
     }
 
-    /// What goes over to the process that replaces this one in execve: the ignored signals, and the pending ones, which
-    /// are taken.
+    /// Gives the signals that go over to the process that replaces this one in execve: the ignored
+    /// ones, and the pending ones, which are taken.
     pub fn hand_over(&mut self) -> (SigSet, Pending) {
         let ignored =
             (1..=signal::SIGNAL_MAX).filter(|&s| self.actions.get(s).handler == signal::SIG_IGN);
@@ -111,15 +111,16 @@ impl ProcessSignals {
 pub enum WorkerMask {
     /// All signals are blocked.
     All,
-    /// What the worker of its creator has when it makes the new one: what it has now, or with its next request.
+    /// The mask that the worker of its creator has when it makes the new one: its mask now, or the
+    /// one of its next request.
     Copied,
-    /// What the worker of its creator has now. The slot tells it.
+    /// The mask that the worker of its creator has now. The slot tells it.
     Told,
 }
 
 /// [`ThreadSignals`] behind their lock, and whether its worker has to be told of them.
 pub struct OfThread {
-    /// Somebody had the lock since [`news`](Self::news).
+    /// The lock was taken since [`news`](Self::news).
     touched: AtomicBool,
     inner: Mutex<ThreadSignals, rank::ThreadSignals>,
 }
@@ -141,15 +142,16 @@ impl OfThread {
 
     /// Whether the worker has the mask already that its next call needs.
     pub fn is_told(&self) -> bool {
-        // Most who have had the lock have only looked.
+        // Most holders of the lock have only looked.
         !self.touched.load(Ordering::Relaxed) || {
             let s = self.inner.lock();
             s.applied == s.lasting && !s.is_owed
         }
     }
 
-    /// The mask for the worker's next call, if that is not the one of its last call for certain. It will then be
-    /// applied: without that of a call with a mask of its own, which Linux applies itself.
+    /// The mask for the worker's next call, unless it is certainly the mask of its last call. The
+    /// worker will then apply it. The mask that a call with a mask of its own brings is not in it:
+    /// Linux applies that.
     #[inline]
     pub fn news(&self) -> Option<u64> {
         self.touched.load(Ordering::Relaxed).then(|| self.mask())
@@ -169,7 +171,7 @@ impl OfThread {
 pub struct ThreadSignals {
     /// Signals that are blocked.
     pub mask: SigSet,
-    /// The same, but for a call with a mask of its own: that which comes back after it.
+    /// The mask that comes back after a call with a mask of its own; otherwise the same as `mask`.
     pub lasting: SigSet,
     /// Sent to it, or raised by what it does.
     pub pending: Pending,
@@ -187,7 +189,7 @@ pub struct ThreadSignals {
     /// The worker blocks all signals: the thread is in a call that none interrupts.
     is_held_back: bool,
     interrupted: Option<Interrupted>,
-    /// What restart_syscall(2) goes on with.
+    /// The rest of a call, with which restart_syscall(2) goes on.
     rest: Option<Arc<dyn Rest>>,
     /// The last exception that raised a signal: later frames show it, too.
     pub trap: Trap,
@@ -235,23 +237,25 @@ impl ThreadSignals {
         self.chosen.dequeue(SigSet(!set.0))
     }
 
-    /// PTRACE_SETSIGMASK. The worker, which is stopped, has it on Linux, and is to learn of that when the thread goes on.
+    /// PTRACE_SETSIGMASK. The worker, which is stopped, has it on Linux, and is to learn of that
+    /// when the thread goes on.
     pub fn replace_mask(&mut self, mask: SigSet) {
         self.set(mask);
         self.is_owed = true;
     }
 
-    /// Those that wait for the process and were taken for it by the thread's worker.
+    /// Signals that wait for the process and were taken for it by the thread's worker.
     pub fn of_process(&self) -> &Pending {
         &self.chosen
     }
 
-    /// Its worker blocks all signals, from its next request on, until [`let_in`](Self::let_in).
+    /// Has the thread's worker block all signals, from its next request on, until
+    /// [`let_in`](Self::let_in).
     pub fn hold_back(&mut self) {
         self.is_held_back = true;
     }
 
-    /// Its worker blocks what the thread does, from its next request on.
+    /// Has the thread's worker block what the thread does, from its next request on.
     pub fn let_in(&mut self) {
         self.is_held_back = false;
     }
@@ -280,13 +284,14 @@ impl ThreadSignals {
         ThreadSignals { trap: self.trap, alt, applied, ..new }
     }
 
-    /// Whether Linux may keep signals back that the thread does not block, or the worker does not know its mask.
+    /// Whether Linux may keep signals back that the thread does not block, or the worker does not
+    /// know its mask.
     pub fn keeps_back(&self) -> bool {
         self.is_owed || !self.applied.difference(self.mask).is_empty()
     }
 
-    /// Whether nothing has to be done about the mask: no signal waits here that it blocks, `shared` being those of the
-    /// process, and Linux keeps none back that it does not.
+    /// Whether nothing has to be done about the mask: no signal waits here that it blocks, `shared`
+    /// being those of the process, and Linux keeps none back that it does not.
     pub fn is_settled(&self, shared: &Pending) -> bool {
         let here = self.pending.set().union(self.chosen.set()).union(shared.set());
         here.intersection(self.mask).is_empty() && !self.keeps_back()
@@ -320,12 +325,12 @@ impl ThreadSignals {
         self.interrupted = Some(what);
     }
 
-    /// Whether a call was interrupted and nobody has said yet what becomes of it.
+    /// Whether a call was interrupted, and it is not decided yet whether it is made again.
     pub fn is_interrupted(&self) -> bool {
         self.interrupted.is_some()
     }
 
-    /// What becomes of the interrupted call is to be decided now.
+    /// Takes the interrupted call, whose result is to be decided now.
     pub fn take_interrupted(&mut self) -> Option<Interrupted> {
         self.interrupted.take()
     }
@@ -337,7 +342,7 @@ impl ThreadSignals {
         self.set_interrupted(Interrupted::Local(Restart::Block));
     }
 
-    /// What restart_syscall(2) is to go on with, once.
+    /// Takes the rest of a call, with which restart_syscall(2) goes on once.
     pub fn take_rest(&mut self) -> Option<Arc<dyn Rest>> {
         self.rest.take()
     }

@@ -11,27 +11,27 @@ use hanare_core::signal::QueuedSignal;
 pub const TRACED: u32 = 1;
 /// By PTRACE_SEIZE.
 pub const SEIZED: u32 = 2;
-/// It stops at system calls (PTRACE_SYSCALL).
+/// The tracee stops at system calls (PTRACE_SYSCALL).
 pub const CALLS: u32 = 4;
-/// It has a new program, which it has to say.
+/// The tracee has a new program, which it has to report.
 pub const EXECED: u32 = 8;
-/// Its tracer has heard of the call that it makes, and will hear of its end.
+/// The tracer has heard of the call that the tracee makes, and will hear of the call's end.
 pub const TOLD: u32 = 0x10;
-/// It has ended.
+/// The thread has ended.
 pub const GONE: u32 = 0x20;
-/// It has, or had, tracees.
+/// The thread has, or had, tracees.
 pub const TRACER: u32 = 0x40;
-/// Its tracer has given it selectors with which no CPU enters user mode.
+/// The tracer has given the tracee selectors with which no CPU enters user mode.
 pub const WRONG_SELECTORS: u32 = 0x80;
-/// Its steps go to the next branch (PTRACE_SINGLEBLOCK).
+/// The tracee's steps go to the next branch (PTRACE_SINGLEBLOCK).
 pub const BLOCKS: u32 = 0x100;
-/// Its tracer has given it a signal at the beginning of the call that it makes.
+/// The tracer has given the tracee a signal at the beginning of the call that it makes.
 pub const GIVEN: u32 = 0x200;
-/// It makes a call that its filters have left to its tracer.
+/// The tracee makes a call that its filters have left to its tracer.
 pub const PERMITTED: u32 = 0x400;
 /// Linux is to hear of its tracer's options when its worker has stopped.
 pub const UNTOLD: u32 = 0x800;
-/// It has a new program, and has not left the execve.
+/// The tracee has a new program, and has not left the execve.
 pub const REPLACED: u32 = 0x2000;
 /// Another thread of its tracer's process has heard of its stop.
 pub const HEARD: u32 = 0x1000;
@@ -44,11 +44,11 @@ pub struct OfThread<T> {
     pub options: AtomicU64,
     /// The signal of `Control::Trap`, while that is under way.
     pub trapping: AtomicU32,
-    /// What tracee and tracer tell each other.
+    /// Messages between tracee and tracer.
     pub state: Mutex<State<T>, rank::Tracee>,
 }
 
-/// What a tracee and its tracer tell each other.
+/// The messages between a tracee and its tracer.
 pub struct State<T> {
     /// At what it stopped last.
     pub stop: Stop,
@@ -62,19 +62,20 @@ pub struct State<T> {
     pub given_at_entry: u32,
     /// The call of [`PERMITTED`].
     pub permitted: Permitted,
-    /// Its tracer has let it go on from its stop at a call that a filter leaves to the tracer.
+    /// The tracer has let the tracee go on from its stop at a call that a filter leaves to the
+    /// tracer.
     pub is_answered: bool,
     /// The options of [`UNTOLD`].
     pub untold: u64,
     /// The number of the call that it makes.
     pub call: u64,
-    /// What Linux has told of the stop of [`HEARD`].
+    /// The status that Linux has told of the stop of [`HEARD`].
     pub heard: u32,
-    /// Who traces it, if that is a thread here.
+    /// The tracer, if that is a thread here.
     pub tracer: Weak<T>,
     /// A child that is not to begin before the tracer has heard of it.
     pub child: Option<Arc<T>>,
-    /// Its id before it became the first thread by execve, until that is told.
+    /// The thread's id before it became the first thread by execve, until that is told.
     pub former: u32,
 }
 

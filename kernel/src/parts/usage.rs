@@ -1,4 +1,4 @@
-//! What a process and its ended children used.
+//! Resources that a process and its ended children used.
 
 use crate::base::lock::{Mutex, rank};
 use alloc::collections::BTreeMap;
@@ -48,9 +48,9 @@ impl Usage {
 /// Children of a process that ended.
 #[derive(Default)]
 pub struct Children {
-    /// What those used that it has waited for.
+    /// Use of the ended children that the process has waited for.
     pub waited: Usage,
-    /// Those that it has not waited for, by process id.
+    /// Use of the ended children that it has not waited for, by process id.
     pub ended: BTreeMap<u32, Usage>,
 }
 
@@ -59,12 +59,12 @@ pub struct Children {
 #[derive(Clone, Default)]
 pub struct Accounts {
     own: Arc<Mutex<Children, rank::ChildrenUsage>>,
-    /// Those of who made it; none of a process that Linux started.
+    /// The accounts of the process' maker; none of a process that Linux started.
     pub parents: Weak<Mutex<Children, rank::ChildrenUsage>>,
 }
 
 impl Accounts {
-    /// The accounts of a new child of who has these.
+    /// The accounts of a new child of the process with these.
     pub fn of_child(&self) -> Self {
         Self { own: Arc::default(), parents: Arc::downgrade(&self.own) }
     }

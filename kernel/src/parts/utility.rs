@@ -1,4 +1,5 @@
-//! What a thread keeps that asked for its user-mode code to execute on Linux (`hanare_abi::utility`).
+//! The part of a thread that asked for its user-mode code to execute on Linux
+//! (`hanare_abi::utility`).
 
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
@@ -9,7 +10,8 @@ pub struct OfThread {
     area: AtomicU64,
     bytes: AtomicU64,
     cpu: AtomicU64,
-    /// It executes on Linux, or is about to: who is to see what it does has it come back.
+    /// The thread executes on Linux, or is about to: an observer that has to see what it does has
+    /// it come back.
     is_out: AtomicBool,
     /// A [`Bell`].
     bell: AtomicU8,
@@ -19,7 +21,7 @@ pub struct OfThread {
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Bell {
-    /// Nobody rings it.
+    /// No thread rings it.
     None,
     /// Linux has an eventfd of it.
     Eventfd,
@@ -27,7 +29,7 @@ pub enum Bell {
     Worker,
 }
 
-/// What a thread asked for.
+/// The request of a thread to execute on Linux.
 #[derive(Clone, Copy)]
 pub struct Wish {
     /// Address of its area.
@@ -45,14 +47,14 @@ impl OfThread {
         self.area.load(Ordering::Relaxed) != 0
     }
 
-    /// What it asked for.
+    /// The thread's request, if it has made one.
     pub fn wish(&self) -> Option<Wish> {
         let area = self.area.load(Ordering::Relaxed);
         let (bytes, cpu) = (self.bytes.load(Ordering::Relaxed), self.cpu.load(Ordering::Relaxed));
         (area != 0).then_some(Wish { area, bytes, cpu })
     }
 
-    /// It asks for it.
+    /// Notes the request of the thread.
     pub fn set(&self, wish: Wish) {
         self.bytes.store(wish.bytes, Ordering::Relaxed);
         self.cpu.store(wish.cpu, Ordering::Relaxed);
@@ -64,7 +66,8 @@ impl OfThread {
         self.is_out.load(Ordering::SeqCst)
     }
 
-    /// It says so before it looks whether it may: who forbids it looks after he has.
+    /// Notes that the thread is, or is not, on Linux. The thread does so before it looks whether it
+    /// may leave. A thread that forbids it notes that first, and looks here then.
     pub fn set_out(&self, is_out: bool) {
         self.is_out.store(is_out, Ordering::SeqCst);
     }
@@ -83,7 +86,7 @@ impl OfThread {
         self.bell.store(bell as u8, Ordering::Relaxed);
     }
 
-    /// It is to execute on the LWK.
+    /// Ends the request: the thread is to execute on the LWK.
     pub fn clear(&self) {
         self.area.store(0, Ordering::Relaxed);
     }
