@@ -1,4 +1,5 @@
-//! Bounced arguments: small ones lie in the scratch page of the thread's slot, so that Linux need not map the program's memory (`hanare_core::bounce`).
+//! Bounced arguments: small ones lie in the scratch page of the thread's slot, so that Linux need
+//! not map the program's memory (`hanare_core::bounce`).
 
 use crate::link::direct;
 use crate::process::Process;
@@ -17,14 +18,15 @@ use hanare_hal::usercopy::{self, UserAddr};
 /// Bytes that are copied at a time.
 const CHUNK: usize = 512;
 
-/// Has Linux execute the call with its memory in the scratch page; the outcome, with what was written brought to the program.
-/// `None`: that cannot be, or a result was cut short: the call is to be made another way.
+/// Has Linux execute the call with its memory in the scratch page; returns the outcome, after what
+/// was written was brought to the program. `None`: that cannot be, or a result was cut short: the
+/// call is to be made another way.
 #[cold]
 #[inline(never)]
 pub fn call(me: &Thread, row: &Row, args: &[u64; 6]) -> Option<Outcome> {
     let p = &me.process;
-    // Another thread could take the memory away, or look into it, meanwhile. What judges a call may look at where its
-    // arguments lie.
+    // Another thread could take the memory away, or look into it, meanwhile. A filter that judges
+    // the call may look at where its arguments lie.
     if me.slot_index != 0 || p.thread_count() > 1 || p.is_shared() || me.seccomp.mode() != 0 {
         return None;
     }
@@ -79,7 +81,8 @@ fn put_in(p: &Process, piece: &Piece, pointer: u64, frame: PhysAddr) -> Option<(
     Some(())
 }
 
-/// Brings in the pages to which the call is going to write. False: one cannot be (a file that has become shorter).
+/// Brings in the pages to which the call is going to write. False: one cannot be (a file that has
+/// become shorter).
 fn brings_in(start: u64, bytes: u64) -> bool {
     let end = start + bytes; // `is_writable`
     let pages = (start & !(SMALL - 1)..end).step_by(SMALL as usize);

@@ -1,6 +1,6 @@
-//! The request box: a call stays in its thread's slot, and a bit in the box of the process says that it waits for any of
-//! the process' servers (`ikc/src/requestbox.rs`). A call that no server may execute, or that none takes in time, is its own
-//! worker's.
+//! The request box: a call stays in its thread's slot, and a bit in the box of the process says
+//! that it waits for any of the process' servers (`ikc/src/requestbox.rs`). A call that no server
+//! may execute, or that none takes in time, is its own worker's.
 
 use crate::base::counts;
 use crate::base::time;
@@ -23,7 +23,8 @@ use linux_raw_sys::general::{__NR_setsockopt, __NR_signalfd, __NR_signalfd4};
 /// How long no server is asked for after Linux had no thread to give, ns.
 const REFUSED_NS: u64 = 1_000_000_000;
 
-/// One more server of box `number` where a call would wait, one less where one was not needed for a while.
+/// One more server of box `number` where a call would wait, one less where one was not needed for a
+/// while.
 fn fit(pool: &Pool, number: usize, me: &Thread) {
     let (load, now, state) = (pool.load(number), cpu::rdtsc(), pool.state(number));
     if load.grows()
@@ -46,9 +47,9 @@ fn fit(pool: &Pool, number: usize, me: &Thread) {
     }
 }
 
-/// Whether servers may not execute the calls of a process any more once it makes `call`: a thread that reads a descriptor of
-/// signals takes those that are pending for itself, and a call on a socket with a timeout ends with `EINTR` whatever
-/// SA_RESTART says, which only Linux knows.
+/// Whether servers may not execute the calls of a process any more once it makes `call`. A thread
+/// that reads a descriptor of signals takes those that are pending for itself. A call on a socket
+/// with a timeout ends with `EINTR` whatever SA_RESTART says, which only Linux knows.
 fn closes_box(call: &Call) -> bool {
     const TIMEOUTS: [u64; 4] = [20, 21, 66, 67]; // SO_RCVTIMEO, SO_SNDTIMEO, and those for 64 bits
     match call.nr {
@@ -61,7 +62,8 @@ fn closes_box(call: &Call) -> bool {
     }
 }
 
-/// Whether a call of the running thread `me` may be put into the box of its process, which `call` may close.
+/// Whether a call of the running thread `me` may be put into the box of its process, which `call`
+/// may close.
 pub fn is_open(me: &Thread, call: &Call) -> bool {
     let is_open = me.process.pool.is_open() && me.slot_index < BOX_SLOTS;
     if is_open && closes_box(call) {
@@ -71,8 +73,9 @@ pub fn is_open(me: &Thread, call: &Call) -> bool {
     is_open
 }
 
-/// Has a server execute `message`, which stands for the call `call` of the running thread `me`. Also whether a signal interrupted
-/// the server. `None`: it is the own worker's to execute, and nobody has begun it.
+/// Has a server execute `message`, which stands for the call `call` of the running thread `me`.
+/// Also whether a signal interrupted the server. `None`: no server has begun the call, which is the
+/// own worker's to execute.
 #[cold]
 #[inline(never)] // calls that go directly do not pay for it
 pub fn call(me: &Thread, call: &Call, message: &Call) -> Option<(Outcome, bool)> {
@@ -88,7 +91,8 @@ pub fn call(me: &Thread, call: &Call, message: &Call) -> Option<(Outcome, bool)>
     let number = pool::box_of(call.nr);
     fit(pool, number, me);
     let (calls, state) = (pool.request_box(number)?, pool.state(number));
-    // Before its attributes are looked at: servers with others are made only while no call is under way.
+    // Before its attributes are looked at: servers with others are made only while no call is under
+    // way.
     state.calls.fetch_add(1, Ordering::SeqCst);
     let present = state.present.load(Ordering::Acquire);
     let end = (present != 0 && servers::are_like(me) && !me.must_end()).then(|| {
@@ -124,9 +128,10 @@ pub fn call(me: &Thread, call: &Call, message: &Call) -> Option<(Outcome, bool)>
     })
 }
 
-/// A signal interrupts the server through the thread's own worker, and may be taken before it does: where nothing is left
-/// to be seen to, a call that has no timeout is made again. Not `close`, which has closed, and not what was no signal's doing:
-/// drivers say `EINTR` on their own.
+/// The outcome of an answer from a server. A signal interrupts the server through the thread's own
+/// worker, and may be taken before it does. Where nothing is left to be seen to, a call that has no
+/// timeout is made again. Not `close`, which has closed; and not after an `EINTR` without a signal:
+/// drivers return that on their own.
 pub fn outcome(me: &Thread, nr: u32, answer: Answer, by_signal: bool) -> Outcome {
     const EINTR: i64 = hanare_core::errno::EINTR.as_return();
     let is_again = || {
@@ -142,7 +147,7 @@ pub fn outcome(me: &Thread, nr: u32, answer: Answer, by_signal: bool) -> Outcome
     }
 }
 
-/// What has become of a call in the box.
+/// The end of a call in the box.
 enum End {
     Answered(Answer),
     /// No server has begun it, or will. `is_stalled`: all of them are blocked.
@@ -234,7 +239,8 @@ fn await_answer(me: &Thread, state: &State, calls: BoxRef<'static>, rung: Option
     let (answer, until) = (Cell::new(None), cpus::NEVER);
     let mut what = Answered { me, state, calls, answer, rung, until };
     loop {
-        // A server that was rung begins with it. One that waits for any server may find all of them blocked.
+        // A server that was rung begins with it. One that waits for any server may find all of them
+        // blocked.
         if what.is_left() {
             what.rung = None;
         }

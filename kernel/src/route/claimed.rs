@@ -1,8 +1,9 @@
-//! Claims: calls on a descriptor that a driver of the LWK has claimed are executed by the driver, without Linux.
+//! Claims: calls on a descriptor that a driver of the LWK has claimed are executed by the driver,
+//! without Linux.
 //!
-//! A driver says of each call whether it serves it; Linux executes the others, since the descriptor is Linux' as well. The
-//! only driver is the tests': boot option `claim=N` gives it descriptor N of every process. It reads zeros and writes to
-//! nowhere, as `/dev/zero` does.
+//! A driver says of each call whether it serves it; Linux executes the others, since the descriptor
+//! is Linux' as well. The only driver is the tests': boot option `claim=N` gives it descriptor N of
+//! every process. It reads zeros and writes to nowhere, as `/dev/zero` does.
 
 use crate::link::pool;
 use crate::process::thread::Thread;
@@ -17,8 +18,8 @@ const BYTES_MAX: u64 = 0x7fff_f000;
 /// Bytes that are written to the program's memory at a time.
 const CHUNK: usize = 256;
 
-/// Has the driver that has claimed the call's descriptor execute the call of the running thread `me`. `None`: no driver has, or it
-/// leaves this call to Linux.
+/// Has the driver that has claimed the call's descriptor execute the call of the running thread
+/// `me`. `None`: no driver has, or it leaves this call to Linux.
 pub fn call(me: &Thread, row: &Row, args: &[u64; 6]) -> Option<Outcome> {
     let [descriptor, buffer, bytes, ..] = *args;
     let is_claimed = pool::options().claim == Some(descriptor as u32);

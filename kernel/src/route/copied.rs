@@ -1,10 +1,10 @@
-//! Copied arguments: what a call refers to goes through a buffer that the LWK and the proxy share, its *message*
-//! (`hanare_core::marshal`, `mm/messages.rs`), and Linux touches nothing of the program's memory. See
-//! `docs/delegation.md`, *Copied arguments*.
+//! Copied arguments: what a call refers to goes through a buffer that the LWK and the proxy share,
+//! its *message* (`hanare_core::marshal`, `mm/messages.rs`), and Linux touches nothing of the
+//! program's memory. See `docs/delegation.md`, *Copied arguments*.
 //!
-//! Program memory is read and written here by the running thread, as by a local call: pages come in, are copied after a fork,
-//! and are written to files that are mapped, as ever. A call of which there can be no message is made with its arguments mapped,
-//! and counted with the reason.
+//! Program memory is read and written here by the running thread, as by a local call: pages come
+//! in, are copied after a fork, and are written to files that are mapped, as ever. A call of which
+//! there can be no message is made with its arguments mapped, and counted with the reason.
 
 use crate::mm::Caller;
 use crate::mm::messages::{self, Frames};
@@ -28,19 +28,21 @@ use hanare_hal::shared;
 use hanare_ikc::Answer;
 use linux_raw_sys::general::{__NR_poll, __NR_ppoll, __NR_sendmmsg, __NR_sendmsg, __NR_sendto};
 
-/// What may be written back of most calls.
+/// Pieces of memory to write back, at most, of nearly all calls.
 const PIECES_FEW: usize = 4;
-/// What may be written back of a call; one with more goes by mapping.
+/// Pieces of memory to write back, at most, of any call; a call with more goes by mapping.
 const PIECES_MAX: usize = 64;
-/// Descriptors of a poll: each has a word of its own to write back, without another thread's turn in between.
+/// Descriptors of a poll: each has a word of its own to write back, without another thread's turn
+/// in between.
 const POLLED_MAX: u64 = 1 << 16;
 /// Bytes of a message that a thread keeps for its next calls.
 const KEPT_BYTES: u64 = 256 << 10;
 /// After so many calls that need no more than that it has no more.
 const SMALL_CALLS: u32 = 64;
 
-/// Has `server` execute the call from a message; what was written is brought to the program. Also whether a server of the request
-/// box executed it, which a signal interrupted. `None`: the call is to be made another way.
+/// Has `server` execute the call from a message; what was written is brought to the program. Also
+/// whether a server of the request box executed it, which a signal interrupted. `None`: the call is
+/// to be made another way.
 pub fn call(me: &Thread, server: Server, number: u32, args: &[u64; 6]) -> Option<(Outcome, bool)> {
     let sent = match send(me, server, number, args, &mut [Piece::NONE; PIECES_FEW]) {
         Err(MAPPED_PIECES) => send_large(me, server, number, args),
@@ -64,7 +66,7 @@ fn send_large(me: &Thread, server: Server, number: u32, args: &[u64; 6]) -> Sent
 /// `Ok(None)`: the call refers to nothing. `Err`: why there can be no message.
 type Sent = Result<Option<(Outcome, bool)>, u32>;
 
-/// See [`Sent`].
+/// Sends the call as a message with room for `pieces` to be written back, see [`Sent`].
 fn send(me: &Thread, server: Server, number: u32, args: &[u64; 6], pieces: &mut [Piece]) -> Sent {
     if me.seccomp.mode() == FILTER {
         return Err(MAPPED_JUDGED);
@@ -108,7 +110,8 @@ fn is_kept(number: u32, args: &[u64; 6]) -> bool {
     flags & MSG_ZEROCOPY != 0
 }
 
-/// Writes the call into the message of the running thread, which grows where it has to. `Err`: why it cannot be.
+/// Writes the call into the message of the running thread, which grows where it has to. `Err`: why
+/// it cannot be.
 fn encode(
     program: &Program<'_>,
     number: u32,
@@ -132,7 +135,8 @@ fn encode(
     }
 }
 
-/// After a call whose message had so many bytes: a large one that is not needed any more becomes smaller.
+/// After a call whose message had so many bytes: a large one that is not needed any more becomes
+/// smaller.
 fn has_sent(p: &Caller<'_>, to: &mut Message, bytes: u64) {
     if to.size() as u64 <= KEPT_BYTES {
         return;

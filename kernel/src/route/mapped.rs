@@ -1,5 +1,5 @@
-//! Mapped arguments: the worker has the program's memory at the same addresses. What a call touches and Linux has not seen is
-//! offered first, so that the worker does not fault.
+//! Mapped arguments: the worker has the program's memory at the same addresses. Pages that a call
+//! touches and Linux has not seen are offered first, so that the worker does not fault.
 
 use crate::mm::offer;
 use crate::process::thread::Thread;

@@ -1,9 +1,11 @@
-//! Routes of delegated calls: which server executes a call, and how its arguments get there (`docs/link.md`).
+//! Routes of delegated calls: which server executes a call, and how its arguments get there
+//! (`docs/link.md`).
 //!
-//! This is the one place that chooses. What a row of the table allows, and which of it a caller takes, is decided in
-//! [`hanare_core::link::route`]; there is a file here for each server and for each way of the arguments. The server
-//! `direct`, a thread's own worker, is `link/direct.rs`, which the LWK uses for calls of its own, too. Calls to which
-//! nothing is special go by [`plain`], [`with_pointers`] and [`early`], which `calls/dispatch.rs` enters by number.
+//! This is the one place that chooses. [`hanare_core::link::route`] decides what a row of the table
+//! allows, and which of it a caller takes. There is a file here for each server and for each way of
+//! the arguments. The server `direct`, a thread's own worker, is `link/direct.rs`, which the LWK
+//! uses for calls of its own, too. Calls to which nothing is special go by [`plain`],
+//! [`with_pointers`] and [`early`], which `calls/dispatch.rs` enters by number.
 
 pub mod bounced;
 pub mod boxed;
@@ -25,7 +27,8 @@ use hanare_core::link::{Call, Outcome};
 use hanare_core::syscalls::{self, Row, pointers};
 use hanare_hal::traps::{self, Regs};
 
-/// Entries for calls in which the LWK has no part, by what their row says. None: the call has no such entry.
+/// Entries for calls in which the LWK has no part, by what their row says. None: the call has no
+/// such entry.
 pub const fn entry(row: &Row) -> traps::Call {
     if route::of_row(row).has(Route::BOUNCED) {
         early
@@ -67,7 +70,8 @@ fn returned(result: Result<u64>) -> u64 {
     result.unwrap_or_else(|e| e.as_return() as u64)
 }
 
-/// Has the own worker execute a call with mapped arguments, unless something is special about the process.
+/// Has the own worker execute a call with mapped arguments, unless something is special about the
+/// process.
 #[inline(always)]
 fn at_once(number: u32, args: [u64; 6], has_pointers: bool) -> u64 {
     let me = thread::current();
@@ -89,7 +93,8 @@ fn by_number(number: u32, args: &[u64; 6]) -> Result<u64> {
     }
 }
 
-/// Has a call of the running thread executed by the route that fits it; an interruption is noted for delivery.
+/// Has a call of the running thread executed by the route that fits it; an interruption is noted
+/// for delivery.
 pub fn call(row: &Row, args: [u64; 6]) -> Result<u64> {
     let me = thread::current();
     if me.process.is_indirect() || me.process.pool.is_special() {
@@ -100,8 +105,8 @@ pub fn call(row: &Row, args: [u64; 6]) -> Result<u64> {
     result::of(number, &args, direct::call_at_once(me, Call::new(number, args)))
 }
 
-/// Has the own worker of the running thread execute a call whose arguments it can use as they are, since they lie in the
-/// scratch page already.
+/// Has the own worker of the running thread execute a call whose arguments it can use as they are,
+/// since they lie in the scratch page already.
 pub fn by_worker(row: &Row, args: [u64; 6]) -> Result<u64> {
     let number = row.number.into();
     result::of(number, &args, direct::call(thread::current(), Call::new(number, args)))
@@ -120,7 +125,7 @@ fn chosen(me: &Thread, row: &Row, args: &[u64; 6]) -> Result<u64> {
     }
 }
 
-/// What the route of `call` depends on.
+/// The state of the caller on which the route of `call` depends.
 fn state(me: &Thread, call: &Call) -> Caller {
     let (p, pool) = (&me.process, &me.process.pool);
     Caller {
@@ -132,8 +137,8 @@ fn state(me: &Thread, call: &Call) -> Caller {
     }
 }
 
-/// The outcome of a call by `route`, and whether a server of the request box executed it, which a signal interrupted. `None`:
-/// the route is not open to this call, and nobody has begun it.
+/// The outcome of a call by `route`, and whether a server of the request box executed it, which a
+/// signal interrupted. `None`: the route is not open to this call, and no server has begun it.
 fn by_route(me: &Thread, route: Route, row: &Row, call: &Call) -> Option<(Outcome, bool)> {
     let own = |outcome| (outcome, false);
     match (route.server(), route.arguments()) {

@@ -1,7 +1,8 @@
 //! Packed arguments: a call in pages that a pooled proxy takes it from (`abi/src/pooled.rs`).
 //!
-//! The pages are the proxy's memory and the LWK's; nothing of the task's is in them but what its call refers to. Which pages a
-//! message has, and what may be written back, the LWK knows itself: it reads no head of a page again.
+//! The pages are the proxy's memory and the LWK's; nothing of the task's is in them but what its
+//! call refers to. The LWK itself knows which pages a message has, and what may be written back: it
+//! reads no head of a page again.
 
 use crate::mm::messages::{self, Frames};
 use crate::process::members::Taken;
@@ -50,8 +51,8 @@ pub fn pack(
     }
 }
 
-/// The pages of a pooled proxy's calls, behind its own page; a message has the first ones, in their order. The proxy, which may be
-/// forged, can write to them at any time.
+/// The pages of a pooled proxy's calls, behind its own page; a message has the first ones, in their
+/// order. The proxy, which may be forged, can write to them at any time.
 pub struct Pages {
     frames: Arc<Frames>,
 }

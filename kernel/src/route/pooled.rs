@@ -1,5 +1,6 @@
-//! Pooled proxies: the server of a native task's calls is the proxy of another space, whose slot the calling thread has for
-//! itself meanwhile. See `docs/delegation.md`, *Packed arguments and pooled proxies*.
+//! Pooled proxies: the server of a native task's calls is the proxy of another space, whose slot
+//! the calling thread has for itself meanwhile. See `docs/delegation.md`, *Packed arguments and
+//! pooled proxies*.
 
 use crate::base::{counts, log_limit};
 use crate::gate::observe;
@@ -26,13 +27,13 @@ use hanare_hal::usercopy::{self, UserAddr};
 use hanare_ikc::{Answer, SlotRef};
 use linux_raw_sys::general::{__NR_getppid, __NR_times};
 
-/// What may be written back of most calls, and of any.
+/// Pieces of memory to write back, at most: of nearly all calls, and of any call.
 const PIECES_FEW: usize = 4;
 const PIECES_MAX: usize = 64;
 /// Most data of a transfer that may be shorter than it was asked for: what fits beside a head.
 const TRANSFER_MAX: u64 = (PACKED_PAGES as u64 - 1) * PAYLOAD_BYTES as u64;
 
-/// Whether a call of a native task is to be refused, before anybody serves it: the error.
+/// The error with which a call of a native task is refused before a proxy serves it, if it is.
 pub fn refusal(number: u32, args: &[u64; 6]) -> Option<errno::Errno> {
     let task = thread::current().process.native.get()?;
     match native::kind(number, args) {
@@ -76,7 +77,8 @@ pub fn proxy(what: u64) -> Result<u64> {
     Ok(0)
 }
 
-/// The proxy that the task keeps becomes anybody's, without what was opened there. One that does not answer is gone.
+/// Gives back the proxy that the task keeps, for any task of the pool, without what was opened
+/// there. One that does not answer is gone.
 fn give_back(me: &Thread, task: &Native) {
     if !task.has_kept() {
         return;
@@ -102,7 +104,8 @@ pub fn call(number: u32, args: &[u64; 6]) -> Outcome {
         return Outcome::Done(errno::ENOSYS.as_return());
     };
     if matches!(number, __NR_getppid | __NR_times) {
-        // The proxy's parent is the task's own process. Ticks are the same for all; times of the task are the LWK's to tell.
+        // The proxy's parent is the task's own process. Ticks are the same for all; times of the
+        // task are the LWK's to tell.
         return direct::call(me, Call::new(number, [0; 6]));
     }
     if names_self(number, args) {
@@ -147,13 +150,14 @@ fn done_with(taken: Taken, task: &Native) {
     }
 }
 
-/// What has become of a call that was sent.
+/// The end of a call that was sent.
 enum Sent {
-    /// This is its result, or why it was not sent.
+    /// The result, or why the call was not sent.
     Done(i64),
     /// The thread does not wait for it any longer.
     Abandoned,
-    /// The proxy has died; `is_lost`: it had begun, or kept something for the task. Otherwise another one may have the call.
+    /// The proxy has died; `is_lost`: it had begun, or kept something for the task. Otherwise
+    /// another one may have the call.
     Died { is_lost: bool },
 }
 
@@ -189,7 +193,7 @@ fn names_self(number: u32, args: &[u64; 6]) -> bool {
     })
 }
 
-/// What a call returns that cannot be packed.
+/// The result of a call that cannot be packed.
 fn refused(number: u32, refusal: Refusal) -> i64 {
     let (error, why) = match refusal {
         Refusal::Undescribed(why) => (errno::ENOSYS, why),
@@ -248,11 +252,11 @@ fn ask(me: &Thread, taken: &Taken, call: &Call) -> Option<Answer> {
 
 /// The other side.
 pub struct Peer<'a> {
-    /// Its space.
+    /// The proxy's space.
     pub space: u32,
-    /// Its slot, the first one.
+    /// The proxy's slot, the first one.
     pub slot: SlotRef<'static>,
-    /// Whether there is no point in waiting on. Who makes it so kicks the thread.
+    /// Whether there is no point in waiting on. The side that makes it so kicks the thread.
     pub gives_up: &'a (dyn Fn() -> bool + Sync),
 }
 
@@ -287,7 +291,8 @@ impl<C: Delegates + ?Sized> cpus::Wait for Answered<'_, C> {
     }
 }
 
-/// Has `peer` execute a call of the running thread `caller`. `None`: it is given up, and may be executed or not.
+/// Has `peer` execute a call of the running thread `caller`. `None`: it is given up, and may be
+/// executed or not.
 pub fn exchange(
     caller: &(impl Delegates + ?Sized),
     peer: &Peer<'_>,

@@ -1,4 +1,5 @@
-//! The memory of the running thread's program, as messages are made of it and brought back to it (`hanare_core::marshal`).
+//! The memory of the running thread's program, as messages are made of it and brought back to it
+//! (`hanare_core::marshal`).
 
 use crate::mm::Caller;
 use crate::sched::tlb;
@@ -22,7 +23,8 @@ const STEP_BYTES: usize = 256 << 10;
 pub trait Places {
     /// How many there are.
     fn size(&self) -> usize;
-    /// Where the byte at an offset lies, and how many lie together from there on, itself among them.
+    /// Where the byte at an offset lies, and how many lie together from there on, itself among
+    /// them.
     fn place(&self, at: usize) -> Option<(PhysAddr, usize)>;
 }
 
@@ -42,8 +44,8 @@ impl<P: Places> InFrames<P> {
         Self { places, loaded: 0, stored: Cell::new(0) }
     }
 
-    /// Calls `each` with the frames of `count` bytes from `at` on, one run after the other, and how many bytes lie before it.
-    /// False: it has been false, or there are not as many.
+    /// Calls `each` with the frames of `count` bytes from `at` on, one run after the other, and how
+    /// many bytes lie before it. False: it has been false, or there are not as many.
     fn runs(
         &self,
         at: usize,
@@ -118,7 +120,8 @@ impl<P: Places> Buffer for InFrames<P> {
     }
 }
 
-/// Reads as much as can be read, up to the first page that cannot: all at once; where that fails, in parts of pages.
+/// Reads as much as can be read, up to the first page that cannot: all at once; where that fails,
+/// in parts of pages.
 fn read_to(memory: &impl CallerMemory, addr: u64, to: PhysAddr, bytes: usize) -> usize {
     if usercopy::read_to(UserAddr::of(addr), to, bytes).is_ok() {
         return bytes;
@@ -141,7 +144,8 @@ fn read_to(memory: &impl CallerMemory, addr: u64, to: PhysAddr, bytes: usize) ->
 pub struct Program<'a>(pub &'a Caller<'a>);
 
 impl Program<'_> {
-    /// Whether something lies in the scratch page of the thread, where the kernel has put an argument.
+    /// Whether something lies in the scratch page of the thread, where the kernel has put an
+    /// argument.
     fn is_in_scratch(&self, addr: u64, bytes: usize) -> bool {
         let page = scratch(self.0.slot);
         addr >= page && addr.saturating_add(bytes as u64) <= page + SMALL
@@ -171,7 +175,8 @@ impl CallerMemory for Program<'_> {
         let mut at = addr;
         while at < end {
             tlb::serve();
-            // Memory that comes when it is written to is not made before Linux has something for it.
+            // Memory that comes when it is written to is not made before Linux has something for
+            // it.
             let comes =
                 |v: &&Vma<_>| v.backing == Backing::Anonymous && v.prot.contains(Prot::WRITE);
             let next = self.0.mm.lock().vmas.find(at).filter(comes).map(|vma| vma.end);

@@ -7,20 +7,22 @@ use hanare_core::errno::{self, Errno, Result};
 use hanare_core::link::{ENDING, Outcome, Returns};
 use hanare_core::syscalls::{self, Restart};
 
-/// Like [`of`] of an outcome with which is said whether a server of the request box executed it, which a signal interrupted.
+/// Like [`of`], for an outcome that comes with whether a server of the request box executed the
+/// call, which a signal interrupted.
 #[cold]
 pub fn by(number: u32, args: &[u64; 6], outcome: (Outcome, bool)) -> Result<u64> {
     let (outcome, by_signal) = outcome;
     let restart = syscalls::row(number.into()).map_or(Restart::Never, |row| row.restart);
     if by_signal && restart == Restart::Sys && outcome.is_refused(errno::EINTR) {
-        // Linux has not seen the flags of the signal that interrupted it: the handler's SA_RESTART decides.
+        // Linux has not seen the flags of the signal that interrupted it: the handler's SA_RESTART
+        // decides.
         thread::current().signals.lock().set_interrupted(Interrupted::Local(restart));
         return Err(errno::EINTR);
     }
     of(number, args, outcome)
 }
 
-/// What the call with the program's arguments `args` returns.
+/// The result of the call with the program's arguments `args`.
 #[inline(always)]
 pub fn of(number: u32, args: &[u64; 6], outcome: Outcome) -> Result<u64> {
     match outcome {
@@ -29,13 +31,14 @@ pub fn of(number: u32, args: &[u64; 6], outcome: Outcome) -> Result<u64> {
     }
 }
 
-/// It has failed, or was not executed, or not to its end.
+/// The result of a call that has failed, or was not executed, or not to its end.
 #[cold]
 fn not_done(number: u32, args: &[u64; 6], outcome: Outcome) -> Result<u64> {
     let restart = syscalls::row(number.into()).map_or(Restart::Never, |row| row.restart);
     let interrupted = match outcome.of_call(restart) {
         Returns::Value(value) => return Ok(value),
-        // What Linux could not do and the LWK can. A native task's descriptors are not those of its own proxy.
+        // A call that Linux could not do and the LWK can. A native task's descriptors are not those
+        // of its own proxy.
         Returns::Error(errno::EIO) if !thread::current().process.pool.is_packed() => {
             return ptrace::memory_file(number, args);
         }

@@ -6,8 +6,8 @@ use crate::route::boxed;
 use hanare_core::link::route::Server;
 use hanare_core::link::{Call, Outcome};
 
-/// Has `server` execute `message`, which stands for the call `call` of the running thread `me`. What no server of the request box
-/// takes, the own worker executes.
+/// Has `server` execute `message`, which stands for the call `call` of the running thread `me`. The
+/// own worker executes what no server of the request box takes.
 pub fn execute(me: &Thread, server: Server, call: &Call, message: &Call) -> (Outcome, bool) {
     let boxed = match server {
         Server::Boxed => boxed::call(me, call, message),

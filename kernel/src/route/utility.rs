@@ -1,11 +1,12 @@
-//! Utility threads: a thread whose user-mode code executes on a Linux CPU, in its proxy, at the same addresses
-//! (`hanare_abi::utility`, `docs/utility-threads.md`).
+//! Utility threads: a thread whose user-mode code executes on a Linux CPU, in its proxy, at the
+//! same addresses (`hanare_abi::utility`, `docs/utility-threads.md`).
 //!
-//! Instead of returning to user mode such a thread posts one call to its worker, [`NR_UTILITY`], and waits for it as for any
-//! call that blocks. It comes back for a system call that is not Linux', a signal, or an exception. An exception is not
-//! translated: the thread executes the instruction here, where it raises the same, or where it does not since only Linux' view
-//! of the memory is another. With its next system call it goes to Linux again. Only what an instruction raises that is over
-//! (a step, a breakpoint) is raised here as it was there.
+//! Instead of returning to user mode such a thread posts one call to its worker, [`NR_UTILITY`],
+//! and waits for it as for any call that blocks. It comes back for a system call that is not
+//! Linux', a signal, or an exception. An exception is not translated: the thread executes the
+//! instruction here, where it raises the same, or where it does not since only Linux' view of the
+//! memory is another. With its next system call it goes to Linux again. Only what an instruction
+//! raises that is over (a step, a breakpoint) is raised here as it was there.
 
 use crate::base::line::Line;
 use crate::gate::{observe, raise, rseq};
@@ -54,7 +55,8 @@ fn be_rung_by(me: &Thread, descriptor: u32) -> Result<u64> {
     if me.process.pool.is_packed() {
         return Err(errno::EOPNOTSUPP); // another proxy has its descriptors
     }
-    // Nobody rings while Linux has the one before, or none. A ring that is under way may reach either.
+    // No thread rings while Linux has the one before, or none. A ring that is under way may reach
+    // either.
     me.utility.set_bell(Bell::None);
     let eventfd = if descriptor == RUNG_ASLEEP { NO_EVENTFD } else { descriptor };
     delegate::result_of(Control::Eventfd { descriptor: eventfd })?;
@@ -66,14 +68,15 @@ fn be_rung_by(me: &Thread, descriptor: u32) -> Result<u64> {
     Ok(0)
 }
 
-/// Rings of a CPU that no thread on Linux has to be awake for, so that nothing else bounds them: each is an interrupt there. As often as
-/// threads that were woken for calls come back for more, and many at once where a program wakes several.
+/// Rings of a CPU for which no thread on Linux has to be awake, so that nothing else bounds them:
+/// each is an interrupt there. The rate is that at which threads woken for calls come back for
+/// more; the burst allows for a program that wakes several.
 const RINGS_APART_US: u64 = 10;
 const RINGS_AT_ONCE: u64 = 32;
 static RINGS: [Line<AtomicU64>; CPUS_MAX] = [const { Line(AtomicU64::new(0)) }; CPUS_MAX];
 
 fn ring(me: &Thread, tid: u32) -> Result<u64> {
-    // First: who rings too often looks at no list of threads either.
+    // First: a thread that rings too often looks at no list of threads either.
     let interval = u64::from(shared::params().tsc_khz) * RINGS_APART_US / 1000;
     let (pace, used) = (Pace { interval, burst: RINGS_AT_ONCE }, &RINGS[percpu::index()]);
     let after = pace.take(used.load(Ordering::Relaxed), cpu::rdtsc()).ok_or(errno::EAGAIN)?;
@@ -114,7 +117,8 @@ fn begin(me: &Thread, wish: Wish) -> Result<u64> {
     Ok(0)
 }
 
-/// Whether nobody has to see each call and each step of a thread: who traces, debugs or filters it sees those on the LWK.
+/// Whether no observer has to see each call and each step of a thread: a tracer, a debugger or a
+/// filter sees those on the LWK.
 fn may_leave(me: &Thread) -> bool {
     me.seccomp.mode() == 0
         && !me.process.observed.is_on()
@@ -123,8 +127,9 @@ fn may_leave(me: &Thread) -> bool {
         && cpu::user_gs_base() < USER_MAX // as Linux takes it
 }
 
-/// Has the running thread, which is about to enter user mode with `regs`, execute on Linux instead. True: it has come back and
-/// is to do the same again, after all that comes before user mode; false: it enters user mode here. `serve` serves a system call.
+/// Has the running thread, which is about to enter user mode with `regs`, execute on Linux instead.
+/// True: it has come back and is to do the same again, after all that comes before user mode;
+/// false: it enters user mode here. `serve` serves a system call.
 pub fn execute(regs: &mut Regs, serve: fn(&mut Regs)) -> bool {
     let me = thread::current();
     me.utility.set_out(true);
@@ -170,7 +175,8 @@ fn prepare(me: &Thread, wish: &Wish, regs: &mut Regs) -> Result<[u64; 6]> {
     Ok([area, bytes, cpu::fs_base(), wanted, control_fd, cpu::user_gs_base()])
 }
 
-/// The thread has left its code on Linux: takes its registers over, and serves the call for which it did.
+/// The thread has left its code on Linux: takes its registers over, and serves the call for which
+/// it did.
 fn come_back(me: &Thread, wish: &Wish, regs: &mut Regs, left: u64, serve: fn(&mut Regs)) -> bool {
     const DEBUG: u64 = LEFT_TRAP + vector::DEBUG as u64;
     const BREAKPOINT: u64 = LEFT_TRAP + vector::BREAKPOINT as u64;
