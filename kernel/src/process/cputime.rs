@@ -16,7 +16,7 @@ pub fn process_ns(p: &Process) -> u64 {
     user + system
 }
 
-/// The same of one thread: user and system.
+/// CPU time of a thread: user and system, ns.
 pub fn thread_ns(t: &Thread) -> (u64, u64) {
     let (user, system) = t.cycles();
     (time::cycles_to_ns(user), time::cycles_to_ns(system))
@@ -74,8 +74,8 @@ impl CpuClock {
     }
 }
 
-/// The CPU clock with this id, of this process, of one of its threads, or of another process
-/// whose program runs here, too; and whose it is.
+/// The CPU clock with this id, and the process that it counts. The clock is the running process',
+/// one of its threads', or another process' whose program runs here, too.
 pub fn find(id: i32) -> Option<(Arc<Process>, CpuClock)> {
     let p = &thread::current().process;
     if let Some(clock) = CpuClock::of(id, p) {

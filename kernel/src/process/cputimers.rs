@@ -33,8 +33,8 @@ pub fn wanted(thread: &Thread) -> Option<u64> {
     of_process.into_iter().chain(of_clocks).min()
 }
 
-/// A signal that Linux has sent is on its way to the program: if it is a timer's of CPU time, of which Linux does not know how often it
-/// has expired, this says so.
+/// A signal that Linux has sent is on its way to the program. If it is that of a timer of CPU time,
+/// this says how often the timer has expired, which Linux does not know.
 pub fn tell(p: &Process, info: &mut SigInfo) {
     let Some(id) = info.timer() else { return };
     p.cpu_timers.with_clock_timers(|timers| {

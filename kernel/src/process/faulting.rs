@@ -1,4 +1,4 @@
-//! What a page fault has to know of the thread that faults.
+//! The faulting thread, as the page fault code of `mm` asks it.
 
 use crate::base::counts;
 use crate::mm::Caller;

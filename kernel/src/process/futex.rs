@@ -1,8 +1,8 @@
 //! Waiters on futexes whose words the queues of a space have (`hanare_core::futex`).
 //!
-//! A word is looked at, and its waiter queued, under the lock of the queues; who
-//! changes the word and then wakes takes that lock too, so no wake-up is lost. Under
-//! the lock a page that is not there ends the access, it is brought in without it.
+//! A word is looked at, and its waiter queued, under the lock of the queues. A thread that changes
+//! the word and then wakes takes that lock too, so no wake-up is lost. Under the lock a page that
+//! is not there ends the access, it is brought in without it.
 
 use crate::base::user;
 use crate::link::delegate;
@@ -67,7 +67,8 @@ pub fn wait_until(thread: &Thread, until: Until) {
 
 /// As [`wait_until`], or until it is kicked and that is so.
 pub fn wait_until_or(thread: &Thread, until: Until, is_over: impl Fn() -> bool + Sync) {
-    // By `rouse`, by who sends a signal, ends the process or sets the clock, or by the time.
+    // By `rouse`, by a thread that sends a signal, ends the process or sets the clock, or by the
+    // time.
     let is_woken = || thread.futex_woken.load(Ordering::Acquire);
     let is_told_something = || is_woken() || is_over() || thread.must_end() || thread.has_signal();
     let follows_clock = until.follows_clock();
@@ -108,7 +109,8 @@ pub fn in_place<T>(p: &Process, f: impl FnOnce(&mut Futexes<Thread>) -> T) -> T 
     result
 }
 
-/// Like [`in_place`]; if `f` meets a page that is not there, the page is brought in without the lock and `f` runs again.
+/// Like [`in_place`]; if `f` meets a page that is not there, the page is brought in without the
+/// lock and `f` runs again.
 pub fn with_queues<T>(
     p: &Process,
     addr: u64,
@@ -129,7 +131,7 @@ pub fn with_queues<T>(
 pub struct Waiting {
     /// The word.
     pub word: Key,
-    /// Its value.
+    /// Value that the word must have when the wait begins.
     pub value: u32,
     /// Until when.
     pub until: Until,
@@ -191,7 +193,8 @@ pub fn wake(p: &Process, word: Key, most: u64, bitset: u32) -> Result<u64> {
     Ok(woken.count()? as u64)
 }
 
-/// Wakes some waiters and has others wait on another word; how many both were. `expected`: what the word has to be.
+/// Wakes some waiters and has others wait on another word; how many both were. `expected`: what the
+/// word has to be.
 pub fn requeue(
     p: &Process,
     (from, to): (Key, Key),
@@ -212,8 +215,8 @@ pub fn requeue(
     Ok((woken.count()? + moved?) as u64)
 }
 
-/// Says so to those that were woken, with the queues locked: who looks there and is not
-/// marked is in a queue.
+/// Marks threads that were woken, with the queues locked: a thread that looks under that lock, and
+/// is not marked, is in a queue.
 pub fn mark(woken: Woken<Sleeper>) -> Woken<Sleeper> {
     woken.iter().for_each(|w| w.thread.futex_woken.store(true, Ordering::Release));
     woken

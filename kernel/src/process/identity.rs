@@ -1,4 +1,4 @@
-//! Who a process and its threads are, and their clocks, as Linux told it.
+//! Identity of a process and of its threads, with limits and clocks, as Linux told them.
 
 use hanare_core::rlimits::Found;
 
@@ -12,17 +12,17 @@ pub struct Identity {
     pub as_soft: u64,
     /// Hard limit of the address space, once it was set.
     pub as_hard: Option<u64>,
-    /// What Linux had of limits last.
+    /// Limits as Linux last reported them.
     pub limits: Found,
     pub hwcap: u64,
     pub hwcap2: u64,
     pub clktck: u64,
     pub random: [u8; 32],
     pub no_random: bool,
-    /// What may be read may be executed (`personality`).
+    /// Memory that may be read may be executed (`personality`).
     pub read_implies_exec: bool,
     pub time: Offsets,
-    /// What was registered with membarrier(2).
+    /// Commands registered with membarrier(2), as bits.
     pub membarrier: u64,
 }
 
@@ -35,7 +35,7 @@ pub struct Ids {
     pub egid: u32,
 }
 
-/// What Linux tells of a user or group that has no id in the user namespace.
+/// The id that Linux shows for a user or group that has none in the user namespace.
 pub const NOT_MAPPED: u32 = 65534;
 
 /// The id that the first process of a pid namespace has there.
@@ -46,9 +46,9 @@ pub const INIT: u32 = 1;
 pub struct Offsets {
     /// Children and the next program of the process may have other clocks than it has.
     pub children: bool,
-    /// What is added to the machine's monotonic clock.
+    /// Offset added to the machine's monotonic clock.
     pub monotonic_ns: i64,
-    /// What is added to its time since boot.
+    /// Offset added to the machine's time since boot.
     pub boottime_ns: i64,
 }
 

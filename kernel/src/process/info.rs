@@ -1,5 +1,5 @@
-//! What Linux is told so that it can be shown: `/proc` of LWK processes, as LWK
-//! programs see it, and `hanare ps` (`abi::info`).
+//! Answers to `REQUEST_INFO` (`abi::info`): what Linux shows in `/proc` of LWK processes, as LWK
+//! programs see it, and in `hanare ps`.
 
 use crate::base::frames;
 use crate::base::quarantine;
@@ -32,7 +32,8 @@ const PROCESS_WORDS: usize = size_of::<ProcessInfo>() / 8;
 const VMA_WORDS: usize = size_of::<VmaInfo>() / 8;
 const _: () = assert!(PROCESS_WORDS <= PAGES_MAX);
 
-/// The id by which a `REQUEST_INFO` means a process among those that share a space, or a thread of it; 0: the first one.
+/// The id by which a `REQUEST_INFO` means a process among those that share a space, or a thread of
+/// it; 0: the first one.
 pub fn about(call: &RequestCall) -> u32 {
     match call.args[0] {
         INFO_PROCESS | INFO_CALL => call.args[1] as u32,
@@ -83,14 +84,15 @@ pub fn memory(r: &RequestRef<'_>, node: u64) {
     }
 }
 
-/// Whether it waits; for a server, too. Not for a worker that sleeps, which has not seen the thread's call yet or has
-/// answered it: that is as good as running.
+/// Whether it waits; for a server, too. Not for a worker that sleeps, which has not seen the
+/// thread's call yet or has answered it: that is as good as running.
 fn waits(t: &Thread) -> bool {
     t.counts.waits.load(Ordering::Relaxed)
         && (t.slot.is_idle() || t.slot.is_boxed() || t.slot.worker_is_awake())
 }
 
-/// Whether it is in a call that its worker makes, also in the short time in which it polls for the answer before it waits.
+/// Whether it is in a call that its worker makes, also in the short time in which it polls for the
+/// answer before it waits.
 fn polls(t: &Thread) -> bool {
     t.slot.state() == SLOT_REQUESTED && t.slot.worker_is_awake()
 }
@@ -170,8 +172,9 @@ fn call_of(p: &Process, r: &RequestRef<'_>, tid: u32) -> Result<()> {
     Ok(())
 }
 
-/// From the newest to the oldest: one that ends between two questions moves only those to lower places that have been told of.
-/// `from`: one more than how many of the list are left to be told of; 0: all.
+/// Threads from the newest to the oldest: one that ends between two questions moves only those to
+/// lower places that have been told of. `from`: one more than how many of the list are left to be
+/// told of; 0: all.
 fn threads(p: &Process, r: &RequestRef<'_>, from: usize) {
     let mut words = [0; PAGES_MAX];
     let mut told = 0;
@@ -250,7 +253,7 @@ fn is_anonymous(v: &Vma<FileRef>, entry: Entry) -> bool {
     matches!(v.backing, Backing::Anonymous) || is_own(v, entry)
 }
 
-/// Its threads, as Linux counts them: the first one is there until the process ends.
+/// Number of threads as Linux counts them: the first one counts until the process ends.
 fn threads_as_counted(p: &Process) -> u64 {
     let has_first = p.threads().any(|t| t.slot_index == p.first_slot);
     p.thread_count() as u64 + u64::from(!has_first)

@@ -10,11 +10,11 @@ use linux_raw_sys::general::{
     __NR_sched_yield, __NR_tgkill, __NR_waitid, P_PID, WEXITED, WNOHANG, WNOWAIT,
 };
 
-/// How long who only matters by number is waited for, ns.
+/// How long a thread that matters only as one more of their number is waited for, ns.
 pub const PATIENCE_NS: u64 = 1_000_000_000;
 
-/// Waits until Linux has no task of the process with this id, at most until a deadline. 0: there is none. Whether there is none
-/// that ends.
+/// Waits until Linux has no task of the process with this id, at most until a deadline. 0: there is
+/// none. Whether there is none that ends.
 pub fn wait(p: &Process, me: &Thread, tid: u32, deadline: Option<u64>) -> bool {
     let pid = u64::from(p.pid());
     // An id may have been given to a thread that lives, or to a worker that waits for one.
@@ -33,9 +33,10 @@ pub fn wait(p: &Process, me: &Thread, tid: u32, deadline: Option<u64>) -> bool {
     }
 }
 
-/// Waits until Linux counts those no more that [`wait`] has found gone. It takes their ids away first, then takes them out of the
-/// process' list, both under tasklist_lock, for which waitid(2) waits too: who asks between the two is told that there are
-/// still several threads. Nobody is its own child, so that nothing is waited for.
+/// Waits until Linux counts those no more that [`wait`] has found gone. Linux takes their ids away
+/// first, then takes them out of the process' list, both under tasklist_lock. A process that asks
+/// between the two is told that there are still several threads. waitid(2) waits for that lock. No
+/// process is its own child, so that no child is waited for.
 pub fn until_uncounted(p: &Process) {
     const OPTIONS: u64 = WEXITED as u64 | (WNOHANG | WNOWAIT) as u64;
     let _ = delegate::linux(__NR_waitid, [P_PID.into(), p.pid().into(), 0, OPTIONS, 0, 0]);

@@ -1,8 +1,10 @@
-//! Limits that Linux keeps and the LWK applies (`hanare_core::rlimits`): asked for by a thread that may know of a change, and told by the module.
+//! Limits that Linux keeps and the LWK applies (`hanare_core::rlimits`): asked for by a thread that
+//! may know of a change, and told by the module.
 //!
-//! Who changes a limit from outside may tell the program so, by what one of its calls on Linux returns. So a thread that has made calls there since it
-//! asked last asks again before a limit matters. Who makes none, and a limit of CPU time, which matters all the time, is told: the module looks
-//! twice a second.
+//! A process that changes a limit from outside may tell the program so, by what one of its calls on
+//! Linux returns. So a thread that has made calls there since it asked last asks again before a
+//! limit matters. A thread that makes none is told, and so is a limit of CPU time, which matters
+//! all the time: the module looks twice a second.
 
 use crate::link::services;
 use crate::process::Process;
@@ -24,17 +26,19 @@ pub fn may_differ(me: &Thread) -> bool {
 pub fn look(me: &Thread) {
     if may_differ(me) {
         let calls = me.counts.calls();
-        // Those of before, where nobody can be asked now: others are told of within a second.
+        // Those of before, where no worker can be asked now: others are told of within a second.
         let by = services::by_worker_at_once;
         let _ = ask_by(by, &me.process, me.slot.tid());
         me.limits_looked.store(calls, Ordering::Relaxed);
     }
 }
 
-/// Asks for the limits of a process, of which the running thread's worker knows a thread by this id.
+/// Asks for the limits of a process, of which the running thread's worker knows a thread by this
+/// id.
 ///
 /// # Errors
-/// `ESRCH`: there is no such thread, or it is about to end. `ENOSYS`: the running thread has no worker; its limits are those that it began with.
+/// `ESRCH`: there is no such thread, or it is about to end. `ENOSYS`: the running thread has no
+/// worker; its limits are those that it began with.
 pub fn ask(p: &Process, tid: u32) -> Result<()> {
     ask_by(services::by_worker, p, tid)
 }
@@ -62,7 +66,7 @@ impl Process {
             changes.cpu
         };
         if cpu.is_some() {
-            // The last one that was taken, whoever took it: this may be late.
+            // The last one that was taken, by any thread: this may be late.
             loop {
                 let last = self.identity.lock().limits.cpu();
                 self.cpu_timers.set_limit(last.0, last.1);

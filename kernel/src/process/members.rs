@@ -1,9 +1,10 @@
-//! Pools of proxies, and native tasks, whose calls they execute (`docs/delegation.md`, *Packed arguments and pooled
-//! proxies*).
+//! Pools of proxies, and native tasks, whose calls they execute (`docs/delegation.md`, *Packed
+//! arguments and pooled proxies*).
 //!
-//! A pooled proxy is a space in which no program runs: its first slot takes the calls of whichever task has the proxy at that
-//! time, and what they refer to lies in the first slot's message. A task's own space has a proxy, too, the command that started
-//! it, which executes what the LWK asks for on its own account and none of the task's calls.
+//! A pooled proxy is a space in which no program runs. Its first slot takes the calls of the task
+//! that has the proxy at that time, and what they refer to lies in the first slot's message. A
+//! task's own space has a proxy, too: the command that started it. That one executes what the LWK
+//! asks for on its own account, and none of the task's calls.
 
 #![allow(unsafe_code)] // the page of a pooled proxy is found by its frame
 
@@ -37,7 +38,7 @@ use hanare_ikc::MemberRef;
 type ProxyPool = pooled::ProxyPool<ProcessSpace>;
 /// A pooled proxy.
 type Member = pooled::Member<ProcessSpace>;
-/// What a native task has in place of a proxy that executes its calls.
+/// A native task's pool, and the pooled proxy that executes its calls.
 pub type Native = pooled::Native<ProcessSpace>;
 
 /// Pools and pooled proxies that there are.
@@ -51,8 +52,8 @@ struct Known {
 static KNOWN: Mutex<Known, rank::ProxyPools> =
     Mutex::new(Known { pools: BTreeMap::new(), members: BTreeMap::new() });
 
-/// `REQUEST_SPACE_OPEN` of a space without a parent: makes it what `word` says that it is to a pool. Gives the parts of its
-/// addresses that the proxy is to map.
+/// `REQUEST_SPACE_OPEN` of a space without a parent: makes it what `word` says that it is to a
+/// pool. Gives the parts of its addresses that the proxy is to map.
 pub fn join(space: &Arc<ProcessSpace>, first: &Process, word: u64, parts: u32) -> Result<u32> {
     let limit = (word >> POOLED_LIMIT_SHIFT) as u16;
     let pool = || pool((word >> POOLED_POOL_SHIFT) as u32, limit.into());
@@ -91,8 +92,8 @@ fn enter(space: &Arc<ProcessSpace>, pool: Arc<ProxyPool>) -> Result<()> {
     let frames = messages::grow_of(space, 0, SMALL)?;
     let (frame, _) = frames.place(0).ok_or(errno::ENOMEM)?;
     let page = memory::direct(frame) as *mut Page;
-    // SAFETY: the frame is the space's until that is freed. Before that the proxy leaves the pool's list (`leave`), and who
-    // has it by then visits the space.
+    // SAFETY: the frame is the space's until that is freed. Before that the proxy leaves the pool's
+    // list (`leave`), and a task that has it by then visits the space.
     let page = unsafe { MemberRef::from_raw(page) };
     let member = heap::arc(Member {
         pool: pool.clone(),
@@ -119,7 +120,8 @@ fn enter(space: &Arc<ProcessSpace>, pool: Arc<ProxyPool>) -> Result<()> {
     Ok(())
 }
 
-/// Linux closes a space. If it is that of a pooled proxy, nobody gets that any more, and who has it is told.
+/// Linux closes a space. If it is that of a pooled proxy, no task gets that any more, and the task
+/// that has it is told.
 pub fn leave(space: u32) {
     let Some(member) = KNOWN.lock().members.remove(&space) else { return };
     member.is_gone.store(true, Ordering::SeqCst);
@@ -131,7 +133,7 @@ pub fn leave(space: u32) {
     pool.changed();
 }
 
-/// A proxy of the pool that nobody has, which is the running thread's `me` from now on.
+/// Claims a proxy of the pool that no task has; it is the running thread's `me` from now on.
 fn claim(pool: &ProxyPool, me: &Thread) -> Option<(Arc<Member>, Visit)> {
     let members = pool.members.lock();
     members.all.iter().filter(|member| !member.is_taken.load(Ordering::Acquire)).find_map(
@@ -148,7 +150,7 @@ fn claim(pool: &ProxyPool, me: &Thread) -> Option<(Arc<Member>, Visit)> {
 pub struct Taken {
     member: Arc<Member>,
     _visit: Visit,
-    /// It is the same one as in the call before.
+    /// The proxy is the one of the call before.
     pub is_kept: bool,
 }
 
@@ -169,8 +171,8 @@ pub enum NoProxy {
     None(Errno),
 }
 
-/// A proxy for the next call of the running thread `me`, of a native task: the one that it keeps, one that nobody has, one that is
-/// made, or the first one that is given back.
+/// A proxy for the next call of the running thread `me`, of a native task. This is the one that the
+/// task keeps, one that no task has, one that is made, or the first one that is given back.
 pub fn take(me: &Thread, task: &Native) -> core::result::Result<Taken, NoProxy> {
     if task.has_abandoned.load(Ordering::Relaxed) {
         return Err(NoProxy::Lost);
@@ -219,7 +221,8 @@ fn find(me: &Thread, pool: &ProxyPool) -> core::result::Result<(Arc<Member>, Vis
     }
 }
 
-/// Waits until the pool has changed since `seen`, the thread has to see to something else, or the TSC value `late`.
+/// Waits until the pool has changed since `seen`, the thread has to see to something else, or the
+/// TSC value `late`.
 fn wait(me: &Thread, pool: &ProxyPool, seen: u32, late: u64) -> Result<()> {
     let Some(whole) = me.whole() else { return Ok(()) };
     lists::push(&mut pool.waiting.lock(), whole)?;
@@ -248,7 +251,7 @@ impl Taken {
         self.page.prepare();
     }
 
-    /// Of a proxy that is gone: whether it may have executed something of the call.
+    /// Whether the proxy, which is gone, may have executed a part of the call.
     pub fn has_begun(&self) -> bool {
         self.page.has_begun()
     }
@@ -264,7 +267,8 @@ impl Taken {
         self.pool.changed();
     }
 
-    /// The thread does not wait for its answer: the task has it to its end, and makes no more calls.
+    /// The thread does not wait for its answer: the task has it to its end, and makes no more
+    /// calls.
     pub fn abandon(self, task: &Native) {
         task.has_abandoned.store(true, Ordering::Relaxed);
         *self.user.lock() = None;

@@ -1,4 +1,4 @@
-//! What processes share that share a space: the space itself, its futexes, the list of them.
+//! State that the processes of a space share: the space itself, its futexes, the list of them.
 
 use crate::base::accounts::Charge;
 use crate::base::counts::{Counted, Kind};
@@ -22,7 +22,7 @@ pub const NO_REQUEST: u32 = u32::MAX;
 pub struct Listed<L, T> {
     /// The state.
     pub life: L,
-    /// What it has, the oldest first.
+    /// The members, the oldest first.
     pub all: Vec<Arc<T>>,
 }
 
@@ -33,8 +33,8 @@ impl<L, T> Listed<L, T> {
     }
 }
 
-/// What is in a list, the newest one first. One that goes from there meanwhile moves only those
-/// that have been seen, which may be seen again.
+/// Iterates over a list from the newest entry to the oldest. If an entry is removed meanwhile, only
+/// visited entries move; they may be visited again.
 pub fn newest_first<L, T, R: Rank>(
     all: &Mutex<Listed<L, T>, R>,
 ) -> impl Iterator<Item = Arc<T>> + '_ {
@@ -51,9 +51,10 @@ pub struct ProcessSpace<P, T> {
     memory: space::Space,
     /// Waiters on futexes in private memory.
     pub futexes: Mutex<Futexes<T>, rank::FutexQueues>,
-    /// Who has it, the first one first. Never empty once it is open.
+    /// The processes that have the space, the first one first. Never empty once it is open.
     pub processes: Mutex<Listed<Space, P>, rank::Processes>,
-    /// TSC value until which whoever needs memory waits for its end; 0: nobody has.
+    /// TSC value until which threads that need memory wait for the end of the space; 0: none has
+    /// waited.
     patience: AtomicU64,
     /// The request that is answered then, or [`NO_REQUEST`].
     pub close_request: AtomicU32,
@@ -123,8 +124,8 @@ impl<P, T> ProcessSpace<P, T> {
         self.processes.lock().all.first().cloned()
     }
 
-    /// TSC value until which whoever needs memory waits for the end of this space, which is on its
-    /// way out: who asks first says how long.
+    /// TSC value until which threads that need memory wait for the end of this space, which is on
+    /// its way out. The first one that asks sets it.
     pub fn patience(&self, first: impl FnOnce() -> u64) -> u64 {
         match self.patience.load(Ordering::Relaxed) {
             0 => {

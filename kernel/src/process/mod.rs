@@ -84,26 +84,27 @@ pub struct Process {
     /// Processes with the same number here, and the same memory, have their handlers in
     /// common (CLONE_SIGHAND): the first slot of one of them.
     pub handlers: AtomicU32,
-    /// See [`Identity`].
+    /// Ids, limits and clocks that Linux has told, see [`Identity`].
     pub identity: Mutex<Identity, rank::Identity>,
     /// Random bytes for what the program asks first.
     pub entropy: Entropy,
     /// Absolute path of the running program (`/proc/self/exe`).
     pub exe: Mutex<Vec<u8>, rank::Executable>,
-    /// Its state as [`life::Word`], which is read without a lock; see [`states`].
+    /// Life-cycle state as [`life::Word`], which is read without a lock; see [`states`].
     word: AtomicU32,
-    /// It has, or had, tracees.
+    /// The process has, or had, tracees.
     pub traces: AtomicBool,
     /// One of its threads has heard of the stop of another one's tracee.
     pub hears_for_others: AtomicBool,
-    /// Its first thread has ended, and was traced.
+    /// The first thread has ended, and was traced.
     pub first_traced: AtomicBool,
     first_ended: FirstEnded,
-    /// Its life and its threads. Locked after the processes of its space.
+    /// Life-cycle state and threads. Locked after the processes of its space.
     threads: Mutex<Listed<life::Process, Thread>, rank::Threads>,
-    /// Its request box, and whether Linux has to be told of dispositions (`Mirrored::owed`).
+    /// Request boxes with their servers, and whether Linux has to be told of dispositions
+    /// (`Mirrored::owed`).
     pub pool: Pool,
-    /// Of a native task: its pool of proxies.
+    /// Pool of proxies, of a native task.
     pub native: Once<pooled::Native<ProcessSpace>>,
     /// Slots and the workers behind them.
     pub slots: Mutex<Slots, rank::Slots>,
@@ -111,7 +112,7 @@ pub struct Process {
     pub cpu_timers: CpuTimers<Thread>,
     /// Timers of timer_create.
     pub timers: Mutex<Vec<Timer>, rank::Timers>,
-    /// Its id, said once, before it runs.
+    /// Process id, stored once, before the process runs.
     pub pid: AtomicU32,
     pid_namespace: AtomicU64,
     /// The thread that waits until it has left the memory (vfork).
@@ -132,8 +133,8 @@ pub struct Process {
     _counted: Counted,
 }
 
-/// Whether the first thread of a process has ended, or is about to, while others may go on. Such processes are counted as long as there
-/// is anything of them.
+/// Whether the first thread of a process has ended, or is about to, while others may go on. Such
+/// processes are counted as long as there is anything of them.
 #[derive(Default)]
 struct FirstEnded(AtomicBool);
 
@@ -219,7 +220,7 @@ impl Process {
         Ok(process)
     }
 
-    /// What it shares with processes that share its memory.
+    /// The memory and the list of processes that it shares with processes of the same memory.
     pub fn memory(&self) -> &Arc<ProcessSpace> {
         &self.memory
     }
@@ -283,7 +284,7 @@ impl Process {
         self.threads().for_each(|t| cpus::kick(&t));
     }
 
-    /// The thread `me` is about to end. Said before anybody can see that it has.
+    /// The thread `me` is about to end. Said before any other thread can see that it has ended.
     fn ends(&self, me: &Thread) {
         if me.slot.tid() == self.pid() && !self.first_ended.0.swap(true, Ordering::Relaxed) {
             shared::firsts_ended().fetch_add(1, Ordering::Release);
@@ -338,7 +339,7 @@ impl Process {
     }
 }
 
-/// What is done at an end.
+/// Functions of the layers above that end threads, processes and spaces.
 pub struct Ends {
     /// Ends the running thread: its process is gone, or only the thread ends.
     pub thread: fn(&Arc<Process>, &Thread) -> !,
@@ -371,7 +372,7 @@ pub fn end_by_request(request: Control) {
     (ends().by_last_call)(Last::Request(request));
 }
 
-/// A process is gone: whoever looks at it is told.
+/// A process is gone: tracers and debuggers are told, and its parent gets what it used.
 fn process_gone(p: &Process) {
     (ends().process)(p);
 }

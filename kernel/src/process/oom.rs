@@ -1,10 +1,13 @@
-//! Out of memory: of the user who has most the process that has most is killed, with all that
-//! share its memory, and whoever needs memory waits until it is gone. Where a user has come to his own
-//! limit it is a process of his. Where NUMA nodes that a policy insists on are full only pages there
-//! count, of users and of processes. What is done in which order, `hanare_core::shortage` says.
+//! Out of memory: a process is killed, with all that share its memory, and threads that need memory
+//! wait until it is gone.
 //!
-//! Everything counts that is charged (`accounts`), not pages alone: also what Linux holds of that which a process has
-//! given up (`base/quarantine.rs`). Nothing here needs memory.
+//! The victim is the process that has most, of the user who has most. Where a user has reached the
+//! user's own limit, it is a process of that user. Where NUMA nodes that a policy insists on are
+//! full, only pages there count, of users and of processes. The order of the steps is
+//! `hanare_core::shortage`'s.
+//!
+//! Everything counts that is charged (`accounts`), not pages alone: also frames that a process has
+//! given up and Linux still holds (`base/quarantine.rs`). Nothing here needs memory.
 
 use crate::base::accounts::{self, Account, Refusal};
 use crate::base::frames::{self, GROUPS};
@@ -36,18 +39,18 @@ const LOOK_NS: u64 = 5_000_000;
 /// More than this is room where as good as nothing was free, bytes.
 const ROOM: u64 = 256 << 10;
 
-/// Whose memory it is that is short.
+/// Shortage that a process has met: the memory or the limit that is used up.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Short {
     /// There is room by now.
     Not,
-    /// The user with this id has what he may have.
+    /// The user with this id has reached the user's limit.
     User(u32),
-    /// A control group has.
+    /// A control group has reached its limit.
     Group(Tag),
-    /// That of these NUMA nodes, which a policy insists on.
+    /// The memory of these NUMA nodes, which a policy insists on, is in use.
     Nodes(Nodes),
-    /// The instance's.
+    /// The memory of the instance is in use.
     All,
 }
 
@@ -65,8 +68,8 @@ impl Short {
         }
     }
 
-    /// How much it helps if this space ends: the bytes that its user has, where there may be several
-    /// users, then those that it has itself. `None`: it does not help.
+    /// How much it helps if this space ends. The bytes that its user has come first, where there
+    /// may be several users, then those that it has itself. `None`: it does not help.
     fn weight(self, space: &ProcessSpace) -> Option<[u64; 2]> {
         let counts = match self {
             Short::User(uid) => space.account.user().uid() == uid,
@@ -81,7 +84,7 @@ impl Short {
         counts.then(|| [0, space.account.bytes()])
     }
 
-    /// What is free there, bytes.
+    /// Free bytes: of the nodes that are short, else of the instance.
     fn free(self) -> u64 {
         match self {
             Short::Nodes(nodes) => frames::usage_of(&nodes).0,
@@ -89,8 +92,8 @@ impl Short {
         }
     }
 
-    /// The space whose end helps most. One that does not end in time is passed over: Linux may hold it as long as its
-    /// user likes.
+    /// The space whose end helps most. One that does not end in time is passed over: Linux may hold
+    /// it as long as its user likes.
     fn victim(self) -> Option<Arc<ProcessSpace>> {
         if let Short::Nodes(nodes) = self {
             count_on(&nodes);
@@ -113,7 +116,7 @@ impl Short {
         Candidate { user: user.uid(), weight, ending: ending(space) }
     }
 
-    /// Whose frames may come back for it.
+    /// Quarantined frames whose return may end the shortage: the user's, or all.
     fn held_of(self) -> Of {
         match self {
             Short::User(uid) => Of::User(uid),
@@ -121,8 +124,8 @@ impl Short {
         }
     }
 
-    /// What Linux is told of it when `p` is killed: bytes in use, all that there may be, and whose
-    /// (`SERVICE_KILL`).
+    /// Arguments of `SERVICE_KILL` for `p`: bytes in use, bytes that there may be, and the limit's
+    /// kind (`OUT_*`).
     fn report(self, p: &Process) -> [u64; 3] {
         let at_limit = match self {
             Short::Group(group) => Some((GROUPS.usage(group).map(|pages| pages * 4096), OUT_GROUP)),
@@ -177,7 +180,8 @@ impl Last {
         patience: Patience::OVER,
     };
 
-    /// Whether it was chosen for the same, and is still given time to end. Who is short for another reason does not wait for it.
+    /// Whether the last victim was chosen for the same shortage, and is still given time to end. A
+    /// thread that is short for another reason does not wait for it.
     fn is_awaited(&mut self, short: Short) -> bool {
         let lives = self.space.strong_count() > 0;
         let has_held = self.account.upgrade().is_some_and(|account| account.has_held());
@@ -229,7 +233,7 @@ fn count_on(nodes: &Nodes) {
 struct Need<'a> {
     process: &'a Process,
     short: Short,
-    /// What is free is no room, bytes.
+    /// Free bytes that are no room yet: there has to be more.
     free: u64,
 }
 
@@ -251,7 +255,7 @@ impl<'a> Need<'a> {
         }
     }
 
-    /// Has Linux kill the processes that share a memory. Waits for nobody.
+    /// Has Linux kill the processes that share a memory. Returns without waiting.
     fn kill(&self, victim: &Arc<ProcessSpace>) {
         {
             let mut last = LAST.lock();
@@ -284,7 +288,8 @@ impl Shortage for Need<'_> {
     }
 
     fn give_back(&mut self) -> bool {
-        // What is kept for nobody helps nobody who is at a limit of his own.
+        // Contents that no process maps do not help where a user or a group has reached its own
+        // limit.
         matches!(self.short, Short::Nodes(_) | Short::All) && content::give_back()
     }
 
@@ -301,8 +306,9 @@ impl Shortage for Need<'_> {
     }
 }
 
-/// Makes room for `p`, where no thread can wait: asks Linux, or has it kill the processes whose end helps most, unless the
-/// last ones are still on their way out. False: there is none, so nothing will get better. Waits for nobody.
+/// Makes room for `p`, where no thread can wait: asks Linux for frames, or has it kill the
+/// processes whose end helps most. Kills none while the last victims are still given time to end.
+/// False: there is no victim, so nothing will get better.
 pub fn relieve(p: &Process) -> bool {
     let mut need = Need::of(p);
     loop {

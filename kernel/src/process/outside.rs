@@ -1,4 +1,4 @@
-//! Threads that execute on Linux, and have to come back since somebody watches them from now on.
+//! Threads that execute on Linux, and have to come back since they are watched from now on.
 
 use crate::link::services;
 use crate::process::Process;
@@ -6,7 +6,8 @@ use core::sync::atomic::{Ordering, fence};
 use hanare_abi::service::SERVICE_INTERRUPT;
 use hanare_core::fair::Owner;
 
-/// Has all those of a process come back. They leave no more as long as they are watched, which has been made known before.
+/// Has all those of a process come back. They leave no more as long as they are watched, which has
+/// been made known before.
 pub fn call_back(p: &Process) {
     if !p.has_utility_threads.load(Ordering::Relaxed) {
         return;

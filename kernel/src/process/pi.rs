@@ -1,7 +1,7 @@
 //! Locks with priority inheritance whose words the queues of a space have (`hanare_core::futex`).
 //!
-//! The LWK's threads have no priorities, so there is none to inherit; what is left is that a lock has an owner, which it is
-//! taken from when that one ends.
+//! The LWK's threads have no priorities, so there is none to inherit. What is left is that a lock
+//! has an owner, and is taken from its owner when that one ends.
 
 use crate::link::delegate;
 use crate::parts::futexes::Futexes;
@@ -48,7 +48,8 @@ fn bring_in(key: Key, writes: bool) -> Result<()> {
     Ok(())
 }
 
-/// Runs `f` under the lock of the queues until it has a result. It is told what an owner was found to be.
+/// Runs `f` under the lock of the queues until it has a result. It is told what an owner was found
+/// to be.
 fn until_done<T>(
     p: &Process,
     mut f: impl FnMut(&mut Futexes<Thread>, Option<Owner>) -> core::result::Result<T, Stop>,
@@ -67,7 +68,8 @@ fn until_done<T>(
             }
             Stop::Changed => cpus::yield_now(),
             Stop::Unknown(tid) => {
-                // Others may name one owner after the other, for ever: the CPU is not this thread's alone.
+                // Others may name one owner after the other, for ever: the CPU is not this thread's
+                // alone.
                 if known.is_some() {
                     cpus::yield_now();
                 }
@@ -80,9 +82,9 @@ fn until_done<T>(
 /// Where a lock's owner runs.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Whereabouts {
-    /// It has this memory: its end is told here ([`release`]).
+    /// In a process that shares this memory, which tells its end here ([`release`]).
     Here,
-    /// In another program, of which nothing is told.
+    /// In another program, whose end the LWK is not told of.
     Elsewhere,
     /// There is no such thread any more.
     Nowhere,
@@ -185,7 +187,8 @@ pub fn unlock(key: Key) -> Result<u64> {
     Ok(0)
 }
 
-/// What FUTEX_UNLOCK_PI finds first: that the word at `addr`, whatever it is, is not there or not the caller's.
+/// Checks first what FUTEX_UNLOCK_PI checks first, for a word at `addr` of any memory. `EFAULT`: it
+/// is not there. `EPERM`: the caller does not own it.
 pub fn check_owner(addr: u64) -> Result<()> {
     let value = usercopy::read_u32(UserAddr::of(addr)).map_err(|usercopy::Fault| errno::EFAULT)?;
     if value & OWNER == thread::current().slot.tid() { Ok(()) } else { Err(errno::EPERM) }
@@ -204,8 +207,8 @@ fn told(given: &Given<Sleeper>) {
     }
 }
 
-/// FUTEX_WAIT_REQUEUE_PI: waits on a word that is `value` to be moved to a lock, which the thread has then. Of a lock that
-/// the queues have not (`None`), a wake-up ends the wait.
+/// FUTEX_WAIT_REQUEUE_PI: waits on a word that is `value` to be moved to a lock, which the thread
+/// has then. Of a lock that the queues have not (`None`), a wake-up ends the wait.
 pub fn wait_for_lock(word: Key, value: u32, until: Until, lock: Option<Key>) -> Result<u64> {
     let me = thread::current();
     me.futex_woken.store(false, Ordering::Relaxed);
@@ -230,7 +233,8 @@ pub fn wait_for_lock(word: Key, value: u32, until: Until, lock: Option<Key>) -> 
     }
 }
 
-/// Waits to be moved to a lock, and for that. Where its owner is of another program, it is looked for, as in [`lock`].
+/// Waits to be moved to a lock, and for that. Where its owner is of another program, it is looked
+/// for, as in [`lock`].
 fn wait_to_be_moved(me: &Thread, until: Until, lock: Option<Key>) {
     wait_until_or(me, until, || me.looks_for_owner.load(Ordering::Acquire));
     if me.looks_for_owner.swap(false, Ordering::Relaxed) {
@@ -242,7 +246,7 @@ fn wait_to_be_moved(me: &Thread, until: Until, lock: Option<Key>) {
     }
 }
 
-/// Has the threads that wait for a lock look for its owner, of whose end nobody tells them.
+/// Has the threads that wait for a lock look for its owner, whose end the LWK is not told of.
 fn look_for_owner(p: &Process, lock: Key) {
     for process in p.memory().processes() {
         for thread in process.threads() {
@@ -263,7 +267,7 @@ pub fn requeue(from: Key, lock: Key, most: u64, expected: u32) -> Result<u64> {
         Ok(Requeued { woken: mark(requeued.woken), ..requeued })
     })?;
     rouse(&woken);
-    // Its owner may have left it before others were moved to it, and so have found nobody.
+    // Its owner may have left it before others were moved to it, and so have found no waiter.
     if let Ok(value) = Words.read(lock)
         && value & OWNER != 0
     {
@@ -278,7 +282,8 @@ pub fn requeue(from: Key, lock: Key, most: u64, expected: u32) -> Result<u64> {
 
 /// The running thread leaves its program: its locks go to those that wait for them.
 pub fn release(thread: &Thread) {
-    // Before the queues are looked at. Who waits from then on finds it gone (`wait`).
+    // Before the queues are looked at. A thread that waits from then on finds the owner gone
+    // (`wait`).
     thread.has_left_locks.store(true, Ordering::SeqCst);
     give_on(&thread.process, thread.slot.tid());
 }

@@ -9,7 +9,7 @@ use hanare_core::errno::Result;
 use linux_raw_sys::general::{__NR_getegid, __NR_geteuid, __NR_getgid, __NR_getuid};
 
 /// Whether Linux lets the running thread do `what` (`MAY_*`) to the thread `tid` of another
-/// process. The module says so: its worker's answers may be anybody's.
+/// process. The module decides, since the proxy could forge its worker's answers.
 pub fn may(what: u64, tid: u32, of: &Process) -> Result<()> {
     services::by_worker(SERVICE_MAY, &[tid.into(), of.space.into(), what], &[])?;
     Ok(())
@@ -23,7 +23,7 @@ pub fn refresh_ids() {
     *thread::current().ids.lock() = Ids { uid, euid, gid, egid };
 }
 
-/// Of personality(2): what may be read may be executed.
+/// Flag of personality(2): memory that may be read may be executed.
 pub const READ_IMPLIES_EXEC: u32 = 0x40_0000;
 /// `personality` that changes nothing.
 pub const ONLY_ASKS: u32 = !0;

@@ -12,10 +12,10 @@ use hanare_hal::usercopy::{self, UserAddr};
 /// inheritance, whose waiters Linux wakes when the worker ends.
 const PI: u64 = 1;
 
-/// A thread ends or replaces its program: its robust list (set_robust_list(2)) is walked,
-/// owners' words get FUTEX_OWNER_DIED and a waiter is woken; its locks with priority inheritance go to those that wait.
-/// Where the whole process ends, Linux does the same with the workers' lists, which are these; who waits here, in
-/// another process with the same memory, is woken here.
+/// A thread ends or replaces its program: its robust list (set_robust_list(2)) is walked, owners'
+/// words get FUTEX_OWNER_DIED and a waiter is woken. Its locks with priority inheritance go to
+/// those that wait. Where the whole process ends, Linux does so with the workers' lists, which are
+/// these. A thread of another process with this memory, which waits here, is woken here.
 pub fn release(thread: &Thread) {
     walk(thread);
     pi::release(thread);
@@ -50,7 +50,7 @@ fn walk(thread: &Thread) {
         };
         match exchange(word, change) {
             Ok(value) if !pi && value & WAITERS != 0 => wake_anywhere(thread, word),
-            // Who waits here is given the lock afterwards.
+            // A thread that waits here is given the lock afterwards.
             Ok(value) if pi && value & WAITERS != 0 && is_common(&thread.process, word) => {
                 thread.has_waiters_on_linux.store(true, Ordering::Relaxed);
             }

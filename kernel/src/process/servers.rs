@@ -1,8 +1,10 @@
-//! The servers of a process' request boxes (`route/boxed.rs`): threads of its proxy that execute calls of any of its threads.
+//! The servers of a process' request boxes (`route/boxed.rs`): threads of its proxy that execute
+//! calls of any of its threads.
 //!
-//! To Linux they are threads of the process like the workers behind slots (`workers`): each has from the worker that made
-//! it what Linux keeps for each thread, so it executes calls of threads with the same attributes only, and it ends where a
-//! thread gives up rights, or where the number of threads matters.
+//! To Linux they are threads of the process like the workers behind slots (`workers`). A server has
+//! what Linux keeps for each thread from the worker that made it. So it executes calls of threads
+//! with the same attributes only. It ends where a thread gives up rights, or where the number of
+//! threads matters.
 
 use crate::link::pool::{self, Place, Places, Pool};
 use crate::link::{delegate, direct};
@@ -27,8 +29,9 @@ const RAISED: SigSet = SigSet::of(SIGPIPE).with(SIGXFSZ).with(SIGTTIN).with(SIGT
 /// Bytes of a path that are looked at.
 const LOOKED_AT: usize = 256;
 
-/// Whether a server may execute a call of the running thread `me`: to Linux the thread is as when servers were made, its
-/// worker knows its mask, so that it takes its signals, and nobody else has the memory.
+/// Whether a server may execute a call of the running thread `me`. To Linux the thread must be as
+/// when servers were made. Its worker knows its mask, so that it takes its signals, and no other
+/// process has the memory.
 pub fn may_execute(me: &Thread, by: By, call: &Call) -> bool {
     me.signals.is_told()
         && me.slot.robust_list() == me.robust_list.load(Ordering::Relaxed)
@@ -44,8 +47,8 @@ pub fn are_like(me: &Thread) -> bool {
     me.attributes.load(Ordering::Relaxed) == me.process.pool.attributes.load(Ordering::SeqCst)
 }
 
-/// Whether a path of the call means something of the calling thread in /proc. What only the thread itself may write is written
-/// by calls without a path: the process' go directly from then on.
+/// Whether a path of the call means something of the calling thread in /proc. What only the thread
+/// itself may write is written by calls without a path: the process' go directly from then on.
 fn names_own(me: &Thread, call: &Call) -> bool {
     let is_path = |argument: &Argument| matches!(argument, Argument::Text);
     syscalls::arguments(call.nr.into()).iter().zip(call.args).any(|(argument, at)| {
@@ -56,7 +59,8 @@ fn names_own(me: &Thread, call: &Call) -> bool {
     })
 }
 
-/// See [`names_own`].
+/// Whether a path depends on the calling thread ([`names_own`]). One whose file only that thread
+/// may write closes the boxes.
 fn is_own(me: &Thread, path: &[u8]) -> bool {
     if is_threads_own(path) {
         close(&me.process);
@@ -65,7 +69,8 @@ fn is_own(me: &Thread, path: &[u8]) -> bool {
     names_thread(path)
 }
 
-/// Has the running thread's worker start one more server of the box with this number. False: there is none to be had.
+/// Has the running thread's worker start one more server of the box with this number. False: there
+/// is none to be had.
 pub fn add(me: &Thread, number: usize) -> bool {
     let (p, pool) = (&me.process, &me.process.pool);
     if !pool.make_boxes(|| p.request_boxes()) {
@@ -81,7 +86,7 @@ pub fn add(me: &Thread, number: usize) -> bool {
     let mut places = pool.places.lock();
     places[number].is_used = made;
     if let Ok(tid) = tid {
-        // Of the one before, whose thread may still be ending.
+        // The server before, whose thread may still be ending.
         match core::mem::replace(&mut places[number].tid, tid as u32) {
             0 => {}
             before => p.slots.lock().forget(before),
@@ -89,7 +94,7 @@ pub fn add(me: &Thread, number: usize) -> bool {
         pool.enter(number, index);
     }
     drop(places);
-    // Who closes the box ends the servers that there are by then.
+    // A thread that closes the box ends the servers that there are by then.
     if made && pool.is_closed() {
         end_all(p, me);
         return false;
@@ -129,8 +134,9 @@ pub fn end_one(p: &Process, number: usize) {
     }
 }
 
-/// Tells all servers to end, which they do after the call that they are in, and waits for them and for those told earlier: for
-/// those that execute calls of other threads not for ever. Whether any has been told, or has ended.
+/// Tells all servers to end, which they do after the call that they are in. Waits for them and for
+/// those told earlier: for those that execute calls of other threads not for ever. Whether any has
+/// been told, or has ended.
 pub fn end_all(p: &Process, me: &Thread) -> bool {
     if !p.pool.has_served() {
         return false;
@@ -141,7 +147,8 @@ pub fn end_all(p: &Process, me: &Thread) -> bool {
     any || living(&p.pool.places.lock()) < before
 }
 
-/// Calls of the process do not go by the box any more. Servers end after those that they are in, which nobody waits for.
+/// Calls of the process do not go by the box any more. Servers end after the calls that they are
+/// in, without being waited for.
 pub fn close(p: &Process) {
     p.pool.close();
     if p.pool.has_served() {
@@ -149,8 +156,9 @@ pub fn close(p: &Process) {
     }
 }
 
-/// A thread has ended: one that is left alone needs no servers where its calls go directly. Nobody waits for their end. Those
-/// of several threads stay, since there may soon be as many threads again as they are for.
+/// A thread has ended: one that is left alone needs no servers where its calls go directly. They
+/// end without being waited for. Servers of several threads stay, since there may soon be as many
+/// threads again as they are for.
 pub fn leave_alone(p: &Process) {
     if p.pool.servers() != 0 && !p.pool.is_open() && p.thread_count() == 1 {
         let _ = tell_all(p);
@@ -178,8 +186,8 @@ fn tell_all(p: &Process) -> (bool, [u32; ALL_SERVERS]) {
     (any, tids)
 }
 
-/// Waits until servers with these ids have ended. Those that execute calls of other threads may not end for a while: these
-/// threads have what the servers have.
+/// Waits until servers with these ids have ended. Those that execute calls of other threads may not
+/// end for a while: these threads have what the servers have.
 fn await_end(p: &Process, me: &Thread, tids: &[u32]) {
     let attributes = p.pool.attributes.load(Ordering::Relaxed);
     let others = |t: &Arc<Thread>| {

@@ -12,13 +12,13 @@ const GONE_MAX: usize = 64;
 
 /// A worker without a thread; it may be on its way (`workers::settle`).
 pub struct Spare {
-    /// Its slot.
+    /// Number of the slot.
     pub index: u32,
-    /// The same.
+    /// The shared slot with that number.
     pub slot: SlotRef<'static>,
-    /// Of the thread that left it behind.
+    /// Attributes of the thread that left the worker behind.
     pub attributes: u64,
-    /// What it is called.
+    /// Name of the worker on Linux.
     pub name: Option<[u8; 16]>,
 }
 
@@ -49,7 +49,7 @@ pub struct Taken {
 }
 
 impl Slots {
-    /// Of a new process: the first thread's. `ENOMEM`.
+    /// The slots of a new process: that of its first thread is taken. `ENOMEM`.
     pub fn first(slot: u32) -> Result<Slots> {
         let mut slots = Slots {
             taken: Vec::new(),
@@ -65,7 +65,8 @@ impl Slots {
         Ok(slots)
     }
 
-    /// Room for one slot more in each list: who puts one that was taken into another list needs no memory.
+    /// Makes room for one slot more in each list. Moving a taken slot to another list then needs no
+    /// memory.
     fn make_room(&mut self) -> Result<()> {
         let slots = self.taken.len() + 1;
         let (spare, dropped, ending) = (self.spare.len(), self.dropped.len(), self.ending.len());
@@ -103,8 +104,8 @@ impl Slots {
         Some(self.spare.remove(i))
     }
 
-    /// Whether `tid` is that of a worker that waits for a thread: not of one that ends and leaves another one behind, which
-    /// its slot names until that one has come.
+    /// Whether `tid` is that of a worker that waits for a thread. False for a worker that ends and
+    /// leaves another one behind, although the slot names its id until that one has come.
     pub fn is_spare(&self, tid: u32) -> bool {
         self.spare.iter().any(|s| s.slot.tid() == tid && s.slot.worker_poll().is_none())
     }

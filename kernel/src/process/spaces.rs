@@ -60,8 +60,8 @@ pub fn find_thread(asker: &Process, tid: u32) -> Option<Arc<Thread>> {
     Some(successor(&found, tid).unwrap_or(found))
 }
 
-/// The thread that has the id `tid` from now on, which `thread` had: a program goes on as that one in memory of its own
-/// (execve). Not asked of the thread: its slot may be gone with its process.
+/// The thread that has the id `tid` from now on, which `thread` had. A program goes on as that one
+/// in memory of its own (execve). Not asked of the thread: its slot may be gone with its process.
 pub fn successor(thread: &Thread, tid: u32) -> Option<Arc<Thread>> {
     let mut last = None;
     let mut process = thread.process.clone();
@@ -84,7 +84,7 @@ pub fn trim() {
     SPACES.iter().for_each(heap::trim_list);
 }
 
-/// Frees service entries that nobody comes for.
+/// Frees service entries that no thread waits for any more.
 pub fn sweep() {
     for p in all() {
         linux::finish_fills(&p, None, 0);
@@ -139,7 +139,8 @@ impl ProcessSpace {
         self.first()
     }
 
-    /// Its control groups are others, or have other limits: its threads look.
+    /// Enters control groups, or takes over new limits of them. If anything differs, the threads
+    /// look.
     ///
     /// # Errors
     /// See [`Account::enter`](crate::base::accounts::Account::change_groups).
@@ -189,8 +190,8 @@ impl ProcessSpace {
         }
     }
 
-    /// Keeps what it has, though Linux may close it, as long as the result is there: a thread of another space is at work in it,
-    /// and counts as one more process. `None`: it is closed.
+    /// Keeps what it has, though Linux may close it, as long as the result is there. A thread of
+    /// another space is at work in it, and counts as one more process. `None`: it is closed.
     pub fn visit(self: &Arc<Self>) -> Option<Visit> {
         self.step(SpaceEvent::Enter, |_, _| {}).ok()?;
         Some(Visit(self.clone()))
@@ -219,7 +220,7 @@ impl ProcessSpace {
     }
 }
 
-/// See [`ProcessSpace::visit`].
+/// A visit of a space, which is freed no earlier than this is dropped ([`ProcessSpace::visit`]).
 pub struct Visit(Arc<ProcessSpace>);
 
 impl Drop for Visit {

@@ -18,7 +18,7 @@ type Step = core::result::Result<Effects, Refused>;
 type Threads = Listed<life::Process, Thread>;
 
 impl Process {
-    /// Its state, read without a lock.
+    /// Life-cycle state of the process, read without a lock.
     #[inline]
     pub fn life(&self) -> Word {
         Word::of(self.word.load(Ordering::Acquire))
@@ -100,7 +100,7 @@ impl Process {
         Ok(effects)
     }
 
-    /// Who made it may wait until it has begun.
+    /// Wakes the threads of the parent: the one that made the process may wait until it has begun.
     pub fn wake_parent(&self) {
         if let Some(parent) = self.parent.upgrade() {
             parent.kick_all();
@@ -119,10 +119,10 @@ impl Process {
         Ok(())
     }
 
-    /// Its proxy has come.
+    /// Claims the process: its proxy has come.
     ///
     /// # Errors
-    /// `EBUSY`: that has been so before, or it was given up.
+    /// `EBUSY`: it was claimed before, or was given up.
     pub fn claim(&self) -> Result<()> {
         self.step(None, Event::Claim).map(drop).map_err(|_| errno::EBUSY)
     }
@@ -141,25 +141,27 @@ impl Process {
         self.release_parent();
     }
 
-    /// Nobody waits for its proxy any more. False: that has come.
+    /// Gives the process up: no thread waits for its proxy any more. False: the proxy has come.
     pub fn give_up(self: &Arc<Self>) -> bool {
         self.end_step(None, Event::GiveUp).is_ok()
     }
 
-    /// Its maker goes on before its proxy has come, and Linux tells its end. False: that has come, or the process has ended.
+    /// Lets the maker go on before the proxy has come: Linux tells the end of the process then.
+    /// False: the proxy has come, or the process has ended.
     pub fn entrust(&self) -> bool {
         self.step(None, Event::Entrust).is_ok()
     }
 
-    /// Its proxy is gone: its threads are to end.
+    /// Makes the threads end: the proxy is gone.
     pub fn kill(self: &Arc<Self>) {
         let _ = self.end_step(None, Event::Kill); // which there always is
     }
 
-    /// It goes on as `new`, which tells its end from now on; its threads here are to end.
+    /// Continues the process as `new`, which tells its end from now on. The threads here are to
+    /// end.
     ///
     /// # Errors
-    /// `ESRCH`: it has ended, and tells that itself.
+    /// `ESRCH`: the process has ended, and tells that itself.
     pub fn move_on(self: &Arc<Self>, new: &Process) -> Result<()> {
         self.end_step(None, Event::Move).map_err(|_| errno::ESRCH)?;
         let usage = self.usage.lock().clone();
@@ -172,8 +174,8 @@ impl Process {
         let _ = self.end_step(None, Event::Pause(paused));
     }
 
-    /// Whether the thread waits while Linux has stopped the process. Who is traced stops and goes on as
-    /// its tracer hears of it.
+    /// Whether the thread waits while Linux has stopped the process. A traced thread stops and goes
+    /// on when its tracer hears of it.
     pub fn pauses(&self, thread: &Thread) -> bool {
         self.is_paused() && !self.is_dumping() && !thread.must_end() && !thread.ptrace.is_on()
     }
@@ -183,8 +185,9 @@ impl Process {
         cpus::until(|| !self.pauses(thread), cpus::NEVER);
     }
 
-    /// Puts a thread into the list, in which there is room. It may be traced already, as one is that goes on for
-    /// another (execve): who stopped tracing that one meanwhile has found nobody.
+    /// Puts a thread into the list, in which there is room. The thread may be traced already if it
+    /// goes on for another one (execve). A tracer that detached from that one meanwhile has not
+    /// found this thread.
     fn list(&self, threads: &mut Threads, thread: &Arc<Thread>) {
         lists::push_within(&mut threads.all, thread.clone());
         self.pool.follow(threads.all.len());
@@ -217,8 +220,8 @@ impl Process {
         entered
     }
 
-    /// The running thread `me` makes a process, and will wait for that to begin; `vfork`: and to leave
-    /// the memory.
+    /// The running thread `me` makes a process, and will wait for that to begin; `vfork`: and to
+    /// leave the memory.
     ///
     /// # Errors
     /// [`ENDING`]: it has to end.
@@ -246,8 +249,8 @@ impl Process {
         let _ = self.step(Some(me), Event::Resume);
     }
 
-    /// The first half of what execve does to the other threads of `me`: they are
-    /// to end. `EAGAIN`: another thread was first, with that or with a core dump, or `me` has to end.
+    /// The first half of what execve does to the other threads of `me`: they are to end. `EAGAIN`:
+    /// another thread was first, with that or with a core dump, or `me` has to end.
     pub fn doom_others(&self, me: &Thread) -> Result<()> {
         self.step(Some(me), Event::Replace).map(drop).map_err(|_| errno::EAGAIN)
     }
@@ -308,9 +311,9 @@ impl Process {
         let _ = self.step(Some(me), Event::LastCall); // one that has ended makes none
     }
 
-    /// A thread of it ends: it is none of its threads any more, and uses its slot until
-    /// [`Process::has_left`]. Gives whether its worker ends with it, and whether somebody waits
-    /// for it to be gone.
+    /// Takes the thread `me`, which ends, from the list. It uses its slot until
+    /// [`Process::has_left`]. Gives whether its worker ends with it, and whether a thread waits for
+    /// it to be gone.
     pub fn begin_leaving(&self, me: &Thread) -> (bool, bool) {
         let mut threads = self.threads.lock();
         threads.all.retain(|t| !core::ptr::eq(&**t, me));
@@ -352,12 +355,14 @@ impl Process {
         drop(parent); // not under the lock
     }
 
-    /// Who waits until it is gone is told.
+    /// Notes that a thread waits until the process is gone: [`finish`](Self::finish) kicks the
+    /// threads of the space then.
     pub fn await_gone(&self) {
         let _ = self.step(None, Event::Await);
     }
 
-    /// It has left its space, or that is freed.
+    /// Finishes the process: it has left its space, or the space is freed. A parent's vfork is
+    /// over, and the end is told.
     pub fn finish(self: &Arc<Self>) {
         let Ok(effects) = self.step(None, Event::Finish) else { return };
         if effects.releases {
@@ -374,8 +379,9 @@ impl Process {
     }
 }
 
-/// The running thread, whose child has the use of its memory, waits until the child has left that,
-/// until it has to end or to park for a core dump, or until the TSC value `late`. Whether the child has.
+/// The running thread has lent its memory to its child, and waits until the child has left that.
+/// The wait also ends if the thread has to end or to park for a core dump, or at the TSC value
+/// `late`. Gives whether the child has left.
 pub fn wait_for_release(me: &Thread, late: u64) -> bool {
     let may_go = || me.state() != ThreadState::Vforks || me.must_end() || me.process.is_dumping();
     cpus::until(may_go, late);

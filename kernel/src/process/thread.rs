@@ -32,31 +32,34 @@ use hanare_ikc::SlotRef;
 
 /// A thread. It dereferences to its [`Port`], and that to its [`Task`].
 pub struct Thread {
-    /// What link and scheduler know of it.
+    /// The thread's parts for link and scheduler.
     port: Port,
     myself: Weak<Thread>,
-    /// Its process.
+    /// The process that the thread belongs to.
     pub process: Arc<Process>,
-    /// Its accesses to user memory fail where a page is not there (under a lock).
+    /// User memory is accessed in place: an access to a page that is not mapped fails. Set while
+    /// the thread holds the lock of the futex queues.
     pub in_place: AtomicBool,
     /// Woken by a futex call, see `futex`.
     pub futex_woken: AtomicBool,
-    /// It waits for a lock by now whose owner is of another program, of which nothing is told.
+    /// The lock that the thread waits for has an owner of another program by now. The LWK is not
+    /// told of that owner's end.
     pub looks_for_owner: AtomicBool,
     /// Whether it waits for a time of a clock that can be set, or is about to: see `until::on_set`.
     pub follows_clock: Mutex<bool, rank::FollowsClock>,
-    /// Its state, as [`life::ThreadState`](ThreadState). Written under the lock of its process' threads.
+    /// Life-cycle state, as [`life::ThreadState`](ThreadState). Written under the lock of its
+    /// process' threads.
     state: AtomicU8,
     /// The worker of the thread has descriptors, directories or filters of its own, which no
     /// other worker can take over: its execve is Linux'.
     pub is_apart: AtomicBool,
     /// Which attributes its worker has, see `slots`.
     pub attributes: AtomicU64,
-    /// On whose behalf it calls; its worker has the same.
+    /// Users and groups in whose name the thread calls; its worker has the same.
     pub ids: Mutex<Ids, rank::ThreadIds>,
-    /// Its name: of its program, or as PR_SET_NAME has it.
+    /// Name: the program's, or the one set by PR_SET_NAME.
     pub name: Mutex<Option<[u8; 16]>, rank::ThreadName>,
-    /// It may not read the time stamp counter (`PR_SET_TSC`).
+    /// The time stamp counter may not be read (`PR_SET_TSC`).
     pub no_tsc: AtomicBool,
     /// Pages that its calls have handed to Linux.
     pub handed: offer::HandedPages,
@@ -64,15 +67,17 @@ pub struct Thread {
     pub policy: ThreadPolicy,
     /// Where a new thread starts: registers, FPU state, FS and GS base.
     pub birth: Mutex<Option<Birth>, rank::Birth>,
-    /// See rseq(2).
+    /// Registration with rseq(2).
     pub rseq: rseq::OfThread,
     /// Whether its user-mode code is to execute on Linux.
     pub utility: utility::OfThread,
     /// Head of the robust futex list; see [`Thread::set_robust_list`].
     pub robust_list: AtomicU64,
-    /// It leaves its program, and has given on what it has of locks with priority inheritance, or is about to.
+    /// The thread leaves its program. It has given its locks with priority inheritance to their
+    /// waiters, or is about to.
     pub has_left_locks: AtomicBool,
-    /// The thread ended with a robust mutex that has priority inheritance, for which others wait on Linux: until its worker ends.
+    /// The thread ended with a robust mutex that has priority inheritance, for which others wait on
+    /// Linux: until its worker ends.
     pub has_waiters_on_linux: AtomicBool,
     /// Which calls it may make.
     pub seccomp: seccomp::Seccomp,
@@ -82,19 +87,19 @@ pub struct Thread {
     pub signals: signals::OfThread,
     /// Address to clear and wake at exit (set_tid_address).
     pub clear_tid: AtomicU64,
-    /// Who stops it, and its registers then.
+    /// Reasons for which the thread is stopped, and the registers that it has left.
     pub parking: registers::OfThread,
     /// Tracers and debuggers.
     pub observe: observed::OfThread,
     /// Debug registers.
     pub debug: debugregs::OfThread,
-    /// See ptrace(2).
+    /// State as a tracee of ptrace(2).
     pub ptrace: tracee::OfThread<Thread>,
     _charge: Charge,
     _counted: Counted,
 }
 
-/// What a thread or process that was cloned starts with.
+/// Start state of a cloned thread or process, or of a program that replaced another one (execve).
 pub struct Birth {
     /// Registers of the caller, with the child's result and stack.
     pub regs: Regs,
@@ -110,7 +115,7 @@ pub struct Birth {
     pub parent_tid: u64,
     /// CLONE_CHILD_CLEARTID, or 0.
     pub clear_tid: u64,
-    /// What the child of a fork has registered with rseq(2), as its parent.
+    /// Registration with rseq(2) that the child of a fork has from its parent.
     pub rseq: Option<Area>,
     /// CLONE_CLEAR_SIGHAND.
     pub clear_handlers: bool,
@@ -120,7 +125,8 @@ pub struct Birth {
     pub no_tsc: bool,
     /// A program that replaced another one begins (execve).
     pub is_program: bool,
-    /// The name that the process' first worker has to be given, which another thread's program goes on with (execve).
+    /// The name that the process' first worker has to be given, since another thread's program goes
+    /// on there (execve).
     pub name: Option<[u8; 16]>,
 }
 
@@ -133,7 +139,7 @@ impl Birth {
         Birth::new(Regs { rax: 0, ..*regs }, fpu, bases, false)
     }
 
-    /// Of a program that begins with `regs`, in place of that of the running thread.
+    /// Start state of a program that begins with `regs`, in place of that of the running thread.
     pub fn of_program(regs: &Regs) -> Birth {
         Birth::new(*regs, FpuState::new(), (0, 0), true)
     }
@@ -222,8 +228,8 @@ impl Thread {
     /// The thread that a task is a part of.
     pub fn of(task: &Task) -> &Thread {
         let address = core::ptr::from_ref(task).addr() - offset_of!(Thread, port.task);
-        // SAFETY: every task is the part `port.task` of a thread: only `new` makes one. So the thread is
-        // there as long as the reference to the task.
+        // SAFETY: every task is the part `port.task` of a thread: only `new` makes one. So the
+        // thread is there as long as the reference to the task.
         unsafe { &*core::ptr::with_exposed_provenance(address) }
     }
 
@@ -237,7 +243,7 @@ impl Thread {
         own.is_deliverable() || self.process.signals.lock().pending.is_deliverable(own.mask)
     }
 
-    /// It, as far as memory has to know it.
+    /// The thread's view for memory operations: space, slot, NUMA policy.
     pub fn caller(&self) -> Caller<'_> {
         Caller { memory: &self.process, slot: self.slot_index, policy: &self.policy, thread: self }
     }
@@ -247,7 +253,7 @@ impl Thread {
         self.parking.now().is_held(self.process.observed.holds())
     }
 
-    /// Whether somebody waits for its registers, which it can leave where it waits.
+    /// Whether a tracer or a debugger waits for its registers, which it can leave where it waits.
     pub fn is_awaited(&self) -> bool {
         self.parking.now().is_awaited(self.process.observed.holds())
     }
@@ -267,23 +273,25 @@ impl Thread {
         before
     }
 
-    /// Its system calls come to the calling CPU, which first looks whether it is watched or judged. Where each one is
-    /// said in the log, all are watched; so are those of a utility thread, which goes on elsewhere.
+    /// Binds the words that the calling CPU looks at before each system call of the thread. They
+    /// say whether the process is watched, and whether filters judge the call. Where each call is
+    /// said in the log, all are watched. So are those of a utility thread, which goes on elsewhere.
     pub fn calls_here(&self) {
         static SAID: AtomicU32 = AtomicU32::new(1);
         let are_all = log::debug_enabled() || self.utility.is_wanted();
         let watched = if are_all { &SAID } else { &self.process.observed.flags };
-        // SAFETY: they lie in the thread and its process, which are there as long as it may be in user mode here.
+        // SAFETY: they lie in the thread and its process, which are there as long as it may be in
+        // user mode here.
         unsafe { percpu::set_looked_at(watched, &self.seccomp.mode) };
     }
 
-    /// What it is about.
+    /// The thread's life-cycle state.
     #[inline]
     pub fn state(&self) -> ThreadState {
         ThreadState::of(self.state.load(Ordering::Acquire))
     }
 
-    /// See `process::states`, which alone says so.
+    /// Stores the life-cycle state. Only `process::states` calls this, after a step of the model.
     pub(super) fn set_state(&self, state: ThreadState) {
         self.state.store(state as u8, Ordering::SeqCst);
     }
@@ -363,12 +371,12 @@ pub fn current_arc() -> Arc<Thread> {
     current().myself.upgrade().expect("the running thread is counted")
 }
 
-/// The parent of a vfork. It may go on when this is dropped: its child has left its memory, or there will
-/// be no child. So it is told once, and never in a later vfork.
+/// The parent of a vfork. It may go on when this is dropped: its child has left its memory, or
+/// there will be no child. So it is told once, and never in a later vfork.
 pub struct ParentWaits(Arc<Thread>);
 
 impl ParentWaits {
-    /// Of a thread that makes a vfork.
+    /// A vfork's parent, whose wait begins.
     pub fn new(parent: Arc<Thread>) -> ParentWaits {
         ParentWaits(parent)
     }

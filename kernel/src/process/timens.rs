@@ -21,7 +21,7 @@ pub fn now(p: &Process, clock: Clock) -> Option<u64> {
     time::now(clock).map(|ns| ns.saturating_add_signed(offset_ns(p, clock)))
 }
 
-/// What the machine's clock shows when the process' one shows `ns`.
+/// Converts `ns` of a clock of the process to what the machine's clock shows then.
 pub fn of_machine(p: &Process, clock: Clock, ns: u64) -> u64 {
     ns.saturating_add_signed(offset_ns(p, clock).saturating_neg())
 }

@@ -34,7 +34,7 @@ impl Until {
         self.ns == u64::MAX
     }
 
-    /// Whether somebody who sets Linux' clocks changes how long it is until then.
+    /// Whether setting Linux' clocks changes how long it is until then.
     pub fn follows_clock(self) -> bool {
         !self.is_never() && matches!(self.clock, Clock::Realtime | Clock::Tai)
     }
@@ -48,7 +48,8 @@ impl Until {
         !self.is_never() && self.left() == 0
     }
 
-    /// The same, sooner than the deadline: somebody has set the clock ([`on_set`]).
+    /// Whether a clock that can be set shows the time. Before the deadline, it has been set
+    /// ([`on_set`]).
     pub fn was_set_to(self) -> bool {
         self.follows_clock() && self.has_come()
     }
@@ -59,8 +60,9 @@ impl Until {
     }
 }
 
-/// `REQUEST_CLOCK_SET`: a time that somebody waits for may have come. A thread that says that it follows the clock
-/// only after it was looked at here reads the new one: both do so under a lock. Others are not interrupted.
+/// `REQUEST_CLOCK_SET`: a time that a thread waits for may have come. A thread that says that it
+/// follows the clock only after it was looked at here reads the new one: both do so under a lock.
+/// Others are not interrupted.
 pub fn on_set() {
     spaces::each_thread(|t| {
         if *t.follows_clock.lock() {

@@ -1,21 +1,21 @@
-//! What ended children used, for `getrusage(RUSAGE_CHILDREN)`, `times` and the
-//! `rusage` of `wait4`: Linux counts a proxy's time, not its program's.
+//! Resources that ended children used, for `getrusage(RUSAGE_CHILDREN)`, `times` and the `rusage`
+//! of `wait4`: Linux counts a proxy's time, not its program's.
 //!
-//! When a process ends, what it used is left with its parent, before Linux hears of
-//! the end. A successful wait of the parent takes it.
+//! When a process ends, what it used is left with its parent, before Linux hears of the end. A
+//! successful wait of the parent takes it.
 
 use crate::base::heap;
 use crate::base::lists;
 use crate::parts::usage::Usage;
 use crate::process::Process;
 
-/// What a process and its threads used.
+/// Resources that a process and its threads used: CPU time, the peak of memory, page faults.
 pub fn of(p: &Process) -> Usage {
     let (user_ns, system_ns) = p.times_ns();
     Usage { user_ns, system_ns, peak_bytes: p.memory_use().1, faults: p.faults() }
 }
 
-/// Children that nobody waits for are forgotten, lowest ids first, beyond this.
+/// Children that their parent does not wait for are forgotten, lowest ids first, beyond this.
 const ENDED_MAX: usize = 4096;
 
 /// A process ends; its memory is still there.

@@ -1,4 +1,5 @@
-//! What `wait4` and `waitid` tell of a child, and what has to be done here before its parent knows.
+//! Events that `wait4` and `waitid` tell of a child, and what has to be done here before its parent
+//! knows.
 
 use crate::base::user::put;
 use crate::link::delegate;
@@ -17,12 +18,13 @@ use hanare_hal::usercopy::{self, UserAddr};
 use linux_raw_sys::general::__NR_sched_yield;
 use zerocopy::IntoBytes;
 
-/// How long a child is waited for of which Linux has told that it was stopped, ns: it may go on already.
+/// How long a child is waited for of which Linux has told that it was stopped, ns: it may go on
+/// already.
 const PAUSES_NS: u64 = 100_000_000;
-/// What Linux has told the end of is waited for here so long, at most.
+/// How long the end of a child is waited for here, at most, after Linux has told it, ns.
 const LEAVES_NS: u64 = 10_000_000_000;
 
-/// What `wait4` or `waitid` has told.
+/// The event that `wait4` or `waitid` has told.
 struct Told {
     pid: u32,
     /// Whether it was an end, as far as can be seen: not that a child was stopped or goes on.
@@ -51,14 +53,16 @@ pub enum Call {
     Waitid,
 }
 
-/// Where a call tells of a child: where the program wants it or, where that wants to know nothing, in the scratch page.
+/// Where a call tells of a child: at the program's address, or in the scratch page if the program
+/// gave none.
 pub struct Place {
     at: u64,
     is_scratch: bool,
 }
 
 impl Place {
-    /// The arguments with which Linux executes the call of the running thread, so that it can be seen what that tells.
+    /// The arguments with which Linux executes the call of the running thread, so that it can be
+    /// seen what that tells.
     pub fn of(call: Call, mut args: [u64; 6]) -> Result<([u64; 6], Place)> {
         let pointer = match call {
             Call::Wait4 => &mut args[1],
@@ -158,7 +162,8 @@ fn wait_until_left(p: &Process, pid: u32) {
     cpus::until_told(|| child.is_gone() || me.must_end(), cpus::deadline(LEAVES_NS));
 }
 
-/// Waits until a process that Linux has told the stop of computes no more: of that `REQUEST_SPACE_PAUSE` may come later.
+/// Waits until a stopped process computes no more. Linux may have told the stop before
+/// `REQUEST_SPACE_PAUSE` comes.
 fn wait_until_paused(p: &Process, pid: u32) {
     let Some(child) = spaces::find_thread(p, pid).map(|first| first.process.clone()) else {
         return;
@@ -171,7 +176,8 @@ fn wait_until_paused(p: &Process, pid: u32) {
         let _ = delegate::linux(__NR_sched_yield, [0; 6]); // who tells may need our worker's CPU
         cpus::yield_now();
     }
-    // Each of its threads looks before it enters user mode again, and those that were there have passed through the kernel.
+    // Each of its threads looks before it enters user mode again, and those that were there have
+    // passed through the kernel.
     child.kick_all();
     tlb::shoot(child.mm.active(), 0, 0);
 }

@@ -1,19 +1,20 @@
 //! The workers behind the slots of a process.
 //!
-//! The worker of a thread that ended ends too, so that its thread id is gone, and leaves a
-//! new one behind (`Control::ThreadRenew`), or two where none waits yet, for the next threads:
-//! making one waits for Linux only where none is there yet. What Linux keeps for each thread (credentials,
-//! capabilities, namespaces, priorities …) a new thread has from its creator; so a
-//! worker is taken over only by a thread whose creator has the same *attributes*: a
-//! number that a thread gets anew whenever it changes such a thing, and passes on to
-//! the threads it makes; a worker has from the one before it what a thread has from its
-//! creator. Slot 0 is the worker with the process' own id: it serves the
-//! first thread, and after an execve the thread that called it.
+//! The worker of a thread that ended ends too, so that its thread id is gone. It leaves a new one
+//! behind (`Control::ThreadRenew`) for the next thread, or two where none waits yet. So making a
+//! thread waits for Linux only where no worker is there yet.
+//!
+//! What Linux keeps for each thread (credentials, capabilities, namespaces, priorities …) a new
+//! thread has from its creator, and a worker from the worker before it. A thread's *attributes* are
+//! a number that stands for all that. A thread gets a new number whenever it changes such a thing,
+//! and passes it on to the threads it makes. A worker is taken over only by a thread whose creator
+//! has the same attributes. Slot 0 is the worker with the process' own id: it serves the first
+//! thread, and after an execve the thread that called it.
 //!
 //! Attributes are also rights, and a program that can have Linux write to a slot can have the
 //! worker behind it do something. So no worker without a thread keeps attributes that no living
-//! thread has (`shed`): when a thread changes its own, or ends, such workers are sent away and
-//! waited for, and the first worker, whose id is the process', becomes like one that lives.
+//! thread has (`shed`). When a thread changes its own, or ends, such workers are sent away and
+//! waited for. The first worker, whose id is the process', becomes like one that lives.
 
 use crate::link::{bells, delegate, direct};
 use crate::process::Process;
@@ -41,13 +42,14 @@ const PATIENCE_ALONE_NS: u64 = 60_000_000_000;
 /// Workers that wait for threads, at most; those of further threads leave none behind.
 const SPARES_MAX: usize = 16;
 
-/// The running thread changed something that Linux keeps for each thread. Servers end that are like no thread.
+/// The running thread changed something that Linux keeps for each thread. Servers end that are like
+/// no thread.
 pub fn attributes_changed(thread: &Thread) {
     attributes_differ(thread);
     shed_servers(&thread.process, thread);
 }
 
-/// What Linux keeps for each thread is like no other one's for a thread.
+/// Gives the thread attributes that no other thread has: Linux keeps something of its own for it.
 pub fn attributes_differ(thread: &Thread) {
     thread.process.attributes_vary.store(true, Ordering::Relaxed);
     thread.attributes.store(NEXT_ATTRIBUTES.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
@@ -71,7 +73,8 @@ pub fn rights_end(thread: &Thread) {
     }
 }
 
-/// Ends servers whose attributes no thread has: none may use them, nor have others, and they keep descriptors open.
+/// Ends servers whose attributes no thread has: no call may use them, they cannot take on others,
+/// and they keep descriptors open.
 fn shed_servers(p: &Process, me: &Thread) {
     let attributes = p.pool.attributes.load(Ordering::SeqCst);
     let is_like =
@@ -81,8 +84,9 @@ fn shed_servers(p: &Process, me: &Thread) {
     }
 }
 
-/// Waits until threads of `p` that have called exit(2) have given their workers away, of which Linux can be asked then; not for
-/// ever, since one may wait for a page of its memory. Who has joined one takes it for gone; so has Linux, nearly.
+/// Waits until threads of `p` that have called exit(2) have given their workers away: then Linux
+/// can be asked about those. Not for ever, since one may wait for a page of its memory. A thread
+/// that has joined one takes it for gone; so has Linux, nearly.
 pub fn await_exits(p: &Process, me: &Thread) {
     let deadline = cpus::deadline(PATIENCE_NS);
     while p.is_being_left() && !me.must_end() && cpu::rdtsc() < deadline {
@@ -127,7 +131,7 @@ fn shed(p: &Process, me: &Thread) {
     await_end(p, me, leaving, None);
 }
 
-/// The first worker, which nobody else has now, becomes like a thread that lives, or ends.
+/// The first worker, which no thread has now, becomes like a thread that lives, or ends.
 fn follow(p: &Process, me: &Thread, alive: &[Arc<Thread>]) {
     let Some(slot) = p.slot(p.first_slot) else { return };
     settle(me, p.first_slot, slot);
@@ -189,8 +193,8 @@ pub fn take(p: &Process, own: u64) -> Result<Taken> {
     }
 }
 
-/// PR_SET_NAME of a worker that served another thread before. Not the new thread's own business: who has made that may give it
-/// another name at once.
+/// PR_SET_NAME of a worker that served another thread before. The new thread does not do this
+/// itself: its maker may give it another name at once.
 fn name(p: &Process, s: &Spare, name: &[u8; 16]) {
     const SET_NAME: u64 = 15;
     let Ok(at) = p.write_scratch(s.index, name) else { return };
@@ -200,12 +204,13 @@ fn name(p: &Process, s: &Spare, name: &[u8; 16]) {
     settle(thread::current(), s.index, s.slot);
 }
 
-/// Whether the id is that of a thread that has ended and whose worker has not yet. After that
-/// Linux may give it to anybody.
+/// Whether the id is that of a thread that has ended and whose worker has not yet. After that Linux
+/// may give the id to any thread.
 fn is_leaving(p: &Process, tid: u32) -> bool {
     let is_known = p.slots.lock().gone.contains(&tid);
     let pid = u64::from(p.pid());
-    // Another process may ask, whose proxy may lie: the answer is for that one and changes nothing here.
+    // Another process may ask, whose proxy may lie: the answer is for that one and changes nothing
+    // here.
     is_known && delegate::linux(__NR_tgkill, [pid, tid.into(), 0, 0, 0, 0]) != Err(errno::ESRCH)
 }
 
@@ -222,8 +227,8 @@ fn start_worker(p: &Process, index: u32, own: u64) -> Result<Taken> {
     }
 }
 
-/// Sends the worker of one spare slot away: its attributes are nobody's any more. Gives
-/// its thread id.
+/// Sends the worker of one spare slot away: no thread has its attributes any more. Gives its thread
+/// id.
 fn retire(p: &Process) -> Option<u32> {
     let s = p.slots.lock().spare.pop()?;
     Some(send_away(p, s))
@@ -252,7 +257,8 @@ pub fn dismiss(p: &Process) -> bool {
     let mut leaving: Vec<u32> = core::iter::from_fn(|| retire(p)).collect();
     let any = servers::end_all(p, thread::current()) | !leaving.is_empty();
     leaving.extend(p.slots.lock().gone.iter());
-    // Where a thread is alone none of them can be in a call of another one: only a CPU that stands still makes them late.
+    // Where a thread is alone none of them can be in a call of another one: only a CPU that stands
+    // still makes them late.
     let patience = if p.thread_count() == 1 { PATIENCE_ALONE_NS } else { PATIENCE_NS };
     await_end(p, thread::current(), leaving, Some(cpus::deadline(patience)));
     leaving::until_uncounted(p);
@@ -270,8 +276,8 @@ pub fn make_process(p: &Process, request: Control) -> Result<u64> {
     }
 }
 
-/// Waits until Linux has no task of the process with these ids, at most until a deadline. Those that have ended are asked for
-/// no more.
+/// Waits until Linux has no task of the process with these ids, at most until a deadline. Those
+/// that have ended are asked for no more.
 fn await_end(p: &Process, me: &Thread, leaving: Vec<u32>, deadline: Option<u64>) {
     for tid in leaving {
         if leaving::wait(p, me, tid, deadline) {
@@ -280,23 +286,24 @@ fn await_end(p: &Process, me: &Thread, leaving: Vec<u32>, deadline: Option<u64>)
     }
 }
 
-/// The thread of a slot has ended: its worker, with all signals blocked, ends too,
-/// leaving one behind for the next thread unless there are enough or the program is
-/// replaced (`dismissed`). The first worker stays, unless somebody waits for its end. The answer to the call is not awaited here.
+/// The thread of a slot has ended: its worker, with all signals blocked, ends too. It leaves one
+/// behind for the next thread unless there are enough or the program is replaced (`dismissed`). The
+/// first worker stays, unless a thread waits for its end. The answer to the call is not awaited
+/// here.
 pub fn give(p: &Process, thread: &Thread, dismissed: bool) {
     let (index, slot) = (thread.slot_index, thread.slot);
     let (attributes, name) = (thread.attributes.load(Ordering::Relaxed), *thread.name.lock());
     slot.set_sigmask(u64::MAX);
     slot.set_robust_list(0); // it was walked, and its memory may go
-    // A worker for the next thread, which has its creator's attributes. One that exits makes none, and has looked for such
-    // workers already (`rights_end`).
+    // A worker for the next thread, which has its creator's attributes. One that exits makes none,
+    // and has looked for such workers already (`rights_end`).
     let has_same =
         |t: Arc<Thread>| !t.exits() && t.attributes.load(Ordering::Relaxed) == attributes;
     let is_useful = || !p.attributes_vary.load(Ordering::Relaxed) || p.threads().any(has_same);
     let second = if dismissed || !is_useful() { None } else { second_spare(p, index) };
     hold::at("slot-given");
     let asleep = {
-        // Posted under the lock: who takes the spare worker waits for the answer.
+        // Posted under the lock: a thread that takes the spare worker waits for the answer.
         let mut s = p.slots.lock();
         // Under it, too: a thread that has changed its rights looks for such workers afterwards.
         let useful = is_useful();
