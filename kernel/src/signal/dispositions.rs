@@ -55,8 +55,8 @@ pub fn action(signal: u64, new: UserAddr, old: UserAddr, size: u64) -> Result<u6
     Ok(0)
 }
 
-/// The same for processes that have their handlers in common with `p` (CLONE_SIGHAND), as
-/// their proxies have, so that nothing more is to be told.
+/// Sets the disposition of processes that have their handlers in common with `p` (CLONE_SIGHAND).
+/// So have their proxies, so that Linux need not be told.
 fn set_in_common(p: &Arc<Process>, signal: u32, action: SigAction) {
     let common = p.handlers.load(Ordering::Relaxed);
     for other in p.processes() {
@@ -146,7 +146,8 @@ fn tell(
     }
 }
 
-/// A call of the process may wait where no handler interrupts it: what ends the process by its default has to be Linux' own.
+/// A call of the process may wait where no handler interrupts it: what ends the process by its
+/// default has to be Linux' own.
 pub fn end_on_linux(thread: &Thread) {
     if thread.process.signals.lock().mirrored.end_on_linux() {
         tell_changed(thread, SigSet::ALL);

@@ -15,11 +15,12 @@ use hanare_hal::usercopy::{self, UserAddr};
 use linux_raw_sys::general::__NR_rt_sigpending;
 use zerocopy::IntoBytes;
 
-/// What a worker never blocks, since it is how the module tells of the LWK's death: waits here
-/// if the program blocks it.
+/// Signals that a worker never blocks: by SIGBUS the module tells of the LWK's death. They wait
+/// here if the program blocks them.
 const NEVER_BLOCKED: SigSet = SigSet::EMPTY.with(signal::SIGBUS);
 
-/// The same where there are utility threads: what their code may raise on Linux, too.
+/// Signals that a worker never blocks where there are utility threads: their code may raise these
+/// on Linux, too.
 const RAISED: SigSet = NEVER_BLOCKED
     .with(signal::SIGSEGV)
     .with(signal::SIGILL)
@@ -32,10 +33,9 @@ pub fn never_blocked(p: &Process) -> SigSet {
     if p.has_utility_threads.load(Ordering::Relaxed) { RAISED } else { NEVER_BLOCKED }
 }
 
-/// Signals that are blocked wait on Linux, where `sigtimedwait`, `signalfd` and
-/// `sigpending` see them. One that was forwarded before its mask was known there
-/// goes back: of those for the process Linux knows who else takes them, and interrupts
-/// the call that it is in.
+/// Signals that are blocked wait on Linux, where `sigtimedwait`, `signalfd` and `sigpending` see
+/// them. One that was forwarded before its mask was known there goes back. If it is for the
+/// process, Linux knows which other threads take it, and interrupts the call that it is in.
 pub fn give_back_blocked(thread: &Thread) {
     let p = &thread.process;
     while !thread.must_end() {
@@ -82,7 +82,8 @@ pub fn give_back_blocked(thread: &Thread) {
     }
 }
 
-/// Whether the process has to remember of a signal that is for it, and comes from Linux, that it is not for a thread.
+/// Whether the process has to remember of a signal that is for it, and comes from Linux, that it is
+/// not for a thread.
 pub fn is_to_be_marked(p: &Process, info: &SigInfo) -> bool {
     looks_like_threads(info.code) && !cputimers::is_for_process(p, info)
 }

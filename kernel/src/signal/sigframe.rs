@@ -60,8 +60,8 @@ pub fn build(
     Ok(())
 }
 
-/// Puts the FPU state into a frame, by the CPU itself, which leaves to the kernel what lies between the
-/// legacy area and the extended one.
+/// Puts the FPU state into a frame, by the CPU itself, which leaves to the kernel what lies between
+/// the legacy area and the extended one.
 fn save_fpu(at: u64) -> Result<()> {
     if fpu::mask() == 0 {
         let mut state = FpuState::new();
@@ -115,8 +115,8 @@ fn context_of(r: &Regs, trap: Trap, mask: SigSet, fpstate: u64) -> SigContext {
     }
 }
 
-/// Puts the registers of the running thread where rt_sigreturn(2) of Linux takes them from: the context at `at`, the FPU state at
-/// `fpstate`. Linux sets `stack` as the alternate one by that.
+/// Puts the registers of the running thread where rt_sigreturn(2) of Linux takes them from: the
+/// context at `at`, the FPU state at `fpstate`. Linux sets `stack` as the alternate one by that.
 pub fn put_context(regs: &Regs, at: u64, fpstate: u64, stack: AltStack) -> Result<()> {
     save_fpu(fpstate)?;
     let context = UContext {
@@ -148,8 +148,9 @@ pub fn restore(regs: &mut Regs) -> Result<()> {
     if may_return_to(&context) { Ok(()) } else { Err(errno::EFAULT) }
 }
 
-/// Whether the CPU enters user mode with the frame's selectors. As Linux, which gives them user mode's privilege, heeds the
-/// stack's only where the frame says so, and then faults on its way there.
+/// Whether the CPU enters user mode with the frame's selectors. As Linux, which gives them user
+/// mode's privilege, heeds the stack's only where the frame says so, and then faults on its way
+/// there.
 fn may_return_to(context: &UContext) -> bool {
     let (cs, ss) = (context.mcontext.cs | 3, context.mcontext.ss | 3);
     let heeds = context.flags & signal::UC_STRICT_RESTORE_SS != 0;

@@ -67,7 +67,8 @@ pub fn from_linux(p: &Arc<Process>, signal: u32, slot: u32, info: &[u64; 16]) ->
     Ok(())
 }
 
-/// Whether a signal with this `si_code` is one for a process (kill, sigqueue, the kernel), as far as that tells.
+/// Whether a signal with this `si_code` is one for a process (kill, sigqueue, the kernel), as far
+/// as that tells.
 fn is_for_process(code: i32) -> bool {
     matches!(code, signal::SI_USER | signal::SI_QUEUE | signal::SI_KERNEL)
 }
@@ -86,7 +87,8 @@ pub fn leave(p: &Process, thread: &Thread) {
     retarget(p);
 }
 
-/// What the thread was to take of `set` is the process' again; whether there was any.
+/// Gives signals of `set` that the thread was to take for the process back to the process. Whether
+/// there were any.
 fn requeue(p: &Process, thread: &Thread, set: SigSet) -> bool {
     // One after the other: a thread's signals and its process' are not locked together.
     let next = || thread.signals.lock().give_up(set);
@@ -111,9 +113,9 @@ pub fn retarget(p: &Process) {
     }
 }
 
-/// kill, tkill, tgkill to oneself, where the signal would come right back: queued
-/// here, or dropped if nothing comes of it. False: it is Linux' business (another target, blocked so that Linux keeps
-/// it pending, or a default that Linux applies).
+/// kill, tkill, tgkill to oneself, where the signal would come right back: queued here, or dropped
+/// if nothing comes of it. False: it is Linux' business (another target, blocked so that Linux
+/// keeps it pending, or a default that Linux applies).
 pub fn send_to_self(signal: u64, code: i32, own: bool) -> bool {
     let thread = thread::current();
     if signal == 0
@@ -162,7 +164,7 @@ pub fn settle(thread: &Thread) {
     }
 }
 
-/// What the thread was to take for the process, and blocks now, is the others' business.
+/// Passes signals of the process that the thread was to take, and blocks now, on to other threads.
 fn pass_on_blocked(thread: &Thread) {
     let mask = thread.signals.lock().mask;
     if requeue(&thread.process, thread, mask) {
