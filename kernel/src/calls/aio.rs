@@ -1,8 +1,8 @@
 //! The rings of Linux' asynchronous I/O, where the program finds them.
 //!
-//! `io_setup` (libaio) has Linux map a ring where it likes, which in the proxy is
-//! among its own things; the ring is moved to an address of the program's, and
-//! Linux takes the new address for the context's name, as after any `mremap`.
+//! `io_setup` (libaio) has Linux map a ring where it likes, which in the proxy is among the proxy's
+//! own mappings. So the ring is moved to an address of the program's. Linux takes the new address
+//! for the context's name, as after any `mremap`.
 
 use crate::base::user::{self, UserAddr, put};
 use crate::link::delegate;

@@ -93,7 +93,7 @@ pub fn waited(info: u64) {
     let mut told: SigInfo = zerocopy::transmute!(bytes);
     if told.timer().is_some_and(|id| is_ours(p, id)) {
         cputimers::tell(p, &mut told);
-        // Who has unmapped it meanwhile has had the signal.
+        // A thread that has unmapped it meanwhile has had the signal.
         let _ = usercopy::write(UserAddr::behind(info, OVERRUN), told.overrun().as_bytes());
     }
 }

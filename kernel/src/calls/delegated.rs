@@ -104,8 +104,8 @@ pub fn serve(row: &Row, hook: Hook, args: [u64; 6]) -> Result<u64> {
     }
 }
 
-/// A call that looks at a file by its path: `ENOENT` for one that Linux has found and the LWK's machine has not, as the
-/// module says to who opens it.
+/// A call that looks at a file by its path: `ENOENT` for a file that Linux has found and the LWK's
+/// machine has not. The module says so, too, to a thread that opens it.
 fn not_hidden(row: &Row, args: [u64; 6], dir: u64, path: u64) -> Result<u64> {
     if has_first_ended() {
         leads_somewhere(row, &args, dir, path)?;
@@ -119,7 +119,8 @@ fn not_hidden(row: &Row, args: [u64; 6], dir: u64, path: u64) -> Result<u64> {
     is_there(dir, path, 0).map(|()| result)
 }
 
-/// `ENOENT`: the path goes by a link of a first thread that has ended. Its worker has what the link leads to.
+/// `ENOENT`: the path goes by a link of a first thread that has ended. Its worker has what the link
+/// leads to.
 #[cold]
 fn leads_somewhere(row: &Row, args: &[u64; 6], dir: u64, path: u64) -> Result<()> {
     const O_NOFOLLOW: u64 = 0o400_000;
@@ -138,7 +139,8 @@ fn leads_somewhere(row: &Row, args: &[u64; 6], dir: u64, path: u64) -> Result<()
     is_there(dir, at, O_NOFOLLOW)
 }
 
-/// Whether a call that looks at a file by its path looks at a link itself, in place of what that leads to.
+/// Whether a call that looks at a file by its path looks at a link itself, in place of what that
+/// leads to.
 fn looks_at_link(number: u32, args: &[u64; 6]) -> bool {
     const AT_SYMLINK_NOFOLLOW: u64 = 0x100;
     let flags = match number {
@@ -212,9 +214,9 @@ fn not_ended(tid: u64) -> Result<()> {
     Ok(())
 }
 
-/// Refuses perf_event_open(2) on a thread of the LWK: Linux would count its worker, not the program.
-/// `ENOENT` is what Linux says of events that it does not have: perf names them and goes on
-/// with others.
+/// Refuses perf_event_open(2) on a thread of the LWK: Linux would count its worker, not the
+/// program. `ENOENT` is what Linux says of events that it does not have: perf names them and goes
+/// on with others.
 fn not_counted(args: &[u64; 6]) -> Result<()> {
     const PID_CGROUP: u64 = 4;
     const EVERY_TASK: u32 = !0;
@@ -236,7 +238,8 @@ fn not_control(fd: u64) -> Result<()> {
     if fd as u32 == control { Err(errno::EBADF) } else { Ok(()) }
 }
 
-/// close_range(2). With CLOSE_RANGE_UNSHARE the thread has a descriptor table of its own from then on.
+/// close_range(2). With CLOSE_RANGE_UNSHARE the thread has a descriptor table of its own from then
+/// on.
 fn close_range(row: &Row, args: [u64; 6]) -> Result<u64> {
     const UNSHARE: u32 = 2;
     if args[2] as u32 & UNSHARE == 0 {
@@ -306,9 +309,9 @@ fn queued_to(tid: u64) -> Option<Arc<Thread>> {
     may.then_some(target)
 }
 
-/// ppoll and its like: the mask argument becomes the thread's until delivery. Linux applies
-/// it itself, and only in the call: what is ready comes before a signal that was blocked.
-/// `place` is the argument, `size` the length of the structure that begins with a pointer to the mask; 0: the
+/// ppoll and its like: the mask argument becomes the thread's until delivery. Linux applies it
+/// itself, and only in the call: what is ready comes before a signal that was blocked. `place` is
+/// the argument, `size` the length of the structure that begins with a pointer to the mask; 0: the
 /// argument points to the mask.
 fn with_mask(row: &Row, mut args: [u64; 6], place: usize, size: usize) -> Result<u64> {
     let pointer = match args[place] {
@@ -378,8 +381,8 @@ fn setns(row: &Row, args: [u64; 6]) -> Result<u64> {
     Ok(result)
 }
 
-/// The running thread may get other namespaces than its process, of which execve has to know. Only a
-/// process of one thread may enter some of them.
+/// The running thread may get other namespaces than its process, of which execve has to know. Only
+/// a process of one thread may enter some of them.
 fn set_apart() {
     let me = thread::current();
     workers::await_exits(&me.process, me);
@@ -418,7 +421,8 @@ fn random(args: [u64; 6]) -> Option<u64> {
     usercopy::write(UserAddr::of(buffer), &random[..bytes as usize]).ok().map(|()| bytes)
 }
 
-/// What execve and the memory calls will look at.
+/// Keeps the flags of personality(2) that execve and the memory calls look at. Linux keeps the
+/// flags for each thread, so the thread's attributes change.
 fn personality(wanted: u32) {
     const ADDR_NO_RANDOMIZE: u32 = 0x4_0000;
     let thread = thread::current();

@@ -1,4 +1,4 @@
-//! The system call entry: the table's row decides who serves a call.
+//! The system call entry: the table's row decides which function serves a call.
 
 use crate::calls::notified::{self, Decision};
 use crate::calls::seccomp::{self, Judged};
@@ -13,7 +13,7 @@ use hanare_core::syscalls::{self, Hook, LocalCall, Row, Service};
 use hanare_hal::traps::{self, Call, Regs};
 use hanare_hal::{shared, speculation};
 
-/// Who serves a call that nobody watches or judges, by number.
+/// Handlers of calls that are neither watched nor judged, by number.
 pub static CALLS: [Call; traps::CALLS] = {
     let mut calls = [other as Call; traps::CALLS];
     let mut number = 0;
@@ -40,7 +40,8 @@ extern "C" fn other(_: u64, _: u64, _: u64, _: u64, _: u64, _: u64, regs: &mut R
     regs.rax
 }
 
-/// Serves a call, if it is allowed to be made; `None` if the registers are another context's afterwards.
+/// Serves a call, if it is allowed to be made; `None` if the registers are another context's
+/// afterwards.
 pub fn serve(regs: &mut Regs, number: u64) -> Option<()> {
     match seccomp::judge(regs) {
         Judged::Allowed => execute(regs, number),

@@ -1,7 +1,8 @@
 //! futex(2): an operation goes to the kernel that has the waiters of its words.
 //!
-//! Where two words have their waiters in two kernels, none is moved from one to the other: it is woken, as if for nothing,
-//! which programs have to expect, and looks for itself.
+//! Where two words have their waiters in two kernels, none is moved from one to the other. A waiter
+//! that would be moved is woken, as if for nothing, which programs have to expect, and looks for
+//! itself.
 
 use crate::link::delegate;
 use crate::parts::signals::{Interrupted, Rest};
@@ -90,7 +91,8 @@ fn until(p: &Process, op: Operation, pointer: u64) -> Result<Until> {
     Ok(Until::at(p, clock, futex::read_timespec(pointer)?))
 }
 
-/// FUTEX_REQUEUE, FUTEX_CMP_REQUEUE; and FUTEX_CMP_REQUEUE_PI where a kernel has the waiters and the other one the lock.
+/// FUTEX_REQUEUE, FUTEX_CMP_REQUEUE; and FUTEX_CMP_REQUEUE_PI where a kernel has the waiters and
+/// the other one the lock.
 fn requeue(
     row: &Row,
     p: &Process,
@@ -125,7 +127,8 @@ fn wake_op(p: &Process, places: (Place, Place), a: &[u64; 6]) -> Result<u64> {
     Ok(woken.saturating_add(also_woken)) // a proxy says what it likes
 }
 
-/// FUTEX_WAIT_REQUEUE_PI. Where a kernel has the word and the other one the lock, the thread gets the lock by itself.
+/// FUTEX_WAIT_REQUEUE_PI. Where a kernel has the word and the other one the lock, the thread gets
+/// the lock by itself.
 fn wait_for_lock(row: &Row, places: (Place, Place), a: &[u64; 6], until: Until) -> Result<u64> {
     let value = a[2] as u32;
     let clock = a[1] & u64::from(Operation::CLOCK_REALTIME);

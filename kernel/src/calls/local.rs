@@ -137,14 +137,14 @@ pub fn serve(call: LocalCall, row: &Row, regs: &mut Regs) -> Option<Result<u64>>
     })
 }
 
-/// getpid(2), where nobody looks.
+/// getpid(2), where the call is neither watched nor judged.
 pub extern "C" fn getpid(_: u64, _: u64, _: u64, _: u64, _: u64, _: u64, _: &mut Regs) -> u64 {
     shared::here().count_local_call();
     thread::current().process.pid().into()
 }
 
-/// One of the running thread's ids that Linux has told. One that is not mapped in the user namespace may
-/// become so whenever somebody writes the map, so Linux is asked again.
+/// One of the running thread's ids that Linux has told. An id that is not mapped in the user
+/// namespace may become so whenever the map is written, so Linux is asked again.
 fn own_id(row: &Row, which: fn(&mut Ids) -> &mut u32) -> Result<u64> {
     let ids = &thread::current().ids;
     let known = *which(&mut ids.lock());
@@ -328,17 +328,17 @@ fn exit_group(status: u64) -> Last {
     Last::Call(Call::new(__NR_exit_group, [status, 0, 0, 0, 0, 0]))
 }
 
-/// set_robust_list(2). Linux knows the list too (`Slot::robust_list`), for ends that are not the LWK's doing and
-/// waiters that are not on the LWK: from the next call on.
+/// set_robust_list(2). Linux knows the list too (`Slot::robust_list`), from the next call on. It
+/// serves for ends that are not the LWK's doing and for waiters that are not on the LWK.
 fn set_robust_list(head: u64, size: u64) -> Result<u64> {
     if size != 24 {
         return Err(errno::EINVAL);
     }
     let thread = thread::current();
     thread.set_robust_list(head);
-    // A thread that blocks all signals is one that glibc has just begun: it will open
-    // its mask in a moment, which is a call.
-    // And without memory that other processes have nobody waits there; to have some is a call, or a request.
+    // A thread that blocks all signals is one that glibc has just begun: it will open its mask in a
+    // moment, which is a call. And without memory that other processes have no thread waits there;
+    // to have some is a call, or a request.
     let p = &thread.process;
     let has_waiters = || p.is_shared() || p.mm.lock().shares_with_linux();
     if !thread.signals.lock().mask.contains(SIGTERM) && has_waiters() {
@@ -372,10 +372,10 @@ fn membarrier(command: u64, flags: u64, p: &Process) -> Result<u64> {
     /// GLOBAL, GLOBAL_EXPEDITED, PRIVATE_EXPEDITED, PRIVATE_EXPEDITED_SYNC_CORE, and RSEQ.
     const BARRIERS: u64 = 1 | 1 << 1 | 1 << 3 | 1 << 5 | RSEQ;
     const REGISTER: u64 = 1 << 2 | 1 << 4 | 1 << 6 | 1 << 8;
-    /// Only for who has registered, by the next higher bit.
+    /// Only for processes that have registered, by the next higher bit.
     const EXPEDITED: u64 = 1 << 3 | 1 << 5 | RSEQ;
     const GLOBAL: u64 = 1;
-    /// Of these, GLOBAL and GLOBAL_EXPEDITED are for memory that processes share.
+    /// Barriers for memory that processes share: GLOBAL and GLOBAL_EXPEDITED.
     const OF_ALL: u64 = GLOBAL | 1 << 1;
     /// Restartable sequences begin anew, besides.
     const RSEQ: u64 = 1 << 7;
@@ -409,9 +409,10 @@ fn membarrier(command: u64, flags: u64, p: &Process) -> Result<u64> {
     }
 }
 
-/// The CPUs whose memory a barrier for all processes orders: the caller's, those in use by who has registered for it,
-/// and with GLOBAL by the user's other processes that share memory with anybody. A stranger is not interrupted, at any
-/// rate that others like, nor who computes in memory of his own.
+/// The CPUs whose memory a barrier for all processes orders. These are the caller's and those of
+/// processes that have registered for it. With GLOBAL they are also those of the user's other
+/// processes that share memory with others. Other users' CPUs are not interrupted at any rate that
+/// a caller likes. Nor are those of a process that computes in memory of its own.
 fn concerned(p: &Process, is_global: bool) -> CpuSet {
     const REGISTER_GLOBAL_EXPEDITED: u64 = 1 << 2;
     let cpus = CpuSet::new();

@@ -19,7 +19,7 @@ pub fn sysinfo(to: u64) -> Result<u64> {
     put(UserAddr::behind(to, UNIT), &1u32.to_le_bytes())
 }
 
-/// `ioperm`: ports are nobody's here, as on a kernel in lockdown.
+/// `ioperm`: no process may have ports here, as on a kernel in lockdown.
 pub fn ioperm(from: u64, count: u64, on: u64) -> Result<u64> {
     const PORTS: u64 = 65536;
     if from.checked_add(count).is_none_or(|end| end <= from || end > PORTS) {

@@ -24,7 +24,8 @@ use linux_raw_sys::general::{
 /// not keep the rest from being done.
 pub fn madvise(me: &Thread, addr: u64, len: u64, advice: u64) -> Result<u64> {
     let advice = advice as u32;
-    // Without MADV_MERGEABLE and MADV_UNMERGEABLE: no pages are merged here (as without CONFIG_KSM).
+    // Without MADV_MERGEABLE and MADV_UNMERGEABLE: no pages are merged here (as without
+    // CONFIG_KSM).
     if !matches!(advice, 0..=4 | 8..=11 | 14..=25 | MADV_HWPOISON | MADV_SOFT_OFFLINE)
         || !addr.is_multiple_of(SMALL)
     {
@@ -168,8 +169,9 @@ fn discard(p: &Caller<'_>, start: u64, end: u64, linux: bool) -> Result<()> {
     Ok(())
 }
 
-/// After a call of the program's has made a file shorter: of what is mapped of files privately, pages behind their ends go, as on
-/// Linux also those that were written to. Programs and libraries are not asked about.
+/// After a call of the program's has made a file shorter: of private file mappings, pages behind
+/// the files' ends go. As on Linux, so do those that were written to. Programs and libraries are
+/// not asked about.
 pub fn discard_behind_ends(me: &Thread) {
     let p = &me.caller();
     let is_data = |v: &&Vma<FileRef>| matches!(&v.backing, Backing::PrivateFile { file, .. } if !file.is_known());

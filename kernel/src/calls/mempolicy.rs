@@ -25,11 +25,12 @@ use hanare_hal::shared;
 use linux_raw_sys::general::{__NR_get_mempolicy, __NR_migrate_pages, __NR_move_pages};
 use zerocopy::IntoBytes;
 
-/// Of `mbind` and `move_pages`.
+/// MPOL_MF_STRICT of mbind(2): pages on other nodes than the policy's make the call fail (EIO).
 const STRICT: u64 = 1;
-/// See [`STRICT`].
+/// MPOL_MF_MOVE of mbind(2) and move_pages(2): asks to move the process' own pages. None is moved
+/// here.
 const MOVE: u64 = 2;
-/// See [`STRICT`].
+/// MPOL_MF_MOVE_ALL of the same calls: asks to move pages that other processes map, too.
 const MOVE_ALL: u64 = 4;
 
 /// A set of nodes of the application.
@@ -163,7 +164,7 @@ pub fn move_pages(a: &[u64; 6]) -> Result<u64> {
         let node = {
             let mm = p.mm.lock();
             let vma = mm.vmas.find(addr);
-            // Of plain memory that nobody has touched Linux says this, too.
+            // Of plain memory that no thread has touched Linux says this, too.
             let is_file = vma.is_some_and(|v| v.backing != Backing::Anonymous);
             let why = if is_file { errno::ENOENT } else { errno::EFAULT };
             vma.and_then(|_| mm.table.find(addr)).map(|leaf| node_of(&leaf)).ok_or(why)
@@ -193,9 +194,9 @@ fn of_linux(call: u32, addr: u64) -> Result<u32> {
     u32::try_from(node).map_err(|_| Errno(node.saturating_neg()))
 }
 
-/// Of `get_mempolicy`.
+/// MPOL_F_NODE of get_mempolicy(2): a node is told in place of the policy's mode.
 const NODE: u64 = 1;
-/// See [`NODE`].
+/// MPOL_F_ADDR of get_mempolicy(2): the policy of an address is meant, not the thread's.
 const ADDR: u64 = 2;
 
 /// get_mempolicy(2).

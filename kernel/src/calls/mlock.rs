@@ -258,7 +258,8 @@ pub fn mincore(me: &Thread, addr: u64, len: u64, vec: u64) -> Result<u64> {
     Ok(0)
 }
 
-/// Adds to the answer of mincore(2) the pages of a private file mapping that Linux has in its page cache.
+/// Adds to the answer of mincore(2) the pages of a private file mapping that Linux has in its page
+/// cache.
 fn add_cached(vma: &Vma<FileRef>, at: u64, bytes: &mut [u8]) -> Result<()> {
     let (Backing::PrivateFile { file, .. }, Some(offset)) = (&vma.backing, vma.file_offset(at))
     else {
@@ -278,8 +279,9 @@ fn is_linux(v: &Vma<FileRef>) -> bool {
     matches!(v.backing, Backing::SharedLinux { .. })
 }
 
-/// One byte a page: whether it is there. Of memory of the process's own (`is_own`) those count that somebody has accessed: more
-/// may have been brought in ahead, and Linux, which has no such, shows none.
+/// One byte a page: whether it is there. Of memory of the process's own (`is_own`) pages count that
+/// a CPU or Linux has accessed. More may have been brought in ahead, and Linux, which has no such,
+/// shows none.
 fn resident(mm: &mut AddressSpace, start: u64, end: u64, is_own: bool, bytes: &mut [u8]) {
     bytes.fill(0);
     let first = mm.table.find(start).map_or(start, |l| l.addr);

@@ -152,7 +152,8 @@ fn map(me: &Thread, a: &[u64; 6]) -> Result<u64> {
             }
             fill_reserved(p, &vma)?;
         }
-        // A private mapping of a device means what the device says; one of huge pages takes them from Linux' pool.
+        // A private mapping of a device means what the device says; one of huge pages takes them
+        // from Linux' pool.
         Some(Private::Device) | None => {
             // What Linux refuses leaves what was there.
             let (flags_there, back) = (vma_flags | shared, unused.as_ref());
@@ -167,8 +168,8 @@ fn map(me: &Thread, a: &[u64; 6]) -> Result<u64> {
     Ok(at)
 }
 
-/// What is at `start..end`, if it is one mapping that the program only keeps the addresses with:
-/// it can be put back at no cost.
+/// The mapping at `start..end`, if it is a single one that only reserves the addresses and has no
+/// pages. It can be put back at no cost.
 fn unused_reservation(p: &Caller<'_>, start: u64, end: u64) -> Option<Vma<FileRef>> {
     let mut mm = p.mm.lock();
     let plain =
@@ -182,7 +183,7 @@ fn unused_reservation(p: &Caller<'_>, start: u64, end: u64) -> Option<Vma<FileRe
     (!used).then_some(vma)
 }
 
-/// What can be said of a wished-for address before anything is changed.
+/// Checks of a wished-for address that are made before anything is changed.
 fn check_fixed(p: &Caller<'_>, addr: u64, len: u64, align: u64, flags: u64) -> Result<()> {
     if flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) == 0 {
         return Ok(());
@@ -355,7 +356,7 @@ fn move_end(mm: &mut AddressSpace, old: u64, wanted: u64) -> bool {
     is_there
 }
 
-/// See [`move_end`]; more is mapped.
+/// Grows the heap and moves its end ([`move_end`]). False: another thread has moved the end.
 fn grow_heap(me: &Thread, old: u64, wanted: u64) -> Result<bool> {
     let p = &me.caller();
     let (from, to) = (page_up(old), page_up(wanted));
@@ -383,7 +384,8 @@ fn grow_heap(me: &Thread, old: u64, wanted: u64) -> Result<bool> {
     Ok(true)
 }
 
-/// See [`move_end`]; less is mapped: for other calls the end moves as it goes.
+/// Shrinks the heap. For other calls, its end moves ([`move_end`]) with the unmapping; if that
+/// fails, the end is moved back. False: another thread has moved the end.
 fn shrink_heap(p: &Caller<'_>, old: u64, wanted: u64) -> Result<bool> {
     let (from, to) = (page_up(wanted), page_up(old));
     unmap_after(p, from, to, |mm| move_end(mm, old, wanted)).inspect_err(|_| {

@@ -1,4 +1,5 @@
-//! The handlers of the system call table's rows, a file for each family; `dispatch.rs` finds the row.
+//! The handlers of the system call table's rows, a file for each family; `dispatch.rs` finds the
+//! row.
 
 pub mod aio;
 pub mod clocktimers;

@@ -28,7 +28,7 @@ const MAYMOVE: u64 = 1;
 const FIXED: u64 = 2;
 const DONTUNMAP: u64 = 4;
 
-/// What is to be done, with sizes rounded to pages.
+/// A move as the call asks for it, with sizes rounded to pages.
 #[derive(Clone, Copy)]
 struct Move {
     old: u64,
@@ -113,7 +113,8 @@ pub fn mremap(me: &Thread, a: &[u64; 6]) -> Result<u64> {
     relocate(me, &vma, &m, target, lock_flags)
 }
 
-/// Where the old range ends, if no address behind those of programs is in it. Behind `USER_MAX` nothing is mapped.
+/// Where the old range ends, if no address behind those of programs is in it. Behind `USER_MAX`
+/// nothing is mapped.
 fn end_of_source(m: &Move) -> Option<u64> {
     m.old.checked_add(m.old_size).filter(|&end| end <= TASK_SIZE)
 }
@@ -276,8 +277,8 @@ fn relocate(
     Ok(target)
 }
 
-/// Linux moves its mapping; here the old range is forgotten and the new one found anew. Other threads
-/// that touch or change the old one wait until that is done.
+/// Linux moves its mapping; here the old range is forgotten and the new one found anew. Other
+/// threads that touch or change the old one wait until that is done.
 fn move_shared(p: &Caller<'_>, m: &Move, target: u64) -> Result<()> {
     let Move { old, old_size, new_size, .. } = *m;
     let source_end = old + old_size.max(SMALL);

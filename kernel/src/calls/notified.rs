@@ -1,11 +1,15 @@
 //! Calls about which a listener decides (SECCOMP_RET_USER_NOTIF, `docs/seccomp.md`).
 //!
-//! Of what the worker makes as it is Linux tells the listener, by the filter that it has there, and
-//! does what that says. Of what the LWK serves itself, or what a worker may make whatever its filter
-//! says, the listener is told by a call that stands for it: the module knows the call by a number
-//! (`SERVICE_NOTIFY`), the worker makes `NR_NOTIFY` with the number, of which Linux tells the
-//! listener, and the module says whether that has let the call go on (`SERVICE_CONTINUED`). What the
-//! worker answers counts for nothing but the call's value.
+//! A call that the worker makes as it is needs nothing here. Linux tells the listener, by the
+//! filter that the worker has there, and does what that says. Other calls the LWK serves itself, or
+//! a worker may make them whatever its filter says. The listener is told of those by a call that
+//! stands for them:
+//!
+//! * The module knows the call by a number (`SERVICE_NOTIFY`).
+//! * The worker makes `NR_NOTIFY` with the number, of which Linux tells the listener.
+//! * The module says whether the listener has let the call go on (`SERVICE_CONTINUED`).
+//!
+//! What the worker answers counts for nothing but the call's value.
 
 use crate::life::depart;
 use crate::link::{direct, services};
@@ -22,15 +26,16 @@ use hanare_core::seccomp::notified::{Way, way};
 use hanare_core::syscalls::{self, Row};
 use hanare_hal::traps::Regs;
 
-/// What becomes of a call.
+/// The way in which a call goes on, after its listener was asked where necessary.
 pub enum Decision {
-    /// It is served as ever.
+    /// The LWK serves the call as ever.
     GoesOn,
-    /// It is an execve, about which the listener is asked when the worker makes it. If it fails [`forget`] it.
+    /// The call is an execve, about which the listener is asked when the worker makes it. One that
+    /// fails needs [`forget`].
     Departs(u64),
-    /// It is made on Linux, and the LWK has no part in it.
+    /// The call is made on Linux, and the LWK has no part in it.
     Plainly(&'static Row),
-    /// This is in `rax` afterwards.
+    /// The call is not made: `rax` gets this value.
     Answered(u64),
 }
 
@@ -61,7 +66,8 @@ pub fn ask(regs: &Regs, listener: u64) -> Decision {
     }
 }
 
-/// An execve that failed, perhaps before Linux has heard of it: what the module knows is for no later one.
+/// An execve that failed, perhaps before Linux has heard of it: what the module knows is for no
+/// later one.
 pub fn forget(listener: u64, call: u64) {
     // One that succeeded ends the thread, whose worker is another program's.
     if !thread::current().must_end() {
@@ -95,13 +101,14 @@ const fn error(e: Errno) -> Decision {
     Decision::Answered(e.as_return() as u64)
 }
 
-/// A signal came: the call is made again when it has been delivered, as it is where a listener is left without an answer.
+/// A signal came: the call is made again when it has been delivered, as it is where a listener is
+/// left without an answer.
 fn again() -> Decision {
     thread::current().signals.lock().set_interrupted(Interrupted::NotStarted);
     error(errno::EINTR)
 }
 
-/// What a listener says of a call that is known by the number `call`.
+/// Asks the listener about a call that the module knows by the number `call`.
 fn decided(me: &Thread, listener: u64, call: u64) -> Decision {
     match direct::call(me, Call::new(NR_NOTIFY, [call, 0, 0, 0, 0, 0])) {
         // There is no such call: it has gone on, or the listener is gone, or says so.

@@ -15,7 +15,7 @@ use zerocopy::IntoBytes;
 
 const CAP_IPC_LOCK: u32 = 14;
 
-/// What the running process may map, now. May ask Linux.
+/// Limits of what the running process may map, as they are now. May ask Linux.
 pub fn of_memory(me: &Thread) -> Limits {
     limits::look(me);
     let p = &me.process;
@@ -28,7 +28,7 @@ pub fn of_memory(me: &Thread) -> Limits {
     Limits { space, data }
 }
 
-/// What the running process may lock.
+/// Limit of what the running process may lock, and whether it is exempt.
 #[derive(Clone, Copy)]
 pub struct LockLimit {
     bytes: u64,
@@ -98,12 +98,12 @@ pub struct Change {
 }
 
 impl Change {
-    /// Of getrlimit(2).
+    /// Change that getrlimit(2) asks for: none, the limit is told.
     pub fn by_getrlimit(a: &[u64; 6]) -> Change {
         Change { pid: 0, resource: a[0], new: None, old: Some(a[1]) }
     }
 
-    /// Of setrlimit(2).
+    /// Change that setrlimit(2) asks for.
     pub fn by_setrlimit(a: &[u64; 6]) -> Change {
         Change { pid: 0, resource: a[0], new: Some(a[1]), old: None }
     }
@@ -112,15 +112,15 @@ impl Change {
         self.resource as u32 as usize == ADDRESS_SPACE
     }
 
-    /// Of prlimit(2).
+    /// Change that prlimit(2) asks for. Null pointers stand for nothing to set, or to tell.
     pub fn by_prlimit(a: &[u64; 6]) -> Change {
         let given = |pointer| Some(pointer).filter(|&pointer| pointer != 0);
         Change { pid: a[0], resource: a[1], new: given(a[2]), old: given(a[3]) }
     }
 }
 
-/// getrlimit(2), setrlimit(2), prlimit(2), after Linux has made the call: what was set is applied, and of the address space what is told is the
-/// program's limit, since Linux has another one for the proxy.
+/// getrlimit(2), setrlimit(2), prlimit(2), after Linux has made the call: applies what was set. For
+/// the address space, the program's limit is told, since Linux has another one for the proxy.
 pub fn made(change: &Change, before: Before) -> Result<()> {
     let (process, tid, soft) = match before {
         Before::Known { process, tid, soft } => (process, tid, soft),
@@ -136,7 +136,7 @@ pub fn made(change: &Change, before: Before) -> Result<()> {
     Ok(())
 }
 
-/// What there was before a call.
+/// Findings before Linux makes a call about a limit.
 pub enum Before {
     /// Nothing of the LWK's is concerned.
     Nothing,
@@ -144,7 +144,7 @@ pub enum Before {
     Refused,
     /// A process of the instance, and its soft limit of the address space.
     Known {
-        /// Whose limit it is.
+        /// The process whose limit it is.
         process: Arc<Process>,
         /// A thread of it.
         tid: u32,

@@ -57,7 +57,8 @@ mod flag {
     pub const ALL: u64 = TSYNC | LOG | SPEC_ALLOW | NEW_LISTENER | TSYNC_ESRCH | WAIT_KILLABLE_RECV;
 }
 
-/// `struct seccomp_notif_sizes`: bytes of a notification, of the answer to it, and of what both know of a call.
+/// `struct seccomp_notif_sizes`: bytes of a notification, of the answer to it, and of what both
+/// know of a call.
 const NOTIFICATION_SIZES: [u16; 3] = [80, 24, 64];
 
 const PR_GET_NO_NEW_PRIVS: u64 = 39;
@@ -67,7 +68,7 @@ const ERRNO_MAX: u32 = 4095;
 /// Bytes that a filter takes beside its instructions, about: it itself, and its place in lists.
 const FILTER_OBJECTS: usize = 256;
 
-/// What becomes of a call.
+/// The verdict of the thread's seccomp mode and filters on a call.
 #[derive(PartialEq, Eq)]
 pub enum Judged {
     /// The call is made.
@@ -101,7 +102,8 @@ pub fn judge(regs: &mut Regs) -> Judged {
     }
 }
 
-/// `is_permitted`: a filter has left the call to the thread's tracer already, which may have made another one of it.
+/// `is_permitted`: a filter has left the call to the thread's tracer already, which may have made
+/// another one of it.
 fn filtered(thread: &Thread, regs: &mut Regs, is_permitted: bool) -> Judged {
     let number = regs.orig_rax as u32;
     let args = [regs.rdi, regs.rsi, regs.rdx, regs.r10, regs.r8, regs.r9];
@@ -235,7 +237,8 @@ fn set_filter(flags: u64, from: UserAddr) -> Result<u64> {
     attached.map(|()| descriptor)
 }
 
-/// Whether somebody listens to one of the thread's filters: Linux refuses another listener, by the word of a proxy.
+/// Whether one of the thread's filters has a listener: Linux refuses another one, by the word of a
+/// proxy.
 fn has_listener(thread: &Thread) -> bool {
     let filters = thread.seccomp.filters.lock().clone();
     let mut ids =
@@ -246,8 +249,8 @@ fn has_listener(thread: &Thread) -> bool {
     })
 }
 
-/// Gives a filter a listener that tells of what the LWK serves, too, in place of Linux' own, whose descriptor is given. The
-/// listener's descriptor.
+/// Gives a filter a listener that tells of what the LWK serves, too, in place of Linux' own, whose
+/// descriptor is given. The listener's descriptor.
 fn listen(descriptor: u64, filter: &Filter) -> Result<u64> {
     match services::by_worker(SERVICE_LISTENER, &[descriptor], &[]) {
         Ok(answer) => {
@@ -293,8 +296,9 @@ impl Drop for Turn<'_> {
     }
 }
 
-/// Has Linux judge what the workers do by a filter, those that serve the running thread and,
-/// with TSYNC or where it is the only one, all of the process. `confine`: with no_new_privs. The descriptor of a listener, or 0.
+/// Has Linux judge what the workers do by a filter. These are the workers that serve the running
+/// thread and, with TSYNC or where it is the only one, all of the process. `confine`: with
+/// no_new_privs. The descriptor of a listener, or 0.
 fn tell_linux(thread: &Thread, program: &[Instruction], flags: u64, confine: bool) -> Result<u64> {
     let p = &thread.process;
     let control_fd = p.identity.lock().control_fd;
@@ -353,8 +357,8 @@ fn send(thread: &Thread, filter: &[Instruction], flags: u64, confine: bool) -> R
     result
 }
 
-/// Filters act for whoever is run by exec too, so only who cannot gain rights by it, or
-/// has them already, may set one.
+/// Reads a filter. Filters act for programs run by exec, too. So only a process that cannot gain
+/// rights by exec, or has them already, may set one.
 fn read_program(p: &Process, slot: u32, from: UserAddr) -> Result<Program> {
     let [count, at]: [u64; 2] = user::get(from)?; // struct sock_fprog: a count of 16 bits
     let count = usize::from(count as u16);

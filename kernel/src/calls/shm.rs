@@ -75,8 +75,9 @@ pub fn shmat(me: &Thread, id: u64, addr: u64, flags: u64) -> Result<u64> {
     attached
 }
 
-/// Has the worker attach a segment anywhere: where, and whether it has large pages. One that Linux refuses must leave what is
-/// at the place it was meant for, and one that is removed already stays, though what is there may be its last attachment.
+/// Has the worker attach a segment anywhere: where, and whether it has large pages. An attachment
+/// that Linux refuses must leave what is at the place it was meant for. One that is removed already
+/// stays, though what is there may be its last attachment.
 fn attach_elsewhere(id: u64, flags: u64) -> Result<(Option<u64>, bool)> {
     match delegate::linux(__NR_shmat, [id, 0, flags & !(SHM_REMAP | SHM_RND), 0, 0, 0]) {
         Ok(at) => {

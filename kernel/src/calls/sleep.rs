@@ -64,7 +64,7 @@ fn begin(kind: Kind, flags: u64, request: u64, remaining: u64) -> Result<u64> {
     let ns = futex::read_timespec(request)?.min(LAST_NS);
     let absolute = flags & TIMER_ABSTIME != 0;
     let kind = match kind {
-        // Who sets the clock does not change for how long others sleep.
+        // Setting the clock does not change for how long others sleep.
         Kind::Clock(Clock::Realtime) if !absolute => Kind::Clock(Clock::Monotonic),
         kind => kind,
     };
