@@ -105,7 +105,8 @@ fn dump_thread(thread: &Thread, regs: &Regs, queued: Option<&QueuedSignal>) {
     process::end_by_request(Control::DumpThread { at, signal: queued.map_or(0, |q| q.signal) });
 }
 
-/// What the proxy has to map: start, end, kind. A program says how many there are.
+/// Ranges that the proxy has to map for a core dump: start, end, kind. How many there are depends
+/// on the program.
 #[derive(Default)]
 struct Ranges {
     all: Vec<(u64, u64, DumpKind)>,
@@ -119,7 +120,7 @@ impl Ranges {
     }
 }
 
-/// What the proxy has to map. `ENOMEM`: there is no dump then.
+/// Lists the ranges that the proxy has to map for a core dump. `ENOMEM`: there is no dump then.
 fn ranges(mm: &mut AddressSpace) -> Result<Vec<(u64, u64, DumpKind)>> {
     let mut all = Ranges::default();
     let mut at = USER_MIN;

@@ -50,8 +50,9 @@ pub fn before_user(thread: &Thread) {
     step_blocks(blocks);
 }
 
-/// Whether the trap flag has the CPU trap after a branch, not after each instruction. A CPU that traps forgets it, also in the
-/// kernel (an address that is watched is touched in a call), where nobody notes that: so it is told each time.
+/// Whether the trap flag has the CPU trap after a branch, not after each instruction. A CPU that
+/// traps forgets it. That also happens in the kernel (an address that is watched is touched in a
+/// call), where it is not noted. So the CPU is told each time.
 fn step_blocks(on: bool) {
     let is_on = &BLOCKS[percpu::index()];
     if on || is_on.load(Ordering::Relaxed) {

@@ -23,7 +23,7 @@ fn stands(thread: &Thread, reason: Reason) -> bool {
         Reason::Dump => p.is_dumping(),
         Reason::Pause => p.pauses(thread),
         Reason::Time => p.cpu_timers.armed.load(Ordering::Acquire),
-        // Who is to park for a core dump stops for nobody else.
+        // A thread that is to park for a core dump stops for nothing else.
         Reason::Exec => thread.ptrace.has(EXECED) && !p.is_dumping(),
         Reason::Selectors => thread.ptrace.has(WRONG_SELECTORS) && !p.is_dumping(),
         Reason::DebuggerStep | Reason::Hold | Reason::Registers | Reason::TracerStep => {

@@ -52,7 +52,8 @@ pub fn check(thread: &Thread) {
     signals::retarget(p); // others may take what this thread blocks
 }
 
-/// The soft limit has moved on: getrlimit(2) is Linux' business. What somebody has set meanwhile stays.
+/// The soft limit has moved on: getrlimit(2) is Linux' business. A limit that was set meanwhile
+/// stays.
 fn tell_limit(thread: &Thread) {
     const OLD: u64 = 16;
     let p = &thread.process;

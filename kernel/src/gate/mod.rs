@@ -1,4 +1,5 @@
-//! What stops a thread before user mode, or looks at it: core dumps, tracers, debuggers, rseq.
+//! The gate: core dumps, tracers, debuggers and rseq, which stop a thread on its way to user mode
+//! or look at it.
 
 pub mod coredump;
 pub mod debugregs;

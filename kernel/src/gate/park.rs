@@ -1,5 +1,5 @@
-//! Parking: how a thread stops for a tracer or a debugger, and goes on. `hanare_core::gate::Parking`
-//! decides; here its registers are left and taken back.
+//! Parking: how a thread stops for a tracer or a debugger, and goes on.
+//! `hanare_core::gate::Parking` decides; here its registers are left and taken back.
 //!
 //! A thread parks on its way to user mode ([`at_gate`]). One that waits in the kernel leaves its
 //! registers where it is ([`in_kernel`]), and parks when it comes out.
@@ -36,7 +36,8 @@ impl Debugger<Process> {
                 return;
             }
             let Some(first) = p.threads().last() else { return };
-            // With each one's lock: who takes its registers has seen before that it is not held.
+            // With each one's lock: a thread that takes its registers has seen before that it is
+            // not held.
             if !p
                 .threads()
                 .all(|t| t.parking.change(|parking, _| parking.contains(Parking::REGISTERS)))
@@ -49,7 +50,7 @@ impl Debugger<Process> {
     }
 }
 
-/// The thread's registers are there: who holds it may look.
+/// The thread's registers are there: the tracer or the debugger that holds it may look.
 fn tell_holders(thread: &Thread) {
     if thread.parking.now().contains(Parking::HELD) {
         tell_tracer(thread);
@@ -124,7 +125,7 @@ fn load(thread: &Thread, s: &Snapshot, regs: &mut Regs) {
 pub fn in_kernel(thread: &Thread) {
     let all = || thread.process.observed.holds();
     thread.parking.change(|parking, left| {
-        // Looked at under the lock: who lets it go drops them under it.
+        // Looked at under the lock: a change that lets it go drops them under it.
         if parking.is_awaited(all()) {
             let regs = shown(thread, &registers::of_running(), true);
             *left = Some(Snapshot::take(regs));
@@ -146,7 +147,8 @@ pub fn begin(thread: &Thread, regs: &Regs) {
     });
 }
 
-/// The running thread leaves its registers on its way to user mode, or, `raw`, in the middle of a call.
+/// The running thread leaves its registers on its way to user mode, or, `raw`, in the middle of a
+/// call.
 pub fn leave(thread: &Thread, regs: &mut Regs, raw: bool) {
     thread.parking.change(|parking, left| {
         parking.disarm(&mut regs.rflags);
@@ -159,12 +161,14 @@ pub fn leave(thread: &Thread, regs: &mut Regs, raw: bool) {
     tell_holders(thread);
 }
 
-/// The running thread, whose registers are left, waits until it may go on. The registers that were set.
+/// The running thread, whose registers are left, waits until it may go on. The registers that were
+/// set.
 fn wait(thread: &Thread) -> Option<Box<Snapshot>> {
     let may_go = || !thread.is_held() || thread.must_end() || thread.process.is_dumping();
     loop {
         cpus::until(may_go, cpus::NEVER);
-        // Looked at under the lock: who finds them there while the thread is held may rely on them.
+        // Looked at under the lock: a tracer that finds them there while the thread is held may
+        // rely on them.
         let taken = thread
             .parking
             .change(|parking, left| may_go().then(|| left.take().filter(|_| parking.take())));
@@ -196,13 +200,13 @@ pub fn take_back(thread: &Thread, regs: &mut Regs) {
     }
 }
 
-/// Parks the running thread on its way to user mode until nobody holds it.
+/// Parks the running thread on its way to user mode until no tracer and no debugger holds it.
 pub fn at_gate(thread: &Thread, regs: &mut Regs) {
     leave(thread, regs, false);
     go_on(thread, regs, false);
 }
 
-/// Somebody has let go of the thread, or does by that change.
+/// A tracer or a debugger has let go of the thread, or does by that change.
 pub fn let_go_by(thread: &Thread, change: impl FnOnce(&mut Parking)) {
     thread.parking.change(|parking, left| {
         change(parking);
@@ -223,7 +227,8 @@ pub fn hold(thread: &Thread) {
     thread.parking.change(|parking, _| parking.hold(Who::Tracer, true));
 }
 
-/// The running thread has made a call, or is about to begin a handler: of who steps, the step is over.
+/// The running thread has made a call, or is about to begin a handler. If it is stepped, the step
+/// is over.
 pub fn stepped(thread: &Thread, regs: &mut Regs) {
     if thread.parking.now().is_stepped() {
         cpus::request_attention();

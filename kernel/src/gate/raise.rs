@@ -1,5 +1,5 @@
-//! Signals that a program itself causes (exceptions, calls that may not be made, frames that cannot be),
-//! and the beginning and end of handlers.
+//! Signals that a program itself causes (exceptions, calls that may not be made, frames that cannot
+//! be), and the beginning and end of handlers.
 
 use crate::gate::{coredump, fatal, observe, park, ptrace, rseq};
 use crate::mm::access::Signal as Fault;

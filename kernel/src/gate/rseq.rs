@@ -57,7 +57,8 @@ pub fn before_handler(thread: &Thread, regs: &mut Regs) -> Result<()> {
     thread.rseq.area().map_or(Ok(()), |area| leave_section(area, regs))
 }
 
-/// The thread goes on on Linux: it leaves its critical section, and its area names no CPU, so that it begins none.
+/// The thread goes on on Linux: it leaves its critical section, and its area names no CPU, so that
+/// it begins none.
 pub fn before_linux(thread: &Thread, regs: &mut Regs) -> Result<()> {
     let Some(area) = thread.rseq.area() else { return Ok(()) };
     leave_section(area, regs)?;

@@ -204,7 +204,7 @@ impl Debugger<Process> {
                 if patch::read(&p, addr, &mut byte) != 1 {
                     return Err(errno::EFAULT);
                 }
-                // Known before it is there, so that no thread meets one that nobody set.
+                // Known before it is there, so that no thread meets one that no debugger set.
                 let mut s = self.state.lock();
                 if s.breakpoints.all().len() >= BREAKPOINTS_MAX {
                     return Err(errno::ENOSPC);
@@ -234,8 +234,8 @@ impl Debugger<Process> {
     /// The debugger is gone: the process goes on as if it never had been there.
     ///
     /// # Errors
-    /// `EAGAIN`, if this is not the `last` time: a breakpoint cannot be taken out for the moment. Linux asks
-    /// again. A thread that meets it meanwhile meets it again.
+    /// `EAGAIN`, if this is not the `last` time: a breakpoint cannot be taken out for the moment.
+    /// Linux asks again. A thread that meets it meanwhile meets it again.
     pub fn close(&self, last: bool) -> Result<()> {
         let Ok(p) = self.process() else { return Ok(()) };
         self.state.lock().stop.close();
@@ -312,7 +312,8 @@ pub fn report(thread: &Thread, regs: &mut Regs, why: u64, signal: u32, address: 
 }
 
 /// Stops all threads for a reason of this one's, which parks, if need be after they have stopped
-/// for another reason. False: there is no debugger, or the thread has to end or to park for a core dump.
+/// for another reason. False: there is no debugger, or the thread has to end or to park for a core
+/// dump.
 pub(super) fn certainly_report(
     thread: &Thread,
     regs: &mut Regs,

@@ -1,8 +1,8 @@
 //! Watching processes from outside: traces ([`trace`]) and debuggers ([`debug`]).
 //!
-//! A process that nobody watches pays one look at a flag per system call. A session
-//! belongs to a descriptor on Linux; the module has checked that its owner may trace
-//! the process, and speaks for it (`abi/src/observe.rs`).
+//! A process without an observer pays one look at a flag per system call. A session belongs to a
+//! descriptor on Linux; the module has checked that its owner may trace the process, and speaks for
+//! it (`abi/src/observe.rs`).
 
 pub mod debug;
 pub mod trace;
@@ -28,7 +28,7 @@ use hanare_hal::traps::Regs;
 use hanare_ikc::{RequestCall, RequestRef};
 use linux_raw_sys::general::{__NR_exit, __NR_exit_group};
 
-/// What a child of fork takes over.
+/// State that the child of a fork takes over: the trace, breakpoints, the auxiliary vector.
 #[derive(Default)]
 pub struct Inherited {
     trace: Option<trace::Expected>,
@@ -167,7 +167,8 @@ pub fn call(regs: &mut Regs, serve: fn(&mut Regs, u64) -> Option<()>) {
     ptrace::leave(thread, regs);
 }
 
-/// The worker is asked for a call, or for something of the LWK's own, if anybody wants to know.
+/// Notes that the worker is asked for a call, or for something of the LWK's own, if the process is
+/// observed.
 pub fn asks(thread: &Thread, is_call: bool) {
     if thread.process.observed.is_on() {
         let what = if is_call { 2 } else { 1 };

@@ -28,7 +28,7 @@ use zerocopy::IntoBytes;
 const DATA_MAX: u64 = 4096;
 /// How long a thread waits for a tracer that does not keep up, before records are lost.
 const PATIENCE_NS: u64 = 50_000_000;
-/// It looks so often whether the tracer has caught up.
+/// How often a waiting thread looks whether the tracer has caught up, ns.
 const LOOK_NS: u64 = 1_000_000;
 
 impl Trace {
@@ -54,7 +54,8 @@ impl Trace {
         })
     }
 
-    /// See `OBSERVE_TRACE`.
+    /// Physical address of the ring, and bytes of its text, as `OBSERVE_TRACE` answers. `None`: the
+    /// trace is closed.
     pub fn place(&self) -> Option<(PhysAddr, u64)> {
         self.ring.lock().as_ref().map(Ring::place)
     }
@@ -80,8 +81,8 @@ impl Trace {
         Expected(Some(self.clone()))
     }
 
-    /// So many processes more are watched. Once there is none the tracer is told that it has read all when it has read what
-    /// is there.
+    /// So many processes more are watched. Once there is none the tracer is told that it has read
+    /// all when it has read what is there.
     fn count(&self, more: i64) {
         let ring = self.ring.lock();
         let watched = self.watched.load(Ordering::Relaxed).saturating_add_signed(more);
@@ -89,7 +90,8 @@ impl Trace {
         ring.iter().for_each(|ring| ring.set_over(watched == 0));
     }
 
-    /// The tracer is gone, or has read all: processes let go of the trace at their next call. The ring is free.
+    /// The tracer is gone, or has read all: processes let go of the trace at their next call. The
+    /// ring is free.
     pub fn close(&self) {
         self.closed.store(true, Ordering::Release);
         let ring = self.ring.lock().take();
@@ -125,19 +127,19 @@ impl Trace {
         let end = cpus::deadline(PATIENCE_NS);
         let is_tight = || self.ring.lock().as_ref().is_some_and(Ring::is_tight);
         let has_room = || !is_tight() || self.is_closed() || thread.must_end();
-        // Nobody rings when there is room again: look every now and then.
+        // No wake-up comes when there is room again: look every now and then.
         while !has_room() && cpu::rdtsc() <= end {
             cpus::until(has_room, cpus::deadline(LOOK_NS).min(end));
         }
     }
 }
 
-/// A process that a trace is to watch: a child, whose parent may be gone before it begins. As long as one is expected the trace
-/// is not over.
+/// A process that a trace is to watch: a child, whose parent may be gone before it begins. As long
+/// as one is expected the trace is not over.
 pub struct Expected(Option<Arc<Trace>>);
 
 impl Expected {
-    /// It is there.
+    /// Has the trace watch `p`, the process that was expected.
     pub fn watch(mut self, p: &Process) {
         *p.observed.trace.lock() = self.0.take();
         p.observed.set(TRACED, true);
@@ -198,8 +200,9 @@ fn of(thread: &Thread) -> Option<Arc<Trace>> {
     (t.follow || thread.slot_index == thread.process.first_slot).then(|| t.clone())
 }
 
-/// A call whose beginning was recorded, as its thread's `observe` says. That names the trace and holds no reference to it: exit(2)
-/// does not come back, so nothing on its thread's stack is ever dropped.
+/// A call whose beginning was recorded, as its thread's `observe` says. That names the trace and
+/// holds no reference to it: exit(2) does not come back, so nothing on its thread's stack is ever
+/// dropped.
 pub struct Entered {
     args: [u64; 6],
 }
@@ -220,7 +223,8 @@ pub fn enter(thread: &Thread, number: u64, args: [u64; 6]) -> Option<Entered> {
     Some(Entered { args })
 }
 
-/// A call of the thread's has succeeded that does not come back to it: an execve. What it refers to is gone.
+/// A call of the thread's has succeeded that does not come back to it: an execve. What it refers to
+/// is gone.
 pub fn has_left(trace: &Trace, thread: &Thread) {
     if let Some((number, duration_ns)) = ended(thread, trace) {
         let served = SERVED_HELPED;
@@ -231,7 +235,8 @@ pub fn has_left(trace: &Trace, thread: &Thread) {
     }
 }
 
-/// The call that the thread is in is over: its number and its time, ns. `None`: this trace has not seen it begin.
+/// The call that the thread is in is over: its number and its time, ns. `None`: this trace has not
+/// seen it begin.
 fn ended(thread: &Thread, trace: &Trace) -> Option<(u32, u64)> {
     let own = &thread.observe;
     let began = own.began.swap(0, Ordering::Relaxed);

@@ -1,8 +1,8 @@
 //! Events of a tracee, and its children, which a tracer may get with it.
 //!
-//! Linux is not asked for events: it would tell of the workers that come and go. The tracee
-//! stops where the event is; a new thread or process does not enter user mode before its
-//! parent goes on, or whoever traces that has taken it over (`waits::take`).
+//! Linux is not asked for events: it would tell of the workers that come and go. The tracee stops
+//! where the event is. A new thread or process does not enter user mode before its parent goes on,
+//! or the parent's tracer has taken it over (`waits::take`).
 
 use super::tracee::{end, report, report_event};
 use crate::gate::park;
@@ -61,9 +61,10 @@ pub fn on_child(thread: &Thread, regs: &mut Regs, event: Option<u32>, tid: u32) 
     let_go_child(thread);
 }
 
-/// The thread is about to make a child that it waits for. As on Linux no signal but SIGKILL interrupts that: what comes,
-/// the one of the child's end above all, is told behind the call, and so behind the events of that. The worker blocks it
-/// until the thread is on its way to user mode (`signals::settle`).
+/// The thread is about to make a child that it waits for. As on Linux no signal but SIGKILL
+/// interrupts that. What comes, the signal of the child's end above all, is told behind the call,
+/// and so behind the events of that. The worker blocks it until the thread is on its way to user
+/// mode (`signals::settle`).
 pub fn on_vfork(thread: &Thread) {
     if thread.ptrace.has(TRACED) {
         cpus::request_attention();

@@ -16,7 +16,8 @@ use hanare_core::gate::Parking;
 use hanare_core::ptrace::{option, request};
 use linux_raw_sys::general::__NR_ptrace;
 
-/// How often a thread that does not trace another one itself looks whether that one's registers are there, ns.
+/// How often a thread that does not trace another one itself looks whether that one's registers are
+/// there, ns.
 const LOOK_NS: u64 = 1_000_000;
 
 /// ptrace(2) of the calling thread's worker.
@@ -44,8 +45,8 @@ pub fn ask(thread: &Thread) -> Result<()> {
     linux([request::PEEKUSER, u64::from(thread.slot.tid()), 0, scratch, 0, 0]).map(drop)
 }
 
-/// Has the thread, whose worker is stopped, stop too; the thread that has its id then ([`stand`]). `ESRCH`: it is not
-/// stopped, or is not the caller's tracee.
+/// Has the thread, whose worker is stopped, stop too; the thread that has its id then ([`stand`]).
+/// `ESRCH`: it is not stopped, or is not the caller's tracee.
 pub fn hold(thread: &Arc<Thread>) -> Result<Arc<Thread>> {
     if !(is_mine(thread) && thread.parking.now().contains(Parking::HELD)) {
         ask(thread)?;
@@ -54,7 +55,8 @@ pub fn hold(thread: &Arc<Thread>) -> Result<Arc<Thread>> {
     stand(thread.clone())
 }
 
-/// The thread, which the caller traces, or another thread of its process does, goes on no more from now on.
+/// The thread, which the caller traces, or another thread of its process does, goes on no more from
+/// now on.
 pub fn keep(thread: &Arc<Thread>) -> Result<()> {
     let may = |what| rights::may(what, thread.slot.tid(), &thread.process);
     if !thread.ptrace.is_on() {
@@ -70,8 +72,9 @@ pub fn keep(thread: &Arc<Thread>) -> Result<()> {
     Ok(())
 }
 
-/// Waits until the thread, which is kept, has left its registers, or the one that goes on for it meanwhile, in a space of its
-/// own (execve): that one. `ESRCH`: it has ended.
+/// Waits until the thread, which is kept, has left its registers. If another one goes on for it
+/// meanwhile, in a space of its own (execve), that one is waited for, and given. `ESRCH`: it has
+/// ended.
 pub fn stand(mut thread: Arc<Thread>) -> Result<Arc<Thread>> {
     let me = thread::current();
     loop {
@@ -97,7 +100,8 @@ pub fn stand(mut thread: Arc<Thread>) -> Result<Arc<Thread>> {
     }
 }
 
-/// Whether Linux has given the running thread the option that suspends a tracee's filters, if that is among these.
+/// Whether Linux has given the running thread the option that suspends a tracee's filters, if that
+/// is among these.
 pub fn suspends(thread: &Thread, options: u64) -> Result<()> {
     if options & option::SUSPEND_SECCOMP == 0 {
         return Ok(());

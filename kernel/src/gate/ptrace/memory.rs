@@ -99,9 +99,9 @@ pub fn memory_file(number: u32, a: &[u64; 6]) -> Result<u64> {
     if at == start { Err(errno::EIO) } else { Ok(at - start) }
 }
 
-/// Whether Linux lets the caller at a thread's memory by that descriptor. The file's name, by
-/// which the thread was found, proves nothing: what is mounted at /proc may be anybody's. Nor
-/// does what its worker is told: the module looks whether it is that file.
+/// Whether Linux lets the caller at a thread's memory by that descriptor. The file's name, by which
+/// the thread was found, proves nothing: any file may be mounted at /proc. Nor does what its worker
+/// is told: the module looks whether it is that file.
 fn may_reach(thread: &Thread, fd: u64, write: bool) -> bool {
     let me = thread::current();
     if core::ptr::eq(&*thread.process, &*me.process) {
@@ -131,7 +131,7 @@ fn seek(fd: u64, offset: u64, whence: u64) -> Result<u64> {
     delegate::linux(__NR_lseek, [fd, offset, whence, 0, 0, 0])
 }
 
-/// What such a call asks for.
+/// A read or a write of a `mem` file in /proc, as the call's arguments say it.
 struct Access {
     write: bool,
     /// Where in the file; `None`: at its position.

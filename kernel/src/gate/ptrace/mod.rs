@@ -1,11 +1,11 @@
 //! ptrace(2), the tracee's side: what a traced thread does for its tracer.
 //!
-//! Linux does the tracing, of the workers: it knows who traces whom, stops them at
-//! signals and tells wait(2). A thread whose worker is stopped is *held* from the moment
-//! its tracer hears of the stop ([`tracer`]): it leaves its registers in a [`Snapshot`],
-//! where it is, if it waits in the kernel, else on its way to user mode. What only the LWK
-//! knows of (faults, breakpoints, system calls, execve) becomes a stop when the thread has
-//! its worker take a signal (`Control::Trap`); the tracer's answer is what comes back.
+//! Linux does the tracing, of the workers: it knows the tracer of each, stops them at signals and
+//! tells wait(2). A thread whose worker is stopped is *held* from the moment its tracer hears of
+//! the stop ([`tracer`]). It leaves its registers in a [`Snapshot`]: where it is, if it waits in
+//! the kernel, else on its way to user mode. What only the LWK knows of (faults, breakpoints,
+//! system calls, execve) becomes a stop when the thread has its worker take a signal
+//! (`Control::Trap`). The tracer's answer is what comes back.
 
 mod children;
 mod held;

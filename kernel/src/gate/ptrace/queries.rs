@@ -1,5 +1,5 @@
-//! What a tracer asks of a tracee's signals and filters, beside registers and memory. Linux has a part of each: what
-//! waits for the worker, its mask, and the right to look.
+//! Requests of a tracer about a tracee's signals and filters, beside registers and memory. Linux
+//! has a part of each: what waits for the worker, its mask, and the right to look.
 
 use super::held::{hold, linux};
 use crate::base::user::{self, put};
@@ -25,7 +25,8 @@ pub fn mask(thread: &Arc<Thread>, size: u64, data: u64) -> Result<u64> {
     put(UserAddr::of(data), &mask.0.to_le_bytes())
 }
 
-/// PTRACE_SETSIGMASK. The worker has the mask, too, before it goes on: what waits on Linux and is blocked now stays there.
+/// PTRACE_SETSIGMASK. The worker has the mask, too, before it goes on: what waits on Linux and is
+/// blocked now stays there.
 pub fn set_mask(thread: &Arc<Thread>, size: u64, data: u64) -> Result<u64> {
     let thread = hold(thread)?;
     if size != 8 {
@@ -75,7 +76,8 @@ pub fn pending_signals(thread: &Arc<Thread>, args: u64, data: u64) -> Result<u64
     Ok(copied)
 }
 
-/// Signal `number` of those that wait with the LWK for the thread or, `shared`, for its process, or how many these are.
+/// Signal `number` of those that wait with the LWK for the thread or, `shared`, for its process, or
+/// how many these are.
 fn fetched(thread: &Thread, shared: bool, number: u64) -> core::result::Result<SigInfo, u64> {
     let own = thread.signals.lock();
     let all = thread.process.signals.lock();
@@ -116,8 +118,8 @@ pub fn filter_program(thread: &Arc<Thread>, a: &[u64; 6]) -> Result<u64> {
     Ok(instructions.len() as u64)
 }
 
-/// What Linux says of the worker's filters, as it would of the program's: where that has SECCOMP_MODE_STRICT, the worker
-/// has a filter instead.
+/// Turns Linux' answer about the worker's filters into one about the thread's. Where the thread has
+/// SECCOMP_MODE_STRICT, its worker has a filter instead.
 fn with_filters(thread: &Thread, answer: Result<u64>) -> Result<u64> {
     let knows_mode = matches!(answer, Ok(_) | Err(errno::ENOENT | errno::EFAULT));
     if knows_mode && thread.seccomp.mode() != FILTER { Err(errno::EINVAL) } else { answer }

@@ -1,4 +1,4 @@
-//! What a tracer reads and sets of a stopped thread's registers.
+//! Registers of a stopped thread, as its tracer reads and sets them.
 
 use super::held::{look, set};
 use crate::base::heap;

@@ -47,7 +47,8 @@ pub fn set_tracer(thread: &Thread, tracer: &Arc<Thread>) {
 pub fn end(thread: &Arc<Thread>) {
     let tid = thread.slot.tid(); // it was found just now, or runs: not later, when its process may be gone
     end_of(thread);
-    // Looked for when `thread` is seen not to be traced any more: who goes on for it and has not seen that is there.
+    // Looked for when `thread` is seen not to be traced any more: a thread that goes on for it and
+    // has not seen that is there.
     if let Some(next) = spaces::successor(thread, tid) {
         end_of(&next);
     }
@@ -56,8 +57,9 @@ pub fn end(thread: &Arc<Thread>) {
 fn end_of(thread: &Arc<Thread>) {
     let own = &thread.ptrace;
     let p = &thread.process;
-    // Under one lock with `begin` and with what enters a thread: one that is traced must not find the flag off, or its
-    // calls would go without a stop. (`hanare_core::ptrace`, tests: `the_flag_is_on_while_a_thread_is_traced`.)
+    // Under one lock with `begin` and with what enters a thread. A traced thread must not find the
+    // flag off, or its calls would go without a stop. (`hanare_core::ptrace`, tests:
+    // `the_flag_is_on_while_a_thread_is_traced`.)
     p.with_threads(|all| {
         own.clear(TRACED | SEIZED | CALLS | BLOCKS | EXECED | TOLD | UNTOLD | HEARD | REPLACED);
         p.observed.set_ptraced(all.iter().any(|t| t.ptrace.is_on()));
@@ -92,7 +94,8 @@ pub fn exec_stop(thread: &Thread, regs: &mut Regs) {
     });
 }
 
-/// Has the tracer see the registers of a new program, all of which are to be restored, as those of the execve that it is still in.
+/// Has the tracer see the registers of a new program as those of the execve that it is still in.
+/// All of the registers are to be restored.
 fn as_execve<R>(thread: &Thread, regs: &mut Regs, f: impl FnOnce(&mut Regs) -> R) -> R {
     regs.orig_rax = thread.ptrace.state.lock().call;
     thread.ptrace.set(REPLACED);
@@ -157,8 +160,8 @@ pub fn report(thread: &Thread, regs: &mut Regs, what: Stop) -> u32 {
     core::mem::take(&mut thread.ptrace.state.lock().given)
 }
 
-/// A signal that the tracer has given at the beginning or the end of a call is sent to the thread: the tracer hears of it
-/// as of any other one.
+/// Sends a signal that the tracer has given at the beginning or the end of a call to the thread.
+/// The tracer hears of it as of any other one.
 fn send_given(thread: &Thread, regs: &mut Regs, signal: u32) {
     if signal == 0 || thread.must_end() {
         return;
@@ -214,8 +217,9 @@ pub fn enter(thread: &Thread, regs: &mut Regs) -> bool {
     if given == 0 { is_made } else { give_at_entry(thread, regs, given, is_made) }
 }
 
-/// Whether the call is still to be made (it was to be if `is_made`), at whose beginning the tracer has given a signal. One
-/// that waits is interrupted before it begins; the signal comes behind any other.
+/// Whether the call is still to be made (it was to be if `is_made`), at whose beginning the tracer
+/// has given a signal. One that waits is interrupted before it begins; the signal comes behind any
+/// other.
 fn give_at_entry(thread: &Thread, regs: &mut Regs, given: u32, is_made: bool) -> bool {
     let restart = syscalls::row(regs.orig_rax).map_or(Restart::Never, |row| row.restart);
     if given == signal::SIGKILL {
@@ -235,7 +239,8 @@ fn give_at_entry(thread: &Thread, regs: &mut Regs, given: u32, is_made: bool) ->
     false
 }
 
-/// The running thread's filters leave a call to its tracer, which gets to know `data`. False: it is not made.
+/// The running thread's filters leave a call to its tracer, which gets to know `data`. False: it is
+/// not made.
 pub fn permits(thread: &Thread, regs: &mut Regs, data: u32) -> bool {
     report_event(thread, regs, event::SECCOMP, data);
     // The end of the stop proves nothing: a proxy may have left it out.
@@ -246,7 +251,8 @@ pub fn permits(thread: &Thread, regs: &mut Regs, data: u32) -> bool {
     regs.orig_rax as i32 >= 0 && !thread.must_end()
 }
 
-/// The running thread makes the call, with this number, that its tracer has let through: its worker may, too.
+/// The running thread makes the call, with this number, that its tracer has let through: its worker
+/// may, too.
 pub fn permit(thread: &Thread, number: Option<u32>) {
     let own = &thread.ptrace;
     if let Some(number) = number {
@@ -257,15 +263,16 @@ pub fn permit(thread: &Thread, number: Option<u32>) {
     }
 }
 
-/// The running thread, which is observed, asks its worker for a call. Of one that its tracer has let through the worker makes
-/// this, and no other one.
+/// The running thread, which is observed, asks its worker for a call. For a call that its tracer
+/// has let through, the worker may make this one and no other.
 pub fn asks_call(thread: &Thread, call: &Call) {
     if thread.ptrace.has(PERMITTED) {
         thread.ptrace.state.lock().permitted.asks_call(call.nr, call.args);
     }
 }
 
-/// Likewise, for something of the LWK's own.
+/// The running thread asks its worker for `request`. For a call that its tracer has let through,
+/// the worker may make the clone or execve that `request` stands for, and no other call.
 pub fn asks(thread: &Thread, request: &Control) {
     if thread.ptrace.has(PERMITTED) {
         thread.ptrace.state.lock().permitted.asks(request);
@@ -309,8 +316,8 @@ pub fn succeed(old: &Thread, new: &Arc<Thread>) {
     }
 }
 
-/// The thread `old` has replaced the program, and `new`, by which it is known already, goes on for it in another space, with
-/// its worker.
+/// The thread `old` has replaced the program, and `new`, by which it is known already, goes on for
+/// it in another space, with its worker.
 pub fn continue_as(old: &Thread, new: &Arc<Thread>) {
     if !old.ptrace.has(TRACED) {
         return;
@@ -337,8 +344,8 @@ fn take_over(old: &Thread, new: &Arc<Thread>) {
     (state.former, state.given_at_entry, state.call) = (old.slot.tid(), given_at_entry, call);
 }
 
-/// The thread gets rights from a program that it is about to run: who traced it, and does so no
-/// more on Linux, is not to have them.
+/// The thread gets rights from a program that it is about to run. A tracer that traces it on Linux
+/// no more is not to have them.
 pub fn on_rights(thread: &Thread) {
     if thread.ptrace.is_on()
         && services::by_worker(SERVICE_MAY, &[0, 0, MAY_BE_TRACED], &[]).is_err()

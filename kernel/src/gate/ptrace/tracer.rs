@@ -102,8 +102,9 @@ pub fn call(a: &[u64; 6]) -> Result<u64> {
     }
 }
 
-/// Of a process of Linux all is as there. A worker that is left of a thread goes on in its
-/// own affairs, of which the tracer hears nothing.
+/// Requests about a task that is no thread of the LWK. Linux answers those about its own processes.
+/// A worker that a thread has left behind goes on in its own affairs, of which the tracer hears
+/// nothing.
 fn without_thread(a: &[u64; 6]) -> Result<u64> {
     if !workers::is_worker(a[1] as u32) {
         return linux(*a);
@@ -165,7 +166,8 @@ fn set_options(thread: &Arc<Thread>, options: u64) -> Result<u64> {
     Ok(0)
 }
 
-/// Sets how the thread goes on: to its next call, by steps of instructions or of branches, or freely.
+/// Sets how the thread goes on: to its next call, by steps of instructions or of branches, or
+/// freely.
 fn set_mode(thread: &Thread, what: u64) {
     let (flags, steps) = match what {
         request::SYSCALL => (CALLS, false),
@@ -222,7 +224,8 @@ fn resume(thread: &Arc<Thread>, what: u64, a: &[u64; 6]) -> Result<u64> {
     Ok(0)
 }
 
-/// Has a thread at its last stop take a signal that its tracer gives; which one Linux is to give the worker.
+/// Has a thread at its last stop take a signal that its tracer gives; which one Linux is to give
+/// the worker.
 fn give(thread: &Thread, signal: u64) -> u64 {
     let (stop, reported) = {
         let state = thread.ptrace.state.lock();
@@ -231,8 +234,8 @@ fn give(thread: &Thread, signal: u64) -> u64 {
     if reported { give_at(thread, stop, signal) } else { signal }
 }
 
-/// At the beginning or the end of a call the thread sends the signal to itself; at an event none is given. What is no
-/// signal, Linux refuses.
+/// At the beginning or the end of a call the thread sends the signal to itself; at an event none is
+/// given. What is no signal, Linux refuses.
 fn give_at(thread: &Thread, stop: Stop, signal: u64) -> u64 {
     let given = u32::try_from(signal).ok().filter(|&s| signal::is_valid(s));
     match (stop, given) {
@@ -245,8 +248,8 @@ fn give_at(thread: &Thread, stop: Stop, signal: u64) -> u64 {
     }
 }
 
-/// Registers were set of a thread that waits for Linux in a call: its worker has to leave
-/// the call, by a signal that nobody sees, where the tracer gives it none.
+/// Registers were set of a thread that waits for Linux in a call. Its worker has to leave the call:
+/// by a signal that the program does not see, where the tracer gives it none.
 fn give_up_call(thread: &Thread, signal: u64) -> u64 {
     if signal != 0 || !thread.parking.now().contains(Parking::IN_KERNEL | Parking::SET) {
         return signal;

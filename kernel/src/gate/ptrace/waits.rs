@@ -1,8 +1,8 @@
 //! wait4(2) and waitid(2) of a process that has tracees.
 //!
-//! Linux tells any thread of a process of the stops of tracees that one of them traces, unless it is asked not to
-//! (`__WNOTHREAD`). What Linux lets nobody but the tracer do about such a stop waits until that one asks for anything
-//! ([`catch_up`]).
+//! Linux tells any thread of a process of the stops of tracees that one of them traces, unless it
+//! is asked not to (`__WNOTHREAD`). What Linux lets only the tracer do about such a stop waits
+//! until that one asks for anything ([`catch_up`]).
 
 use super::held::{ask, is_mine, keep, linux, stand, suspends, trace};
 use crate::base::user::put;
@@ -114,7 +114,8 @@ impl Seen {
         false
     }
 
-    /// Tells the program what kind of stop that of the thread is, where Linux knows nothing but SIGTRAP.
+    /// Tells the program what kind of stop that of the thread is, where Linux knows nothing but
+    /// SIGTRAP.
     fn tell(&self, thread: &Thread) {
         if self.status != SIGTRAP {
             return;
@@ -143,9 +144,10 @@ fn only_interrupts(pid: u32) -> bool {
     code == Ok(INTERRUPT)
 }
 
-/// The worker `pid` is about to make a call that its filter leaves to a tracer. The tracer has been asked by the thread
-/// itself, which then waits for this call of its worker's, with these arguments. Any other call, which the worker was made to
-/// make, has no tracer. True: the worker goes on.
+/// The worker `pid` is about to make a call that its filter leaves to a tracer. The tracer has been
+/// asked by the thread itself, which then waits for this call of its worker's, with these
+/// arguments. Any other call, which the worker was made to make, has no tracer. True: the worker
+/// goes on.
 pub fn answer_filter(pid: u32, thread: Option<&Thread>) -> bool {
     const ORIG_RAX: u64 = 8 * index::ORIG_RAX as u64;
     let is_permitted = thread.zip(call_of_worker(pid).ok()).is_some_and(|(thread, call)| {
@@ -174,12 +176,12 @@ fn call_of_worker(pid: u32) -> Result<(u32, [u64; 6])> {
 pub enum Heard {
     /// The worker is about to make a call that its filter leaves to a tracer.
     AsksTracer,
-    /// It leaves its call.
+    /// The worker leaves its call.
     Interrupts,
 }
 
 impl Heard {
-    /// That of a tracee of the caller's, which goes on.
+    /// Takes such a stop of a tracee of the caller's, which is about to go on.
     pub fn take(thread: &Thread) -> Option<Heard> {
         match core::mem::take(&mut thread.ptrace.state.lock().heard) {
             ASKS_TRACER => Some(Heard::AsksTracer),
@@ -189,7 +191,8 @@ impl Heard {
     }
 }
 
-/// Does what is left to be done about stops of the caller's tracees of which another thread of its process has heard.
+/// Does what is left to be done about stops of the caller's tracees of which another thread of its
+/// process has heard.
 pub fn catch_up() {
     let p = &thread::current().process;
     if !p.hears_for_others.swap(false, Ordering::Acquire) {
@@ -209,7 +212,8 @@ pub fn catch_up() {
     });
 }
 
-/// What the tracer itself has to do about the stop of a thread, which it or another one has heard of.
+/// Does what only the tracer may do about the stop of a thread: tells Linux of inherited options,
+/// and takes over a new child. Any thread of its process may have heard of the stop.
 fn of_tracer(thread: &Arc<Thread>) {
     let own = &thread.ptrace;
     if own.clear(UNTOLD) {
@@ -227,8 +231,9 @@ fn of_tracer(thread: &Arc<Thread>) {
     stop.into_iter().for_each(|stop| take(thread, stop));
 }
 
-/// Tells Linux of the options that a child has from its parent; those that it has. Linux' own children inherit the option
-/// that suspends filters of who has the right no more. It is not to be had then.
+/// Tells Linux of the options that a child has from its parent. Gives those that it has then. On
+/// Linux, children inherit the option that suspends filters even if the tracer has lost that right.
+/// Here the option is not to be had then.
 fn inherit(thread: &Thread, options: u64, tell: impl Fn(u64) -> Result<u64>) -> Result<u64> {
     let without = options & !option::SUSPEND_SECCOMP;
     match tell(options & option::LINUX) {
