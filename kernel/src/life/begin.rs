@@ -1,5 +1,5 @@
-//! How the first thread of a process begins: with a program of `hanare run`, as the child of a fork,
-//! or with a program that has left other memory.
+//! How the first thread of a process begins. It begins with a program of `hanare run`, as the child
+//! of a fork, or with a program that has left other memory.
 
 use crate::gate::{observe, ptrace};
 use crate::life::fork;

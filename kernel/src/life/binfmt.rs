@@ -13,7 +13,7 @@ use hanare_core::errno::{self, Result};
 /// Bytes of a slot's scratch page.
 const SCRATCH_BYTES: u64 = 4096;
 
-/// What a program is executed by.
+/// The interpreter that binfmt_misc has for a program, and how it gets the program.
 pub struct Taker {
     /// Path of the interpreter.
     pub interpreter: Vec<u8>,
@@ -25,8 +25,8 @@ pub struct Taker {
     pub is_fixed: bool,
 }
 
-/// The entry that takes the program that is called `name` and begins with `head`: the first one that fits, in the order of
-/// Linux.
+/// The entry that takes the program that is called `name` and begins with `head`: the first one
+/// that fits, in the order of Linux.
 pub fn taker(name: &[u8], head: &[u8]) -> Result<Option<Taker>> {
     let thread = thread::current();
     let at = scratch(thread.slot_index);

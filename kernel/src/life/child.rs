@@ -21,7 +21,7 @@ use hanare_hal::traps::{self, Regs};
 use hanare_hal::usercopy::{self, UserAddr};
 use linux_raw_sys::general::__NR_prctl;
 
-/// Of what a clone asks for.
+/// Start state of the child that the running thread makes, with stack, TLS and ids as `r` asks.
 pub fn birth(r: &Request, regs: &Regs) -> Birth {
     let mut b = Birth::of_current(regs);
     if r.stack != 0 {
@@ -92,14 +92,14 @@ fn name_worker(thread: &Thread, name: &[u8; 16]) {
     }
 }
 
-/// What a child has from its parent, apart from memory.
+/// State that a child has from its parent, apart from memory.
 pub struct Inherited {
     /// Tracers and debuggers.
     observed: observe::Inherited,
     /// The program it runs.
     exe: Vec<u8>,
     affinity: CpuMask,
-    /// What the thread is called.
+    /// Name of the thread.
     name: Option<[u8; 16]>,
     /// Filters of system calls.
     seccomp: seccomp::Inherited,
@@ -121,7 +121,8 @@ pub struct Inherited {
 }
 
 impl Inherited {
-    /// Bytes that [`of_current`](Self::of_current) takes without being refused, to be asked for before.
+    /// Bytes that [`of_current`](Self::of_current) takes without being refused, to be asked for
+    /// before.
     pub fn bytes() -> usize {
         size_of::<Actions>() + size_of::<Mirrored>() + fpu::size() + heap::SMALL_PARTS
     }
@@ -187,7 +188,7 @@ impl Inherited {
     }
 }
 
-/// What a tracer calls it.
+/// The event by which a tracer is told of the child (`PTRACE_EVENT_*`).
 pub fn child_event(r: &Request) -> u32 {
     match r.exit_signal {
         _ if r.flags & flag::VFORK != 0 => event::VFORK,

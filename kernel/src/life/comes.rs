@@ -1,8 +1,9 @@
 //! Waiting for a child's proxy to come.
 //!
-//! A machine may stand still for a while, so that it is late says nothing; and of a child that dies before it has come nobody
-//! tells. So Linux is asked now and then whether it is still there. One that Linux has stopped (a frozen control group, SIGSTOP)
-//! may never come: its maker goes on, as on Linux, and the module tells its end.
+//! A machine may stand still for a while, so a late proxy means nothing. The end of a child that
+//! dies before it has come is not told. So Linux is asked now and then whether the child is still
+//! there. A child that Linux has stopped (a frozen control group, SIGSTOP) may never come. Its
+//! maker goes on, as on Linux, and the module tells its end.
 
 use crate::link::{delegate, services};
 use crate::process::thread::Thread;
@@ -20,8 +21,11 @@ const LOOK_NS: u64 = 100_000_000;
 /// Most questions where Linux does not say of this child whether it lives.
 const LOOKS: u32 = 100;
 
-/// Waits by `wait`, which comes back early or at the TSC value that it is given, until it has come back early, `has_come`
-/// holds, Linux has the child `pid` no more, or `entrust` says that the maker may go on without. Gives whether it does that.
+/// Waits for a child by `wait`, which comes back early or at the TSC value that it is given.
+///
+/// The wait ends when `wait` has come back early, when `has_come` holds, or when Linux has the
+/// child `pid` no more. It ends, too, after `LOOKS` questions that Linux cannot answer, or when
+/// `entrust` says that the maker may go on without the child. Gives whether `entrust` did.
 pub fn await_child(
     me: &Thread,
     pid: u64,
@@ -47,13 +51,14 @@ pub fn await_child(
     }
 }
 
-/// Has the module tell the end of the child `pid`, if Linux has stopped that: a child that is to have the slot, of the running
-/// process' space, or, where that is 0, a space of its own by the token.
+/// Has the module tell the end of the child `pid`, if Linux has stopped that. The child is to have
+/// the slot, of the running process' space. Where that is 0, it is to have a space of its own, by
+/// the token.
 pub fn is_watched(pid: u64, slot: u32, token: u64) -> bool {
     services::by_worker(SERVICE_CHILD, &[pid, slot.into(), token], &[]).is_ok()
 }
 
-/// Whether Linux has a child with this id no more, or only what is left of it until somebody waits for it. `None`: that cannot
+/// Whether Linux has a child with this id no more, or has it as a zombie only. `None`: that cannot
 /// be told.
 fn has_ended(me: &Thread, pid: u64) -> Option<bool> {
     const OPTIONS: u64 = WEXITED as u64 | (WNOHANG | WNOWAIT | __WALL) as u64;
@@ -61,7 +66,8 @@ fn has_ended(me: &Thread, pid: u64) -> Option<bool> {
     let info = p.write_scratch(me.slot_index, &[0; size_of::<siginfo_t>()]).ok()?;
     match delegate::for_process(__NR_waitid, [P_PID.into(), pid, info, OPTIONS, 0, 0]) {
         Ok(_) => Some(p.control::<u32>(info) != 0), // si_signo: nothing where it lives
-        // Somebody has waited for it, or it is our sibling (CLONE_PARENT), which as a zombie is there, too.
+        // It has been waited for, or it is our sibling (CLONE_PARENT), which as a zombie is there,
+        // too.
         Err(errno::ECHILD) => {
             let found = delegate::for_process(__NR_tgkill, [pid, pid, 0, 0, 0, 0]);
             (found == Err(errno::ESRCH)).then_some(true)

@@ -1,12 +1,12 @@
 //! execve that Linux makes, too: the process goes on in a space of its own.
 //!
 //! Linux' security modules, audit and tracepoints hear of a program only by an execve of Linux'
-//! own, and only by that does a process leave shared memory and tables. So the worker
-//! makes that one (`Control::Exec`): Linux checks it, ends the process' other threads, settles
-//! credentials and descriptors, and loads the proxy once more, in new memory
-//! (`module/space/program.c`). That asks for a space (`IOCTL_CHILD`) with a token, by which the plan
-//! of the program is found here. From that moment on the old threads end; the new first thread
-//! waits for that and then builds the program.
+//! own. Only by that does a process leave shared memory and tables. So the worker makes that one
+//! (`Control::Exec`). Linux checks it, ends the process' other threads, and settles credentials and
+//! descriptors. Linux then loads the proxy once more, in new memory (`module/space/program.c`). The
+//! new proxy asks for a space (`IOCTL_CHILD`) with a token, by which the plan of the program is
+//! found here. From that moment on the old threads end. The new first thread waits for that and
+//! then builds the program.
 //!
 //! Until the plan is taken an error leaves everything as it was.
 
@@ -75,9 +75,9 @@ pub fn init(exec_seen: bool) {
     ALL.store(exec_seen, Ordering::Relaxed);
 }
 
-/// Whether an execve of the running thread goes this way. Without `exec=seen` it is where Linux has no other: a process
-/// that shares its memory or its descriptor table with others, a thread with descriptors or directories of its own, another
-/// time namespace.
+/// Whether an execve of the running thread goes this way. Without `exec=seen` it does where Linux
+/// has no other way. The process shares its memory or its descriptor table with others, or its time
+/// namespace may change. Or the thread has descriptors or directories of its own.
 pub fn is_needed(thread: &Thread) -> bool {
     let p = &thread.process;
     // The proxy of a native task has none of what its program is.
@@ -98,8 +98,8 @@ pub fn is_needed(thread: &Thread) -> bool {
     p.shares_with_living() || is_apart || left_by_linux
 }
 
-/// execve of the running thread, called with `regs`; `told`: where its arguments are for Linux and who watches, or 0.
-/// Comes back with an error only.
+/// execve of the running thread, called with `regs`. `told`: where its arguments are for Linux and
+/// for those that observe the call there, or 0. Comes back with an error only.
 pub fn exec(
     target: &Target,
     program: Program,
@@ -154,8 +154,9 @@ pub fn exec(
     Failed(outcome.result().map_or_else(Errno::from, |_| errno::EIO), START_FAILED_FILE)
 }
 
-/// The plan for the proxy of a new space, if that comes from an execve; `words` as of `REQUEST_SPACE_OPEN`. `EPERM`: the proxy
-/// has the token of another process, or of a call about which a listener has not decided, or not so.
+/// The plan for the proxy of a new space, if that comes from an execve; `words` as of
+/// `REQUEST_SPACE_OPEN`. `EPERM`: the proxy has the token of another process, or of a call about
+/// which a listener has not decided, or not so.
 pub fn claim(parent: u32, token: u64, words: &[u64]) -> Result<Option<Box<Plan>>> {
     let left = words.get(LEFT_WORD..GROUPS_WORD).unwrap_or_default();
     let is_of = |plan: &Plan| left == [u64::from(plan.old.process.first_slot), plan.call];
@@ -182,7 +183,7 @@ impl Plan {
         let begun = begin::program_of(new, &old, words, first_step);
         if begun.is_err() {
             let plan = TAKEN.lock().remove(&space.space);
-            // Nobody moves the files: it is the old space that lets go of them.
+            // The files are not moved: it is the old space that lets go of them.
             plan.into_iter().for_each(|mut plan| plan.move_to(old.process.memory()));
             old.process.kill();
         }

@@ -1,8 +1,8 @@
 //! execve: from a path to a program in memory.
 //!
 //! The program's files are opened and checked first (`program`), mappings are private file mappings
-//! like any other (`image`). Until [`load`] nothing of the old program is touched, so an error leaves
-//! it as it was.
+//! like any other (`image`). Until [`load`] nothing of the old program is touched, so an error
+//! leaves it as it was.
 
 use crate::base::heap;
 use crate::base::lists;

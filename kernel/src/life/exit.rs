@@ -14,7 +14,7 @@ use hanare_core::link::Last;
 use hanare_hal::paging;
 
 /// Ends the running thread: the process is gone, or only the thread ends. Nothing on its stack is
-/// dropped: who calls this owns nothing.
+/// dropped: callers own nothing.
 pub fn thread(p: &Arc<Process>, thread: &Thread) -> ! {
     let (user, system) = thread.cycles();
     p.ended_cycles.0.fetch_add(user, Ordering::Relaxed);
@@ -44,7 +44,7 @@ pub fn thread(p: &Arc<Process>, thread: &Thread) -> ! {
     cpus::exit_current()
 }
 
-/// The process is gone: who looks at it is told, and what it used is its parent's to be asked for.
+/// The process is gone: tracers and debuggers are told, and its parent may ask for what it used.
 pub fn process_gone(p: &Process) {
     observe::gone(p);
     usage::ended(p);

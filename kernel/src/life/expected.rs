@@ -1,5 +1,7 @@
-//! What waits for its proxy: the child of a fork, the program of an execve. Its proxy claims it, or
-//! whoever made it gives it up: one of both gets it. A child whose maker has gone on is given up when Linux tells its end.
+//! Processes that wait for their proxies: the child of a fork, the program of an execve.
+//!
+//! The proxy claims the process, or its maker gives it up: one of both gets it. A child whose maker
+//! has gone on is given up when Linux tells its end.
 
 use crate::base::lock::{Mutex, Rank};
 use crate::base::{heap, lists};
@@ -9,7 +11,7 @@ use core::mem;
 use hanare_core::errno::Result;
 use hanare_core::life::{Event, Process, ProcessState, ThreadState};
 
-/// The space of who made it, and the token by which its proxy asks for it.
+/// The space of its maker, and the token by which its proxy asks for it.
 pub type Key = (u32, u64);
 
 /// The process that it will be, before that is made, and what that is made of. Boxed: it is large,
@@ -51,22 +53,24 @@ impl<T, R: Rank> Expected<T, R> {
         lists::insert_within(&mut self.0.lock(), key, entry);
     }
 
-    /// What `f` says of an entry that has not been claimed.
+    /// Gives the result of `f` about an entry that has not been claimed.
     pub fn look<A>(&self, key: Key, f: impl FnOnce(&T) -> A) -> Option<A> {
         self.0.lock().get(&key)?.what.as_deref().map(f)
     }
 
-    /// Its proxy has come, and takes it. The entry stays in the list until [`settle`](Self::settle).
+    /// Gives the entry to its proxy, which has come. The key stays in the list until
+    /// [`settle`](Self::settle).
     pub fn claim(&self, key: Key) -> Option<Box<T>> {
         self.0.lock().get_mut(&key)?.step(Event::Claim)
     }
 
-    /// What was claimed is a process by now, or is not going to be.
+    /// Removes an entry that was claimed: the process has been made, or is not going to be.
     pub fn settle(&self, key: Key) {
         self.0.lock().remove(&key);
     }
 
-    /// The maker waits no longer, and gets it back unless the proxy has come. What is [entrusted](Self::entrust) stays.
+    /// The maker waits no longer, and gets it back unless the proxy has come. What is
+    /// [entrusted](Self::entrust) stays.
     pub fn give_up(&self, key: Key) -> Option<Box<T>> {
         let mut all = self.0.lock();
         if all.get(&key)?.life.is_entrusted() {
@@ -75,13 +79,14 @@ impl<T, R: Rank> Expected<T, R> {
         all.remove(&key)?.step(Event::GiveUp)
     }
 
-    /// The maker goes on, and Linux tells its end. False: its proxy has come, or its end has been told.
+    /// The maker goes on, and Linux tells its end. False: its proxy has come, or its end has been
+    /// told.
     pub fn entrust(&self, key: Key) -> bool {
         let entrust = |e: &mut Entry<T>| e.life.step(&mut ThreadState::Gone, Event::Entrust);
         self.0.lock().get_mut(&key).map(entrust).is_some_and(|step| step.is_ok())
     }
 
-    /// Its end on Linux is told: nothing waits any more, unless the proxy has come.
+    /// Removes an entry whose end Linux has told, unless the proxy has come. Gives what waited.
     pub fn end(&self, key: Key) -> Option<Box<T>> {
         let mut all = self.0.lock();
         if all.get(&key)?.life.state() != ProcessState::Expected {

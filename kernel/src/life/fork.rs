@@ -32,11 +32,11 @@ use hanare_hal::usercopy::UserAddr;
 
 /// A child between fork and its proxy's coming up.
 pub struct Embryo {
-    /// Its memory.
+    /// The child's memory.
     pub mm: AddressSpace,
-    /// It begins when its parent's tracer has taken hold of it.
+    /// The child begins only when its parent's tracer has taken hold of it.
     pub traced: bool,
-    /// What else it has from its parent.
+    /// State that the child has from its parent beside memory.
     pub inherited: Inherited,
     /// The parent, if it waits for its exec or end (vfork).
     pub waits: Option<ParentWaits>,
@@ -54,8 +54,8 @@ pub fn trim() {
     EMBRYOS.trim();
 }
 
-/// The child that the proxy of a new space stands for. Its parent waits until it has
-/// [`come`]: a child that fork gave the id of is there for whoever asks (ptrace, kill).
+/// The child that the proxy of a new space stands for. Its parent waits until it has [`come`]: a
+/// child whose id fork gave is there for any process that uses the id (ptrace, kill).
 pub fn claim(parent: u32, token: u64) -> Option<Box<Embryo>> {
     EMBRYOS.claim((parent, token))
 }
@@ -74,7 +74,8 @@ pub fn end(parent: u32, token: u64) {
     cpus::kick(&maker);
 }
 
-/// A process has ended: children that never came up are given up, but for those whose ends Linux tells.
+/// A process has ended: children that never came up are given up, but for those whose ends Linux
+/// tells.
 pub fn forget(parent: u32) {
     EMBRYOS.forget(parent);
 }
@@ -154,7 +155,8 @@ pub fn process(r: &Request, regs: &mut Regs) -> Result<u64> {
     Ok(pid)
 }
 
-/// The parent of a vfork waits until its child has left its memory. False: it has to end, or to park.
+/// The parent of a vfork waits until its child has left its memory. False: it has to end, or to
+/// park.
 fn wait_for_child(me: &Thread) -> bool {
     let released = states::wait_for_release(me, cpus::NEVER);
     me.process.resume(me);

@@ -58,8 +58,8 @@ fn layout(id: &Identity) -> Layout {
     }
 }
 
-/// Where an address of a program's file lies. One that is made for high addresses may be moved down, and a file may name any
-/// address as its entry.
+/// Where an address of a program's file lies. One that is made for high addresses may be moved
+/// down, and a file may name any address as its entry.
 const fn moved(bias: u64, address: u64) -> u64 {
     bias.wrapping_add(address)
 }
@@ -150,13 +150,14 @@ pub fn build(
     Ok(())
 }
 
-/// Where the words lie in the scratch page, behind the name; the auxiliary vector and, if they fit, the strings follow.
+/// Where the words lie in the scratch page, behind the name; the auxiliary vector and, if they fit,
+/// the strings follow.
 const WORDS_AT: usize = 256;
 const AUXV_AT: usize = WORDS_AT + size_of::<[u64; EXECED_WORDS]>();
 const SCRATCH_BYTES: usize = 4096;
 
-/// Writes what `Control::Execed` tells into the scratch page: its address, and that of a copy of the strings there, or 0.
-/// So the proxy need not fault the stack in.
+/// Writes what `Control::Execed` tells into the scratch page: its address, and that of a copy of
+/// the strings there, or 0. So the proxy need not fault the stack in.
 fn tell_linux(
     thread: &Thread,
     name: &[u8],
@@ -182,7 +183,8 @@ fn tell_linux(
     Ok((scratch, if fits { scratch + before as u64 } else { 0 }))
 }
 
-/// What `/proc/PID/cmdline` and its like are made from.
+/// Addresses that the proxy tells Linux, for `/proc/PID/cmdline` and its like: code, data, heap,
+/// stack, arguments, environment, auxiliary vector.
 fn words_for_linux(
     program: &Program,
     bias: u64,

@@ -16,10 +16,11 @@ use hanare_abi::layout::{PARTS_ALL, PARTS_USUAL};
 use hanare_core::errno::{self, Result};
 use hanare_core::life::Process;
 
-/// `REQUEST_SPACE_OPEN`.
-/// args: [0] = CPUs it may use, [2], [3] = parent space and token of a fork, whose
-/// child, described by `words`, begins to run; without a parent [3] is what it is to a pool of proxies. Gives which parts of its addresses the proxy is to map
-/// at once.
+/// Opens a space (`REQUEST_SPACE_OPEN`).
+///
+/// args: [0] = CPUs it may use, [2], [3] = parent space and token of a fork, whose child, described
+/// by `words`, begins to run. Without a parent [3] is what it is to a pool of proxies. Gives which
+/// parts of its addresses the proxy is to map at once.
 pub fn space(space: u32, args: &[u64; 4], words: &[u64]) -> Result<(Arc<ProcessSpace>, u32)> {
     let parent = args[2] as u32;
     if parent == 0 {
@@ -92,7 +93,7 @@ fn for_program(
     let new = ProcessSpace::new(Space::new(space, cpus, mm, account, words))?;
     new.set_parts(PARTS_USUAL);
     new.set_copies(plan.copies());
-    // It has nobody to tell its end to until it goes on as the old process.
+    // It has no parent to tell its end to until it goes on as the old process.
     let first = new.enter_first(Weak::new(), Process::CLAIMED, words)?;
     plan.begin(&new, &first, words).inspect_err(|_| first.fail())?;
     Ok((new, PARTS_USUAL))

@@ -1,5 +1,5 @@
-//! A program's file: opened, read and checked through the worker, before anything of the old program
-//! is touched.
+//! A program's file: opened, read and checked through the worker, before anything of the old
+//! program is touched.
 
 use crate::base::frames;
 use crate::base::heap;
@@ -35,14 +35,14 @@ pub struct Program {
     pub interprets: Interprets,
 }
 
-/// What a program has of binfmt_misc, which has it interpret another file.
+/// State of a program that binfmt_misc has interpret another file.
 #[derive(Default)]
 pub struct Interprets {
-    /// Its arguments have the other file's own first one, too (AT_FLAGS).
+    /// The arguments have the other file's own first one, too (AT_FLAGS).
     pub keeps_name: bool,
-    /// The file that it gets open (AT_EXECFD).
+    /// The interpreted file, which the program gets open (AT_EXECFD).
     pub open: Option<FileRef>,
-    /// That may not be read by its user.
+    /// The user may not read the file that the program gets open.
     hidden: bool,
 }
 
@@ -91,7 +91,7 @@ pub fn check_strings(bytes: u64, count: u64) -> Result<()> {
     if bytes.saturating_add(count.saturating_mul(8)) > ARG_MAX_TOTAL {
         return Err(errno::E2BIG);
     }
-    // The exact number of free pages has a line of each CPU: only for who is near it.
+    // The exact number of free pages has a line of each CPU: it is read only where it may matter.
     let wanted = (bytes * 4 + count * EACH) * 2;
     if wanted > frames::usage_without_stocks().0 && wanted > frames::usage().0 {
         return Err(errno::ENOMEM);
@@ -113,7 +113,8 @@ pub struct Opened {
     pub has_binfmt: bool,
 }
 
-/// Opens a program, following entries of binfmt_misc and `#!` lines; `argv` is rewritten as Linux does.
+/// Opens a program, following entries of binfmt_misc and `#!` lines; `argv` is rewritten as Linux
+/// does.
 pub fn open_program(target: &Target, argv: &mut Strings) -> core::result::Result<Program, Failed> {
     let memory = |e| Failed(e, START_FAILED_MEMORY);
     let mut name = heap::copied(&target.name).map_err(memory)?;
@@ -164,7 +165,8 @@ pub fn open_program(target: &Target, argv: &mut Strings) -> core::result::Result
     Err(Failed(errno::ELOOP, START_FAILED_INTERPRETER))
 }
 
-/// Arguments of the interpreter of a `#!` line in place of the script's first one; the interpreter's name.
+/// Arguments of the interpreter of a `#!` line in place of the script's first one; the
+/// interpreter's name.
 fn rewrite(argv: &mut Strings, script: &Script<'_>, name: &[u8]) -> Result<Vec<u8>> {
     let new = [Some(script.interpreter), script.argument, Some(name)];
     replace_first(argv, 1, new.into_iter().flatten())?;
@@ -224,7 +226,7 @@ pub fn open(dir: u64, path: &[u8], flags: u64) -> Result<Opened> {
     })
 }
 
-/// Who has what Linux answers to a thread.
+/// Owner of the frames into which Linux answers a thread.
 fn answers_of(thread: &Thread) -> FrameOwner {
     thread.process.account.owner(Subject::Answers)
 }

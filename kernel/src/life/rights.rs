@@ -1,4 +1,4 @@
-//! What execve does to the rights of a thread, which its worker has.
+//! Rights of a thread at execve: the worker has them, and execve may change them.
 
 use crate::gate::ptrace;
 use crate::link::delegate;
@@ -12,19 +12,20 @@ use crate::process::rights::{ONLY_ASKS, READ_IMPLIES_EXEC, refresh_ids};
 use linux_raw_sys::general::{__NR_personality, __NR_prctl};
 use linux_raw_sys::prctl::{PR_GET_DUMPABLE, PR_SET_DUMPABLE};
 
-/// What a program that takes another one's place has from Linux: rights of its own, which its
-/// worker has already, and other random bytes.
+/// Rights and random bytes that Linux gives to a program that replaces another one. The worker has
+/// the rights already.
 pub struct Rights {
     flags: u64,
     random: [u8; RANDOM_BYTES],
 }
 
-/// Those of the program that the running thread is about to begin. The other threads are
-/// there still: where Linux has no memory for it, nothing has happened.
+/// Renews the rights, for the program that the running thread is about to begin. The other threads
+/// are there still: where Linux has no memory for it, nothing has happened.
 ///
 /// # Errors
-/// `EAGAIN`: it would have more rights than the program before it, which Linux gives it, and nobody else
-/// (`depart`). Not where a debugger is, which stays with the memory that it has: there it gets no more.
+/// `EAGAIN`: the program would have more rights than the one before it. Only an execve of Linux'
+/// own gives these (`depart`). Not where a debugger is, which stays with the memory that it has:
+/// there the program gets no more.
 pub fn renew(thread: &Thread) -> Result<Rights> {
     let p = &thread.process;
     let scratch = p.write_scratch(thread.slot_index, &[0; RANDOM_BYTES])?;
@@ -61,8 +62,8 @@ impl Rights {
 const GET_DUMPABLE: u64 = PR_GET_DUMPABLE as u64;
 const SET_DUMPABLE: u64 = PR_SET_DUMPABLE as u64;
 
-/// Nobody but the superuser may look into the process from now on, which is about to run a
-/// program that its user may not read. Who does so already has it refused. Gives what
+/// Hides the process, which is about to run a program that its user may not read. Only the
+/// superuser may look into it from now on. `EACCES`: it is observed already. Gives what
 /// PR_GET_DUMPABLE said before.
 pub fn hide(p: &Process) -> Result<u64> {
     let dumpable = delegate::linux(__NR_prctl, [GET_DUMPABLE, 0, 0, 0, 0, 0])?;

@@ -1,5 +1,5 @@
-//! What a switch, a halt, a wait and a call of Linux' mean for a thread: what scheduler and link ask
-//! of it.
+//! Hooks of a thread for scheduler and link: what a switch, a halt, a wait and a call of Linux'
+//! mean for it.
 
 use crate::gate::{debugregs, observe, park, ptrace};
 use crate::link::caller::{Delegates, Owner, Port};

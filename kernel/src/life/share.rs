@@ -46,7 +46,7 @@ pub fn process(r: &Request, regs: &mut Regs) -> Result<u64> {
     }
     let mut released = false;
     if vforks {
-        // Whose memory a child shares may not be told that its proxy died before it began.
+        // A parent whose memory a child shares may not be told that its proxy died before it began.
         if let Ok(pid) = made {
             let has_begun = || !new.is_expected() || me.process.is_dumping();
             let wait = |late| _ = states::wait_for_release(me, late);
@@ -65,14 +65,16 @@ pub fn process(r: &Request, regs: &mut Regs) -> Result<u64> {
     Ok(pid)
 }
 
-/// Gives up, unless it has begun, a process that Linux has made and has no more. Its slot is nobody else's from now on: that Linux
-/// has it begin, or has seen its end, may be told late, and names the process by its slot.
+/// Gives up, unless it has begun, a process that Linux has made and has no more. Its slot goes to
+/// no other process from now on. Linux may tell late that it has it begin, or has seen its end, and
+/// names the process by its slot.
 fn give_up(new: &Arc<Process>) {
     drop(new.slots.lock().all());
     new.give_up();
 }
 
-/// What it has from the running process, then its proxy, which has it begin.
+/// Prepares the new process `new` with what it has from the running one, then has Linux make its
+/// proxy, which has it begin.
 fn bear(r: &Request, regs: &mut Regs, new: &Arc<Process>) -> Result<u64> {
     let me = thread::current();
     let p = &me.process;
@@ -112,9 +114,9 @@ fn bear(r: &Request, regs: &mut Regs, new: &Arc<Process>) -> Result<u64> {
     let pid = workers::make_process(p, request);
     hold::at("share-answered");
     let pid = pid?;
-    // Who waits for more than that need not be woken for it.
+    // A parent that waits for more than that need not be woken for it.
     if !vforks || traced.is_some() {
-        // The child is there for whoever knows its id (ptrace, kill), or has ended.
+        // The child is there for any process that knows its id (ptrace, kill), or has ended.
         let has_come = || !new.is_expected() || me.must_end();
         let entrust = || traced.is_none() && is_watched(pid, new.first_slot, 0) && new.entrust();
         let goes_on = await_child(me, pid, has_come, |late| cpus::until(has_come, late), entrust);

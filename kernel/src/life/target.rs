@@ -23,7 +23,7 @@ pub struct Target {
     pub dir: u64,
     /// The path.
     pub open: Vec<u8>,
-    /// Of execveat(2).
+    /// Flags of execveat(2).
     pub flags: u64,
     /// The name of the program as it is told (AT_EXECFN, interpreters of scripts).
     pub name: Vec<u8>,
@@ -32,7 +32,7 @@ pub struct Target {
 }
 
 impl Target {
-    /// Of execve.
+    /// The program that execve(2) names by a path.
     pub fn path(path: Vec<u8>) -> Result<Target> {
         Ok(Target {
             dir: AT_FDCWD,
@@ -43,7 +43,7 @@ impl Target {
         })
     }
 
-    /// Of execveat(2).
+    /// The program that execveat(2) names by a directory, or a file, and a path.
     pub fn at(dir: u64, path: Vec<u8>, flags: u64) -> Result<Target> {
         let fd = dir as u32 as i32;
         let empty = path.is_empty();
