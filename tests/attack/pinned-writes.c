@@ -1,6 +1,7 @@
 /*
  * Kind: an unprivileged program. It writes to words of its own by process_vm_writev(2), which has Linux pin their pages, while a
- * thread forks and another one writes to the words beside them: each write that was reported as done has to be there.
+ * thread forks and another one writes to the words beside them: each write that was reported as done has to be there, and no
+ * child may see one that comes after its fork.
  *   pinned-writes SECONDS SEED [confined]
  */
 #include "attack.h"
@@ -23,13 +24,27 @@ static void *neighbour(void *unused)
 	return unused;
 }
 
+/* Nobody writes to the memory of a child. */
+static void look(void)
+{
+	uint64_t seen[PAGES];
+
+	for (int i = 0; i < PAGES; i++)
+		seen[i] = *word(i, 128);
+	rest_us(200);
+	for (int i = 0; i < PAGES; i++)
+		if (*word(i, 128) != seen[i])
+			wrong("a child sees a write from after its fork", *word(i, 128));
+	_exit(0);
+}
+
 static void *forker(void *unused)
 {
 	for (;;) {
 		pid_t pid = fork();
 
 		if (!pid)
-			_exit(0);
+			look();
 		tried(pid);
 		while (pid > 0 && waitpid(pid, NULL, 0) < 0 && errno == EINTR)
 			;

@@ -19,6 +19,7 @@ for name in PROGRAMS:
     check(name[7:], attacked([(name, 'program')], SECONDS, SEED))
 for name in CONFINED:
     check(f'{name[7:]}-confined', attacked([(name, 'confined')], SECONDS, SEED + 100))
+check('pinned-writes', attacked([('attack-pinned-writes', 'program')], SECONDS, SEED + 150))
 check('onlookers-of-a-container', attacked([('attack-onlookers', 'container')], SECONDS, SEED + 200))
 check('onlookers-of-linux', attacked([('attack-onlookers', 'program'), ('attack-onlookers', 'linux')], SECONDS, SEED + 300))
 for name in PROGRAMS:

@@ -298,6 +298,21 @@ def beside_slow_file(how, threads):
     return body
 
 
+def pinned_beside_a_fork():
+    """A device reads into memory that forks, and the writes of its owner, would have copied."""
+    ways = ['few', 'large', 'many', 'moved', 'protected', 'twice']
+    with SlowFile(' '.join(ways), GUEST + '/module-pinned-beside-fork') as slow:
+        for _ in ways[1:]:
+            slow.held()
+        slow.tell(slow.program)
+        for _ in ways:
+            slow.said(b'forked')
+        slow.tell(slow.server)
+        said = slow.program.stdout.read().decode().splitlines()
+        children = lambda how: ' child: 0' * (2 if how == 'twice' else 1)
+        expect(sorted(said) == [f'{how}: 65536 of 65536 bytes read, 0 of them lost;{children(how)}' for how in ways], said)
+
+
 def threads_of(program):
     return sum(len(process['threads']) for process in json.loads(hanare('ps', '--json').out) if process['pid'] == program.pid)
 
@@ -380,6 +395,7 @@ check('hostile-forges-an-answer', forged_answer)
 check('hostile-readers-are-killed', killed_readers)
 check('memory-calls-beside-a-slow-file', beside_slow_file('beside', 9))
 check('memory-calls-beside-a-crowd-at-a-slow-file', beside_slow_file('crowd', 25))
+check('pinned-pages-beside-a-fork', pinned_beside_a_fork)
 check('hostile-reader-beside-a-reader', two_readers)
 check('hostile-unmaps-during-a-fault', unmapped)
 check('hostile-memory-shared-at-shutdown', hostile_at_shutdown('shared'))

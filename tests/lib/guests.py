@@ -39,7 +39,7 @@ def build():
                              '-Wno-infinite-recursion', '-Wno-nonnull', '-pthread', *flags,
                              '-o', target, f'{source}/{name}', '-lm'])
     for name in ('boot', 'fuzz', 'inherited-descriptor', 'hostile', 'beside-slow-file', 'forged-proxy', 'hoard', 'stranger',
-                 'late-answer', 'pool', 'forged-member', 'observers', 'lying-proxy'):
+                 'late-answer', 'pinned-beside-fork', 'pool', 'forged-member', 'observers', 'lying-proxy'):
         target, program = f'{GUEST}/module-{name}', f'{ROOT}/tests/module/{name}.c'
         if not newer(target, program, HEADER, f'{ROOT}/tests/module/need.h'):
             jobs.append(['gcc', '-static', '-O1', '-o', target, program])

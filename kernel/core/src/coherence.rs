@@ -83,6 +83,8 @@ pub enum ForWrite {
     },
     /// A copy takes the place of its frame.
     Copy,
+    /// Nothing until the fork under way is over: the frame stays this process', and the child gets a copy.
+    Wait,
 }
 
 /// State of a page whose frame others have, too, as far as a write or giving it up has prepared it.
@@ -94,12 +96,15 @@ pub struct Prepared {
     pub is_forgotten: bool,
 }
 
-/// Decides what a write to a page that is there needs. `is_shared`: other mappings have its frame.
+/// Decides what a write to a page that is there needs. `is_shared`: other mappings have its frame. `is_lent`: Linux may hold
+/// the frame for writing, see [`Change::may_share`]; then only the child of a fork under way shares it.
 #[must_use]
-pub fn for_write(sight: Sight, is_shared: bool, prepared: Prepared) -> ForWrite {
+pub fn for_write(sight: Sight, is_shared: bool, is_lent: bool, prepared: Prepared) -> ForWrite {
     let ask = sight.is_seen() && !prepared.is_forgotten && !wrong!(CopiesUnasked);
     if !is_shared {
         ForWrite::Allow
+    } else if is_lent && !wrong!(CopiesLent) {
+        ForWrite::Wait
     } else if ask || !prepared.is_flushed && !wrong!(CopiesUnflushed) {
         ForWrite::Prepare { ask }
     } else {
@@ -357,6 +362,16 @@ impl Change {
             is_flushed: is_in(self.flushed, range) && !is_present,
             is_forgotten: self.has_forgotten(range),
         }
+    }
+
+    /// Whether a child may share the frame of a page until one of the two writes; else it gets a copy.
+    ///
+    /// A page is *lent* from when Linux was given it for writing. Linux may have pinned the frame since (`process_vm_writev`,
+    /// `O_DIRECT`), and writes to it then though it has forgotten the page, by whichever change. So a lent page is shared
+    /// only where Linux has forgotten it for this fork, and after that did not hold the frame: `is_let_go`.
+    #[must_use]
+    pub fn may_share(&self, range: Range, is_lent: bool, is_let_go: bool) -> bool {
+        !is_lent || self.has_forgotten(range) && (is_let_go || wrong!(SharesHeld))
     }
 
     /// What Linux may have of a page at the moment of the commit.

@@ -33,6 +33,7 @@ mod bits {
     pub const SEEN_WRITE: Bits = Bits(Flags::BIT_52.bits());
     pub const SOFT_CLEAN: Bits = Bits(Flags::BIT_53.bits());
     pub const USED: Bits = Bits(Flags::BIT_54.bits());
+    pub const LENT: Bits = Bits(Flags::BIT_55.bits());
     pub const NO_EXECUTE: Bits = Bits(Flags::NO_EXECUTE.bits());
     pub const ADDRESS: Bits = Bits(PhysAddr::FRAME_MASK);
 }

@@ -7,7 +7,7 @@ use hanare_hal::addr::PhysAddr;
 use hanare_hal::paging::SMALL;
 
 /// Pages of the longest run: one page that Linux holds holds all of its run.
-const RUN_PAGES: u32 = 512;
+pub const RUN_PAGES: u32 = 512;
 
 /// Single pages one behind the other, or one block of 512.
 #[derive(Clone, Copy, Debug)]
@@ -31,6 +31,17 @@ impl Run {
     /// Marks the run as [named](Self::named).
     pub fn named(self) -> Run {
         Run { named: true, ..self }
+    }
+
+    /// In eight parts, or as many as it has pages. A block is to be split before.
+    pub fn parts(self) -> impl Iterator<Item = Run> {
+        let pages = self.pages.div_ceil(8);
+        (0..self.pages).step_by(pages as usize).map(move |first| Run {
+            frame: self.frame + u64::from(first) * SMALL,
+            pages: pages.min(self.pages - first),
+            large: false,
+            ..self
+        })
     }
 
     /// As a service of the module is told of it.

@@ -63,8 +63,10 @@ pub struct AddressSpace {
     pub(super) offered_by: u32,
     /// How many of the resident pages are Linux'.
     pub(super) foreign: u64,
-    /// How many pages Linux may write to, at most.
+    /// How many pages are lent to Linux (`lent.rs`), at most.
     pub(super) written_by_linux: u64,
+    /// Counts pages that were moved to other addresses, in one call each.
+    pub(super) moves: u32,
     /// The account that is charged for the address space.
     pub(super) account: Option<Arc<Account>>,
     charged: Sizes,
@@ -102,6 +104,7 @@ impl AddressSpace {
             offered_by: 0,
             foreign: 0,
             written_by_linux: 0,
+            moves: 0,
             account: None,
             charged: Sizes::default(),
         }
@@ -351,7 +354,7 @@ impl AddressSpace {
 
     /// Splits all large pages of a range.
     pub(super) fn split_all(&mut self, start: u64, end: u64) -> Result<()> {
-        split_all(&mut self.table, Tables(self.tables.0), start, end)
+        split_all(&mut self.table, Tables(self.tables.0), (start, end), |_| true)
     }
 
     /// Where Linux has something of `start..end` that `exceeds` says it has to forget for a change.
@@ -490,9 +493,10 @@ pub(super) fn new_page_bits(vma: &Vma<FileRef>, prot: Prot) -> Bits {
 }
 
 /// The entry of a page with other rights, and nothing of what Linux has seen. Whether the page was
-/// read or written stays known; one that is to be seen written stays read-only.
+/// read or written stays known, and whether it is lent; one that is to be seen written stays
+/// read-only.
 pub(super) fn with_rights(entry: Entry, prot: Prot) -> Entry {
-    let known = pte::DIRTY | pte::ACCESSED | pte::USED | pte::SOFT_CLEAN;
+    let known = pte::DIRTY | pte::ACCESSED | pte::USED | pte::SOFT_CLEAN | pte::LENT;
     let kept = entry & (pte::ADDRESS | pte::LARGE | pte::FOREIGN | pte::VALID | known);
     let is_clean = entry.has(pte::SOFT_CLEAN);
     kept | pte_bits(if is_clean { prot - Prot::WRITE } else { prot }) & !pte::ACCESSED
@@ -541,12 +545,12 @@ pub(super) fn is_shared(leaf: &Leaf) -> bool {
     }
 }
 
-/// Splits all large pages of a range. None begins at 0.
+/// Splits large pages of a range. None begins at 0.
 pub(super) fn split_all(
     table: &mut PageTable,
     mut tables: Tables,
-    start: u64,
-    end: u64,
+    (start, end): Range,
+    is_meant: impl Fn(&Leaf) -> bool,
 ) -> Result<()> {
     let mut at = start;
     loop {
@@ -554,6 +558,7 @@ pub(super) fn split_all(
         let mut places = some.iter_mut();
         table.update(at, end, &mut |leaf| {
             if leaf.size == LARGE
+                && is_meant(&leaf)
                 && let Some(place) = places.next()
             {
                 *place = leaf.addr;

@@ -27,6 +27,25 @@ pub fn carry_out<T>(
     mut plan: impl FnMut(&mut AddressSpace, &Change) -> Result<Option<Range>>,
     commit: impl FnOnce(&mut AddressSpace, &Change) -> Result<T>,
 ) -> Result<T> {
+    carry_out_with(
+        p,
+        whole,
+        &mut (),
+        |mm, change, ()| plan(mm, change),
+        |(), start, end| release::zap(p, start, end),
+        |mm, change, ()| commit(mm, change),
+    )
+}
+
+/// As [`carry_out`], where `ask` has Linux forget a range, and whatever else; `known` is what the steps have in common.
+pub(super) fn carry_out_with<K, T>(
+    p: &Caller<'_>,
+    whole: Range,
+    known: &mut K,
+    mut plan: impl FnMut(&mut AddressSpace, &Change, &mut K) -> Result<Option<Range>>,
+    mut ask: impl FnMut(&mut K, u64, u64) -> bool,
+    commit: impl FnOnce(&mut AddressSpace, &Change, &mut K) -> Result<T>,
+) -> Result<T> {
     let mut change = Change::new(whole);
     let mut is_forgotten = true;
     loop {
@@ -40,9 +59,11 @@ pub fn carry_out<T>(
             wait_until_settled(p, busy)?;
             continue;
         }
-        let Some(needed) = plan(&mut mm, &change)? else { return commit(&mut mm, &change) };
+        let Some(needed) = plan(&mut mm, &change, known)? else {
+            return commit(&mut mm, &change, known);
+        };
         let (start, end) = mm.reserve(&mut change, needed)?;
         drop(mm);
-        is_forgotten = release::zap(p, start, end);
+        is_forgotten = ask(known, start, end);
     }
 }

@@ -212,7 +212,7 @@ fn plan(
             Plan::Settle(p.settled.load(Ordering::Relaxed))
         }
         _ if mm.is_full() => Plan::Fail(Signal::NoMemory),
-        Some(_) => mm.gain(&vma, addr & !(SMALL - 1), change),
+        Some(_) => mm.gain(p, &vma, addr & !(SMALL - 1), change),
         None => {
             let settled = p.settled.load(Ordering::Relaxed);
             let written = wanted.contains(Prot::WRITE);
@@ -220,7 +220,7 @@ fn plan(
             // There as if it had been read: the write is to be seen.
             let is_watched = written && vma.flags.contains(VmaFlags::SOFT_CLEAN);
             match plan {
-                Plan::Done if is_watched => mm.gain(&vma, addr & !(SMALL - 1), change),
+                Plan::Done if is_watched => mm.gain(p, &vma, addr & !(SMALL - 1), change),
                 plan => plan,
             }
         }
@@ -301,7 +301,7 @@ impl AddressSpace {
 
     /// The frame is there with fewer rights than the mapping has: the mapping
     /// gained some since, or the page is shared after a fork and is copied now.
-    fn gain(&mut self, vma: &Vma<FileRef>, page: u64, change: &mut Change) -> Plan {
+    fn gain(&mut self, p: &Space, vma: &Vma<FileRef>, page: u64, change: &mut Change) -> Plan {
         if self.join_large(vma, page) {
             return Plan::Done;
         }
@@ -309,6 +309,7 @@ impl AddressSpace {
             Ok(Gained::Done) => Plan::Done,
             Ok(Gained::Copied(old)) => Plan::Copied { old },
             Ok(Gained::Waits { ask }) => Plan::Wait { ask },
+            Ok(Gained::Forks) => Plan::Settle(p.settled.load(Ordering::Relaxed)),
             Err(()) => Plan::Fail(Signal::NoMemory),
         }
     }

@@ -2,28 +2,31 @@
 
 use super::address_space::{LOST, is_lost, pages_of, sight, sight_bits, with_rights};
 use super::caller::Caller;
-use super::reserve::kept_for;
+use super::lent::Lent;
+use super::reserve::{kept_for, tell_settled};
 use super::{AddressSpace, FileRef, change, limits, pte_bits, quarantine};
 use crate::base::chain::{Chain, Run};
-use crate::base::{frames, heap};
+use crate::base::{frames, heap, lists};
 use crate::sched::{hold, tlb};
+use alloc::vec::Vec;
 use hanare_abi::layout::{USER_MAX, USER_MIN};
 use hanare_core::coherence::{Change, Sight};
 use hanare_core::errno::{self, Result};
-use hanare_core::vma::{Backing, Prot, Vma, VmaFlags, VmaMap};
+use hanare_core::vma::{Backing, Prot, Vma, VmaFlags};
 use hanare_hal::memory;
 use hanare_hal::paging::{LARGE, Leaf, PageTable, SMALL};
 use hanare_hal::pte::{self, Bits};
 
-/// Pages that Linux may write to of which a child gets a copy at once. That costs less
+/// Lent pages of which a child gets a copy at once. That costs less
 /// than to have Linux forget them, and then ask for them again for its next answer.
 const COPIED_MAX: usize = 32;
 
 /// The memory of a child, as the caller's is now. May wait.
 ///
-/// First Linux forgets what it may write to, if that is too much to be copied; then all pages are
-/// shared, read-only; once CPUs have seen that, the child gets its copies of what Linux may still
-/// write to. Of a write that comes before the copies, to whichever page, the child sees all.
+/// First Linux forgets what is lent to it, if that is too much to be copied, and says which frames it
+/// holds all the same; then all pages are shared, read-only; once CPUs have seen that, the child gets its
+/// copies of what Linux may still write to. Of a write that comes before the copies, to whichever page,
+/// the child sees all.
 ///
 /// # Errors
 /// `ENOMEM`, of Linux, too, which could not be asked: the parent is as it was, but for large pages
@@ -41,23 +44,52 @@ struct NoRoomForCopies;
 /// A fork under way.
 struct Fork {
     child: AddressSpace,
-    /// Pages of which the child gets a copy, and how many.
-    copies: ([u64; COPIED_MAX], usize),
-    /// How many may be copied.
-    copies_max: usize,
+    /// Pages of which the child gets a copy.
+    copies: Copies,
+}
+
+/// Pages, few as a rule.
+struct Copies {
+    few: [u64; COPIED_MAX],
+    count: usize,
+    more: Vec<u64>,
+}
+
+impl Copies {
+    fn none() -> Copies {
+        Copies { few: [0; COPIED_MAX], count: 0, more: Vec::new() }
+    }
+
+    /// One more. `ENOMEM`.
+    fn add(&mut self, page: u64) -> Result<()> {
+        if let Some(place) = self.few.get_mut(self.count) {
+            (*place, self.count) = (page, self.count + 1);
+            return Ok(());
+        }
+        heap::more_room(&mut self.more, 1)?;
+        lists::push_within(&mut self.more, page);
+        Ok(())
+    }
+
+    /// As many at a time as are copied under the lock.
+    fn parts(&self) -> impl Iterator<Item = &[u64]> {
+        core::iter::once(&self.few[..self.count]).chain(self.more.chunks(COPIED_MAX))
+    }
 }
 
 impl Fork {
     /// Shares all pages. The caller finishes it: until then no page is copied because of a write
     /// but after all CPUs have flushed all.
     fn share_with_child(p: &Caller<'_>, copies_max: usize) -> Result<Fork> {
-        let forked = change::carry_out(
+        let forked = change::carry_out_with(
             p,
             (USER_MIN, USER_MAX),
-            |mm, change| Ok(mm.must_forget_for_child(change, copies_max)),
-            |mm, change| {
+            &mut Lent::default(),
+            |mm, change, lent| mm.must_forget_for_child(change, copies_max, lent),
+            |lent, start, end| lent.ask(p, start, end),
+            |mm, change, lent| {
                 mm.wish = p.policy.wish();
-                mm.share_with_child(change, copies_max)
+                mm.share_with_child(change, lent)
             },
         );
         hold::at("fork-copied");
@@ -66,24 +98,19 @@ impl Fork {
 
     /// Gives the child its copies. Other CPUs know that the pages are read-only.
     fn finish(self, p: &Caller<'_>) -> core::result::Result<AddressSpace, NoRoomForCopies> {
-        let Fork { mut child, copies: (pages, count), .. } = self;
+        let Fork { mut child, copies } = self;
         let mut given_up = Chain::default();
-        let mut mm = p.mm.lock();
-        mm.coherence.end_fork();
-        let copied = pages[..count].iter().all(|&page| {
-            let shared = child.table.find(page).map(|leaf| leaf.frame());
-            let copied = child.copy_shared(page, &mut given_up);
-            let is_alone = |frame| Some(frame) == shared && !frames::is_shared(frame);
-            let prot = mm.vmas.find(page).map(|v| v.prot);
-            if let (Some(prot), Some(leaf)) = (prot, mm.table.find(page))
-                && copied
-                && is_alone(leaf.frame())
-            {
-                mm.refresh(page, prot); // it need not fault
+        let mut is_flushed = false;
+        let copied = copies.parts().all(|pages| {
+            let mut mm = p.mm.lock();
+            if !core::mem::replace(&mut is_flushed, true) {
+                mm.coherence.end_fork();
             }
-            copied
+            pages.iter().all(|&page| mm.copy_for_child(&mut child, page, &mut given_up))
         });
-        drop(mm);
+        if copies.count > 0 {
+            tell_settled(p); // who writes to these pages has waited
+        }
         while let Some(run) = given_up.pop() {
             quarantine::set_aside(run, Some(&p.account));
         }
@@ -101,6 +128,7 @@ impl Fork {
         &mut self,
         table: &mut PageTable,
         v: &Vma<FileRef>,
+        may_share: &dyn Fn(&Leaf) -> bool,
         change: &Change,
     ) -> Result<()> {
         let (mut failed, mut shared) = (false, crate::base::mappings::Sharing::default());
@@ -118,9 +146,10 @@ impl Fork {
                 return leaf.entry;
             }
             let seen = change.sight(pages_of(&leaf), sight(leaf.entry));
-            let (copies, count) = &mut self.copies;
-            if seen == Sight::Write && (leaf.size == LARGE || *count == self.copies_max) {
-                failed = true; // the plan has counted them
+            let shares = !leaf.entry.has(pte::LENT) || may_share(&leaf);
+            // A large one was split.
+            if !shares && (leaf.size == LARGE || self.copies.add(leaf.addr).is_err()) {
+                failed = true;
                 return leaf.entry;
             }
             if !self.child.map_shared(&leaf, read_only) {
@@ -132,11 +161,9 @@ impl Fork {
             } else {
                 shared.add(leaf.frame());
             }
-            if seen == Sight::Write {
-                copies[*count] = leaf.addr;
-                *count += 1;
-            }
-            leaf.entry & !(pte::WRITE | sight_bits(Sight::Write)) | sight_bits(seen)
+            let given_back = if shares { pte::LENT } else { Bits::NONE };
+            let lost = pte::WRITE | given_back | sight_bits(Sight::Write);
+            leaf.entry & !lost | sight_bits(seen)
         });
         shared.finish();
         if failed { Err(errno::ENOMEM) } else { Ok(()) }
@@ -161,21 +188,30 @@ impl AddressSpace {
         mapped
     }
 
-    /// Where Linux has to forget pages before a child shares them: all that it may write to, if
-    /// that is more than `copies_max` pages.
-    fn must_forget_for_child(&mut self, change: &Change, copies_max: usize) -> Option<(u64, u64)> {
+    /// Where Linux has to forget pages before a child shares them: all that are lent to it, if
+    /// that is more than `copies_max` pages. `ENOMEM`.
+    fn must_forget_for_child(
+        &mut self,
+        change: &Change,
+        copies_max: usize,
+        lent: &mut Lent,
+    ) -> Result<Option<(u64, u64)>> {
         if self.written_by_linux <= copies_max as u64 {
-            return None;
+            return Ok(None);
         }
-        let (mut pages, mut all) = (0, 0);
-        let mut needed = None;
-        let vmas: &VmaMap<FileRef> = &self.vmas;
+        lent.gather(self.moves);
+        let (mut pages, mut all, mut needed) = (0, 0, None);
+        let mut result = Ok(());
+        let Self { vmas, table, .. } = self;
         for v in vmas.iter() {
             let is_shared = is_inherited(v) && shares_pages(v);
-            self.table.update(v.start, v.end, &mut |leaf| {
-                if !leaf.entry.has(pte::FOREIGN) && sight(leaf.entry) == Sight::Write {
+            table.update(v.start, v.end, &mut |leaf| {
+                if leaf.entry.has(pte::LENT) {
                     all += leaf.size / SMALL;
-                    if is_shared && change.sight(pages_of(&leaf), Sight::Write) == Sight::Write {
+                    if is_shared {
+                        result = result.and_then(|()| lent.add(&leaf));
+                    }
+                    if is_shared && !change.has_forgotten(pages_of(&leaf)) {
                         pages += leaf.size / SMALL;
                         needed = Some(tlb::join(needed, pages_of(&leaf)));
                     }
@@ -184,10 +220,10 @@ impl AddressSpace {
             });
         }
         self.written_by_linux = all;
-        needed.filter(|_| pages > copies_max as u64)
+        result.map(|()| needed.filter(|_| pages > copies_max as u64))
     }
 
-    fn share_with_child(&mut self, change: &Change, copies_max: usize) -> Result<Fork> {
+    fn share_with_child(&mut self, change: &Change, lent: &Lent) -> Result<Fork> {
         if !limits::room_for_mappings(self.map_bytes()) {
             return Err(errno::ENOMEM);
         }
@@ -196,9 +232,13 @@ impl AddressSpace {
         account.may_have(self.map_bytes() + self.table.pages() * SMALL)?;
         let mut fork = Fork {
             child: AddressSpace::new(account).ok_or(errno::ENOMEM)?,
-            copies: ([0; COPIED_MAX], 0),
-            copies_max,
+            copies: Copies::none(),
         };
+        if lent.has_asked() {
+            self.split_held(change, lent)?;
+        }
+        let moves = self.moves;
+        let may_share = |leaf: &Leaf| lent.may_share(change, leaf, moves);
         let child = &mut fork.child;
         (child.brk_start, child.brk, child.mmap_base) = (self.brk_start, self.brk, self.mmap_base);
         // A program makes as many as it likes.
@@ -207,12 +247,33 @@ impl AddressSpace {
         let inherited = || vmas.iter().filter(|v| is_inherited(v));
         let mut result = child.vmas.append(inherited().map(of_child), heap::room);
         for v in inherited().filter(|v| shares_pages(v)) {
-            result = result.and_then(|()| fork.share_pages(table, v, change));
+            result = result.and_then(|()| fork.share_pages(table, v, &may_share, change));
         }
         self.flush(0, 1 << 47);
         result?;
         self.coherence.begin_fork();
         Ok(fork)
+    }
+
+    /// Gives a child a frame of its own; the parent, whose memory this is, has the other one to itself again. False: there is
+    /// none.
+    fn copy_for_child(
+        &mut self,
+        child: &mut AddressSpace,
+        page: u64,
+        given_up: &mut Chain,
+    ) -> bool {
+        let shared = child.table.find(page).map(|leaf| leaf.frame());
+        let copied = child.copy_shared(page, given_up);
+        let is_alone = |frame| Some(frame) == shared && !frames::is_shared(frame);
+        let prot = self.vmas.find(page).map(|v| v.prot);
+        if let (Some(prot), Some(leaf)) = (prot, self.table.find(page))
+            && copied
+            && is_alone(leaf.frame())
+        {
+            self.refresh(page, prot); // it need not fault
+        }
+        copied
     }
 
     /// Gives a child that does not run yet a frame of its own at `page`. False: there is none.

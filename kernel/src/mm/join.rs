@@ -36,13 +36,13 @@ impl AddressSpace {
         let (mut pages, mut seen) = (0, Bits::NONE);
         self.table.update(base, end, &mut |l| {
             pages += u64::from(follows(l));
-            seen |= l.entry.only(pte::SEEN | pte::SEEN_WRITE);
+            seen |= l.entry.only(pte::SEEN | pte::SEEN_WRITE | pte::LENT);
             l.entry
         });
         if pages != LARGE / SMALL || !frames::join(first.frame(), 9) {
             return false;
         }
-        if seen.has(pte::SEEN_WRITE) {
+        if seen.has(pte::LENT) {
             self.written_by_linux += LARGE / SMALL; // of the large page, what Linux may of one of its
         }
         let entry = first.frame() | pte_bits(vma.prot) | pte::DIRTY | seen;

@@ -15,6 +15,7 @@ impl AddressSpace {
             self.split_all(start, end)?;
         }
         let mut leaves = heap::with_room((LARGE / SMALL) as usize)?;
+        self.moves = self.moves.wrapping_add(1);
         self.coherence.disturb((target, target + (end - start))); // CPUs have them at the old addresses
         for part in (start..end).step_by(LARGE as usize) {
             leaves.clear();

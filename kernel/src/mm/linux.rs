@@ -136,6 +136,7 @@ pub fn fault(
                 Ok(Gained::Copied(old)) => given_up = Some(old),
                 Ok(Gained::Done) => {}
                 Ok(Gained::Waits { .. }) => continue, // for CPUs, as the lock is given back
+                Ok(Gained::Forks) => return Ok(-errno::EAGAIN.0), // it faults again
                 Err(()) => return Err(Lack::Memory),
             }
         }
@@ -292,7 +293,8 @@ impl AddressSpace {
                 if given == Sight::Write {
                     self.written_by_linux += leaf.size / SMALL;
                 }
-                let noted = if writable { pte::DIRTY | pte::ACCESSED } else { pte::ACCESSED };
+                let lent = pte::LENT | pte::DIRTY | pte::ACCESSED;
+                let noted = if writable { lent } else { pte::ACCESSED };
                 self.table
                     .update(base, base + leaf.size, &mut |l| l.entry | sight_bits(given) | noted);
             }

@@ -35,6 +35,7 @@ pub mod join;
 pub mod known;
 pub mod last_mapped;
 pub mod leaves;
+pub mod lent;
 pub mod limits;
 pub mod linux;
 pub mod messages;

@@ -185,7 +185,7 @@ impl AddressSpace {
                 self.refresh(page, vma.prot - Prot::WRITE);
                 false
             }
-            Err(()) => false,
+            Ok(Gained::Forks) | Err(()) => false,
         }
     }
 

@@ -7,16 +7,21 @@ use super::quarantine::page_deferred;
 use super::reserve::resume;
 use super::space::Space;
 use crate::link::services;
+use crate::sched::{cpus, tlb};
+use core::sync::atomic::Ordering;
 use hanare_abi::service::SERVICE_ZAP;
 use hanare_core::coherence::Change;
 use hanare_core::errno::{self, Result};
 use hanare_core::vma::{Backing, SpecialKind, VmaFlags};
+use hanare_hal::cpu;
 use hanare_hal::memory;
 use hanare_hal::paging::SMALL;
 use hanare_hal::pte;
 
 /// How often a page is prepared for its copy, which a thread that touches it meanwhile makes void.
 const TRIES: u32 = 16;
+/// How long each time for a fork that is about to copy the page, ns.
+const FORK_NS: u64 = 1_000_000;
 
 /// Writes `bytes`, for this process only: a page that it shares is copied first. No thread waits,
 /// so that any context will do. EFAULT: a page is not there (read it first), or is Linux' own,
@@ -45,11 +50,19 @@ fn write_within(p: &Space, addr: u64, bytes: &[u8]) -> Result<()> {
             return Err(errno::EAGAIN);
         }
         let written = mm.write_page(addr, bytes, &mut change)?;
+        let settled = p.settled.load(Ordering::Relaxed);
         drop(mm);
         match written {
             Gained::Done => return Ok(()),
             Gained::Copied(old) => page_deferred(old, Some(&p.account)),
             Gained::Waits { ask: false } => {}
+            Gained::Forks => {
+                let until = cpus::deadline(FORK_NS);
+                while p.settled.load(Ordering::Relaxed) == settled && cpu::rdtsc() < until {
+                    tlb::serve(); // the fork waits for this CPU, too
+                    cpu::pause();
+                }
+            }
             Gained::Waits { ask: true } => {
                 is_forgotten = p.is_closed()
                     || services::by_thread_at_once(SERVICE_ZAP, p.owner(), &range, &[]).is_some();

@@ -42,6 +42,9 @@ pub(super) enum Gained {
         /// Linux may have it.
         ask: bool,
     },
+    /// Nothing: a fork is under way, and gives the child a copy of the page. Then threads that wait for
+    /// [settled](super::reserve) addresses are told.
+    Forks,
 }
 
 impl AddressSpace {
@@ -107,6 +110,11 @@ impl AddressSpace {
         let page = (leaf.addr, leaf.addr + SMALL);
         let is_present = leaf.entry.has(pte::PRESENT);
         let mut prepared = change.prepared(page, is_present);
+        prepared.is_flushed |= self.is_alone();
+        let needed = for_write(sight(leaf.entry), true, leaf.entry.has(pte::LENT), prepared);
+        if needed == ForWrite::Wait {
+            return Ok(Gained::Forks);
+        }
         if is_present {
             self.table.update(page.0, page.1, &mut |l| l.entry & !pte::PRESENT);
             self.coherence.disturb(page);
@@ -114,14 +122,13 @@ impl AddressSpace {
         if self.table.is_active() {
             cpu::flush_page(page.0);
         }
-        prepared.is_flushed |= self.is_alone();
-        let copied = match for_write(sight(leaf.entry), true, prepared) {
+        let copied = match needed {
             ForWrite::Prepare { ask } => {
                 let (start, end) = self.coherence.to_flush(page, (0, 1 << 47));
                 self.flush(start, end);
                 self.reserve(change, page).map_err(|_| ()).map(|_| Gained::Waits { ask })
             }
-            ForWrite::Allow | ForWrite::Copy => self.copy_page(leaf, prot),
+            ForWrite::Allow | ForWrite::Copy | ForWrite::Wait => self.copy_page(leaf, prot),
         };
         if copied.is_err() {
             self.refresh(page.0, prot - Prot::WRITE);

@@ -7,6 +7,7 @@ use crate::base::quarantine::{self, Giver, Of};
 use crate::link::{caller, services};
 use crate::sched::cpus;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use hanare_abi::service::{EXTENTS_MAX, SERVICE_HELD};
 use hanare_core::fair::Owner;
 use hanare_core::quarantine::{Answer, Known, Want};
@@ -49,6 +50,14 @@ impl Batch {
         for (extent, run) in batch.extents.iter_mut().zip(&batch.runs) {
             *extent = run.extent();
         }
+        batch
+    }
+
+    /// Takes them from the end of a list.
+    pub(super) fn take_last(from: &mut Vec<Run>) -> Batch {
+        let mut batch = Batch::none();
+        let first = from.len().saturating_sub(EXTENTS_MAX);
+        from.drain(first..).for_each(|run| batch.add(run));
         batch
     }
 
@@ -118,20 +127,12 @@ impl<'a> Whose<'a> {
     }
 }
 
-/// A run in eight parts, or as many as it has pages.
+/// A run in parts.
 fn apart(run: Run, parts: &mut Chain) {
     if run.large {
         frames::split(run.frame, 9);
     }
-    let pages = run.pages.div_ceil(8);
-    for first in (0..run.pages).step_by(pages as usize) {
-        parts.push_apart(Run {
-            frame: run.frame + u64::from(first) * SMALL,
-            pages: pages.min(run.pages - first),
-            large: false,
-            ..run
-        });
-    }
+    run.parts().for_each(|part| parts.push_apart(part));
 }
 
 /// The run is used again only when Linux has let go of it.

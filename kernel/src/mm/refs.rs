@@ -132,8 +132,9 @@ impl AddressSpace {
     /// write to it.
     pub fn keep_soft_dirty(&mut self, addr: u64) -> Result<()> {
         let leaf = self.table.find(addr).ok_or(errno::EFAULT)?;
+        self.written_by_linux += leaf.size / SMALL;
         self.table.update(leaf.addr, leaf.addr + leaf.size, &mut |l| {
-            l.entry & !pte::SOFT_CLEAN | sight_bits(Sight::Write)
+            l.entry & !pte::SOFT_CLEAN | sight_bits(Sight::Write) | pte::LENT
         });
         Ok(())
     }

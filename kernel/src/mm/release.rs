@@ -43,7 +43,12 @@ impl Removed {
 }
 
 /// Has the caller's worker run a zap or a look, or the service thread where that worker is gone.
-fn ask(p: &Caller<'_>, kind: u32, args: &[u64], extents: &[u64]) -> Option<services::Answer> {
+pub(super) fn ask(
+    p: &Caller<'_>,
+    kind: u32,
+    args: &[u64],
+    extents: &[u64],
+) -> Option<services::Answer> {
     let by_worker = || services::by_worker(kind, args, extents).ok();
     let answer = if p.is_killed() { None } else { by_worker() };
     answer.or_else(|| services::by_thread(kind, p.owner(), args, extents))
@@ -71,17 +76,25 @@ pub fn page(p: &Caller<'_>, frame: PhysAddr) {
 /// Tells Linux to forget `start..end`; the frames are not freed. Whether it was
 /// done, or there is no Linux side any more that could have the pages.
 pub fn zap(p: &Caller<'_>, start: u64, end: u64) -> bool {
-    if p.is_closed() {
-        return true;
-    }
+    p.is_closed() || zap_asking(p, start, end, &[]).is_some()
+}
+
+/// Likewise, where there is a Linux side; the answer says which frames of `extents` Linux holds after that.
+pub(super) fn zap_asking(
+    p: &Caller<'_>,
+    start: u64,
+    end: u64,
+    extents: &[u64],
+) -> Option<services::Answer> {
     p.losses.fetch_add(1, Ordering::Relaxed);
     crate::sched::hold::at("zap");
-    let args = [start, end];
+    let args = [start, end, 0];
     // Of a process that ends, the worker may be gone; others that share the memory go on.
     // Of a thread that ends, the process goes on.
-    services::by_worker(SERVICE_ZAP, &args, &[]).is_ok()
-        || (!p.is_killed() || p.is_shared())
-            && services::by_thread(SERVICE_ZAP, p.owner(), &args, &[]).is_some()
+    services::by_worker(SERVICE_ZAP, &args, extents).ok().or_else(|| {
+        let goes_on = !p.is_killed() || p.is_shared();
+        goes_on.then(|| services::by_thread(SERVICE_ZAP, p.owner(), &args, extents))?
+    })
 }
 
 /// Gives back all memory of a space whose proxy is gone, and pages of the kernel's that the proxy

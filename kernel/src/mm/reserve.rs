@@ -174,7 +174,7 @@ pub fn resume(p: &Space, mm: &mut AddressSpace, change: &mut Change, is_forgotte
 }
 
 /// Addresses are settled: threads that wait for that look again, and plan when they have the lock.
-fn tell_settled(p: &Space) {
+pub(super) fn tell_settled(p: &Space) {
     p.settled.fetch_add(1, Ordering::Relaxed);
     for cpu in p.settling.after_change().others(usize::MAX) {
         p.settling.remove(cpu);

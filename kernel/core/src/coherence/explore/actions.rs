@@ -14,13 +14,17 @@ pub(super) enum Action {
     LinuxWrites(usize),
     LinuxReads(usize),
     LinuxInserts,
+    /// Linux pins a page for writing.
+    Pins(usize),
+    /// It writes to what it has pinned, and lets go of it.
+    WritesPinned,
     ChildWrites(usize),
 }
 
 pub(super) fn actions() -> Vec<Action> {
-    let mut all = vec![Action::LinuxInserts];
+    let mut all = vec![Action::LinuxInserts, Action::WritesPinned];
     for page in 0..PAGES {
-        all.extend([Action::LinuxWrites(page), Action::ChildWrites(page)]);
+        all.extend([Action::LinuxWrites(page), Action::Pins(page), Action::ChildWrites(page)]);
     }
     all.push(Action::LinuxReads(0)); // which brings page 1, too
     for t in 0..3 {
@@ -64,6 +68,8 @@ impl State {
                 self.linux_writes > 0 && self.linux_is_idle()
             }
             Action::LinuxInserts => self.fault.answer.is_some(),
+            Action::Pins(page) => self.pins > 0 && self.linux[page].write,
+            Action::WritesPinned => self.pin.is_some(),
             Action::ChildWrites(_) => self.child_runs && self.child_writes > 0,
         }
     }
@@ -154,6 +160,16 @@ impl State {
                 self.fault = LinuxFault::default();
                 true
             }
+            Action::Pins(page) => {
+                self.pins -= 1;
+                self.pin = Some((page, self.linux[page].frame));
+                true
+            }
+            Action::WritesPinned => {
+                let Some((page, frame)) = self.pin.take() else { return false };
+                self.write(page, frame, true);
+                true
+            }
             Action::ChildWrites(page) => {
                 let entry = self.child[page];
                 if !self.child_runs || self.child_writes == 0 || entry.frame == 0 {
@@ -197,17 +213,30 @@ impl State {
             self.threads[t].flush = next.map(|next| (r, next));
             return true;
         }
-        if let Some((r, is_void)) = thread.ask {
-            if !is_void {
-                self.fault.void = true;
-                self.threads[t].ask = Some((r, true));
-            } else {
-                for page in pages(r) {
-                    self.linux[page] = Entry::default();
+        if let Some((r, asked)) = thread.ask {
+            let looks = thread.op() == Some(Op::Fork);
+            let look_first = is(Mutant::LooksBeforeZap);
+            let next = match asked {
+                Asked::Begun => {
+                    self.fault.void = true;
+                    if look_first {
+                        self.look_who_holds(t);
+                    }
+                    Some(Asked::Void)
                 }
-                self.threads[t].ask = None;
-                self.threads[t].is_forgotten = true;
-            }
+                Asked::Void => {
+                    for page in pages(r) {
+                        self.linux[page] = Entry::default();
+                    }
+                    (looks && !look_first).then_some(Asked::Zapped)
+                }
+                Asked::Zapped => {
+                    self.look_who_holds(t);
+                    None
+                }
+            };
+            self.threads[t].ask = next.map(|asked| (r, asked));
+            self.threads[t].is_forgotten |= next.is_none();
             return true;
         }
         if thread.drop_mapping != 0 || thread.dead != [0; 2] {
@@ -242,6 +271,12 @@ impl State {
             (Phase::End, _) => self.finish_op(t),
         }
         true
+    }
+
+    /// Of the frames that Linux is asked about those stay that it does not hold.
+    fn look_who_holds(&mut self, t: usize) {
+        let asked = self.threads[t].let_go;
+        self.threads[t].let_go = asked.map(|frame| if self.is_pinned(frame) { 0 } else { frame });
     }
 
     /// The CPU of `t` has got the lock: it drops what others were about to ask it to drop.

@@ -2,7 +2,8 @@
 //! addresses: two places, what the LWK has in its map there, and what Linux has. A call is a row of steps; each
 //! is a section under the lock, or a question to Linux, which may fail.
 
-use super::{Kept, MUTANT, Mutant, Unmapping, is, must_wait_to_keep};
+use super::mutants::MUTANT;
+use super::{Kept, Mutant, Unmapping, is, must_wait_to_keep};
 use std::collections::{HashSet, VecDeque};
 use std::string::String;
 use std::vec::Vec;

@@ -7,6 +7,7 @@ pub(super) enum Gained {
     Done,
     Copied(u8),
     Waits { ask: bool },
+    Forks,
     NoMemory,
 }
 
@@ -19,7 +20,7 @@ impl State {
 
     pub(super) fn populate(&mut self, page: usize, step: &mut Step) -> bool {
         let Some(frame) = self.alloc(step, 0) else { return false };
-        self.leaves[page] = Leaf { frame, write: true, present: true, sight: Sight::Unseen };
+        self.leaves[page] = Leaf { frame, write: true, present: true, ..NO_LEAF };
         true
     }
 
@@ -32,6 +33,10 @@ impl State {
             return Gained::Done;
         }
         let prepared = self.threads[t].change.prepared(range(page), leaf.present);
+        let needed = for_write(leaf.sight, shared, leaf.lent, prepared);
+        if needed == ForWrite::Wait {
+            return Gained::Forks;
+        }
         if leaf.present {
             self.leaves[page].present = false;
             self.coherence.disturb(range(page));
@@ -39,7 +44,7 @@ impl State {
         if t < SERVER {
             self.flush(t, range(page));
         }
-        let gained = match for_write(leaf.sight, shared, prepared) {
+        let gained = match needed {
             ForWrite::Prepare { ask } => {
                 let flushed = self.coherence.to_flush(range(page), ALL);
                 self.flush_all(t, flushed);
@@ -47,12 +52,11 @@ impl State {
                     && self.threads[t].change.reserve(&mut self.coherence, range(page)).is_ok();
                 if reserved { Gained::Waits { ask } } else { Gained::NoMemory }
             }
-            ForWrite::Allow | ForWrite::Copy => {
+            ForWrite::Allow | ForWrite::Copy | ForWrite::Wait => {
                 let content = self.frame(leaf.frame).content;
                 match self.alloc(step, content) {
                     Some(frame) => {
-                        self.leaves[page] =
-                            Leaf { frame, write: true, present: true, sight: Sight::Unseen };
+                        self.leaves[page] = Leaf { frame, write: true, present: true, ..NO_LEAF };
                         Gained::Copied(leaf.frame)
                     }
                     None => Gained::NoMemory,
@@ -105,9 +109,10 @@ impl State {
                 self.threads[t].phase = Phase::Start;
             }
             Gained::Waits { ask } => {
-                self.threads[t].ask = ask.then_some((range(page), false));
+                self.threads[t].ask = ask.then_some((range(page), Asked::Begun));
                 self.threads[t].is_forgotten = false;
             }
+            Gained::Forks => {}
             Gained::NoMemory => self.end(t, true),
         }
     }
@@ -150,7 +155,7 @@ impl State {
                 Gained::Done => {}
                 Gained::Copied(old) => self.threads[SERVER].drop_mapping = old,
                 Gained::Waits { .. } => return,
-                Gained::NoMemory => return self.served(None),
+                Gained::Forks | Gained::NoMemory => return self.served(None),
             }
         }
         let mut answer = [Entry::default(); PAGES];
@@ -170,6 +175,7 @@ impl State {
                 break;
             }
             self.leaves[at].sight = leaf.sight.given(leaf.write);
+            self.leaves[at].lent |= leaf.write;
             self.frame(leaf.frame).marked = true;
             *entry = Entry { frame: leaf.frame, write: leaf.write };
         }
@@ -197,7 +203,7 @@ impl State {
         }
         // `must_wait`.
         let changes = |page: usize| match op {
-            Op::ReadOnly(p) | Op::Discard(p) => p == page,
+            Op::ReadOnly(p) | Op::Writable(p) | Op::Discard(p) => p == page,
             Op::Fork => true,
             Op::Move => page == 0,
             _ => false,
@@ -207,6 +213,7 @@ impl State {
             return;
         }
         let change = self.threads[t].change.clone();
+        let let_go = core::mem::take(&mut self.threads[t].let_go);
         let mut needed: Option<Range> = None;
         let mut count = 0;
         if let Op::Discard(page) = op
@@ -218,7 +225,7 @@ impl State {
             let leaf = self.leaves[page];
             let sight = change.sight(range(page), leaf.sight);
             let needs = match op {
-                Op::Fork => sight == Sight::Write,
+                Op::Fork => leaf.lent && !change.has_forgotten(range(page)),
                 Op::ReadOnly(p) => p == page && sight.exceeds(true, false),
                 Op::Discard(p) => p == page && sight.is_seen() && !is(Mutant::DiscardsFirst),
                 Op::Move => page == 0 && sight.is_seen() && !is(Mutant::MovesUnasked),
@@ -239,15 +246,25 @@ impl State {
                 return self.end(t, false);
             }
             let asked = self.threads[t].change.reserve(&mut self.coherence, needed);
-            self.threads[t].ask = asked.ok().map(|r| (r, false));
+            self.threads[t].ask = asked.ok().map(|r| (r, Asked::Begun));
             self.threads[t].is_forgotten = false;
+            if op == Op::Fork {
+                self.threads[t].let_go = self.leaves.map(|l| if l.lent { l.frame } else { 0 });
+            }
             return;
         }
         match op {
-            Op::Fork => self.share_with_child(t, &change, step),
+            Op::Fork => self.share_with_child(t, &change, let_go, step),
+            Op::Writable(page) => {
+                let leaf = self.leaves[page];
+                self.leaves[page].write = leaf.frame != 0 && !self.is_shared(leaf.frame);
+                self.rights[page] = Rights::Write;
+                self.threads[t].phase = Phase::End;
+            }
             Op::ReadOnly(page) => {
                 let leaf = &mut self.leaves[page];
                 leaf.sight = change.sight(range(page), leaf.sight);
+                leaf.lent &= !is(Mutant::ForgetsLent) || leaf.sight == Sight::Write;
                 (leaf.write, leaf.present) = (false, leaf.frame != 0);
                 self.rights[page] = Rights::Read;
                 self.coherence.disturb(range(page));
@@ -261,7 +278,8 @@ impl State {
                 }
                 self.flush_all(t, range(page));
                 if is(Mutant::DiscardsFirst) {
-                    self.threads[t].ask = leaf.sight.is_seen().then_some((range(page), false));
+                    self.threads[t].ask =
+                        leaf.sight.is_seen().then_some((range(page), Asked::Begun));
                 }
                 self.threads[t].phase = Phase::End;
             }
@@ -277,7 +295,9 @@ impl State {
                     return self.end(t, false);
                 }
                 self.leaves[1] = Leaf { sight: Sight::Unseen, ..self.leaves[0] };
+                self.leaves[1].lent &= !is(Mutant::ForgetsLent);
                 self.leaves[0] = NO_LEAF;
+                self.pin = self.pin.map(|(_, frame)| (1, frame));
                 self.rights = [Rights::None, self.rights[0]];
                 self.must = [0, self.must[0]];
                 self.flush_all(t, range(0));
@@ -317,7 +337,7 @@ impl State {
             _ => (asks || is_hidden).then_some((Kept::Busy, t)),
         };
         let asks_later = is_hidden && is(Mutant::GivesUpUnasked);
-        self.threads[t].ask = (asks && !asks_later).then_some((range(page), false));
+        self.threads[t].ask = (asks && !asks_later).then_some((range(page), Asked::Begun));
         self.threads[t].phase = if is_hidden { Phase::Finish } else { Phase::End };
     }
 
@@ -328,7 +348,7 @@ impl State {
             self.unmap_frame(t, leaf.frame);
         }
         if is(Mutant::GivesUpUnasked) {
-            self.threads[t].ask = leaf.sight.is_seen().then_some((range(page), false));
+            self.threads[t].ask = leaf.sight.is_seen().then_some((range(page), Asked::Begun));
         }
         self.threads[t].phase = Phase::End;
     }
@@ -365,10 +385,16 @@ impl State {
         frame.refs -= 1;
         frame.bad = true;
         self.flush_all(t, range(page));
-        self.threads[t].ask = leaf.sight.is_seen().then_some((range(page), false));
+        self.threads[t].ask = leaf.sight.is_seen().then_some((range(page), Asked::Begun));
     }
 
-    pub(super) fn share_with_child(&mut self, t: usize, change: &Change, step: &mut Step) {
+    fn share_with_child(
+        &mut self,
+        t: usize,
+        change: &Change,
+        let_go: [u8; PAGES],
+        step: &mut Step,
+    ) {
         self.threads[t].copies = [false; PAGES];
         self.flush_all(t, ALL);
         for page in 0..PAGES {
@@ -384,7 +410,9 @@ impl State {
                 return self.end(t, false);
             }
             let sight = change.sight(range(page), leaf.sight);
-            let copied = sight == Sight::Write && !is(Mutant::ForkSharesWritten);
+            let is_let_go = let_go.contains(&leaf.frame);
+            let shares = change.may_share(range(page), leaf.lent, is_let_go);
+            let copied = !shares && !is(Mutant::ForkSharesWritten);
             if copied && is(Mutant::ForkCopiesAtOnce) {
                 let content = self.frame(leaf.frame).content;
                 let Some(frame) = self.alloc(step, content) else {
@@ -398,6 +426,7 @@ impl State {
             self.child[page].frame = leaf.frame;
             self.frame(leaf.frame).refs += 1;
             (self.leaves[page].write, self.leaves[page].sight) = (false, sight);
+            self.leaves[page].lent &= !shares;
         }
         self.coherence.begin_fork();
         self.threads[t].phase = Phase::Finish;
@@ -442,7 +471,7 @@ impl State {
         if thread.copies_max == 0 {
             return self.end(t, false);
         }
-        thread.copies_max = 0;
+        (thread.copies_max, thread.let_go) = (0, [0; PAGES]);
         thread.change = Change::new(ALL);
         thread.is_forgotten = true;
         thread.phase = Phase::Plan;
@@ -468,6 +497,7 @@ impl State {
         self.threads[t].script = [second, third, None];
         self.threads[t].phase = Phase::Start;
         self.threads[t].change = Change::new(ALL);
+        self.threads[t].let_go = [0; PAGES];
         self.threads[t].is_forgotten = false;
     }
 
