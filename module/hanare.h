@@ -65,6 +65,7 @@ struct hanare_cpu {
 	u32 spaces;				/* homes, under state_lock */
 	atomic_t asked;				/* requests without an answer yet */
 	u64 rung_at;				/* TSC, when it was rung last */
+	bool told;				/* closes.c: it has one to answer */
 	u32 waits_at;				/* outbound_head + 1 at which something waited at the last look, or 0 */
 	u64 entries;				/* into its kernel, as last looked at */
 	unsigned long looked, entered;		/* when that was, and since when they may not have grown: hints */
@@ -87,6 +88,17 @@ struct hanare_request_wait {
 	struct hanare_cpu *cpu;			/* who was asked, or NULL */
 	bool abandoned;				/* under pool_lock */
 	u8 user;				/* of pool_of; or HANARE_POOL_USERS: Linux itself */
+};
+
+/* The end of a space of which the LWK has not said yet that everything is back: closes.c. */
+struct hanare_unconfirmed {
+	struct list_head link;			/* instance->closes */
+	u32 space;
+	int entry;				/* of the request that is not answered yet, or -1 */
+	struct hanare_cpu *cpu;			/* that was asked by it */
+	struct hanare_cpu *next;		/* that has to answer: others might overtake an earlier request; NULL: any. Under closes_lock */
+	unsigned long due;			/* jiffies when it is asked again, or should have been answered */
+	bool held, gone;			/* the task that ended asks, too; nothing is left. Under closes_lock */
 };
 
 struct hanare_instance {
@@ -133,6 +145,10 @@ struct hanare_instance {
 	u32 pool_hint;
 	u16 pool_busy, pool_of[HANARE_POOL_USERS];	/* entries in use, by hash of the user */
 	wait_queue_head_t pool_wait;
+
+	spinlock_t closes_lock;			/* closes; parts of what is in it */
+	struct list_head closes;		/* ends that the LWK has not confirmed */
+	struct delayed_work close_work;
 
 	struct hanare_doorbell *doorbells;
 	u32 doorbell_count;
@@ -231,7 +247,8 @@ struct hanare_space {
 	struct file *door;			/* then: another's file at control_fd; compared only */
 	u32 parts;				/* of its addresses that its process maps at once */
 	u64 control[2];				/* frames: first slots, first scratch page; or 0 */
-	unsigned long ended;			/* bit 0: the LWK was told */
+	unsigned long ended;			/* bit 0: its end has begun */
+	struct hanare_unconfirmed *end;		/* for its end; NULL: handed over */
 	struct hanare_pool *pool;		/* of a native task or a pooled proxy, with a reference; or NULL */
 	bool is_member;				/* its process is a pooled proxy */
 	bool leaves, left;			/* its process, by an execve; under share_lock */

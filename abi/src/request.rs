@@ -72,7 +72,14 @@ pub const REQUEST_SPACE_START: u32 = 3;
 /// its memory, then answer. Answered only when everything is back. Answer args:
 /// [0] = user ns, [1] = system ns it has used, [2] = peak resident bytes, [3] = space of the pooled proxy that a native
 /// task had when it ended, which ends with it; 0: none.
+/// args: [0] = [`CLOSE_AWAITED`] or [`CLOSE_TOLD`].
 pub const REQUEST_SPACE_CLOSE: u32 = 4;
+/// In `args[0]` of [`REQUEST_SPACE_CLOSE`]: the answer comes when everything is back. At most one such request for each
+/// space.
+pub const CLOSE_AWAITED: u64 = 0;
+/// In `args[0]` of [`REQUEST_SPACE_CLOSE`]: the answer comes at once, so that its entry never waits for threads, which may
+/// wait for the end of another space. `EINPROGRESS`: not everything is back yet. Any number of such requests for each space.
+pub const CLOSE_TOLD: u64 = 1;
 /// A proxy touched a page: args: [0] = page address, [1] = `FAULT_*` bits, [2] = most pages wanted
 /// (1..=PAGES_MAX) and, << 32, the id of the proxy's thread that touched the page, in its
 /// namespace, or 0. If it is a worker, the NUMA policy of its thread counts. [3] = index of a

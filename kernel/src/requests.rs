@@ -50,6 +50,7 @@ pub fn serve(index: u32) {
         }
         abi::REQUEST_DEBUG => debug(&r, &call),
         abi::REQUEST_OBSERVE => observe::request(&r, &call),
+        abi::REQUEST_SPACE_CLOSE if call.args[0] == abi::CLOSE_TOLD => told_close(space),
         abi::REQUEST_SPACE_CLOSE => return close(index, space),
         abi::REQUEST_CHILD_END => {
             fork::end(space, call.args[0]);
@@ -139,14 +140,24 @@ fn open(r: &RequestRef<'_>, call: &RequestCall) -> errno::Result<()> {
     Ok(())
 }
 
+/// `CLOSE_AWAITED`: answered with the end of the space.
 fn close(index: u32, space: u32) {
-    match spaces::find(space) {
+    match spaces::find_to_answer(space, index) {
         None => complete(index, 0),
         Some(found) => {
             members::leave(space);
-            found.close(index);
+            found.close();
         }
     }
+}
+
+/// `CLOSE_TOLD`: answered now.
+fn told_close(space: u32) -> errno::Result<()> {
+    if let Some(found) = spaces::find(space) {
+        members::leave(space);
+        found.close();
+    }
+    if spaces::find(space).is_some() { Err(errno::EINPROGRESS) } else { Ok(()) }
 }
 
 fn usage(p: &Process, r: &RequestRef<'_>) {

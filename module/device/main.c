@@ -314,7 +314,8 @@ static int __init hanare_init(void)
 	if (err)
 		goto pseudo;
 	hanare_files_init(hanare_shows_procfs);
-	hanare_space_init(hanare_observers_wake);
+	hanare_ends_init(hanare_observers_wake);
+	hanare_closes_init(hanare_space_end_confirmed);
 	err = hanare_eventfds_init();
 	if (err)
 		goto topology;

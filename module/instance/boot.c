@@ -378,6 +378,7 @@ static void undo_boot(struct hanare_instance *inst)
 	hanare_die(inst, HANARE_INSTANCE_STOPPING, -EIO);
 	hanare_clock_stop(inst);
 	down_write(&inst->live);
+	hanare_closes_stop(inst);
 	hanare_doorbells_stop(inst);
 	hanare_ikc_stop(inst);
 	shared_drop(inst);
@@ -459,6 +460,7 @@ int hanare_boot(struct hanare_instance *inst, struct hanare_boot *arg)
 		goto drop;
 	}
 	set_state(inst, HANARE_INSTANCE_BOOTING, 0);
+	hanare_closes_start(inst);
 	err = hanare_ikc_start(inst) ?: hanare_doorbells_start(inst);
 	if (err) {
 		refuse(arg->message, err, "no interrupt for the doorbell (error %d)", err);

@@ -62,6 +62,7 @@ struct hanare_call {
 	u32 count;
 	u64 *pages;				/* HANARE_PAGES_MAX words out, or NULL */
 	const struct hanare_space *charged;	/* to its user, if not by the kind */
+	bool at_once;				/* -EBUSY if no entry is free now */
 	bool in_order;				/* SPACE_GROUPS, SPACE_PAUSE: not before, or beside, an earlier request */
 };
 int hanare_request(struct hanare_instance *inst, struct hanare_cpu *cpu,
@@ -73,7 +74,14 @@ int hanare_request(struct hanare_instance *inst, struct hanare_cpu *cpu,
  */
 int hanare_request_quietly(struct hanare_space *space, struct hanare_call *call,
 			   enum hanare_patience patience, unsigned int timeout_ms);
+struct hanare_cpu *hanare_whom_to_ask(struct hanare_space *space, const struct hanare_call *call);
 int hanare_disturbance(struct hanare_cpu *cpu, u32 space);
+/*
+ * In two steps: posts a request whose `at_once` is set, and gives its entry, or an error; then waits for the answer. -ETIMEDOUT:
+ * the entry stays the caller's, who waits once more later.
+ */
+int hanare_ask(struct hanare_instance *inst, struct hanare_cpu *cpu, const struct hanare_call *call);
+int hanare_asked(struct hanare_instance *inst, int entry, struct hanare_call *call, unsigned int timeout_ms);
 /* For what is about no space. inst->live is held. */
 struct hanare_cpu *hanare_quiet_cpu(struct hanare_instance *inst);
 /*
@@ -84,6 +92,16 @@ int hanare_request_about(struct hanare_space *space, struct hanare_call *call,
 			 enum hanare_patience patience, unsigned int timeout_ms);
 int hanare_post(struct hanare_instance *inst, struct hanare_cpu *cpu, u32 kind);
 int hanare_post_about(struct hanare_space *space, struct hanare_call *call);
+
+/* closes.c */
+/* `confirmed`: the LWK has nothing of a space any more, or does not run. */
+void hanare_closes_init(void (*confirmed)(u32 space));
+void hanare_closes_start(struct hanare_instance *inst);
+void hanare_closes_stop(struct hanare_instance *inst);
+/* The space's end is not confirmed by the LWK: it is asked until it does, or is stopped. */
+void hanare_close_later(struct hanare_instance *inst, struct hanare_unconfirmed *end);
+/* The request by which its holder asked that CPU, too, is over: its end is confirmed only after this. */
+void hanare_close_asked(struct hanare_instance *inst, struct hanare_unconfirmed *end, struct hanare_cpu *cpu, int err);
 
 /* ping.c */
 void hanare_ping_all(struct hanare_instance *inst, u64 *slowest);

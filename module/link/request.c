@@ -70,15 +70,17 @@ kuid_t hanare_user_of_caller(void)
  * what is left: whoever comes finds one, though others do not get their answers. The ends of processes, and
  * what Linux wants of its own accord, find some even if there are very many users.
  */
-static int pool_kept(u32 kind)
+static int pool_kept(const struct hanare_call *call)
 {
-	switch (kind) {
+	switch (call->kind) {
 	case HANARE_REQUEST_INVALIDATE:
 	case HANARE_REQUEST_STOP:
 	case HANARE_REQUEST_CLOCK_SET:
 	case HANARE_REQUEST_SPACE_PAUSE:
 		return 0;
 	case HANARE_REQUEST_SPACE_CLOSE:
+		/* Not charged: it is answered at once, and there is one for each CPU at most (closes.c). */
+		return call->charged ? 16 : 8;
 	case HANARE_REQUEST_PROCESS_END:
 	case HANARE_REQUEST_CHILD_END:
 	case HANARE_REQUEST_SPACE_GROUPS:
@@ -96,7 +98,7 @@ static u8 pool_user(const struct hanare_call *call)
 
 	if (call->charged)
 		user = call->charged->user;
-	else if (pool_kept(call->kind) == 32)
+	else if (pool_kept(call) == 32)
 		user = hanare_user_of_caller();
 	else
 		return HANARE_POOL_USERS;
@@ -104,9 +106,9 @@ static u8 pool_user(const struct hanare_call *call)
 }
 
 /* Under pool_lock. */
-static bool pool_may_get(struct hanare_instance *inst, u32 kind, u8 user)
+static bool pool_may_get(struct hanare_instance *inst, const struct hanare_call *call, u8 user)
 {
-	int left = HANARE_REQUESTS - pool_kept(kind) - inst->pool_busy;
+	int left = HANARE_REQUESTS - pool_kept(call) - inst->pool_busy;
 
 	return left > (user < HANARE_POOL_USERS ? 2 * inst->pool_of[user] : 0);
 }
@@ -118,7 +120,7 @@ static int pool_try_get(struct hanare_instance *inst, const struct hanare_call *
 	u32 i;
 
 	spin_lock_irq(&inst->pool_lock);
-	if (!pool_may_get(inst, call->kind, user))
+	if (!pool_may_get(inst, call, user))
 		goto out;
 	for (i = 0; i < HANARE_REQUESTS; i++) {
 		u32 at = (inst->pool_hint + i) % HANARE_REQUESTS;
@@ -232,6 +234,8 @@ static int request_begin(struct hanare_instance *inst, struct hanare_cpu *cpu,
 		return err;
 	index = pool_try_get(inst, call);
 	if (index < 0) {
+		if (call->at_once)
+			return -EBUSY;
 		err = sleep_until(inst, inst->pool_wait, pool_have(inst, call, &index),
 				  patience, deadline);
 		if (err)
@@ -257,32 +261,25 @@ static int request_begin(struct hanare_instance *inst, struct hanare_cpu *cpu,
 	return index;
 }
 
-/*
- * Ask the LWK and wait. 0: it answered, call->status is its verdict. -EIO: it
- * is dead; -EINTR: killed; -ETIMEDOUT (timeout_ms 0: no limit): it did not answer; -EBUSY: it was
- * not asked in that time.
- */
-int hanare_request(struct hanare_instance *inst, struct hanare_cpu *cpu,
-		   struct hanare_call *call, enum hanare_patience patience,
-		   unsigned int timeout_ms)
+static unsigned long deadline_in(unsigned int timeout_ms)
 {
-	unsigned long deadline = timeout_ms ? (jiffies + msecs_to_jiffies(timeout_ms)) ?: 1 : 0;
-	int index = request_begin(inst, cpu, call, patience, deadline);
-	struct hanare_request *r;
+	return timeout_ms ? (jiffies + msecs_to_jiffies(timeout_ms)) ?: 1 : 0;
+}
+
+/* Waits for the answer to a request, whose entry is free after that. An error: it is not. */
+static int request_end(struct hanare_instance *inst, int index, struct hanare_call *call,
+		       enum hanare_patience patience, unsigned long deadline)
+{
+	struct hanare_request *r = &inst->requests[index];
 	int err, i;
 
-	if (index < 0)
-		return index;
-	r = &inst->requests[index];
 	if (!spin_for(r)) {
 		WRITE_ONCE(r->doorbell, hanare_doorbell_here(inst));
 		WRITE_ONCE(r->waiter, HANARE_WAIT_ASLEEP);
 		smp_mb();
 		err = sleep_until(inst, inst->waits[index].wq, done(r), patience, deadline);
-		if (err) {
-			abandon(inst, index);
+		if (err)
 			return err;
-		}
 	}
 	call->status = READ_ONCE(r->status);
 	call->count = min_t(u32, READ_ONCE(r->count), HANARE_PAGES_MAX);
@@ -292,6 +289,41 @@ int hanare_request(struct hanare_instance *inst, struct hanare_cpu *cpu,
 		call->pages[i] = READ_ONCE(r->pages[i]);
 	pool_put(inst, index);
 	return 0;
+}
+
+/*
+ * Ask the LWK and wait. 0: it answered, call->status is its verdict. -EIO: it
+ * is dead; -EINTR: killed; -ETIMEDOUT (timeout_ms 0: no limit): it did not answer; -EBUSY: it was
+ * not asked in that time.
+ */
+int hanare_request(struct hanare_instance *inst, struct hanare_cpu *cpu,
+		   struct hanare_call *call, enum hanare_patience patience,
+		   unsigned int timeout_ms)
+{
+	unsigned long deadline = deadline_in(timeout_ms);
+	int index = request_begin(inst, cpu, call, patience, deadline);
+	int err;
+
+	if (index < 0)
+		return index;
+	err = request_end(inst, index, call, patience, deadline);
+	if (err)
+		abandon(inst, index);
+	return err;
+}
+
+int hanare_ask(struct hanare_instance *inst, struct hanare_cpu *cpu, const struct hanare_call *call)
+{
+	return request_begin(inst, cpu, call, WAIT_BOUNDED, 1);
+}
+
+int hanare_asked(struct hanare_instance *inst, int index, struct hanare_call *call, unsigned int timeout_ms)
+{
+	int err = request_end(inst, index, call, WAIT_BOUNDED, deadline_in(timeout_ms));
+
+	if (err && err != -ETIMEDOUT)
+		abandon(inst, index);
+	return err;
 }
 
 /* ---- whom to ask ---- */
@@ -421,7 +453,7 @@ static bool is_onlookers(const struct hanare_space *space, const struct hanare_c
  * is where a thread of the space was last seen. What must not overtake an earlier request, for which nobody waits any
  * more, goes to the same CPU as that one.
  */
-static struct hanare_cpu *whom_to_ask(struct hanare_space *space, const struct hanare_call *call)
+struct hanare_cpu *hanare_whom_to_ask(struct hanare_space *space, const struct hanare_call *call)
 {
 	struct hanare_cpu *near = READ_ONCE(space->near) ?: space->home;
 
@@ -478,7 +510,7 @@ static int request_in_order(struct hanare_space *space, struct hanare_order *ord
 	if (order->asked == order->lost && !(order->asked && atomic_read(&order->at->asked))) {
 		order->asked = 0;
 		order->lost = 0;
-		order->at = whom_to_ask(space, call);
+		order->at = hanare_whom_to_ask(space, call);
 	}
 	order->asked++;
 	cpu = order->at;
@@ -501,7 +533,7 @@ int hanare_request_quietly(struct hanare_space *space, struct hanare_call *call,
 	call->space = space->id;
 	if (order)
 		return request_in_order(space, order, call, patience, timeout_ms);
-	return hanare_request(space->inst, whom_to_ask(space, call), call, patience, timeout_ms);
+	return hanare_request(space->inst, hanare_whom_to_ask(space, call), call, patience, timeout_ms);
 }
 
 int hanare_request_about(struct hanare_space *space, struct hanare_call *call,
@@ -546,7 +578,7 @@ int hanare_post_about(struct hanare_space *space, struct hanare_call *call)
 	call->space = space->id;
 	down_read(&inst->live);
 	if (inst->shared && !READ_ONCE(inst->dead))
-		err = post(inst, whom_to_ask(space, call), call, 0);
+		err = post(inst, hanare_whom_to_ask(space, call), call, 0);
 	up_read(&inst->live);
 	return err;
 }

@@ -62,7 +62,7 @@ static bool take(struct child *c)
 static void put_kept(struct hanare_space *space)
 {
 	hanare_space_put_files(space);
-	hanare_space_give_id_back(space);
+	hanare_space_let_id_go(space);
 }
 
 /* One that was taken, and whose work does not run, unless this is it. */

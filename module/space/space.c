@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Spaces: one per proxy process. Life, death, and the calls of its workers. */
+/* Spaces: one per proxy process. How they begin, and the calls of their workers; end.c has their ends. */
 #include "space/space.h"
 
 #include <linux/cred.h>
@@ -14,15 +14,9 @@
 #include <linux/sched/task.h>
 
 /* How long somebody waits for the LWK who is not told whether it merely stands still. */
-#define CLOSE_MS 20000
+#define OPEN_MS 20000
 /* The same, of a program that is replaced, which ends otherwise; it cannot be killed meanwhile. */
 #define PROGRAM_MS 60000
-/* How often a process that ends looks whether somebody has its memory map still, 50 to 200 us from one look to the next. */
-#define ONLOOKER_LOOKS 100
-
-/* A space has ended. Set once, before there is one. */
-static void (*tell_end)(struct hanare_space *space) __ro_after_init;
-
 static void look_at_groups(struct work_struct *work);
 static DECLARE_DELAYED_WORK(group_work, look_at_groups);
 
@@ -67,11 +61,6 @@ static void look_at_groups(struct work_struct *work)
 	looks++;
 	if (hanare_spaces_any())
 		schedule_delayed_work(&group_work, GROUP_PERIOD);
-}
-
-void hanare_space_init(void (*ended)(struct hanare_space *space))
-{
-	tell_end = ended;
 }
 
 void hanare_space_exit(void)
@@ -241,7 +230,7 @@ long hanare_start(struct hanare_space *space, void *data)
 	return err;
 }
 
-/* ---- opening and closing ---- */
+/* ---- opening ---- */
 
 /*
  * Whether the instance takes a space. Of a program that runs there also while it does not answer: a machine that stands still
@@ -286,23 +275,6 @@ static int enlist(struct hanare_instance *inst, struct hanare_space *space, cons
 	return err;
 }
 
-/* The last step: after it the instance's memory may go. */
-static void delist(struct hanare_space *space)
-{
-	struct hanare_instance *inst = space->inst;
-
-	hanare_space_hide(space);
-	hanare_space_drop_eventfds(space);
-	spin_lock_irq(&inst->state_lock);
-	list_del(&space->link);
-	space->home->spaces--;
-	inst->spaces--;
-	inst->members -= space->is_member;
-	/* Woken under the lock: the waiter may free nothing before we let go. */
-	wake_up_all(&inst->space_wait);
-	spin_unlock_irq(&inst->state_lock);
-}
-
 static struct hanare_space *space_new(struct hanare_instance *inst, struct inode *inode,
 				      u64 allowed)
 {
@@ -311,6 +283,11 @@ static struct hanare_space *space_new(struct hanare_instance *inst, struct inode
 
 	if (!space)
 		return NULL;
+	space->end = kzalloc(sizeof(*space->end), GFP_KERNEL_ACCOUNT);
+	if (!space->end) {
+		kvfree(space);
+		return NULL;
+	}
 	kref_init(&space->ref);
 	kref_get(&inst->ref);
 	space->inst = inst;
@@ -377,7 +354,7 @@ static int space_open(struct hanare_space *space, struct hanare_space *parent,
 	if (from && from->program)
 		err = hanare_request_quietly(space, &call, WAIT_BOUNDED, PROGRAM_MS);
 	else
-		err = hanare_request_quietly(space, &call, WAIT_KILLABLE, from ? 0 : CLOSE_MS);
+		err = hanare_request_quietly(space, &call, WAIT_KILLABLE, from ? 0 : OPEN_MS);
 	space->opened = !err;
 	if (err == -EIO)
 		refuse(message, err, "%s died: see hanare log", space->inst->name);
@@ -469,7 +446,7 @@ struct hanare_space *hanare_space_enter(struct hanare_instance *inst, struct ino
 	/* With its id, by which the list is gone through; only then is it found by it. */
 	err = enlist(inst, space, parent);
 	if (err) {
-		hanare_space_give_id_back(space);
+		hanare_space_give_id_back(space->id);
 		refuse(message, err, "%s is not running: see hanare status", inst->name);
 		goto put;
 	}
@@ -495,104 +472,3 @@ void hanare_file_set_space(struct file *file, struct hanare_space *space)
 	hf->role = ROLE_SPACE;
 	smp_store_release(&hf->space, space);
 }
-
-/*
- * What the program has used counts as the proxy's own: for whoever waits for it,
- * for getrusage(RUSAGE_CHILDREN) and process accounting. No thread of the proxy is
- * left but this one, which is about to end.
- */
-static void account(struct hanare_space *space, const struct hanare_call *call)
-{
-	struct signal_struct *sig = current->signal;
-	u64 user = call->args[0], system = call->args[1];
-	unsigned long peak = min_t(u64, call->args[2] >> PAGE_SHIFT, LONG_MAX);
-	/* An LWK gone mad must not make Linux' sums overflow. */
-	const u64 limit = 1ULL << 60;
-
-	if (task_tgid(current) != space->pid || !(current->flags & PF_EXITING) ||
-	    user > limit || system > limit)
-		return;
-	write_seqlock_irq(&sig->stats_lock);
-	sig->utime += user;
-	sig->stime += system;
-	sig->sum_sched_runtime += user + system;
-	sig->maxrss = max(sig->maxrss, peak);
-	write_sequnlock_irq(&sig->stats_lock);
-}
-
-/*
- * The program is gone, and nothing of it is mapped. When this returns its
- * memory is free again (or the LWK does not answer). Only the first call counts.
- */
-void hanare_space_end(struct hanare_space *space)
-{
-	struct hanare_instance *inst = space->inst;
-	struct hanare_call call = { .kind = HANARE_REQUEST_SPACE_CLOSE, .space = space->id,
-				     .charged = space };
-	unsigned int patience_ms = READ_ONCE(inst->state) == HANARE_INSTANCE_HUNG ? 1000 : CLOSE_MS;
-	int err;
-
-	if (test_and_set_bit(0, &space->ended))
-		return;
-	/* Not killable: the task that does this is being killed most of the time. */
-	err = hanare_request_quietly(space, &call, WAIT_BOUNDED, patience_ms);
-	/*
-	 * No task holds the space: the CPU that was asked serves no requests (the tests hang one, with processes
-	 * that run there), or its user's share of the requests is taken by others that wait for that
-	 * CPU. Here the space goes all the same; the LWK keeps its part until the CPU answers, or the
-	 * instance ends.
-	 */
-	if (err == -ETIMEDOUT || err == -EBUSY)
-		pr_err("%s: space %u is not closed after %u s: %s\n", inst->name, space->id, patience_ms / 1000,
-		       err == -EBUSY ? "its user has too many requests" :
-		       space->is_member ? "the task that has the proxy is at work" : "the LWK does not answer");
-	/* A pooled proxy's part may be kept by a thread of another process, which waits for whatever its user has it wait for. */
-	if (err == -ETIMEDOUT && !space->is_member)
-		hanare_does_not_answer(inst);
-	else if (!err)
-		account(space, &call);
-	if (!err)
-		hanare_pool_kill(space, call.args[3]);
-	hanare_space_unwatch_process(space);
-	hanare_space_unshare(space);
-	hanare_space_unwatch_all(space);
-	if (!hanare_space_has_children(space))
-		hanare_space_put_files(space);
-	tell_end(space);
-	delist(space);
-	hanare_space_keep_for_children(space);
-	hanare_space_end_limits(space);
-}
-
-/*
- * Who looks at the memory of a process (/proc, process_vm_readv) has its memory map for a moment. Where the process ends just then,
- * or has another program, it waits for that: else others would be told first, and find its program not to be written yet, its files
- * open and its memory in use.
- */
-static void await_onlookers(struct hanare_space *space)
-{
-	bool ends = current->flags & PF_EXITING && !atomic_read(&current->signal->live);
-	bool has_left = READ_ONCE(space->left) && current->mm != space->mm;
-	int looks;
-
-	if (!(ends || has_left) || task_tgid(current) != space->pid || hanare_space_is_shared(space))
-		return;
-	for (looks = 0; looks < ONLOOKER_LOOKS && atomic_read(&space->mm->mm_users); looks++)
-		usleep_range(50, 200);
-}
-
-/*
- * A descriptor closes, perhaps not the last (a child of a fork has the same until it has
- * its own, and must not delay its parent's end), or the process is gone (share.c). Without
- * users the memory map is gone, or going: what may be left of ours is removed first.
- */
-void hanare_space_flush(struct hanare_space *space)
-{
-	await_onlookers(space);
-	if (atomic_read(&space->mm->mm_users) || test_bit(0, &space->ended) ||
-	    hanare_space_is_left(space))
-		return;
-	hanare_zap(space, HANARE_USER_MIN, HANARE_MESSAGES_END);
-	hanare_space_end(space);
-}
-

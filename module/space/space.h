@@ -40,9 +40,16 @@ struct hanare_space *hanare_space_of_process(struct pid *pid);
 struct hanare_space *hanare_space_after(struct hanare_instance *inst, u32 id);
 /* A space has an id first, and is found by it once it is published. */
 int hanare_space_take_id(struct hanare_space *space);
-void hanare_space_give_id_back(struct hanare_space *space);
+void hanare_space_give_id_back(u32 id);
 void hanare_space_publish(struct hanare_space *space);
 void hanare_space_hide(struct hanare_space *space);
+/*
+ * A space that has ended is not found any more. No other space gets its id before it and its children (child.c) have let the id
+ * go, and, where the id is kept for the LWK, that has confirmed the end (link/closes.c).
+ */
+void hanare_space_keep_id(struct hanare_space *space);
+void hanare_space_let_id_go(struct hanare_space *space);
+void hanare_space_end_confirmed(u32 id);
 void hanare_space_put(struct hanare_space *space);
 void hanare_space_drop_eventfds(struct hanare_space *space);
 void hanare_spaces_exit(void);
@@ -165,8 +172,6 @@ void hanare_zap(struct hanare_space *space, u64 start, u64 end);
 void hanare_space_unwatch_all(struct hanare_space *space);
 
 /* space.c */
-/* `ended` is called for each space, after its end. */
-void hanare_space_init(void (*ended)(struct hanare_space *space));
 void hanare_space_exit(void);
 int hanare_space_use_slot(struct hanare_space *space, u64 addr);
 void hanare_space_ring_slot(struct hanare_instance *inst, u64 id, u32 slot);
@@ -178,13 +183,17 @@ long hanare_signal(struct hanare_space *space, void *data);
 long hanare_last(struct hanare_space *space, void *data);
 long hanare_usage(struct hanare_space *space, void *data);
 long hanare_start(struct hanare_space *space, void *data);
-void hanare_space_end(struct hanare_space *space);
-void hanare_space_flush(struct hanare_space *space);
 struct hanare_space *hanare_space_enter(struct hanare_instance *inst, struct inode *inode,
 					u64 allowed, struct hanare_space *parent,
 					const struct hanare_child *child, struct hanare_pool *pool,
 					bool is_member, u8 *message);
 void hanare_file_set_space(struct file *file, struct hanare_space *space);
+
+/* end.c */
+/* `ended` is called for each space, after its end. */
+void hanare_ends_init(void (*ended)(struct hanare_space *space));
+void hanare_space_end(struct hanare_space *space);
+void hanare_space_flush(struct hanare_space *space);
 
 /* fault.c */
 extern const struct vm_operations_struct hanare_vm_ops;

@@ -9,6 +9,10 @@
 #include <linux/sched/mm.h>
 #include <linux/sched/task.h>
 
+/* Marks of an id, which is given back when it has none: the end here, or a child, needs it; so does the LWK's end. */
+#define ID_OF_LINUX XA_MARK_1
+#define ID_OF_LWK XA_MARK_2
+
 static DEFINE_XARRAY_ALLOC1(spaces);
 static u32 next_space_id;
 
@@ -122,21 +126,46 @@ int hanare_space_take_id(struct hanare_space *space)
 	return min(err, 0);
 }
 
-void hanare_space_give_id_back(struct hanare_space *space)
+void hanare_space_give_id_back(u32 id)
 {
-	xa_release(&spaces, space->id);
+	xa_release(&spaces, id);
 }
 
 void hanare_space_publish(struct hanare_space *space)
 {
 	/* It has its place already: this cannot fail. */
 	xa_store(&spaces, space->id, space, GFP_KERNEL);
+	xa_set_mark(&spaces, space->id, ID_OF_LINUX);
 }
 
-/* Its id stays its own. */
+/* The id stays the space's own: marks outlive the entry. */
 void hanare_space_hide(struct hanare_space *space)
 {
 	xa_store(&spaces, space->id, NULL, GFP_KERNEL);
+}
+
+void hanare_space_keep_id(struct hanare_space *space)
+{
+	xa_set_mark(&spaces, space->id, ID_OF_LWK);
+}
+
+static void let_id_go(u32 id, xa_mark_t mark)
+{
+	xa_lock(&spaces);
+	__xa_clear_mark(&spaces, id, mark);
+	if (!xa_get_mark(&spaces, id, ID_OF_LINUX) && !xa_get_mark(&spaces, id, ID_OF_LWK))
+		__xa_erase(&spaces, id);
+	xa_unlock(&spaces);
+}
+
+void hanare_space_let_id_go(struct hanare_space *space)
+{
+	let_id_go(space->id, ID_OF_LINUX);
+}
+
+void hanare_space_end_confirmed(u32 id)
+{
+	let_id_go(id, ID_OF_LWK);
 }
 
 static void space_free_rcu(struct rcu_head *rcu)
@@ -144,6 +173,7 @@ static void space_free_rcu(struct rcu_head *rcu)
 	struct hanare_space *space = container_of(rcu, struct hanare_space, rcu);
 
 	put_pid(space->pid);
+	kfree(space->end);
 	kvfree(space->rung);
 	kvfree(space);
 }

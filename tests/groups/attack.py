@@ -25,4 +25,7 @@ check('onlookers-of-linux', attacked([('attack-onlookers', 'program'), ('attack-
 for name in PROGRAMS:
     check(f'{name[7:]}-by-a-forged-proxy', attacked([(name, 'forged')], SECONDS, SEED + 400))
 check('all-at-once', attacked([(name, 'program') for name in PROGRAMS], SECONDS, SEED + 500))
+# The last, since Linux says of ends that they are late.
+for number, (kind, suffix) in enumerate({'program': '', 'confined': '-confined', 'forged': '-by-a-forged-proxy'}.items()):
+    check(f'bombs{suffix}', attacked([('attack-bombs', kind)], SECONDS, SEED + 600 + number, may_be_late=True))
 finish()

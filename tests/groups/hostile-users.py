@@ -115,6 +115,20 @@ def spaces_of_one_user():
         boot()
 
 
+def ends_of_one_user():
+    """The LWK answers nothing, and more processes of a user end than he may have requests for: none of them stays there."""
+    with Bad('there', 'spaces', '140'):
+        hang = begin_to_hang(6)
+        # Ends wait 1 s then, in place of 20.
+        until(lambda: b'state     hung' in hanare('status', '--ping').out, 'it counts as hung')
+    until(lambda: not command(['pgrep', '-u', '65534']).out, 'the processes are gone')
+    expect(hang.poll() is None, 'the LWK answered before they were gone')
+    hang.wait()
+    all_answer()
+    ledgers_fit()
+    good_program(SOON)
+
+
 def end_hung():
     """Ends the LWK. A CPU of it hangs: that one is not waited for."""
     hanare('shutdown', '--all', '--force', '--timeout', '5', status=None)
@@ -344,6 +358,7 @@ check('rings-of-a-proxy-for-its-own-thread', rings('own-ring', 2000, 100))
 check('services-held-by-a-stopped-proxy', held_services)
 check('signals-in-a-crowd', signals_in_a_crowd)
 check('computing-beside-requests', computing_beside_requests)
+check('ends-of-one-user', ends_of_one_user)
 check('nothing-of-other-users-is-given-out', nothing_of_others)
 check('boot-two-cpus', booted('--cpus', '2-3', '--mem', '256M'), lwk=False, prepares=True)
 check('barriers-of-others', barriers_of_others)

@@ -34,6 +34,15 @@ pub fn find(space: u32) -> Option<Arc<ProcessSpace>> {
     part_of(space).lock().get(&space).cloned()
 }
 
+/// The space with an id, whose end answers `request` from now on. Found and noted under one lock, which the end of the space
+/// takes before it looks for the request: so none is noted at a space that has ended.
+pub fn find_to_answer(space: u32, request: u32) -> Option<Arc<ProcessSpace>> {
+    let spaces = part_of(space).lock();
+    let found = spaces.get(&space)?;
+    found.close_request.store(request, Ordering::Release);
+    Some(found.clone())
+}
+
 /// The spaces of a part, by id. Nothing is locked between two of them.
 fn all_of(part: &'static Spaces) -> impl Iterator<Item = Arc<ProcessSpace>> {
     let mut last = 0; // no space has this id
@@ -179,10 +188,9 @@ impl ProcessSpace {
         }
     }
 
-    /// `REQUEST_SPACE_CLOSE` number `request`: ends the threads; answered by the
-    /// last of them, or now.
-    pub fn close(&self, request: u32) {
-        self.close_request.store(request, Ordering::Release);
+    /// `REQUEST_SPACE_CLOSE`: ends the threads; the last of them frees everything, or this where there is none. A second time it
+    /// changes nothing.
+    pub fn close(&self) {
         let effect = self.step(SpaceEvent::Close, |_, _| {});
         self.processes().for_each(|p| p.kill());
         if effect == Ok(SpaceEffect::Free) {
