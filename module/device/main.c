@@ -325,9 +325,12 @@ static int __init hanare_init(void)
 	err = hanare_stderr_init();
 	if (err)
 		goto share;
-	err = hanare_sleep_init();
+	err = hanare_observers_init();
 	if (err)
 		goto stderr;
+	err = hanare_sleep_init();
+	if (err)
+		goto observers;
 	err = register_reboot_notifier(&reboot_nb);
 	if (err)
 		goto sleep;
@@ -341,6 +344,8 @@ program:
 	unregister_reboot_notifier(&reboot_nb);
 sleep:
 	hanare_sleep_exit();
+observers:
+	hanare_observers_exit();
 stderr:
 	hanare_stderr_exit();
 share:

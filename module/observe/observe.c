@@ -34,7 +34,12 @@ struct hanare_observer {
 	kuid_t user;				/* who is charged for what the session keeps */
 	u64 lost;				/* records, once it is over */
 	bool over;				/* all is read, and the session has ended */
+	struct delayed_work close_work;		/* without a descriptor any more */
 };
+
+/* Runs the works that close sessions: as many requests at once, charged to root, whoever's sessions they are. */
+#define CLOSES_AT_ONCE 4
+static struct workqueue_struct *close_queue;
 
 static DEFINE_XARRAY_ALLOC1(observers);
 static u32 next_session;
@@ -129,6 +134,51 @@ static long ask(struct hanare_observer *observer, struct hanare_call *call)
 	return err ?: min(call->status, 0);
 }
 
+/*
+ * The LWK cannot take breakpoints out at once if what that needs is in use, and is asked again.
+ * Not killable: the task that does this may be killed. False: it could not be asked, since its user has too many requests.
+ */
+static bool close_session(struct hanare_observer *observer)
+{
+	unsigned long end = jiffies + msecs_to_jiffies(CLOSE_MS);
+	struct hanare_call call;
+	bool last;
+	int err;
+
+	do {
+		last = time_after(jiffies, end);
+		call = (struct hanare_call){
+			.kind = HANARE_REQUEST_OBSERVE,
+			.args = { HANARE_OBSERVE_CLOSE, observer->session, last },
+		};
+		err = hanare_request_about(observer->space, &call, WAIT_BOUNDED, ANSWER_MS);
+		if (err || call.status != -EAGAIN)
+			return err != -EBUSY;
+		msleep(CLOSE_LOOK_MS);
+	} while (!last);
+	return true;
+}
+
+static void observer_free(struct hanare_observer *observer)
+{
+	xa_erase(&observers, observer->session);
+	/* The doorbell's handler may have just looked it up, and its space. */
+	synchronize_rcu();
+	hanare_space_put(observer->space);
+	kfree(observer);
+}
+
+/* What the LWK keeps for the session is kept until it is closed: it is asked until that could be done. */
+static void close_again(struct work_struct *work)
+{
+	struct hanare_observer *observer = container_of(to_delayed_work(work), struct hanare_observer, close_work);
+
+	if (close_session(observer))
+		observer_free(observer);
+	else
+		queue_delayed_work(close_queue, &observer->close_work, HZ);
+}
+
 long hanare_do_observe(struct hanare_file *hf, void *data)
 {
 	struct hanare_observe *arg = data;
@@ -154,6 +204,7 @@ long hanare_do_observe(struct hanare_file *hf, void *data)
 	observer->user = hanare_user_of_caller();
 	init_waitqueue_head(&observer->wait);
 	mutex_init(&observer->lock);
+	INIT_DELAYED_WORK(&observer->close_work, close_again);
 	err = xa_alloc_cyclic(&observers, &observer->session, observer, xa_limit_31b,
 			      &next_session, GFP_KERNEL);
 	if (err < 0) {
@@ -166,45 +217,28 @@ long hanare_do_observe(struct hanare_file *hf, void *data)
 	return 0;
 }
 
-/*
- * The LWK cannot take breakpoints out at once if what that needs is in use, and is asked again.
- * Not killable: the task that does this may be killed.
- */
-static void close_session(struct hanare_observer *observer)
-{
-	unsigned long end = jiffies + msecs_to_jiffies(CLOSE_MS);
-	struct hanare_call call;
-	bool last;
-
-	do {
-		last = time_after(jiffies, end);
-		call = (struct hanare_call){
-			.kind = HANARE_REQUEST_OBSERVE,
-			.args = { HANARE_OBSERVE_CLOSE, observer->session, last },
-		};
-		if (hanare_request_about(observer->space, &call, WAIT_BOUNDED, ANSWER_MS) ||
-		    call.status != -EAGAIN)
-			return;
-		msleep(CLOSE_LOOK_MS);
-	} while (!last);
-}
-
 void hanare_observer_end(struct hanare_file *hf)
 {
 	struct hanare_observer *observer = hf->observer;
 
 	if (!observer)
 		return;
-	close_session(observer);
-	xa_erase(&observers, observer->session);
-	/* The doorbell's handler may have just looked it up, and its space. */
-	synchronize_rcu();
-	hanare_space_put(observer->space);
-	kfree(observer);
+	if (close_session(observer))
+		observer_free(observer);
+	else
+		queue_delayed_work(close_queue, &observer->close_work, 0);
 }
 
+int hanare_observers_init(void)
+{
+	close_queue = alloc_workqueue("hanare_observers", WQ_UNBOUND, CLOSES_AT_ONCE);
+	return close_queue ? 0 : -ENOMEM;
+}
+
+/* Waits for works that have dropped the last reference just now. */
 void hanare_observers_exit(void)
 {
+	destroy_workqueue(close_queue);
 	xa_destroy(&observers);
 }
 
