@@ -28,7 +28,7 @@
  * is never taken for the same. The module refuses an image of another version and names both; so do
  * the proxy and the command.
  */
-#define HANARE_VERSION 0xfc0e5db7U
+#define HANARE_VERSION 0x5577e2a8U
 /* Bytes of a base page. */
 #define HANARE_PAGE_SIZE 4096ULL
 /* Bytes of a large page, and the granule in which memory is reserved. */
@@ -57,10 +57,10 @@
  * The proxy maps `part`s of `USER_MIN..USER_MAX` and the control window as VMAs of `/dev/hanare` whose
  * file offset is `space << SPACE_SHIFT | address`.
  *
- * **Where the window lies** makes the end of a proxy short: Linux looks at each entry of each
- * page table below a VMA. What every proxy uses, the first slots and their scratch pages, has one
- * table in common; little of the window lies in the same GiB; and between the two VMAs is so much
- * room (more than 2 MiB) that Linux does not look at their tables as those of one range.
+ * **Where the window lies** makes the end of a proxy short: Linux looks at each entry of each page
+ * table below a VMA. What every proxy uses, the first slots and their scratch pages, has one table
+ * in common. Little of the window lies in the same GiB. Between the two VMAs is so much room (more
+ * than 2 MiB) that Linux does not look at their tables as those of one range.
  */
 /* Lowest address an application can map (Linux' default `mmap_min_addr`). */
 #define HANARE_USER_MIN 0x10000ULL
@@ -434,8 +434,8 @@ struct hanare_boot_params {
 	/* Linux' `MPOL_MAX`: modes of its NUMA policies are below. */
 	__u32 linux_policy_modes;
 	/*
-	 * How delegated calls reach who executes them where a program does not say otherwise, `DISPATCH_*`; written by the
-	 * LWK before its first CPU is online.
+	 * How delegated calls reach the side that executes them, where a program does not say
+	 * otherwise, `DISPATCH_*`; written by the LWK before its first CPU is online.
 	 */
 	__u32 dispatch;
 	/* Most servers of a process' box `BOX_OTHER`(crate::requestbox::BOX_OTHER). Written as `dispatch`. */
@@ -458,8 +458,9 @@ struct hanare_boot_params {
 };
 
 /*
- * A doorbell: an interrupt of Linux' for an instance, at one CPU of Linux' as long as nobody moves it, and which CPUs of the
- * LWK rang it. Any CPU may ring any of them. A line that is read for each ring, and one that changes with it.
+ * A doorbell: an interrupt of Linux' for an instance, at one CPU of Linux' until the interrupt is
+ * moved, and which CPUs of the LWK rang it. Any CPU may ring any of them. A line that is read for
+ * each ring, and one that changes with it.
  */
 struct hanare_doorbell_shared {
 	/* Written by the module: where to ring: APIC id << 32 | vector; zero: not now. The LWK reads it anew for every ring. */
@@ -498,7 +499,7 @@ struct hanare_cpu_shared {
 	__u32 node;
 	/* `CPU_*`; written by the module up to `CPU_STARTING`, then by the LWK. */
 	__u32 state;
-	/* Written by the module: the doorbell that this CPU rings where nobody has said a nearer one. */
+	/* Written by the module: the doorbell that this CPU rings unless a nearer one was named. */
 	__u32 doorbell;
 	/* Written by the module: the vector on which Linux rings this CPU. */
 	__u32 ipi_vector;
@@ -523,7 +524,10 @@ struct hanare_cpu_shared {
 	__u64 local_calls;
 	/* Calls that Linux served. */
 	__u64 delegated_calls;
-	/* 1: a thread waits for its turn there, for whose sake the timer interrupts whoever computes. Written by the LWK. */
+	/*
+	 * 1: a thread waits for its turn there, for whose sake the timer interrupts the running
+	 * thread. Written by the LWK.
+	 */
 	__u32 crowded;
 	/* Zero, up to 128 bytes. */
 	__u32 reserved2;
@@ -537,8 +541,8 @@ struct hanare_cpu_shared {
 	/* Zero, up to 192 bytes. */
 	__u32 reserved3[14];
 	/*
-	 * Next entry the LWK reads (free running). Written by the LWK. The module reads this line only when a ring looks full, or
-	 * somebody wants to know how busy the CPU is.
+	 * Next entry the LWK reads (free running). Written by the LWK. The module reads this line only
+	 * when a ring looks full, or a reader asks how busy the CPU is.
 	 */
 	__u32 inbound_head;
 	/* Next entry the LWK writes (free running). Written by the LWK. */
@@ -695,24 +699,24 @@ struct hanare_clock_page {
 /* Answer at once (heartbeat). */
 #define HANARE_REQUEST_PING 1U
 /*
- * A new space: `space`; args: [0] = mask bits 0..63 of instance CPUs it may run on,
- * [1] = index of its home CPU (one of them), the one that gets its requests.
- * [2] = parent space of a fork or 0, [3] = its token (`IOCTL_CHILD`), or, without a parent, what it is to a pool
- * (`crate::pooled`). The child of a
- * fork begins to run at once: `pages` holds `CHILD_WORDS` words about it: process id,
- * user id, effective one, group id, effective one, as the proxy would be told them, and
- * the number of its process id namespace (of every process). After `Control::Exec` the token is that
- * of a program: 1 if it has more rights than who started it (AT_SECURE), and 32 random bytes
- * follow, then 32 more for getrandom(2), or zeros if Linux would not give any to who does not wait, and who has left the other
- * space (`LEFT_WORD`). Last, of every space: its control groups (`GROUPS_WORD`), the number of its user
- * (`USER_WORD`), and a random number from which its own tokens are counted, so that nobody who
- * only has its descriptor guesses them.
- * Answer args: [0] = over which parts of its addresses (`layout::part`) the device is to be mapped at
- * once, a bit each; 0: none, since some of its memory is shared with Linux; `pages`: the frames of the first page
- * of slots and of the first scratch page, which the proxy is going to touch; 0: ask later.
+ * A new space: `space`; args: [0] = mask bits 0..63 of instance CPUs it may run on, [1] = index of
+ * its home CPU (one of them), the one that gets its requests. [2] = parent space of a fork or 0,
+ * [3] = its token (`IOCTL_CHILD`), or, without a parent, what it is to a pool (`crate::pooled`).
+ * The child of a fork begins to run at once. So `pages` holds `CHILD_WORDS` words about it:
+ * process id, user id, effective one, group id, effective one, as the proxy would be told them.
+ * Then follows the number of its process id namespace (of every process). After `Control::Exec`
+ * the token is that of a program. Then follow: 1 if it has more rights than its caller
+ * (AT_SECURE), and 32 random bytes; 32 more for getrandom(2), or zeros if Linux would not give any
+ * without a wait; the process that has left the other space (`LEFT_WORD`). Last, of every space:
+ * its control groups (`GROUPS_WORD`), the number of its user (`USER_WORD`), and a random
+ * number from which its own tokens are counted. A process that only has the space's descriptor
+ * cannot guess them. Answer args: [0] = over which parts of its addresses (`layout::part`) the
+ * device is to be mapped at once, a bit each; 0: none, since some of its memory is shared with
+ * Linux. `pages`: the frames of the first page of slots and of the first scratch page, which the
+ * proxy is going to touch; 0: ask later.
  */
 #define HANARE_REQUEST_SPACE_OPEN 2U
-/* In a set of CPUs by index: all that there are, because nobody has chosen any. */
+/* In a set of CPUs by index: all that there are, because none were chosen. */
 #define HANARE_ALLOWED_ALL 0xffffffffffffffffULL
 /* Words that describe a child, or a program, to `REQUEST_SPACE_OPEN`. */
 #define HANARE_CHILD_WORDS 59
@@ -726,12 +730,16 @@ struct hanare_clock_page {
 /* First word of `CHILD_WORDS` of the random bytes for getrandom(2). */
 #define HANARE_RANDOM_WORD 11
 /*
- * First of two words of `CHILD_WORDS` about the process that has left its space by an execve: the first slot that it had there,
- * or `LEFT_BY_NONE`, and the number by which the call is known that a listener has let go on as its execve
- * (`crate::service::SERVICE_NOTIFY`), or 0. The program of another process, or of another call, is not started.
+ * First of two words of `CHILD_WORDS` about the process that has left its space by an execve.
+ * [0] = the first slot that it had there, or `LEFT_BY_NONE`; [1] = the number of the call that a
+ * listener has let go on as its execve (`crate::service::SERVICE_NOTIFY`), or 0. The program of
+ * another process, or of another call, is not started.
  */
 #define HANARE_LEFT_WORD 15
-/* See `LEFT_WORD`: the LWK knows no such process. */
+/*
+ * Value of the first word at `LEFT_WORD` if the LWK knows no process that has left its space for
+ * the program.
+ */
 #define HANARE_LEFT_BY_NONE 0xffffffffffffffffULL
 /* Most groups of each kind; where there are more the innermost are left out. */
 #define HANARE_GROUPS_MAX 8
@@ -740,8 +748,9 @@ struct hanare_clock_page {
 /* Words of all groups. */
 #define HANARE_GROUPS_WORDS 40
 /*
- * Word of `CHILD_WORDS`: whose share of the instance the space uses. A user id of Linux' first
- * user namespace; in another one, of who made that, unless that was the superuser.
+ * Word of `CHILD_WORDS`: the user whose share of the instance the space uses. A user id of
+ * Linux' first user namespace; in another namespace that of its maker, unless that was the
+ * superuser.
  */
 #define HANARE_USER_WORD 57
 /*
@@ -755,13 +764,24 @@ struct hanare_clock_page {
  * its memory, then answer. Answered only when everything is back. Answer args:
  * [0] = user ns, [1] = system ns it has used, [2] = peak resident bytes, [3] = space of the pooled proxy that a native
  * task had when it ended, which ends with it; 0: none.
+ * args: [0] = `CLOSE_AWAITED` or `CLOSE_TOLD`.
  */
 #define HANARE_REQUEST_SPACE_CLOSE 4U
 /*
- * A proxy touched a page: args: [0] = page address, [1] = `FAULT_*` bits,
- * [2] = most pages wanted (1..=PAGES_MAX) and, << 32, the id of the thread of the proxy that
- * did, in its namespace, or 0: the NUMA policy of the thread whose worker it is counts. [3] = index of a service that was
- * run because of `STATUS_SERVE_FIRST`, plus 1, else 0. Answer: args[0] =
+ * In `args[0]` of `REQUEST_SPACE_CLOSE`: the answer comes when everything is back. At most one such request for each
+ * space.
+ */
+#define HANARE_CLOSE_AWAITED 0ULL
+/*
+ * In `args[0]` of `REQUEST_SPACE_CLOSE`: the answer comes at once, so that its entry never waits for threads, which may
+ * wait for the end of another space. `EINPROGRESS`: not everything is back yet. Any number of such requests for each space.
+ */
+#define HANARE_CLOSE_TOLD 1ULL
+/*
+ * A proxy touched a page: args: [0] = page address, [1] = `FAULT_*` bits, [2] = most pages wanted
+ * (1..=PAGES_MAX) and, << 32, the id of the proxy's thread that touched the page, in its
+ * namespace, or 0. If it is a worker, the NUMA policy of its thread counts. [3] = index of a
+ * service that was run because of `STATUS_SERVE_FIRST`, plus 1, else 0. Answer: args[0] =
  * address of the first page in `pages` (the asked one lies within), `count`.
  */
 #define HANARE_REQUEST_FAULT 5U
@@ -794,7 +814,7 @@ struct hanare_clock_page {
  * or had it (then `REQUEST_SPACE_CLOSE` comes too).
  */
 #define HANARE_REQUEST_PROCESS_END 13U
-/* Somebody has set Linux' clock: who waits for a time of it looks at it. Not awaited. */
+/* Linux' clock has been set: threads that wait for a time of it look at it again. Not awaited. */
 #define HANARE_REQUEST_CLOCK_SET 14U
 /*
  * A space's control groups are others now, or have other limits: `pages` holds them as in
@@ -841,7 +861,7 @@ struct hanare_clock_page {
  * (fork) and programs (execve) whose proxy is to come, traces, debuggers.
  */
 #define HANARE_KEPT_WORDS 11
-/* Use up the stack of who serves this: the idle CPU, or the thread that runs there. */
+/* Use up the stack on which this is served: of the idle CPU, or of the thread that runs there. */
 #define HANARE_DEBUG_OVERFLOW 4ULL
 /*
  * Have allocations of the LWK fail: args: [1] = the first one, counted from 1 from now on (0: none,
@@ -850,15 +870,15 @@ struct hanare_clock_page {
  */
 #define HANARE_DEBUG_FAIL_ALLOC 5ULL
 /*
- * The ledger of frames: who has each frame of the instance. args: [1] = 0, or which user's frames are asked for, too: the
- * first one whose id is [1] - 1 or more. Answer args: [0] = his id plus 1, 0: there is none; [1], [2] = kernel memory and
- * memory that he is charged for, bytes; [3] = his processes. `pages`: `LEDGER_WORDS` words.
+ * The ledger of frames: the owner of each frame of the instance. args: [1] = 0, or which user's
+ * frames are asked for, too: the first one whose id is [1] - 1 or more. Answer args: [0] = the
+ * user's id plus 1, 0: there is none; [1], [2] = kernel memory and memory that the user is charged
+ * for, bytes; [3] = the user's processes. `pages`: `LEDGER_WORDS` words.
  */
 #define HANARE_DEBUG_LEDGER 6ULL
 /*
- * Subjects of the ledger (`kernel/core/src/ledger.rs`): frames without an owner, in stock of CPUs, page tables, kernel
- * stacks, the kernel's heap, what programs share and nobody keeps, pages of programs kept for the next, bad memory, pages of
- * programs, control windows, messages, rings of traces, answers of Linux, quarantine.
+ * Number of the ledger's subjects: the purposes of frames that `Subject` in
+ * `kernel/core/src/ledger.rs` lists, in this order.
  */
 #define HANARE_LEDGER_SUBJECTS 14
 /* Word of the ledger: all frames. */
@@ -947,10 +967,9 @@ struct hanare_request {
  * - the module's service thread (`EVENT_SERVICE`), only kinds that need no
  * process: `SERVICE_HELD`, `SERVICE_ZAP`, `SERVICE_FILE_PUT`, `SERVICE_KILL`, `SERVICE_INTERRUPT`.
  *
- * `state` and `space` are one word to the module, which claims an entry by one exchange:
- * so nobody runs an entry that has become another one since he heard of it. From there
- * until it is done the entry, and the frames it names, are Linux'; before, the LWK may
- * withdraw it.
+ * `state` and `space` are one word to the module, which claims an entry by one exchange: so no
+ * thread runs an entry that has become another one since it heard of it. From there until it is
+ * done the entry, and the frames it names, are Linux'; before, the LWK may withdraw it.
  */
 /* Entry not in use. */
 #define HANARE_SERVICE_FREE 0U
@@ -993,12 +1012,12 @@ struct hanare_request {
  */
 #define HANARE_SERVICE_FILL 3U
 /*
- * Remove Linux' mappings of args[0]..args[1] (addresses) from the space and,
- * for each frame of `extents`, say whether Linux still holds it: `held` bit i =
- * extent i has at least one such frame. If args[2] is not 0, each answer to a fault of any space
- * of the instance that is on its way into a page table is made void before the frames are looked
- * at: one that was given when a frame was still mapped may name it, and so give it to Linux later.
- * Where that cannot be done now, Linux holds all of them.
+ * Remove Linux' mappings of args[0]..args[1] (addresses) from the space and, for each frame of
+ * `extents`, say whether Linux still holds it: `held` bit i = extent i has at least one such
+ * frame. If args[2] is not 0, answers to faults of any space of the instance that are on their way
+ * into a page table are made void before the frames are looked at. An answer that was given when a
+ * frame was still mapped may name the frame, and so give it to Linux later. Where that cannot be
+ * done now, Linux holds all of them.
  */
 #define HANARE_SERVICE_ZAP 4U
 /* As ZAP without a range (args[0] and args[1]): only look at the frames of `extents`. */
@@ -1032,10 +1051,10 @@ struct hanare_request {
 /* Memory of NUMA nodes that a policy insists on. */
 #define HANARE_OUT_NODES 3ULL
 /*
- * Whether the worker may do something to a thread of another process, where the LWK does
- * it: args: [0] = its id, as the worker knows it, [1] = its space, [2] = `MAY_*`. A worker's
- * own answer to the call in question proves nothing: who runs a program may have replaced
- * the proxy. status = 0, -EPERM, or -ESRCH: it is not there.
+ * Whether the worker may do something to a thread of another process, where the LWK does it: args:
+ * [0] = its id, as the worker knows it, [1] = its space, [2] = `MAY_*`. A worker's own answer to
+ * the call in question proves nothing: the user of a program may have replaced the proxy. status =
+ * 0, -EPERM, or -ESRCH: it is not there.
  */
 #define HANARE_SERVICE_MAY 11U
 /*
@@ -1079,8 +1098,8 @@ struct hanare_request {
  */
 #define HANARE_SERVICE_CACHED 13U
 /*
- * Interrupt the worker with the id args[0], of the entry's space, as `Control::Interrupt` does: who watches its thread, whose
- * code it executes, has to see it on the LWK.
+ * Interrupt the worker with the id args[0], of the entry's space, as `Control::Interrupt` does: an
+ * observer of its thread, whose code it executes, has to see the thread on the LWK.
  */
 #define HANARE_SERVICE_INTERRUPT 14U
 /*
@@ -1095,8 +1114,9 @@ struct hanare_request {
 /* Words of all limits (`SERVICE_LIMITS`). */
 #define HANARE_LIMITS_WORDS 32
 /*
- * Soft limit of a proxy's address space: the LWK applies its program's, while the proxy maps all of the program's addresses. It is no multiple of anything
- * that somebody would choose, so what is set by others is known for that; and it may be above the hard limit.
+ * Soft limit of a proxy's address space: the LWK applies its program's, while the proxy maps all
+ * of the program's addresses. It is no multiple of anything that a program would choose, so what
+ * is set by others is known for that; and it may be above the hard limit.
  */
 #define HANARE_LIMIT_LIFTED 0xfffffffff5a6b000ULL
 /*
@@ -1105,10 +1125,12 @@ struct hanare_request {
  */
 #define HANARE_STACK_LIMIT_OF_PROXY 0x3fa5000ULL
 /*
- * The texts of the files of Linux' binfmt_misc, where the worker has that mounted, from number args[2] on, to the worker's address args[0], of
- * args[1] bytes: each with a zero behind it, as many as fit, in the order in which Linux looks at the entries; the last one is
- * the file `status`. Answer args: [0] = bytes, [1] = the number to go on with, or 0: these were all; if what
- * has that number is removed meanwhile, it goes on with the first one. -ENOENT: it is not mounted.
+ * The texts of the files of Linux' binfmt_misc, where the worker has that mounted, from number
+ * args[2] on, to the worker's address args[0], of args[1] bytes. Each has a zero behind it. They
+ * come in the order in which Linux looks at the entries, as many as fit; the last one is the file
+ * `status`. Answer args: [0] = bytes, [1] = the number to go on with, or 0: these were all; if
+ * what has that number is removed meanwhile, it goes on with the first one. -ENOENT: it is not
+ * mounted.
  */
 #define HANARE_SERVICE_BINFMT 17U
 /*
@@ -1125,11 +1147,12 @@ struct hanare_request {
  */
 #define HANARE_SERVICE_LISTENER 19U
 /*
- * The worker is about to make a call of which listener args[0] is told, in place of it, what `extents` say:
- * `CALL_WORDS` words, the call's number, the address behind its instruction, and its arguments. args[1]: `NOTIFY_*`;
- * args[2] = the first slot of the calling process, [3] = the id of the thread that calls, as the worker knows it: no other
- * thread makes the call. status = a number (> 0), by which it is known. -ENOSYS: nobody listens; -ESRCH: the process has no
- * such thread.
+ * The worker is about to make a call. In place of it listener args[0] is told what `extents` say:
+ * `CALL_WORDS` words, the call's number, the address behind its instruction, and its arguments.
+ * Arguments: [1]: `NOTIFY_*`; [2] = the first slot of the calling process; [3] = the id of the
+ * thread that calls, as the worker knows it: no other thread makes the call. The status is a
+ * number (> 0), by which the call is known. -ENOSYS: there is no such listener any more; -ESRCH:
+ * the process has no such thread.
  */
 #define HANARE_SERVICE_NOTIFY 20U
 /* Words of a call in `SERVICE_NOTIFY`. */
@@ -1139,16 +1162,18 @@ struct hanare_request {
 /* The worker makes an execve of its own. */
 #define HANARE_NOTIFY_EXECVE 1ULL
 /*
- * Whether listener args[0] has let the call go on that is known by args[1]: status = 1, or 0. It is forgotten. args[1] = 0:
- * whether somebody listens.
+ * Whether listener args[0] has let the call go on that is known by args[1]: status = 1, or 0. It
+ * is forgotten. args[1] = 0: whether there is such a listener still.
  */
 #define HANARE_SERVICE_CONTINUED 21U
 /*
- * The worker has made a child that does not come, and whose maker goes on: args: [0] = its process id, as the worker knows it,
- * [1] = the first slot that it is to have in the worker's space, or 0: it is to have a space of its own, [2] = then the token by
- * which it asks for that. The child's end is told from now on (`crate::request::REQUEST_CHILD_END`,
- * `crate::request::REQUEST_PROCESS_END`), and what it has of the worker's space stays until then, or until it has come.
- * -EAGAIN: Linux has not stopped it, so it is about to come; -EEXIST: it has come; -ESRCH: there is no such process.
+ * The worker has made a child that does not come, and whose maker goes on. Argument 0 is the
+ * child's process id, as the worker knows it. Argument 1 is the first slot that it is to have in
+ * the worker's space, or 0: it is to have a space of its own, for which it asks by the token in
+ * argument 2. The child's end is told from now on (`crate::request::REQUEST_CHILD_END`,
+ * `crate::request::REQUEST_PROCESS_END`), and what it has of the worker's space stays until
+ * then, or until it has come. -EAGAIN: Linux has not stopped it, so it is about to come; -EEXIST:
+ * it has come; -ESRCH: there is no such process.
  */
 #define HANARE_SERVICE_CHILD 22U
 /* Most extents in one service. */
@@ -1212,8 +1237,9 @@ struct hanare_service {
  */
 #define HANARE_SLOT_NOT_STARTED 8U
 /*
- * System call written by the LWK (release), which waits in the request box (`crate::requestbox`): whoever takes its bit
- * out of the box answers it. The slot's worker is not asked for it.
+ * System call written by the LWK (release), which waits in the request box
+ * (`crate::requestbox`): the side that takes its bit out of the box answers it. The slot's
+ * worker is not asked for it.
  */
 #define HANARE_SLOT_BOXED 16U
 /* States in which the worker is asked for something. */
@@ -1388,7 +1414,7 @@ struct hanare_slot {
 #define HANARE_RANDOM_BYTES 32
 /* `Control::Rights`: they are others than before. */
 #define HANARE_RIGHTS_CHANGED (1LL)
-/* `Control::Rights`: the program has more than who started it (AT_SECURE). */
+/* `Control::Rights`: the program has more rights than its caller (AT_SECURE). */
 #define HANARE_RIGHTS_SECURE (2LL)
 /* `Control::Filter`: bytes of a part, at most. */
 #define HANARE_FILTER_PART 4096
@@ -1557,9 +1583,12 @@ struct hanare_start_block {
 #define HANARE_PAGEMAP_RUN_SHIFT 40U
 /* Most pages of a run. */
 #define HANARE_PAGEMAP_RUN_MAX 0x8000ULL
-/* In an entry: soft-dirty; nobody else has it mapped; of a file or shared; paged out, or lost; present. As Linux has them. */
+/*
+ * In an entry: soft-dirty; mapped by no other process; of a file or shared; paged out, or lost;
+ * present. As Linux has them.
+ */
 #define HANARE_PAGEMAP_SOFT_DIRTY 0x80000000000000ULL
-/* In an entry: exclusive, nobody else has it mapped. */
+/* In an entry: exclusive: no other process has it mapped. */
 #define HANARE_PAGEMAP_EXCLUSIVE 0x100000000000000ULL
 /* In an entry: of a file, or shared. */
 #define HANARE_PAGEMAP_FILE 0x2000000000000000ULL
@@ -1808,9 +1837,10 @@ struct hanare_numa_info {
  *
  * A process may have several, for calls of different kinds, each with servers of its own.
  *
- * The box lies in the control window at `BOX_BASE`(crate::layout::BOX_BASE), so a proxy may write anything
- * there: the LWK reads of it whom to ring, which it checks, and whether a call that it takes back was still there.
- * A wrong answer to either harms the proxy's own process only.
+ * The box lies in the control window at `BOX_BASE`(crate::layout::BOX_BASE), so a proxy may
+ * write anything there: the LWK reads there which server to ring, which it checks, and whether a
+ * call that it takes back was still there. A wrong answer to either harms the proxy's own process
+ * only.
  */
 /* Slots that have a place in the box: the lowest ones. Calls of other threads go to their own workers. */
 #define HANARE_BOX_SLOTS 512U
@@ -1833,7 +1863,10 @@ struct hanare_numa_info {
 
 /* A cache line for each kind of word. */
 struct hanare_request_box {
-	/* Bit `n`: server `n` sleeps, or is about to. It sets the bit; whoever clears it rings the server, or is the server. */
+	/*
+	 * Bit `n`: server `n` sleeps, or is about to. The server sets the bit. The side that clears it
+	 * rings the server, or is the server.
+	 */
 	__u64 idle;
 	/* For each server the slot for whose call it was rung, plus 1: it looks there first. Written by the LWK before it rings. */
 	__u32 first[HANARE_BOX_SERVERS];
@@ -1847,13 +1880,13 @@ struct hanare_request_box {
 	/* Zero, up to 128 bytes. */
 	__u64 reserved1[4];
 	/*
-	 * Bit `n % 64` of word `n / 64`: the call in slot `n` waits. Set by the LWK. Whoever clears it owns the call: a
-	 * server executes it, the slot's worker or the LWK takes it back.
+	 * Bit `n % 64` of word `n / 64`: the call in slot `n` waits. Set by the LWK. The side that
+	 * clears it owns the call: a server executes it, the slot's worker or the LWK takes it back.
 	 */
 	__u64 waiting[HANARE_BOX_WORDS];
 } __attribute__((aligned(64)));
 
-/* How delegated calls of an instance reach who executes them, all CPUs together. */
+/* How delegated calls of an instance reach the side that executes them, all CPUs together. */
 struct hanare_dispatch_status {
 	/* Out: `DISPATCH_*` of `crate::boot`. */
 	__u32 way;
@@ -1891,7 +1924,7 @@ struct hanare_dispatch_status {
 /* Words of a CPU bitmap (bit n = Linux CPU n). */
 #define HANARE_CPU_WORDS 64
 
-/* `IOCTL_INFO`: who is there. Works for everyone. */
+/* `IOCTL_INFO`: the module's version, and the number of instances. Any user may ask. */
 struct hanare_info {
 	/* Out: `crate::MAGIC`. */
 	__u64 magic;
@@ -2049,7 +2082,7 @@ struct hanare_status {
 	__u64 node_bytes[8];
 	/* How arguments of calls reach Linux. */
 	struct hanare_copied_status copied;
-	/* How delegated calls reach who executes them. */
+	/* How delegated calls reach the side that executes them. */
 	struct hanare_dispatch_status dispatch;
 };
 
@@ -2231,11 +2264,11 @@ struct hanare_serve {
 };
 
 /*
- * `IOCTL_SIGNAL`: tell the LWK of a signal that the worker of `slot` took.
- * Returns when the LWK has queued it. The worker blocks some from then on until it takes its next
- * request (`stays_blocked` in `abi/src/signal.rs`). `EAGAIN`: it was sent to the process, and the thread
+ * `IOCTL_SIGNAL`: tell the LWK of a signal that the worker of `slot` took. Returns when the LWK
+ * has queued it. The worker blocks some from then on until it takes its next request
+ * (`stays_blocked` in `abi/src/signal.rs`). `EAGAIN`: it was sent to the process, and the thread
  * blocks it, of which Linux has not been told yet, or has ended. The worker blocks it likewise,
- * and sends it to the process once more, so that Linux finds who else takes it.
+ * and sends it to the process once more, so that Linux finds another thread that takes it.
  */
 struct hanare_signal {
 	/* In: signal number. */
@@ -2271,17 +2304,17 @@ struct hanare_usage {
 
 /*
  * `IOCTL_CHILD`: by the child of a fork, or the proxy that `Control::Exec` has loaded again: the
- * inherited descriptor becomes that of a space of its own, child of `parent`. Where the
- * descriptor table is the parent's (CLONE_FILES), the descriptor stays as it is: it serves
- * whoever has the table, each for the space that is its memory.
- * EPERM: the descriptor does not serve `parent`. ESRCH: that has ended, or knows no such token.
+ * inherited descriptor becomes that of a space of its own, child of `parent`. Where the descriptor
+ * table is the parent's (CLONE_FILES), the descriptor stays as it is: it serves all processes that
+ * have the table, each for the space that is its memory. EPERM: the descriptor does not serve
+ * `parent`. ESRCH: that has ended, or knows no such token.
  */
 struct hanare_child {
 	/* In: token of `Control::Fork` or `Control::Exec`. */
 	__u64 token;
 	/* In: 1: of `Control::Exec`; 0: of `Control::Fork`. */
 	__u32 program;
-	/* In: 1: the program has more rights than who started it (AT_SECURE). */
+	/* In: 1: the program has more rights than its caller (AT_SECURE). */
 	__u32 secure;
 	/* In: file ids that move from the parent to the new space; 0: none. */
 	__u64 files[3];
@@ -2319,7 +2352,7 @@ struct hanare_dump_thread {
 struct hanare_send {
 	/* In: signal number. */
 	__u32 signal;
-	/* In: thread id, or 0: the process. It is pending there for whoever does not block it. */
+	/* In: thread id, or 0: the process. It is pending there for any thread that does not block it. */
 	__u32 tid;
 	/* In: 1: it was pending there before, and is older than what is pending now. */
 	__u32 is_back;
@@ -2352,11 +2385,11 @@ struct hanare_forward {
 };
 
 /*
- * `IOCTL_OPENED`: descriptor `fd` was opened by the application. If it is a file
- * of procfs or sysfs that shows the machine or an LWK process, the answer is 1 in
- * `shows`; with `replace` set, `fd` is then closed, and `fd` of the answer is a
- * descriptor that shows the LWK's machine instead. Or it is closed alone: that has no such file (`ENOENT`), or it is about a thread that has
- * ended, and fails as Linux' would.
+ * `IOCTL_OPENED`: descriptor `fd` was opened by the application. If it is a file of procfs or
+ * sysfs that shows the machine or an LWK process, the answer is 1 in `shows`. With `replace` set,
+ * `fd` is closed then, and `fd` of the answer is a descriptor that shows the LWK's machine
+ * instead. Or `fd` is only closed: the LWK's machine has no such file (`ENOENT`), or the file is
+ * about a thread that has ended, and the error is Linux'.
  */
 struct hanare_opened {
 	/* In: the descriptor. Out: the one instead. */
@@ -2420,11 +2453,11 @@ struct hanare_execed {
 struct hanare_rights {
 	/* Out: 1: they are others than before. */
 	__u32 changed;
-	/* Out: 1: the program has more rights than who started it (AT_SECURE). */
+	/* Out: 1: the program has more rights than its caller (AT_SECURE). */
 	__u32 secure;
 	/*
-	 * Out: 1: it has more than the program before it: Linux has made the process one that
-	 * nobody may look into.
+	 * Out: 1: it has more than the program before it: Linux has made the process one that only the
+	 * superuser may look into.
 	 */
 	__u32 gained;
 	/* In: 1: what would be more stays as it is, in the place of EAGAIN. */
@@ -2484,10 +2517,11 @@ struct hanare_threads {
  * debugger whose process has ended only its status is left.
  */
 /*
- * Trace: args: [0] = `TRACE_*` flags, [1] = most bytes kept of a string.
- * data: [0] = the user who is charged for the ring, a user id of Linux' first user namespace; written by the module.
- * Answer: args: [0] = physical address of a `TraceRing`, [1] = bytes of its text. `EAGAIN`: the user has as many rings
- * as he may. `ENOMEM`: his limit of kernel memory, or there is none.
+ * Trace: args: [0] = `TRACE_*` flags, [1] = most bytes kept of a string. data: [0] = the user who
+ * is charged for the ring, a user id of Linux' first user namespace; written by the module.
+ * Answer: args: [0] = physical address of a `TraceRing`, [1] = bytes of its text. `EAGAIN`: the
+ * user has as many rings as the limit allows. `ENOMEM`: the user's limit of kernel memory, or
+ * there is no memory.
  */
 #define HANARE_OBSERVE_TRACE 1U
 /*
@@ -2585,13 +2619,13 @@ struct hanare_threads {
 #define HANARE_RECORD_KILLED 4U
 /* The process is gone. */
 #define HANARE_RECORD_GONE 5U
-/* By the LWK. */
+/* The LWK served the call. */
 #define HANARE_SERVED_LOCAL 1U
-/* By Linux. */
+/* Linux served the call. */
 #define HANARE_SERVED_DELEGATED 2U
-/* By nobody. */
+/* Neither kernel served the call: it was refused. */
 #define HANARE_SERVED_REFUSED 3U
-/* By the LWK, which asked Linux for something. */
+/* The LWK served the call, and asked Linux for something. */
 #define HANARE_SERVED_HELPED 4U
 
 /* Head of the ring of a trace, alone on a page; the text begins on the next one. */
@@ -2644,11 +2678,10 @@ struct hanare_capture {
 };
 
 /*
- * `IOCTL_OBSERVE`: the descriptor becomes an observer (tracer, debugger) of an LWK
- * process. Who may: whoever may open its `/proc/PID/mem` for writing, which is
- * Linux' rule for ptrace. EBADF: not such a descriptor; ESRCH: not an LWK process.
- * An observer can be polled: readable when the LWK has news, hung up when the process
- * is gone.
+ * `IOCTL_OBSERVE`: the descriptor becomes an observer (tracer, debugger) of an LWK process.
+ * Permission: the caller may open the process' `/proc/PID/mem` for writing, which is Linux' rule
+ * for ptrace. EBADF: not such a descriptor; ESRCH: not an LWK process. An observer can be polled:
+ * readable when the LWK has news, hung up when the process is gone.
  */
 struct hanare_observe {
 	/* In: descriptor of `/proc/PID/mem` of the proxy, open for reading and writing. */
@@ -2692,9 +2725,9 @@ struct hanare_trace_read {
 /*
  * Offers: pages that a delegated call is about to touch for the first time, said by the LWK before the proxy faults.
  *
- * An offer is the answer to a fault (`crate::request::REQUEST_FAULT`) that was not asked yet. It holds as long as nobody
- * has had the lock of the address space since. The module alone reads it: it lies in the shared region, which no proxy
- * maps.
+ * An offer is the answer to a fault (`crate::request::REQUEST_FAULT`) that was not asked yet. It
+ * holds until a thread takes the lock of the address space. The module alone reads it: it lies in
+ * the shared region, which no proxy maps.
  */
 /* Number of `Offer`s; that of a space is the one with its id modulo this. */
 #define HANARE_OFFERS 64U
@@ -2726,8 +2759,8 @@ struct hanare_offer {
 /* ---- message ---- */
 
 /*
- * A call as a message: its arguments with all that they refer to, for who executes it without seeing
- * the caller's memory. `kernel/core/src/marshal.rs` writes and reads it.
+ * A call as a message: its arguments with all that they refer to, for a side that executes it
+ * without seeing the caller's memory. `kernel/core/src/marshal.rs` writes and reads it.
  *
  * A message is one run of bytes: its head, then what the arguments point to. It lies in one buffer
  * (*copied*), or is cut up and put into pages that name one another (*packed*). Where a pointer stands,
@@ -2769,7 +2802,7 @@ struct hanare_message_head {
 	__u32 fault;
 	/* The arguments; those that are pointers are offsets. */
 	__u64 args[6];
-	/* Result of the call (-errno for errors), written by whoever executed it. */
+	/* Result of the call (-errno for errors), written by the side that executed it. */
 	__s64 result;
 };
 
@@ -2795,9 +2828,10 @@ struct hanare_message_page {
  * Pooled proxies: Linux processes made beforehand, which execute the packed calls of *native tasks*, programs of the
  * LWK whose memory no process of Linux has (`docs/delegation.md`, *Packed arguments and pooled proxies*).
  *
- * A pool belongs to who holds its descriptor (`IOCTL_POOL`(crate::ioctl::IOCTL_POOL)). A pooled proxy is a space in
- * which no program runs. Its control window has one slot; where others have messages it has a `Member` page, and
- * behind that the pages of packed calls (`crate::message`).
+ * A pool belongs to the processes that hold its descriptor
+ * (`IOCTL_POOL`(crate::ioctl::IOCTL_POOL)). A pooled proxy is a space in which no program runs.
+ * Its control window has one slot; where others have messages it has a `Member` page, and behind
+ * that the pages of packed calls (`crate::message`).
  */
 /* Where a pooled proxy finds its `Member` page. */
 #define HANARE_MEMBER_BASE 0x7d8000000000ULL
@@ -2809,9 +2843,9 @@ struct hanare_message_page {
 #define HANARE_POOL_MAX 1024U
 /* The program of a proxy runs in the space. In `Attach::kind`(crate::ioctl::Attach::kind), as what follows. */
 #define HANARE_ATTACH_PROGRAM 0U
-/* A native task does: the process maps nothing of its memory. */
+/* A native task runs in the space: the process maps nothing of its memory. */
 #define HANARE_ATTACH_NATIVE 1U
-/* None does: the process is a pooled proxy. */
+/* No program runs in the space: the process is a pooled proxy. */
 #define HANARE_ATTACH_MEMBER 2U
 /*
  * Bits of the number of proxies that a pool may have, in `args[3]` of
@@ -2821,7 +2855,7 @@ struct hanare_message_page {
 #define HANARE_POOLED_LIMIT_SHIFT 8U
 /* Place of the pool's number, above the limit. */
 #define HANARE_POOLED_POOL_SHIFT 32U
-/* The pooled proxy serves nobody. */
+/* The pooled proxy serves no task. */
 #define HANARE_MEMBER_FREE 0U
 /* A task has it, alone. Nothing of its call has been executed. */
 #define HANARE_MEMBER_CLAIMED 1U
@@ -2835,7 +2869,10 @@ struct hanare_message_page {
  */
 #define HANARE_PACKED_CLEAN 1ULL
 
-/* Page of a pooled proxy that says what it is doing. The proxy may write anything there: it harms who uses its pool. */
+/*
+ * Page of a pooled proxy that says what it is doing. The proxy may write anything there: it harms
+ * the users of its pool only.
+ */
 struct hanare_member {
 	/*
 	 * `MEMBER_*`. From `FREE` the LWK takes it to `CLAIMED`, the proxy to `LEAVES`, by one exchange; from `CLAIMED` the
@@ -2847,8 +2884,9 @@ struct hanare_member {
 };
 
 /*
- * `IOCTL_POOL`: the descriptor becomes a pool of an instance: who has it may attach native tasks and pooled proxies to
- * it, as long as he has the rights of who made it. When it is closed the proxies end.
+ * `IOCTL_POOL`: the descriptor becomes a pool of an instance: a process that has it may attach
+ * native tasks and pooled proxies to it, as long as it has the rights of the process that made the
+ * pool. When it is closed the proxies end.
  */
 struct hanare_pool_make {
 	/* In: name of the instance; empty: the only instance, or the one called `default`. Out: its name. */
@@ -2899,8 +2937,9 @@ struct hanare_pool_make {
  */
 #define HANARE_RUN_ON_RING 4ULL
 /*
- * The calling thread sleeps until it is rung; a ring that came before counts. It needs no descriptor. It may return though nobody has
- * rung. EINTR: a signal came. EAGAIN: the thread executes on the LWK.
+ * The calling thread sleeps until it is rung; a ring that came before counts. It needs no
+ * descriptor. It may return without a ring. EINTR: a signal came. EAGAIN: the thread executes on
+ * the LWK.
  */
 #define HANARE_RUN_ON_SLEEP 5ULL
 /* Descriptor of `RUN_ON_EVENTFD`: none. */
