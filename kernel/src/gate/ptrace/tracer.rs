@@ -51,7 +51,11 @@ pub fn call(a: &[u64; 6]) -> Result<u64> {
         }
         request::DETACH => {
             let mine = is_mine(&thread);
-            let given = if mine { give(&thread, data) } else { data };
+            let given = match mine.then(|| Heard::take(&thread)) {
+                Some(Some(Heard::Interrupts)) => SIGBUS.into(),
+                Some(_) => give(&thread, data),
+                None => data,
+            };
             let result = linux([a[0], a[1], a[2], given, 0, 0]);
             if result.is_err() {
                 thread.ptrace.state.lock().given = 0;
@@ -111,7 +115,10 @@ fn without_thread(a: &[u64; 6]) -> Result<u64> {
     }
     match a[0] {
         request::CONT | request::SYSCALL | request::SINGLESTEP | request::SINGLEBLOCK => {
-            linux([request::CONT, a[1], 0, a[3], 0, 0])
+            if !waits::asks_tracer(a[1] as u32) {
+                return linux([request::CONT, a[1], 0, a[3], 0, 0]);
+            }
+            if waits::answer_filter(a[1] as u32, None) { Ok(0) } else { Err(errno::ESRCH) }
         }
         request::SETOPTIONS => linux([request::SETOPTIONS, a[1], 0, a[3] & option::EXITKILL, 0, 0]),
         request::KILL
@@ -202,7 +209,8 @@ fn resume(thread: &Arc<Thread>, what: u64, a: &[u64; 6]) -> Result<u64> {
     let stop = {
         let mut state = own.state.lock();
         let before = (state.stop, state.reported);
-        state.is_answered = matches!(state.stop, Stop::Event(event::SECCOMP, _));
+        // Of a stop that the tracer has not heard of it has decided nothing.
+        state.is_answered = state.reported && matches!(state.stop, Stop::Event(event::SECCOMP, _));
         if state.reported {
             (state.stop, state.reported) = (Stop::Signal, false);
         }

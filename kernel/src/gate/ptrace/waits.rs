@@ -6,6 +6,7 @@
 
 use super::held::{ask, is_mine, keep, linux, stand, suspends, trace};
 use crate::base::user::put;
+use crate::gate::park;
 use crate::parts::tracee::{HEARD, PERMITTED, SEIZED, UNTOLD};
 use crate::process::spaces;
 use crate::process::thread;
@@ -15,7 +16,7 @@ use crate::process::workers;
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 use hanare_core::errno::{self, Result};
-use hanare_core::ptrace::{Stop, USER_REGS, event, index, option, request, stopped};
+use hanare_core::ptrace::{Stop, event, index, option, request, stopped};
 use hanare_core::signal::{SIGBUS, SIGTRAP};
 use hanare_hal::usercopy::UserAddr;
 
@@ -88,11 +89,16 @@ impl Seen {
         let thread = spaces::find_thread(&thread::current().process, self.pid);
         let is_mine = thread.as_ref().is_none_or(|thread| is_mine(thread) || ask(thread).is_ok());
         let ours = is_mine && (thread.is_some() || workers::is_worker(self.pid));
-        if ours && self.status == SIGBUS && only_interrupts(self.pid) {
-            return linux([request::CONT, self.pid.into(), 0, SIGBUS.into(), 0, 0]).is_ok();
-        }
-        if ours && self.status == ASKS_TRACER {
-            return answer_filter(self.pid, thread.as_deref());
+        let is_over = if !ours {
+            None
+        } else if self.status == SIGBUS && only_interrupts(self.pid) {
+            Some(linux([request::CONT, self.pid.into(), 0, SIGBUS.into(), 0, 0]).is_ok())
+        } else {
+            (self.status == ASKS_TRACER).then(|| answer_filter(self.pid, thread.as_deref()))
+        };
+        if let Some(is_over) = is_over {
+            thread.iter().filter(|_| is_over).for_each(|thread| let_go(thread));
+            return is_over;
         }
         let Some(thread) = thread else { return false };
         if keep(&thread).is_err() {
@@ -134,14 +140,31 @@ impl Seen {
     }
 }
 
+/// Lets a thread go that was held since another thread of the tracer's process had heard of a stop
+/// of its worker's, which is over.
+fn let_go(thread: &Thread) {
+    if core::mem::take(&mut thread.ptrace.state.lock().heard) != 0 {
+        thread.ptrace.clear(HEARD);
+        park::let_go(thread);
+    }
+}
+
 /// The LWK has the worker leave its call (`Control::Interrupt`).
 fn only_interrupts(pid: u32) -> bool {
+    code_of_stop(pid) == Ok(INTERRUPT)
+}
+
+/// Whether the worker `pid` is about to make a call that its filter leaves to a tracer.
+pub fn asks_tracer(pid: u32) -> bool {
+    code_of_stop(pid) == Ok(ASKS_TRACER as i32)
+}
+
+/// The si_code of the stop in which the worker `pid` is.
+fn code_of_stop(pid: u32) -> Result<i32> {
     let me = thread::current();
-    let code = me.process.write_scratch(me.slot_index, &[0; 128]).and_then(|at| {
-        linux([request::GETSIGINFO, pid.into(), 0, at, 0, 0])?;
-        Ok(me.process.control::<i32>(at + 8))
-    });
-    code == Ok(INTERRUPT)
+    let at = me.process.write_scratch(me.slot_index, &[0; 128])?;
+    linux([request::GETSIGINFO, pid.into(), 0, at, 0, 0])?;
+    Ok(me.process.control::<i32>(at + 8))
 }
 
 /// The worker `pid` is about to make a call that its filter leaves to a tracer. The tracer has been
@@ -161,15 +184,26 @@ pub fn answer_filter(pid: u32, thread: Option<&Thread>) -> bool {
     linux([request::CONT, pid, 0, 0, 0, 0]).is_ok()
 }
 
-/// Number and arguments of the call that the worker `pid`, which is stopped, is about to make.
+/// Number and arguments of the call that the worker `pid`, which is stopped for its filter, is
+/// about to make.
+///
+/// # Errors
+/// `ENOSYS`: the call is one of 32-bit programs (`int 0x80`), which has other arguments and another
+/// meaning of the number. Linux' errors.
 fn call_of_worker(pid: u32) -> Result<(u32, [u64; 6])> {
-    const ARGUMENTS: [usize; 6] =
-        [index::RDI, index::RSI, index::RDX, index::R10, index::R8, index::R9];
+    /// `PTRACE_SYSCALL_INFO_SECCOMP` and `AUDIT_ARCH_X86_64`: the first word of the structure.
+    const SECCOMP_X86_64: u64 = 3 | 0xc000_003e << 32;
+    /// Words of `struct ptrace_syscall_info` up to the arguments' end: what and where, instruction
+    /// and stack pointer, number.
+    const WORDS: usize = 4 + 6;
     let me = thread::current();
-    let at = me.process.write_scratch(me.slot_index, &[0; 8 * USER_REGS])?;
-    linux([request::GETREGS, pid.into(), 0, at, 0, 0])?;
-    let regs: [u64; USER_REGS] = me.process.control(at);
-    Ok((regs[index::ORIG_RAX] as u32, ARGUMENTS.map(|at| regs[at])))
+    let at = me.process.write_scratch(me.slot_index, &[0; 8 * WORDS])?;
+    linux([request::GET_SYSCALL_INFO, pid.into(), 8 * WORDS as u64, at, 0, 0])?;
+    let [what, _, _, number, arguments @ ..]: [u64; WORDS] = me.process.control(at);
+    if what != SECCOMP_X86_64 {
+        return Err(errno::ENOSYS);
+    }
+    Ok((number as u32, arguments))
 }
 
 /// A stop of which another thread has heard, and which is nothing of the program's.
