@@ -72,6 +72,7 @@ const FREE: [u32; 38] = [
 const CLONE_ELSEWHERE: u32 = 0x7e02_8000;
 const IPC_STAT: u32 = 2;
 const O_PATH_CLOEXEC: u32 = 0o12_000_000;
+const O_NOFOLLOW: u32 = 0o400_000;
 const PERSONALITY_ASKED: u32 = u32::MAX;
 const SET_MODE_FILTER: u32 = 1;
 const NEW_LISTENER: u32 = 8;
@@ -145,7 +146,7 @@ const BOUND: [(u32, &[Ask]); 21] = [
     (__NR_tkill, &[Is(1, 0)]),
     // Whether a child is still there, for which another thread waits.
     (__NR_waitid, &[Has(3, WNOHANG | WNOWAIT, WNOHANG | WNOWAIT)]),
-    (__NR_openat, &[Is(2, O_PATH_CLOEXEC)]),
+    (__NR_openat, &[OneOf(2, &[O_PATH_CLOEXEC, O_PATH_CLOEXEC | O_NOFOLLOW])]),
     (__NR_prctl, &[OneOf(0, &PRCTLS)]),
     (__NR_personality, &[Is(0, PERSONALITY_ASKED)]),
     // Limits are asked; three of one's own are set.
