@@ -7,7 +7,7 @@ use super::reserve::{kept_for, tell_settled};
 use super::{AddressSpace, FileRef, change, limits, pte_bits, quarantine};
 use crate::base::chain::{Chain, Run};
 use crate::base::{frames, heap, lists};
-use crate::sched::{hold, tlb};
+use crate::sched::{cpus, hold, tlb};
 use alloc::vec::Vec;
 use hanare_abi::layout::{USER_MAX, USER_MIN};
 use hanare_core::coherence::{Change, Sight};
@@ -102,11 +102,13 @@ impl Fork {
         let mut given_up = Chain::default();
         let mut is_flushed = false;
         let copied = copies.parts().all(|pages| {
+            cpus::serve_all(); // what is asked of this CPU does not wait for all the copies
             let mut mm = p.mm.lock();
             if !core::mem::replace(&mut is_flushed, true) {
                 mm.coherence.end_fork();
             }
-            pages.iter().all(|&page| mm.copy_for_child(&mut child, page, &mut given_up))
+            let mut copies = |&page| mm.copy_for_child(&mut child, page, &mut given_up);
+            !p.is_killed() && pages.iter().all(&mut copies)
         });
         if copies.count > 0 {
             tell_settled(p); // who writes to these pages has waited

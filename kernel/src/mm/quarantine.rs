@@ -175,13 +175,15 @@ pub(super) fn give_up(p: Owner, account: &Arc<Account>, mut seen: Chain) {
     }
 }
 
-/// Frees what Linux does not hold of runs that are not in quarantine. Whether it has answered; if not the rest waits.
+/// Frees what Linux does not hold of runs that are not in quarantine. Whether it has
+/// answered in time; if not the rest waits in quarantine.
 fn ask_of_new(p: Owner, mut given_up: Chain, whose: Whose<'_>) -> bool {
+    let until = cpus::deadline(AT_ONCE_NS);
     while !given_up.is_empty() {
         let batch = Batch::take(&mut given_up);
         let answer =
             services::by_thread_at_once(SERVICE_HELD, p, &[0, 0, batch.voids()], batch.extents());
-        let is_answered = answer.is_some();
+        let is_answered = answer.is_some() && cpu::rdtsc() < until;
         batch.settle(answer, &mut given_up, whose);
         if !is_answered {
             while let Some(run) = given_up.pop() {

@@ -132,9 +132,16 @@ impl AddressSpace {
     /// write to it.
     pub fn keep_soft_dirty(&mut self, addr: u64) -> Result<()> {
         let leaf = self.table.find(addr).ok_or(errno::EFAULT)?;
-        self.written_by_linux += leaf.size / SMALL;
+        // The page may be another one since Linux was asked about it. Only one that is this space's
+        // alone can be lent: others have been given up, or are copied when they are written to.
+        if is_lost(&leaf) {
+            return Ok(());
+        }
+        let is_lent = !leaf.entry.has(pte::FOREIGN) && !is_shared(&leaf);
+        self.written_by_linux += if is_lent { leaf.size / SMALL } else { 0 };
         self.table.update(leaf.addr, leaf.addr + leaf.size, &mut |l| {
-            l.entry & !pte::SOFT_CLEAN | sight_bits(Sight::Write) | pte::LENT
+            let written = l.entry & !pte::SOFT_CLEAN;
+            if is_lent { written | sight_bits(Sight::Write) | pte::LENT } else { written }
         });
         Ok(())
     }

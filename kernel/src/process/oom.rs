@@ -362,6 +362,9 @@ pub fn wait_for_room(p: &Process) -> bool {
     let mut need = Need::of(p);
     let end = cpus::deadline(4 * PATIENCE_NS);
     while cpu::rdtsc() < end {
+        if p.is_killed() {
+            return true; // it ends when it tries again, and nothing is asked of Linux for it any more
+        }
         match shortage::step(&mut need) {
             Step::TryAgain => return true,
             Step::Ask if ask(need.short.held_of(), How::Waiting) => return true,
