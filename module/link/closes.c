@@ -83,7 +83,7 @@ static void ask(struct hanare_instance *inst, struct hanare_unconfirmed *end)
 		return;
 	}
 	note_answer(inst, end, err ?: call.status);
-	if (was_late && !err)
+	if (was_late && !err && READ_ONCE(inst->state) == HANARE_INSTANCE_HUNG)
 		hanare_ping_all(inst, &ns);
 }
 

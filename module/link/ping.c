@@ -42,9 +42,9 @@ void hanare_ping_all(struct hanare_instance *inst, u64 *slowest)
 			hanare_does_not_answer(inst);
 			return;
 		}
-		spin_lock_irq(&inst->state_lock);
-		if (inst->state == HANARE_INSTANCE_HUNG)
-			inst->state = HANARE_INSTANCE_RUNNING;
-		spin_unlock_irq(&inst->state_lock);
 	}
+	spin_lock_irq(&inst->state_lock);
+	if (inst->state == HANARE_INSTANCE_HUNG)
+		inst->state = HANARE_INSTANCE_RUNNING;
+	spin_unlock_irq(&inst->state_lock);
 }

@@ -90,7 +90,7 @@ static int end_awaited(struct hanare_space *space, struct hanare_call *call, uns
 	call->at_once = true;
 	/* Not killable: the task that does this is being killed most of the time. */
 	err = hanare_request(inst, cpu, call, WAIT_BOUNDED, patience_ms);
-	if (err == -ETIMEDOUT)
+	if (err == -ETIMEDOUT || (err && err != -EBUSY && !READ_ONCE(inst->dead)))
 		close_later(space, cpu, false);
 	if (err != -EBUSY)
 		return err;

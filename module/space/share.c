@@ -203,13 +203,14 @@ static int enlist(struct hanare_space *space, struct pid *pid, u32 slot)
 		s->leaves_by = s->leaves ? space->leaves_by : 0;
 		kref_get(&space->ref);
 		list_add_tail(&s->link, &space->sharers);
+		/* Under the lock: once found, the process itself, by an execve, may take it off both. */
+		add_wait_queue(&s->pid->wait_pidfd, &s->woken);
 	}
 	spin_unlock_irq(&space->share_lock);
 	if (known) {
 		sharer_free(s);
 		return 0;
 	}
-	add_wait_queue(&s->pid->wait_pidfd, &s->woken);
 	if (!hanare_is_gone(pid))
 		return 0;
 	/* It may have ended before it was watched. */
