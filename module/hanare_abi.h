@@ -2830,7 +2830,7 @@ struct hanare_message_page {
  *
  * A pool belongs to the processes that hold its descriptor
  * (`IOCTL_POOL`(crate::ioctl::IOCTL_POOL)). A pooled proxy is a space in which no program runs.
- * Its control window has one slot; where others have messages it has a `Member` page, and behind
+ * A pooled proxy's control window has one slot; where others have messages it has a `Member` page, and behind
  * that the pages of packed calls (`crate::message`).
  */
 /* Where a pooled proxy finds its `Member` page. */

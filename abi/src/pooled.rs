@@ -3,7 +3,7 @@
 //!
 //! A pool belongs to the processes that hold its descriptor
 //! ([`IOCTL_POOL`](crate::ioctl::IOCTL_POOL)). A pooled proxy is a space in which no program runs.
-//! Its control window has one slot; where others have messages it has a [`Member`] page, and behind
+//! A pooled proxy's control window has one slot; where others have messages it has a [`Member`] page, and behind
 //! that the pages of packed calls ([`crate::message`]).
 
 use crate::layout::{MESSAGES_BASE, message};

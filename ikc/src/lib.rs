@@ -11,7 +11,7 @@
 //! The one pattern behind all wake-ups between kernels (Dekker's): a side that goes
 //! to sleep stores "asleep", full fence, looks again for work; a side that has work
 //! stores it, full fence, looks whether the other sleeps. One of them sees the other.
-//! It and what wakes the CPUs of the LWK are in [`wake`]; `docs/wakeup.md` lists its users.
+//! [`wake`] has the pattern, and the wake-ups of the LWK's CPUs; `docs/wakeup.md` lists its users.
 #![cfg_attr(not(loom), no_std)]
 
 #[cfg(all(test, not(loom)))]

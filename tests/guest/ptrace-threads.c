@@ -16,19 +16,6 @@ static void (*run)(void);
 /* The request of a process that is to be made, and traced from its beginning. */
 #define BEGIN 0x10000
 
-static pid_t make(void)
-{
-	pid_t pid = forked();
-
-	if (!pid) {
-		ptrace(PTRACE_TRACEME, 0, 0, 0);
-		raise(SIGSTOP);
-		run();
-		_exit(0);
-	}
-	return pid;
-}
-
 static void *traces(void *unused)
 {
 	pthread_mutex_lock(&lock);
@@ -36,7 +23,7 @@ static void *traces(void *unused)
 		while (request == -1)
 			pthread_cond_wait(&asked, &lock);
 		errno = 0;
-		result = request == BEGIN ? make() : ptrace(request, subject, address, data);
+		result = request == BEGIN ? stopping(run) : ptrace(request, subject, address, data);
 		error = errno;
 		request = -1;
 		pthread_cond_signal(&answered);

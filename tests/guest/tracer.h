@@ -51,8 +51,8 @@ static inline void info(pid_t pid)
 	fflush(stdout);
 }
 
-/* A child that is traced and has stopped, and goes on with `run`. */
-static inline pid_t begun(void (*run)(void))
+/* A child that is traced, stops, and goes on with `run`. */
+static inline pid_t stopping(void (*run)(void))
 {
 	pid_t pid = forked();
 
@@ -62,6 +62,14 @@ static inline pid_t begun(void (*run)(void))
 		run();
 		_exit(0);
 	}
+	return pid;
+}
+
+/* Like `stopping`, once it has stopped. */
+static inline pid_t begun(void (*run)(void))
+{
+	pid_t pid = stopping(run);
+
 	next(pid);
 	return pid;
 }

@@ -9,7 +9,7 @@
 //! * The worker makes `NR_NOTIFY` with the number, of which Linux tells the listener.
 //! * The module says whether the listener has let the call go on (`SERVICE_CONTINUED`).
 //!
-//! What the worker answers counts for nothing but the call's value.
+//! The worker's answer counts for nothing but the call's value.
 
 use crate::life::depart;
 use crate::link::{direct, services};

@@ -27,8 +27,7 @@ use hanare_core::link::{Call, Outcome};
 use hanare_core::syscalls::{self, Row, pointers};
 use hanare_hal::traps::{self, Regs};
 
-/// Entries for calls in which the LWK has no part, by what their row says. None: the call has no
-/// such entry.
+/// The entry for a call in which the LWK has no part, by the routes and pointers of its row.
 pub const fn entry(row: &Row) -> traps::Call {
     if route::of_row(row).has(Route::BOUNCED) {
         early

@@ -156,7 +156,7 @@ impl Thread {
 /// How far Linux is that is asked to forget pages.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum Asked {
-    /// It has done nothing yet.
+    /// Linux has done nothing yet.
     Begun,
     /// Faults under way are void.
     Void,

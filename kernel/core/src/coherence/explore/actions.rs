@@ -16,7 +16,7 @@ pub(super) enum Action {
     LinuxInserts,
     /// Linux pins a page for writing.
     Pins(usize),
-    /// It writes to what it has pinned, and lets go of it.
+    /// Linux writes to the frame that it has pinned, and lets go of it.
     WritesPinned,
     ChildWrites(usize),
 }
@@ -273,7 +273,7 @@ impl State {
         true
     }
 
-    /// Of the frames that Linux is asked about those stay that it does not hold.
+    /// Keeps in `let_go` the frames that Linux does not hold, of those about which it is asked.
     fn look_who_holds(&mut self, t: usize) {
         let asked = self.threads[t].let_go;
         self.threads[t].let_go = asked.map(|frame| if self.is_pinned(frame) { 0 } else { frame });

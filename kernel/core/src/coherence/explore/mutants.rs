@@ -30,7 +30,7 @@ pub(in super::super) enum Mutant {
     SharesHeld,
     /// A page counts as lent only as long as Linux has it mapped.
     ForgetsLent,
-    /// What Linux holds is looked at before it has forgotten the pages.
+    /// A fork asks what Linux holds before Linux has forgotten the pages.
     LooksBeforeZap,
     /// A write copies a page of which the child of a fork under way is to get a copy.
     CopiesLent,
@@ -44,13 +44,13 @@ pub(in super::super) enum Mutant {
     FreesUnflushed,
     /// A page that others have, too, is given up while CPUs have translations of it.
     GivesUpUnflushed,
-    /// Likewise, before Linux was asked to forget it.
+    /// A page that others have, too, is given up before Linux was asked to forget it.
     GivesUpUnasked,
     /// A failed fork leaves its count.
     LeavesFork,
-    /// Who unmaps takes addresses that another thread is busy with.
+    /// An unmapping thread takes addresses that another thread is busy with.
     TakesBusy,
-    /// Who unmaps takes addresses where another thread's mapping is to come.
+    /// An unmapping thread takes addresses where another thread's mapping is to come.
     TakesComing,
     /// Addresses are free though Linux could not be asked to forget what it has there.
     FreesUnforgotten,
@@ -62,7 +62,7 @@ pub(in super::super) enum Mutant {
     TouchesOnce,
     /// An access to what is being replaced finds that nothing is mapped.
     SeesHole,
-    /// What is replaced is kept as where nothing was mapped.
+    /// A mapping that is replaced is kept as if nothing had been mapped there.
     LeavesHole,
     /// A thread keeps addresses while another one has what it is about to wait for.
     KeepsWhileOthersMove,
@@ -119,7 +119,7 @@ const MUTANTS: &[(Mutant, usize, &str)] = &[
     (Mutant::TakesBusy, 17, "a child lacks what is mapped all the time"),
 ];
 
-/// Likewise, of [`PINNED`].
+/// Mutants that scripts of [`PINNED`] find: the script's number, and the property that fails.
 const MUTANTS_OF_PINS: &[(Mutant, usize, &str)] = &[
     (Mutant::SharesHeld, 0, "a child has a write that is not its own"),
     (Mutant::LooksBeforeZap, 0, "a child has a write that is not its own"),
