@@ -35,7 +35,7 @@ setup:
 .PHONY: bin proxy
 bin: proxy
 	$(call say,COMMAND)
-	$(Q)$(CARGO) rustc $(CARGO_FLAGS) --release -p hanare --bin hanare -- $(STATIC)
+	$(Q)$(CARGO) rustc $(CARGO_FLAGS) --release -p hanare-cli --bin hanare -- $(STATIC)
 	@$(MAKE) --no-print-directory -C bench/guest
 	@$(MAKE) --no-print-directory -C bench/posted
 	@install -m 755 target/release/hanare $(B)/bin/

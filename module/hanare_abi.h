@@ -28,7 +28,7 @@
  * is never taken for the same. The module refuses an image of another version and names both; so do
  * the proxy and the command.
  */
-#define HANARE_VERSION 0x5577e2a8U
+#define HANARE_VERSION 0xff3f1044U
 /* Bytes of a base page. */
 #define HANARE_PAGE_SIZE 4096ULL
 /* Bytes of a large page, and the granule in which memory is reserved. */
@@ -37,7 +37,7 @@
 /* ---- layout ---- */
 
 /*
- * The virtual address ranges everybody agrees on.
+ * The virtual address ranges all sides agree on.
  *
  * ```text
  * 0x0000_0000_0001_0000  USER_MIN      the application: same addresses in the
@@ -177,6 +177,54 @@ struct hanare_copied_status {
 	__u64 mapped_calls;
 };
 
+/* ---- frame ---- */
+
+/* Physical memory as both sides speak of it. */
+/*
+ * Bits of an extent word that hold the number of pages minus one. The bits up to
+ * `EXTENT_CACHE_SHIFT` are the address of the first frame (4 KiB aligned).
+ */
+#define HANARE_EXTENT_PAGES_MASK 4095ULL
+/*
+ * First of the three bits of an extent word that hold the cache policy, a number of
+ * `CachePolicy`. 0, write-back, is what all frames have today.
+ */
+#define HANARE_EXTENT_CACHE_SHIFT 52U
+/*
+ * Bit of an extent word: the frames are of a mapping that Linux keeps no `struct page` for
+ * (`VM_PFNMAP`, `VM_IO`): memory of a device mostly. It says nothing of caching or trust.
+ */
+#define HANARE_EXTENT_DEVICE 0x80000000000000ULL
+/* Bit of an extent word: a watch follows the frames, so `REQUEST_INVALIDATE` takes them back. */
+#define HANARE_EXTENT_WATCHED 0x100000000000000ULL
+
+/* ---- cpus ---- */
+
+/*
+ * Sets of CPUs: those of an instance by index, and those of Linux by number. The two types are not
+ * mixed. In both, bit `n % 64` of word `n / 64` stands for CPU `n`.
+ */
+/* CPUs that a `CpuSet` can name. */
+#define HANARE_CPU_SET_CPUS 1024
+/* Words of a `CpuSet`. */
+#define HANARE_CPU_SET_WORDS 16
+/* CPUs that a `LinuxCpuSet` can name. */
+#define HANARE_LINUX_CPU_SET_CPUS 4096
+/* Words of a `LinuxCpuSet`. */
+#define HANARE_LINUX_CPU_SET_WORDS 64
+
+/* CPUs of an instance, by index. The full set also stands for CPUs that the instance gets later. */
+struct hanare_cpu_set {
+	/* The bits. */
+	__u64 words[HANARE_CPU_SET_WORDS];
+};
+
+/* CPUs of Linux, by number. */
+struct hanare_linux_cpu_set {
+	/* The bits. */
+	__u64 words[HANARE_LINUX_CPU_SET_WORDS];
+};
+
 /* ---- boot ---- */
 
 /*
@@ -187,6 +235,23 @@ struct hanare_copied_status {
  * that it names. Proxies never see this region (only the clock page is mapped
  * to applications, read-only).
  */
+/* `BootParams::transport`: CPUs and memory that Linux had before. */
+#define HANARE_TRANSPORT_LOCAL 0U
+/*
+ * Flags of a transport, the way between Linux and an instance's machine (`module/transport`).
+ * Pages of Linux' are within the LWK's reach, by `crate::service::SERVICE_RESOLVE`.
+ */
+#define HANARE_TRANSPORT_LINUX_FRAMES 1U
+/* Locked operations on a word are atomic, whichever side does them. */
+#define HANARE_TRANSPORT_ATOMICS 2U
+/* Both sides have one TSC. */
+#define HANARE_TRANSPORT_ONE_TSC 4U
+/* A program's code runs on either side: CPUs of Linux' and of the LWK's can do the same. */
+#define HANARE_TRANSPORT_SAME_ISA 8U
+/* Reading what the LWK has offered (`crate::offer`) costs Linux less than asking. */
+#define HANARE_TRANSPORT_OFFERS 16U
+/* Linux reaches all memory of the instance; without, only the shared region. */
+#define HANARE_TRANSPORT_REACH_ALL 32U
 /* Each thread's own worker executes its calls. */
 #define HANARE_DISPATCH_DIRECT 0U
 /* Servers do, which look into the process' request box (`crate::requestbox`). */
@@ -211,7 +276,10 @@ struct hanare_copied_status {
 #define HANARE_LEAK_RFDS 128U
 /* TSA, likewise. */
 #define HANARE_LEAK_TSA 256U
-/* Branch history of user mode chooses among the predictions of the kernel's indirect branches (BHI). */
+/*
+ * Branch history of user mode chooses among the predictions of the kernel's indirect branches
+ * (BHI).
+ */
 #define HANARE_LEAK_BHI 512U
 /* User mode has page tables of its own. */
 #define HANARE_MEASURE_ISOLATION 1U
@@ -231,7 +299,10 @@ struct hanare_copied_status {
 #define HANARE_MEASURE_STIBP 128U
 /* The predictor of returns is filled at each switch of threads. */
 #define HANARE_MEASURE_FILL_RSB 256U
-/* Like `MEASURE_IBRS`, where the CPU has only the first form: turned on at each entry, off at each exit. */
+/*
+ * Like `MEASURE_IBRS`, where the CPU has only the first form: turned on at each entry, off at
+ * each exit.
+ */
 #define HANARE_MEASURE_ENTRY_IBRS 512U
 /* The CPU keeps branch history of user mode from the kernel's predictions (BHI_DIS_S). */
 #define HANARE_MEASURE_BHI_DIS 1024U
@@ -250,8 +321,8 @@ struct hanare_copied_status {
 /* Entries of each of a CPU's two rings: `CpuShared::entries`. */
 #define HANARE_RING_ENTRIES 256
 /*
- * Bit of an inbound entry that says that it is new: set where entry `n` (free running) is written with
- * `n / RING_ENTRIES` even, clear where it is odd.
+ * Bit of an inbound entry that says that it is new: set where entry `n` (free running) is written
+ * with `n / RING_ENTRIES` even, clear where it is odd.
  */
 #define HANARE_RING_LAP32 0x80000000U
 /* Lap bit of an outbound entry. */
@@ -263,14 +334,27 @@ struct hanare_copied_status {
 #define HANARE_BELL_BYTES 0x4000ULL
 /* Most bells of an instance. */
 #define HANARE_BELLS_MAX 0x40000U
-/* A bell's word, from this bit on: the space whose workers may ring it; 0: none may. */
+/*
+ * A bell's word, from this bit on: the space whose workers may ring it, and say which of them
+ * serves the slot; 0 or `BELL_FREE`: none may.
+ */
 #define HANARE_BELL_SPACE_SHIFT 32U
+/* Bit of that part which no space's id has: the bell is no slot's. */
+#define HANARE_BELL_FREE 0x80000000U
+/* A bell's worker, from this bit on: the space that has said it. */
+#define HANARE_BELL_WORKER_SPACE_SHIFT 48U
+/*
+ * A bell's worker, from this bit on, below the space: the process, by the slot of its first
+ * thread. Below: the thread's id, as the worker itself sees it; 0: none.
+ */
+#define HANARE_BELL_WORKER_PROCESS_SHIFT 24U
 /* A bell's word, from this bit on, below the space: the CPU that it rings (index in the instance). */
 #define HANARE_BELL_CPU_SHIFT 16U
 /*
- * A bell's word, lowest bits: how often it may still be rung. The LWK counts up when the
- * thread goes to sleep, up to this; the module counts down. So many may still come at a time: a
- * late one from the worker and from each server, for calls that are over, and the one for the call that the thread is in.
+ * A bell's word, lowest bits: how often it may still be rung. The LWK counts up when the thread
+ * goes to sleep, up to this; the module counts down. So many may still come at a time: a late one
+ * from the worker and from each server, for calls that are over, and the one for the call that the
+ * thread is in.
  */
 #define HANARE_BELL_RINGS_MAX 10ULL
 /*
@@ -281,8 +365,8 @@ struct hanare_copied_status {
 /* Words of `CpuShared::bells`. */
 #define HANARE_BELL_WORDS 16
 /*
- * The lowest vector with an entry of its own in `CpuShared::interrupts_by`: that of Linux' doorbell, below those of
- * the LWK and of Linux' own inter-processor interrupts.
+ * The lowest vector with an entry of its own in `CpuShared::interrupts_by`: that of Linux'
+ * doorbell, below those of the LWK and of Linux' own inter-processor interrupts.
  */
 #define HANARE_VECTOR_FIRST 224U
 /* Entries of `CpuShared::interrupts_by`. */
@@ -295,8 +379,8 @@ struct hanare_copied_status {
 #define HANARE_PEER_VECTOR 249U
 /* Most doorbells of an instance. */
 #define HANARE_DOORBELLS_MAX 64U
-/* Words of `DoorbellShared::rang`, a bit for each of 256 CPUs. */
-#define HANARE_RANG_WORDS 4
+/* Words of `DoorbellShared::rang`. */
+#define HANARE_RANG_CPUS 256
 /* Bit where the kind of an outbound event starts; the payload is below. */
 #define HANARE_EVENT_SHIFT 56U
 /* Wake the worker of a slot: payload = space << 24 | slot. */
@@ -409,7 +493,7 @@ struct hanare_boot_params {
 	__u32 clock_offset;
 	/* Number of bells at `bells_offset`. */
 	__u32 bell_count;
-	/* Array of 64-bit words, one per bell: see `BELL_SPACE_SHIFT`. */
+	/* Array of `Bell`. */
 	__u32 bells_offset;
 	/* Number of `DoorbellShared`s at `doorbells_offset`. */
 	__u32 doorbell_count;
@@ -429,7 +513,10 @@ struct hanare_boot_params {
 	__u32 linux_node_ids;
 	/* Bytes of Linux' `cpumask_t`, a multiple of 8: what `sched_getaffinity` gives. */
 	__u32 linux_cpumask_size;
-	/* Measures of the LWK against these leaks, `MEASURE_*`; written by the LWK before its first CPU is online. */
+	/*
+	 * Measures of the LWK against these leaks, `MEASURE_*`; written by the LWK before its first
+	 * CPU is online.
+	 */
 	__u32 measures;
 	/* Linux' `MPOL_MAX`: modes of its NUMA policies are below. */
 	__u32 linux_policy_modes;
@@ -438,13 +525,26 @@ struct hanare_boot_params {
 	 * otherwise, `DISPATCH_*`; written by the LWK before its first CPU is online.
 	 */
 	__u32 dispatch;
-	/* Most servers of a process' box `BOX_OTHER`(crate::requestbox::BOX_OTHER). Written as `dispatch`. */
+	/*
+	 * Most servers of a process' box `BOX_OTHER`(crate::requestbox::BOX_OTHER). Written as
+	 * `dispatch`.
+	 */
 	__u32 servers;
-	/* Bit `n`: calls of the kind with the number `n` have a box of their own. Written as `dispatch`. */
+	/*
+	 * Bit `n`: calls of the kind with the number `n` have a box of their own. Written as
+	 * `dispatch`.
+	 */
 	__u32 boxes;
 	/* Linux' tick, ns: what coarse clocks go by. */
 	__u32 tick_ns;
-	/* Processes whose first thread has ended, or is about to, while others may go on; written by the LWK. */
+	/* Number of the transport, `TRANSPORT_LOCAL`; written by the module. */
+	__u32 transport;
+	/* Flags of the transport, from `TRANSPORT_LINUX_FRAMES` on; written by the module. */
+	__u32 transport_flags;
+	/*
+	 * Processes whose first thread has ended, or is about to, while others may go on; written by
+	 * the LWK.
+	 */
 	__u64 firsts_ended;
 	/* Zero-terminated instance name. */
 	__u8 name[32];
@@ -457,33 +557,52 @@ struct hanare_boot_params {
 	__u8 banner[128];
 };
 
+/* The bell of a slot, which no proxy can write. */
+struct hanare_bell {
+	/* Space, CPU and rings that are left: `BELL_SPACE_SHIFT` and what follows. */
+	__u64 word;
+	/*
+	 * Space, process and thread of the slot's worker: `BELL_WORKER_SPACE_SHIFT` and what
+	 * follows. Written by the module (`crate::ioctl::IOCTL_WORKER`), which may be late: the bell
+	 * may be another space's by then. The LWK writes 0 before it asks for another worker.
+	 */
+	__u64 worker;
+};
+
 /*
  * A doorbell: an interrupt of Linux' for an instance, at one CPU of Linux' until the interrupt is
- * moved, and which CPUs of the LWK rang it. Any CPU may ring any of them. A line that is read for
- * each ring, and one that changes with it.
+ * moved, and how often each CPU of the LWK rang it. Any CPU may ring any of them. A line that is
+ * read for each ring, and one that changes with it.
  */
 struct hanare_doorbell_shared {
-	/* Written by the module: where to ring: APIC id << 32 | vector; zero: not now. The LWK reads it anew for every ring. */
+	/*
+	 * Written by the module: where to ring: APIC id << 32 | vector; zero: not now. The LWK reads
+	 * it anew for every ring.
+	 */
 	__u64 target;
 	/* Zero, up to 64 bytes. */
 	__u64 reserved0[7];
 	/*
-	 * Bit `i % 64` of word `i / 64`: CPU `i` of the instance has put an event into its outbound ring. Set by the LWK after
-	 * that and before it rings, taken by the module before it reads that ring.
+	 * Word `i`, written by CPU `i` of the instance only: how often it has rung this doorbell (free
+	 * running). It counts up when it has put an event into its outbound ring, and before it rings.
+	 * The module, which remembers what it saw, looks before it reads that ring.
 	 */
-	__u64 rang[HANARE_RANG_WORDS];
-	/* Zero, up to 128 bytes. */
-	__u64 reserved1[4];
+	__u32 rang[HANARE_RANG_CPUS];
+	/* Zero, up to 1152 bytes. */
+	__u64 reserved1[8];
 } __attribute__((aligned(128)));
 
 /*
- * An entry of each of a CPU's two rings. They share a cache line, so that a message and the one that answers it, in the same
- * place of the other ring, move one line there and back.
+ * An entry of each of a CPU's two rings. They share a cache line, so that a message and the one
+ * that answers it, in the same place of the other ring, move one line there and back.
  */
 struct hanare_ring_entries {
 	/* An `EVENT_*` word for Linux, with `RING_LAP64`. Written by the LWK. */
 	__u64 outbound;
-	/* Index of a `crate::request::Request` for this CPU, with `RING_LAP32`. Written by the module. */
+	/*
+	 * Index of a `crate::request::Request` for this CPU, with `RING_LAP32`. Written by the
+	 * module.
+	 */
 	__u32 inbound;
 	/* Zero. */
 	__u32 reserved;
@@ -532,8 +651,8 @@ struct hanare_cpu_shared {
 	/* Zero, up to 128 bytes. */
 	__u32 reserved2;
 	/*
-	 * Next entry that is written (free running). The module has its own, which the LWK cannot forge; this one is
-	 * for tests of the ring.
+	 * Next entry that is written (free running). The module has its own, which the LWK cannot
+	 * forge; this one is for tests of the ring.
 	 */
 	__u32 inbound_tail;
 	/* `inbound_head`, as it was read last; for tests of the ring, too. */
@@ -585,13 +704,16 @@ struct hanare_cpu_shared {
 	 */
 	__u64 bells[HANARE_BELL_WORDS];
 	/*
-	 * Interrupts since boot by vector: entry `i` has those of vector `VECTOR_FIRST + i`, the first one those of lower
-	 * vectors, too. Written by the LWK.
+	 * Interrupts since boot by vector: entry `i` has those of vector `VECTOR_FIRST + i`, the first
+	 * one those of lower vectors, too. Written by the LWK.
 	 */
 	__u32 interrupts_by[HANARE_VECTORS];
 	/* Exceptions since boot by vector. Written by the LWK. */
 	__u32 exceptions_by[HANARE_EXCEPTIONS];
-	/* 1: arguments of calls are copied where nothing else is said. Written by the LWK, as what follows. */
+	/*
+	 * 1: arguments of calls are copied where nothing else is said. Written by the LWK, as what
+	 * follows.
+	 */
 	__u32 copies;
 	/* Zero. */
 	__u32 reserved9;
@@ -605,7 +727,10 @@ struct hanare_cpu_shared {
 	__u32 mapped_by[HANARE_MAPPED_REASONS];
 	/* Such calls by the number of the call. */
 	__u32 mapped_calls[HANARE_MAPPED_CALLS];
-	/* Calls of native tasks that pooled proxies have executed. Written by the LWK, as what follows. */
+	/*
+	 * Calls of native tasks that pooled proxies have executed. Written by the LWK, as what
+	 * follows.
+	 */
 	__u64 packed_calls;
 	/* Pooled proxies that have come. */
 	__u64 members_made;
@@ -699,11 +824,12 @@ struct hanare_clock_page {
 /* Answer at once (heartbeat). */
 #define HANARE_REQUEST_PING 1U
 /*
- * A new space: `space`; args: [0] = mask bits 0..63 of instance CPUs it may run on, [1] = index of
- * its home CPU (one of them), the one that gets its requests. [2] = parent space of a fork or 0,
+ * A new space: `space`, which may run on `cpus`; args: [0] = 0, [1] = index of its home CPU (one
+ * of `cpus`), the one that gets its requests. [2] = parent space of a fork or 0,
  * [3] = its token (`IOCTL_CHILD`), or, without a parent, what it is to a pool (`crate::pooled`).
- * The child of a fork begins to run at once. So `pages` holds `CHILD_WORDS` words about it:
- * process id, user id, effective one, group id, effective one, as the proxy would be told them.
+ * The child of a fork begins to run at once. `pages` holds `CHILD_WORDS` words. First of every
+ * space: process id, user id, effective one, group id, effective one, as the proxy would be told
+ * them.
  * Then follows the number of its process id namespace (of every process). After `Control::Exec`
  * the token is that of a program. Then follow: 1 if it has more rights than its caller
  * (AT_SECURE), and 32 random bytes; 32 more for getrandom(2), or zeros if Linux would not give any
@@ -716,8 +842,6 @@ struct hanare_clock_page {
  * proxy is going to touch; 0: ask later.
  */
 #define HANARE_REQUEST_SPACE_OPEN 2U
-/* In a set of CPUs by index: all that there are, because none were chosen. */
-#define HANARE_ALLOWED_ALL 0xffffffffffffffffULL
 /* Words that describe a child, or a program, to `REQUEST_SPACE_OPEN`. */
 #define HANARE_CHILD_WORDS 59
 /*
@@ -756,7 +880,7 @@ struct hanare_clock_page {
 /*
  * Run the program in the start block of `space` (see `crate::start`); args: [0] = 0,
  * or the first slot of a process that shares it (`IOCTL_SHARE`), which begins; [1] = its
- * process id namespace.
+ * process id namespace; [2] = its process id.
  */
 #define HANARE_REQUEST_SPACE_START 3U
 /*
@@ -764,6 +888,8 @@ struct hanare_clock_page {
  * its memory, then answer. Answered only when everything is back. Answer args:
  * [0] = user ns, [1] = system ns it has used, [2] = peak resident bytes, [3] = space of the pooled proxy that a native
  * task had when it ended, which ends with it; 0: none.
+ * `ESRCH`: nothing of it is there, nor is its use: an earlier answer had that, or there was no
+ * such space.
  * args: [0] = `CLOSE_AWAITED` or `CLOSE_TOLD`.
  */
 #define HANARE_REQUEST_SPACE_CLOSE 4U
@@ -774,7 +900,10 @@ struct hanare_clock_page {
 #define HANARE_CLOSE_AWAITED 0ULL
 /*
  * In `args[0]` of `REQUEST_SPACE_CLOSE`: the answer comes at once, so that its entry never waits for threads, which may
- * wait for the end of another space. `EINPROGRESS`: not everything is back yet. Any number of such requests for each space.
+ * wait for the end of another space. `EINPROGRESS`: not everything is back yet; answer args:
+ * [0] = threads that are left, [1] = Linux thread id of one of them. Any number of such requests
+ * for each space. What the space has used is kept from the first one to the one that is answered
+ * by 0, as `CLOSE_AWAITED` is, or by `ESRCH`.
  */
 #define HANARE_CLOSE_TOLD 1ULL
 /*
@@ -924,7 +1053,7 @@ struct hanare_clock_page {
 /* In `pages`: the program may execute what is on the page. So may its proxy once it has asked for that (`IOCTL_EXECUTE`). */
 #define HANARE_PAGE_EXECUTABLE 4ULL
 
-/* One request. 640 bytes. */
+/* One request. 768 bytes. */
 struct hanare_request {
 	/* `REQUEST_FREE/POSTED/DONE`. */
 	__u32 state;
@@ -950,6 +1079,8 @@ struct hanare_request {
 	__u64 reserved3[7];
 	/* Frames, or siginfo. */
 	__u64 pages[HANARE_PAGES_MAX];
+	/* CPUs of the instance, of `REQUEST_SPACE_OPEN`; the full set: none were chosen. */
+	struct hanare_cpu_set cpus;
 } __attribute__((aligned(64)));
 
 /* ---- service ---- */
@@ -1025,7 +1156,8 @@ struct hanare_request {
 /*
  * Find the frames behind args[0] (address) .. + args[1] pages of the caller's
  * own (Linux) mapping, for writing if args[2]: answer `extents`, `count`;
- * status = pages found from the first on, or -EFAULT (SIGBUS), -EAGAIN.
+ * status = pages found from the first on, or -EFAULT (SIGBUS), -EAGAIN. Each extent says whether
+ * its frames are a device's (`EXTENT_DEVICE`) and that a watch follows them (`EXTENT_WATCHED`).
  * They are not pinned: an INVALIDATE request takes them back.
  */
 #define HANARE_SERVICE_RESOLVE 6U
@@ -1178,11 +1310,6 @@ struct hanare_request {
 #define HANARE_SERVICE_CHILD 22U
 /* Most extents in one service. */
 #define HANARE_EXTENTS_MAX 64
-/*
- * Bits of an extent word that hold the number of pages minus one; the rest is
- * the address of the first frame (4 KiB aligned).
- */
-#define HANARE_EXTENT_PAGES_MASK 4095ULL
 
 /* One service. 704 bytes. */
 struct hanare_service {
@@ -1208,7 +1335,7 @@ struct hanare_service {
 	__u32 lwk_wait;
 	/* Zero, up to 192 bytes. */
 	__u64 reserved1[7];
-	/* Frames: address | pages - 1. */
+	/* Runs of frames, each an `Extent` (`abi/src/frame.rs`), or what else the kind says. */
 	__u64 extents[HANARE_EXTENTS_MAX];
 } __attribute__((aligned(64)));
 
@@ -1278,7 +1405,10 @@ struct hanare_slot {
 	__s64 result;
 	/* `WAIT_*` (`crate::wake`): the LWK thread, written by the LWK. */
 	__u32 lwk_wait;
-	/* Bell to ring for this thread, always the same one. Written by the LWK. */
+	/*
+	 * Bell to ring for this thread, always the same one. Written by the LWK, before there is a
+	 * worker.
+	 */
 	__u32 bell;
 	/*
 	 * How long the worker polls before it sleeps, in microseconds; 0: not at
@@ -1302,7 +1432,11 @@ struct hanare_slot {
 	__u64 reserved1[4];
 	/* `WAIT_*`: the worker, written by the worker. */
 	__u32 worker_wait;
-	/* Linux thread id of the worker, written by the worker before START. */
+	/*
+	 * Linux thread id of the worker, written by the worker; 0: none serves the slot any more. To
+	 * the LWK it says only whether there is a worker: ids come from the module
+	 * (`crate::boot::Bell::worker`).
+	 */
 	__u32 tid;
 	/*
 	 * The doorbell next to where the worker sleeps, plus 1; 0: not known. Written by the worker, as `IOCTL_WAIT` has said;
@@ -1319,8 +1453,11 @@ struct hanare_slot {
 	 * Written by the server before its answer.
 	 */
 	__u32 ended_by_signal;
-	/* Zero. */
-	__u32 reserved2;
+	/*
+	 * Linux thread id of the server that executes the thread's call in the request box, or has
+	 * executed the last one; 0: none has. Written by the server.
+	 */
+	__u32 server;
 	/* Zero, up to 256 bytes. */
 	__u64 reserved3[13];
 } __attribute__((aligned(256)));
@@ -1441,7 +1578,8 @@ struct hanare_slot {
  *
  * The header is followed, at `strings_offset`, by zero-terminated strings: the
  * path of the program, then `argc` arguments, then `envc` environment strings.
- * The LWK checks every count and length against `total_size`.
+ * The LWK checks every count and length against `total_size`. The ids of process and user are not
+ * in the block: the module says them when the space opens (`REQUEST_SPACE_OPEN`).
  */
 /* No address space randomisation (personality ADDR_NO_RANDOMIZE). */
 #define HANARE_START_NO_RANDOM 1ULL
@@ -1474,18 +1612,6 @@ struct hanare_start_block {
 	__u32 argc;
 	/* Number of strings of the environment. */
 	__u32 envc;
-	/* Answers of getpid, getppid, getuid… */
-	__u32 pid;
-	/* Parent process id at start (asked again where it may have changed). */
-	__u32 ppid;
-	/* Real user id. */
-	__u32 uid;
-	/* Effective user id. */
-	__u32 euid;
-	/* Real group id. */
-	__u32 gid;
-	/* Effective group id. */
-	__u32 egid;
 	/* 1 if the proxy was started with AT_SECURE. */
 	__u32 secure;
 	/*
@@ -1725,6 +1851,13 @@ struct hanare_thread_info {
 	__u32 call;
 	/* State of the thread's slot (`SLOT_*`) | `LINK_*`: its link with its worker. */
 	__u32 link;
+	/*
+	 * Linux thread id of the server of the request box that executes the thread's call, in the
+	 * proxy's namespace; 0: none does.
+	 */
+	__u32 server;
+	/* Zero. */
+	__u32 reserved;
 };
 
 /* A process, and one of its threads. */
@@ -1773,8 +1906,8 @@ struct hanare_process_info {
 	__u64 ignored;
 	/* Signals that have a handler. */
 	__u64 caught;
-	/* Instance CPUs it may run on, by index, or `ALLOWED_ALL`. */
-	__u64 allowed;
+	/* CPUs of the instance on which the thread may run; the full set: none were chosen. */
+	struct hanare_cpu_set allowed;
 	/* Page faults of all threads, ended ones too, and of children it has waited for. */
 	__u64 faults;
 	/* Page faults of its ended children. */
@@ -1921,8 +2054,6 @@ struct hanare_dispatch_status {
 /* Management of instances, and looks at them: arguments of the ioctls of a descriptor without a space (`crate::ioctl`). */
 /* Memory that stays with Linux when some is reserved. */
 #define HANARE_MEMORY_KEPT_BYTES 0x4000000ULL
-/* Words of a CPU bitmap (bit n = Linux CPU n). */
-#define HANARE_CPU_WORDS 64
 
 /* `IOCTL_INFO`: the module's version, and the number of instances. Any user may ask. */
 struct hanare_info {
@@ -2135,6 +2266,8 @@ struct hanare_debug {
 #define HANARE_OPENED_NOTHING 2U
 /* Most threads one `IOCTL_THREADS` tells of. */
 #define HANARE_THREADS_AT_ONCE 8
+/* In `EndStatus::cpu`: none. */
+#define HANARE_END_CPU_NONE 0xffffffffU
 /* Ioctl with `Info`. */
 #define HANARE_IOCTL_INFO 0xc0104800U
 /* Ioctl with `Create`. */
@@ -2171,6 +2304,16 @@ struct hanare_debug {
  * space's, or has been rung as often as its thread went to sleep. EINVAL: there is no such bell; EIO: as above.
  */
 #define HANARE_IOCTL_RING 0x4813U
+/*
+ * A thread of the calling process serves a slot. The argument is the slot's bell, and
+ * `WORKER_SHIFT` bits up the thread's id, as the caller sees it. The module tells the LWK the
+ * ids where no proxy can write (`crate::boot::Bell::worker`). EINVAL: there is no such bell;
+ * EPERM: it is another space's, or the LWK does not know the caller as a process of the space;
+ * ESRCH: the process has no such thread.
+ */
+#define HANARE_IOCTL_WORKER 0x482dU
+/* Place of the thread's id in the argument of `IOCTL_WORKER`. */
+#define HANARE_WORKER_SHIFT 32U
 /* Place of the slot to ring in the argument of `IOCTL_WAIT`. */
 #define HANARE_WAIT_RING_SHIFT 32U
 /* Ioctl with `Serve`. */
@@ -2222,9 +2365,11 @@ struct hanare_debug {
 /* Ioctl with `Eventfd`(crate::utility::Eventfd). */
 #define HANARE_IOCTL_EVENTFD 0xc008482bU
 /* Ioctl with `ProcessStatus`. */
-#define HANARE_IOCTL_PROCESS 0xc1404828U
+#define HANARE_IOCTL_PROCESS 0xc1c04828U
 /* Ioctl with `Threads`. */
-#define HANARE_IOCTL_THREADS 0xc2704829U
+#define HANARE_IOCTL_THREADS 0xc2b04829U
+/* Ioctl with `EndStatus`. */
+#define HANARE_IOCTL_END 0xc040482dU
 
 /*
  * `IOCTL_ATTACH`: the descriptor becomes a space of a running instance.
@@ -2235,10 +2380,10 @@ struct hanare_attach {
 	/* In: name; empty: the only instance, or the one called `default`. Out: its name. */
 	__u8 name[HANARE_NAME_SIZE];
 	/*
-	 * In: Linux CPU numbers it may run on (must belong to the instance);
-	 * all zero: the whole instance.
+	 * In: CPUs of Linux on which it may run (must belong to the instance); empty: the whole
+	 * instance.
 	 */
-	__u64 cpus[HANARE_CPU_WORDS];
+	struct hanare_linux_cpu_set cpus;
 	/* Out: space id; the device's file offset is `space << 47 | address`. */
 	__u32 space;
 	/* Out: number of CPUs it may run on. */
@@ -2504,6 +2649,32 @@ struct hanare_threads {
 	__u32 reserved;
 	/* Out: threads. */
 	struct hanare_thread_info threads[HANARE_THREADS_AT_ONCE];
+};
+
+/*
+ * `IOCTL_END`: a space that has ended on Linux, of which the LWK has not said yet that nothing is
+ * left. The caller's own, or any for `CAP_SYS_PTRACE`.
+ */
+struct hanare_end_status {
+	/* In: instance. */
+	__u8 name[HANARE_NAME_SIZE];
+	/* In and out: its id; the one that is asked for has the next higher one. `ENOENT`: none. */
+	__u32 after;
+	/* Out: process id, in the caller's namespace; 0: not seen from there. */
+	__u32 pid;
+	/*
+	 * Out: Linux' number of the CPU that has been asked and has not answered; or
+	 * `END_CPU_NONE`.
+	 */
+	__u32 cpu;
+	/* Out: 1: the task that ends waits for it; 0: it does not any more. */
+	__u32 waits;
+	/* Out: threads that the LWK had of it when it answered last. */
+	__u32 threads;
+	/* Out: Linux thread id of one of them, in the proxy's namespace; 0: not known. */
+	__u32 tid;
+	/* Out: how long ago it has ended, ms. */
+	__u64 since_ms;
 };
 
 /* ---- observe ---- */
@@ -3006,6 +3177,10 @@ _Static_assert(__builtin_offsetof(struct hanare_copied_status, bytes_out) == 24,
 _Static_assert(__builtin_offsetof(struct hanare_copied_status, mapped_by) == 32, "CopiedStatus.mapped_by");
 _Static_assert(__builtin_offsetof(struct hanare_copied_status, mapped_calls) == 96, "CopiedStatus.mapped_calls");
 _Static_assert(sizeof(struct hanare_copied_status) == 104, "CopiedStatus");
+_Static_assert(__builtin_offsetof(struct hanare_cpu_set, words) == 0, "CpuSet.words");
+_Static_assert(sizeof(struct hanare_cpu_set) == 128, "CpuSet");
+_Static_assert(__builtin_offsetof(struct hanare_linux_cpu_set, words) == 0, "LinuxCpuSet.words");
+_Static_assert(sizeof(struct hanare_linux_cpu_set) == 512, "LinuxCpuSet");
 _Static_assert(__builtin_offsetof(struct hanare_image_header, magic) == 0, "ImageHeader.magic");
 _Static_assert(__builtin_offsetof(struct hanare_image_header, version) == 8, "ImageHeader.version");
 _Static_assert(__builtin_offsetof(struct hanare_image_header, header_size) == 12, "ImageHeader.header_size");
@@ -3059,16 +3234,21 @@ _Static_assert(__builtin_offsetof(struct hanare_boot_params, dispatch) == 144, "
 _Static_assert(__builtin_offsetof(struct hanare_boot_params, servers) == 148, "BootParams.servers");
 _Static_assert(__builtin_offsetof(struct hanare_boot_params, boxes) == 152, "BootParams.boxes");
 _Static_assert(__builtin_offsetof(struct hanare_boot_params, tick_ns) == 156, "BootParams.tick_ns");
-_Static_assert(__builtin_offsetof(struct hanare_boot_params, firsts_ended) == 160, "BootParams.firsts_ended");
-_Static_assert(__builtin_offsetof(struct hanare_boot_params, name) == 168, "BootParams.name");
-_Static_assert(__builtin_offsetof(struct hanare_boot_params, cmdline) == 200, "BootParams.cmdline");
-_Static_assert(__builtin_offsetof(struct hanare_boot_params, banner) == 456, "BootParams.banner");
-_Static_assert(sizeof(struct hanare_boot_params) == 584, "BootParams");
+_Static_assert(__builtin_offsetof(struct hanare_boot_params, transport) == 160, "BootParams.transport");
+_Static_assert(__builtin_offsetof(struct hanare_boot_params, transport_flags) == 164, "BootParams.transport_flags");
+_Static_assert(__builtin_offsetof(struct hanare_boot_params, firsts_ended) == 168, "BootParams.firsts_ended");
+_Static_assert(__builtin_offsetof(struct hanare_boot_params, name) == 176, "BootParams.name");
+_Static_assert(__builtin_offsetof(struct hanare_boot_params, cmdline) == 208, "BootParams.cmdline");
+_Static_assert(__builtin_offsetof(struct hanare_boot_params, banner) == 464, "BootParams.banner");
+_Static_assert(sizeof(struct hanare_boot_params) == 592, "BootParams");
+_Static_assert(__builtin_offsetof(struct hanare_bell, word) == 0, "Bell.word");
+_Static_assert(__builtin_offsetof(struct hanare_bell, worker) == 8, "Bell.worker");
+_Static_assert(sizeof(struct hanare_bell) == 16, "Bell");
 _Static_assert(__builtin_offsetof(struct hanare_doorbell_shared, target) == 0, "DoorbellShared.target");
 _Static_assert(__builtin_offsetof(struct hanare_doorbell_shared, reserved0) == 8, "DoorbellShared.reserved0");
 _Static_assert(__builtin_offsetof(struct hanare_doorbell_shared, rang) == 64, "DoorbellShared.rang");
-_Static_assert(__builtin_offsetof(struct hanare_doorbell_shared, reserved1) == 96, "DoorbellShared.reserved1");
-_Static_assert(sizeof(struct hanare_doorbell_shared) == 128, "DoorbellShared");
+_Static_assert(__builtin_offsetof(struct hanare_doorbell_shared, reserved1) == 1088, "DoorbellShared.reserved1");
+_Static_assert(sizeof(struct hanare_doorbell_shared) == 1152, "DoorbellShared");
 _Static_assert(__builtin_offsetof(struct hanare_ring_entries, outbound) == 0, "RingEntries.outbound");
 _Static_assert(__builtin_offsetof(struct hanare_ring_entries, inbound) == 8, "RingEntries.inbound");
 _Static_assert(__builtin_offsetof(struct hanare_ring_entries, reserved) == 12, "RingEntries.reserved");
@@ -3151,7 +3331,8 @@ _Static_assert(__builtin_offsetof(struct hanare_request, waiter) == 64, "Request
 _Static_assert(__builtin_offsetof(struct hanare_request, doorbell) == 68, "Request.doorbell");
 _Static_assert(__builtin_offsetof(struct hanare_request, reserved3) == 72, "Request.reserved3");
 _Static_assert(__builtin_offsetof(struct hanare_request, pages) == 128, "Request.pages");
-_Static_assert(sizeof(struct hanare_request) == 640, "Request");
+_Static_assert(__builtin_offsetof(struct hanare_request, cpus) == 640, "Request.cpus");
+_Static_assert(sizeof(struct hanare_request) == 768, "Request");
 _Static_assert(__builtin_offsetof(struct hanare_service, state) == 0, "Service.state");
 _Static_assert(__builtin_offsetof(struct hanare_service, space) == 4, "Service.space");
 _Static_assert(__builtin_offsetof(struct hanare_service, kind) == 8, "Service.kind");
@@ -3181,7 +3362,7 @@ _Static_assert(__builtin_offsetof(struct hanare_slot, tid) == 132, "Slot.tid");
 _Static_assert(__builtin_offsetof(struct hanare_slot, doorbell) == 136, "Slot.doorbell");
 _Static_assert(__builtin_offsetof(struct hanare_slot, interrupted) == 140, "Slot.interrupted");
 _Static_assert(__builtin_offsetof(struct hanare_slot, ended_by_signal) == 144, "Slot.ended_by_signal");
-_Static_assert(__builtin_offsetof(struct hanare_slot, reserved2) == 148, "Slot.reserved2");
+_Static_assert(__builtin_offsetof(struct hanare_slot, server) == 148, "Slot.server");
 _Static_assert(__builtin_offsetof(struct hanare_slot, reserved3) == 152, "Slot.reserved3");
 _Static_assert(sizeof(struct hanare_slot) == 256, "Slot");
 _Static_assert(__builtin_offsetof(struct hanare_start_block, magic) == 0, "StartBlock.magic");
@@ -3190,28 +3371,22 @@ _Static_assert(__builtin_offsetof(struct hanare_start_block, strings_offset) == 
 _Static_assert(__builtin_offsetof(struct hanare_start_block, total_size) == 16, "StartBlock.total_size");
 _Static_assert(__builtin_offsetof(struct hanare_start_block, argc) == 24, "StartBlock.argc");
 _Static_assert(__builtin_offsetof(struct hanare_start_block, envc) == 28, "StartBlock.envc");
-_Static_assert(__builtin_offsetof(struct hanare_start_block, pid) == 32, "StartBlock.pid");
-_Static_assert(__builtin_offsetof(struct hanare_start_block, ppid) == 36, "StartBlock.ppid");
-_Static_assert(__builtin_offsetof(struct hanare_start_block, uid) == 40, "StartBlock.uid");
-_Static_assert(__builtin_offsetof(struct hanare_start_block, euid) == 44, "StartBlock.euid");
-_Static_assert(__builtin_offsetof(struct hanare_start_block, gid) == 48, "StartBlock.gid");
-_Static_assert(__builtin_offsetof(struct hanare_start_block, egid) == 52, "StartBlock.egid");
-_Static_assert(__builtin_offsetof(struct hanare_start_block, secure) == 56, "StartBlock.secure");
-_Static_assert(__builtin_offsetof(struct hanare_start_block, control_fd) == 60, "StartBlock.control_fd");
-_Static_assert(__builtin_offsetof(struct hanare_start_block, sigmask) == 64, "StartBlock.sigmask");
-_Static_assert(__builtin_offsetof(struct hanare_start_block, sigignore) == 72, "StartBlock.sigignore");
-_Static_assert(__builtin_offsetof(struct hanare_start_block, stack_soft) == 80, "StartBlock.stack_soft");
-_Static_assert(__builtin_offsetof(struct hanare_start_block, stack_hard) == 88, "StartBlock.stack_hard");
-_Static_assert(__builtin_offsetof(struct hanare_start_block, as_soft) == 96, "StartBlock.as_soft");
-_Static_assert(__builtin_offsetof(struct hanare_start_block, data_soft) == 104, "StartBlock.data_soft");
-_Static_assert(__builtin_offsetof(struct hanare_start_block, random) == 112, "StartBlock.random");
-_Static_assert(__builtin_offsetof(struct hanare_start_block, hwcap) == 144, "StartBlock.hwcap");
-_Static_assert(__builtin_offsetof(struct hanare_start_block, hwcap2) == 152, "StartBlock.hwcap2");
-_Static_assert(__builtin_offsetof(struct hanare_start_block, clktck) == 160, "StartBlock.clktck");
-_Static_assert(__builtin_offsetof(struct hanare_start_block, flags) == 168, "StartBlock.flags");
-_Static_assert(__builtin_offsetof(struct hanare_start_block, cpu_soft) == 176, "StartBlock.cpu_soft");
-_Static_assert(__builtin_offsetof(struct hanare_start_block, cpu_hard) == 184, "StartBlock.cpu_hard");
-_Static_assert(sizeof(struct hanare_start_block) == 192, "StartBlock");
+_Static_assert(__builtin_offsetof(struct hanare_start_block, secure) == 32, "StartBlock.secure");
+_Static_assert(__builtin_offsetof(struct hanare_start_block, control_fd) == 36, "StartBlock.control_fd");
+_Static_assert(__builtin_offsetof(struct hanare_start_block, sigmask) == 40, "StartBlock.sigmask");
+_Static_assert(__builtin_offsetof(struct hanare_start_block, sigignore) == 48, "StartBlock.sigignore");
+_Static_assert(__builtin_offsetof(struct hanare_start_block, stack_soft) == 56, "StartBlock.stack_soft");
+_Static_assert(__builtin_offsetof(struct hanare_start_block, stack_hard) == 64, "StartBlock.stack_hard");
+_Static_assert(__builtin_offsetof(struct hanare_start_block, as_soft) == 72, "StartBlock.as_soft");
+_Static_assert(__builtin_offsetof(struct hanare_start_block, data_soft) == 80, "StartBlock.data_soft");
+_Static_assert(__builtin_offsetof(struct hanare_start_block, random) == 88, "StartBlock.random");
+_Static_assert(__builtin_offsetof(struct hanare_start_block, hwcap) == 120, "StartBlock.hwcap");
+_Static_assert(__builtin_offsetof(struct hanare_start_block, hwcap2) == 128, "StartBlock.hwcap2");
+_Static_assert(__builtin_offsetof(struct hanare_start_block, clktck) == 136, "StartBlock.clktck");
+_Static_assert(__builtin_offsetof(struct hanare_start_block, flags) == 144, "StartBlock.flags");
+_Static_assert(__builtin_offsetof(struct hanare_start_block, cpu_soft) == 152, "StartBlock.cpu_soft");
+_Static_assert(__builtin_offsetof(struct hanare_start_block, cpu_hard) == 160, "StartBlock.cpu_hard");
+_Static_assert(sizeof(struct hanare_start_block) == 168, "StartBlock");
 _Static_assert(__builtin_offsetof(struct hanare_thread_info, tid) == 0, "ThreadInfo.tid");
 _Static_assert(__builtin_offsetof(struct hanare_thread_info, state) == 4, "ThreadInfo.state");
 _Static_assert(__builtin_offsetof(struct hanare_thread_info, cpu) == 8, "ThreadInfo.cpu");
@@ -3224,35 +3399,37 @@ _Static_assert(__builtin_offsetof(struct hanare_thread_info, involuntary_switche
 _Static_assert(__builtin_offsetof(struct hanare_thread_info, faults) == 56, "ThreadInfo.faults");
 _Static_assert(__builtin_offsetof(struct hanare_thread_info, call) == 64, "ThreadInfo.call");
 _Static_assert(__builtin_offsetof(struct hanare_thread_info, link) == 68, "ThreadInfo.link");
-_Static_assert(sizeof(struct hanare_thread_info) == 72, "ThreadInfo");
+_Static_assert(__builtin_offsetof(struct hanare_thread_info, server) == 72, "ThreadInfo.server");
+_Static_assert(__builtin_offsetof(struct hanare_thread_info, reserved) == 76, "ThreadInfo.reserved");
+_Static_assert(sizeof(struct hanare_thread_info) == 80, "ThreadInfo");
 _Static_assert(__builtin_offsetof(struct hanare_process_info, thread) == 0, "ProcessInfo.thread");
-_Static_assert(__builtin_offsetof(struct hanare_process_info, user_ns) == 72, "ProcessInfo.user_ns");
-_Static_assert(__builtin_offsetof(struct hanare_process_info, system_ns) == 80, "ProcessInfo.system_ns");
-_Static_assert(__builtin_offsetof(struct hanare_process_info, delegated_calls) == 88, "ProcessInfo.delegated_calls");
-_Static_assert(__builtin_offsetof(struct hanare_process_info, threads) == 96, "ProcessInfo.threads");
-_Static_assert(__builtin_offsetof(struct hanare_process_info, mapped) == 104, "ProcessInfo.mapped");
-_Static_assert(__builtin_offsetof(struct hanare_process_info, mapped_peak) == 112, "ProcessInfo.mapped_peak");
-_Static_assert(__builtin_offsetof(struct hanare_process_info, resident) == 120, "ProcessInfo.resident");
-_Static_assert(__builtin_offsetof(struct hanare_process_info, resident_peak) == 128, "ProcessInfo.resident_peak");
-_Static_assert(__builtin_offsetof(struct hanare_process_info, resident_file) == 136, "ProcessInfo.resident_file");
-_Static_assert(__builtin_offsetof(struct hanare_process_info, resident_shared) == 144, "ProcessInfo.resident_shared");
-_Static_assert(__builtin_offsetof(struct hanare_process_info, data) == 152, "ProcessInfo.data");
-_Static_assert(__builtin_offsetof(struct hanare_process_info, stack) == 160, "ProcessInfo.stack");
-_Static_assert(__builtin_offsetof(struct hanare_process_info, code) == 168, "ProcessInfo.code");
-_Static_assert(__builtin_offsetof(struct hanare_process_info, library) == 176, "ProcessInfo.library");
-_Static_assert(__builtin_offsetof(struct hanare_process_info, tables) == 184, "ProcessInfo.tables");
-_Static_assert(__builtin_offsetof(struct hanare_process_info, locked) == 192, "ProcessInfo.locked");
-_Static_assert(__builtin_offsetof(struct hanare_process_info, shared_pending) == 200, "ProcessInfo.shared_pending");
-_Static_assert(__builtin_offsetof(struct hanare_process_info, pending) == 208, "ProcessInfo.pending");
-_Static_assert(__builtin_offsetof(struct hanare_process_info, blocked) == 216, "ProcessInfo.blocked");
-_Static_assert(__builtin_offsetof(struct hanare_process_info, ignored) == 224, "ProcessInfo.ignored");
-_Static_assert(__builtin_offsetof(struct hanare_process_info, caught) == 232, "ProcessInfo.caught");
-_Static_assert(__builtin_offsetof(struct hanare_process_info, allowed) == 240, "ProcessInfo.allowed");
-_Static_assert(__builtin_offsetof(struct hanare_process_info, faults) == 248, "ProcessInfo.faults");
-_Static_assert(__builtin_offsetof(struct hanare_process_info, children_faults) == 256, "ProcessInfo.children_faults");
-_Static_assert(__builtin_offsetof(struct hanare_process_info, space_soft) == 264, "ProcessInfo.space_soft");
-_Static_assert(__builtin_offsetof(struct hanare_process_info, space_hard) == 272, "ProcessInfo.space_hard");
-_Static_assert(sizeof(struct hanare_process_info) == 280, "ProcessInfo");
+_Static_assert(__builtin_offsetof(struct hanare_process_info, user_ns) == 80, "ProcessInfo.user_ns");
+_Static_assert(__builtin_offsetof(struct hanare_process_info, system_ns) == 88, "ProcessInfo.system_ns");
+_Static_assert(__builtin_offsetof(struct hanare_process_info, delegated_calls) == 96, "ProcessInfo.delegated_calls");
+_Static_assert(__builtin_offsetof(struct hanare_process_info, threads) == 104, "ProcessInfo.threads");
+_Static_assert(__builtin_offsetof(struct hanare_process_info, mapped) == 112, "ProcessInfo.mapped");
+_Static_assert(__builtin_offsetof(struct hanare_process_info, mapped_peak) == 120, "ProcessInfo.mapped_peak");
+_Static_assert(__builtin_offsetof(struct hanare_process_info, resident) == 128, "ProcessInfo.resident");
+_Static_assert(__builtin_offsetof(struct hanare_process_info, resident_peak) == 136, "ProcessInfo.resident_peak");
+_Static_assert(__builtin_offsetof(struct hanare_process_info, resident_file) == 144, "ProcessInfo.resident_file");
+_Static_assert(__builtin_offsetof(struct hanare_process_info, resident_shared) == 152, "ProcessInfo.resident_shared");
+_Static_assert(__builtin_offsetof(struct hanare_process_info, data) == 160, "ProcessInfo.data");
+_Static_assert(__builtin_offsetof(struct hanare_process_info, stack) == 168, "ProcessInfo.stack");
+_Static_assert(__builtin_offsetof(struct hanare_process_info, code) == 176, "ProcessInfo.code");
+_Static_assert(__builtin_offsetof(struct hanare_process_info, library) == 184, "ProcessInfo.library");
+_Static_assert(__builtin_offsetof(struct hanare_process_info, tables) == 192, "ProcessInfo.tables");
+_Static_assert(__builtin_offsetof(struct hanare_process_info, locked) == 200, "ProcessInfo.locked");
+_Static_assert(__builtin_offsetof(struct hanare_process_info, shared_pending) == 208, "ProcessInfo.shared_pending");
+_Static_assert(__builtin_offsetof(struct hanare_process_info, pending) == 216, "ProcessInfo.pending");
+_Static_assert(__builtin_offsetof(struct hanare_process_info, blocked) == 224, "ProcessInfo.blocked");
+_Static_assert(__builtin_offsetof(struct hanare_process_info, ignored) == 232, "ProcessInfo.ignored");
+_Static_assert(__builtin_offsetof(struct hanare_process_info, caught) == 240, "ProcessInfo.caught");
+_Static_assert(__builtin_offsetof(struct hanare_process_info, allowed) == 248, "ProcessInfo.allowed");
+_Static_assert(__builtin_offsetof(struct hanare_process_info, faults) == 376, "ProcessInfo.faults");
+_Static_assert(__builtin_offsetof(struct hanare_process_info, children_faults) == 384, "ProcessInfo.children_faults");
+_Static_assert(__builtin_offsetof(struct hanare_process_info, space_soft) == 392, "ProcessInfo.space_soft");
+_Static_assert(__builtin_offsetof(struct hanare_process_info, space_hard) == 400, "ProcessInfo.space_hard");
+_Static_assert(sizeof(struct hanare_process_info) == 408, "ProcessInfo");
 _Static_assert(__builtin_offsetof(struct hanare_vma_info, start) == 0, "VmaInfo.start");
 _Static_assert(__builtin_offsetof(struct hanare_vma_info, end) == 8, "VmaInfo.end");
 _Static_assert(__builtin_offsetof(struct hanare_vma_info, flags) == 16, "VmaInfo.flags");
@@ -3447,14 +3624,23 @@ _Static_assert(__builtin_offsetof(struct hanare_process_status, name) == 0, "Pro
 _Static_assert(__builtin_offsetof(struct hanare_process_status, after) == 32, "ProcessStatus.after");
 _Static_assert(__builtin_offsetof(struct hanare_process_status, pid) == 36, "ProcessStatus.pid");
 _Static_assert(__builtin_offsetof(struct hanare_process_status, info) == 40, "ProcessStatus.info");
-_Static_assert(sizeof(struct hanare_process_status) == 320, "ProcessStatus");
+_Static_assert(sizeof(struct hanare_process_status) == 448, "ProcessStatus");
 _Static_assert(__builtin_offsetof(struct hanare_threads, name) == 0, "Threads.name");
 _Static_assert(__builtin_offsetof(struct hanare_threads, space) == 32, "Threads.space");
 _Static_assert(__builtin_offsetof(struct hanare_threads, from) == 36, "Threads.from");
 _Static_assert(__builtin_offsetof(struct hanare_threads, count) == 40, "Threads.count");
 _Static_assert(__builtin_offsetof(struct hanare_threads, reserved) == 44, "Threads.reserved");
 _Static_assert(__builtin_offsetof(struct hanare_threads, threads) == 48, "Threads.threads");
-_Static_assert(sizeof(struct hanare_threads) == 624, "Threads");
+_Static_assert(sizeof(struct hanare_threads) == 688, "Threads");
+_Static_assert(__builtin_offsetof(struct hanare_end_status, name) == 0, "EndStatus.name");
+_Static_assert(__builtin_offsetof(struct hanare_end_status, after) == 32, "EndStatus.after");
+_Static_assert(__builtin_offsetof(struct hanare_end_status, pid) == 36, "EndStatus.pid");
+_Static_assert(__builtin_offsetof(struct hanare_end_status, cpu) == 40, "EndStatus.cpu");
+_Static_assert(__builtin_offsetof(struct hanare_end_status, waits) == 44, "EndStatus.waits");
+_Static_assert(__builtin_offsetof(struct hanare_end_status, threads) == 48, "EndStatus.threads");
+_Static_assert(__builtin_offsetof(struct hanare_end_status, tid) == 52, "EndStatus.tid");
+_Static_assert(__builtin_offsetof(struct hanare_end_status, since_ms) == 56, "EndStatus.since_ms");
+_Static_assert(sizeof(struct hanare_end_status) == 64, "EndStatus");
 _Static_assert(__builtin_offsetof(struct hanare_trace_ring, head) == 0, "TraceRing.head");
 _Static_assert(__builtin_offsetof(struct hanare_trace_ring, lost) == 8, "TraceRing.lost");
 _Static_assert(__builtin_offsetof(struct hanare_trace_ring, over) == 16, "TraceRing.over");

@@ -43,6 +43,8 @@ fn main() {
         "lib",
         "layout",
         "copied",
+        "frame",
+        "cpus",
         "boot",
         "log",
         "clock",
@@ -82,6 +84,8 @@ fn main() {
                         c.ident, ty, docs(&c.attrs)
                     ).unwrap();
                 }
+                // A word that has a type in Rust is a word in C.
+                syn::Item::Struct(s) if matches!(s.fields, syn::Fields::Unnamed(_)) => {}
                 syn::Item::Struct(s) => {
                     let path = format!("hanare_abi::{module}{}", s.ident);
                     writeln!(

@@ -100,7 +100,7 @@ pub struct BootParams {
     pub clock_offset: u32,
     /// Number of bells at `bells_offset`.
     pub bell_count: u32,
-    /// Array of 64-bit words, one per bell: see [`BELL_SPACE_SHIFT`].
+    /// Array of [`Bell`].
     pub bells_offset: u32,
     /// Number of [`DoorbellShared`]s at `doorbells_offset`.
     pub doorbell_count: u32,
@@ -120,20 +120,28 @@ pub struct BootParams {
     pub linux_node_ids: u32,
     /// Bytes of Linux' `cpumask_t`, a multiple of 8: what `sched_getaffinity` gives.
     pub linux_cpumask_size: u32,
-    /// Measures of the LWK against these leaks, `MEASURE_*`; written by the LWK before its first CPU is online.
+    /// Measures of the LWK against these leaks, `MEASURE_*`; written by the LWK before its first
+    /// CPU is online.
     pub measures: u32,
     /// Linux' `MPOL_MAX`: modes of its NUMA policies are below.
     pub linux_policy_modes: u32,
     /// How delegated calls reach the side that executes them, where a program does not say
     /// otherwise, `DISPATCH_*`; written by the LWK before its first CPU is online.
     pub dispatch: u32,
-    /// Most servers of a process' box [`BOX_OTHER`](crate::requestbox::BOX_OTHER). Written as `dispatch`.
+    /// Most servers of a process' box [`BOX_OTHER`](crate::requestbox::BOX_OTHER). Written as
+    /// `dispatch`.
     pub servers: u32,
-    /// Bit `n`: calls of the kind with the number `n` have a box of their own. Written as `dispatch`.
+    /// Bit `n`: calls of the kind with the number `n` have a box of their own. Written as
+    /// `dispatch`.
     pub boxes: u32,
     /// Linux' tick, ns: what coarse clocks go by.
     pub tick_ns: u32,
-    /// Processes whose first thread has ended, or is about to, while others may go on; written by the LWK.
+    /// Number of the transport, [`TRANSPORT_LOCAL`]; written by the module.
+    pub transport: u32,
+    /// Flags of the transport, from [`TRANSPORT_LINUX_FRAMES`] on; written by the module.
+    pub transport_flags: u32,
+    /// Processes whose first thread has ended, or is about to, while others may go on; written by
+    /// the LWK.
     pub firsts_ended: u64,
     /// Zero-terminated instance name.
     pub name: [u8; 32],
@@ -143,6 +151,23 @@ pub struct BootParams {
     /// this is the first line of Linux' boot banner, for the log only.
     pub banner: [u8; 128],
 }
+
+/// [`BootParams::transport`]: CPUs and memory that Linux had before.
+pub const TRANSPORT_LOCAL: u32 = 0;
+
+/// Flags of a transport, the way between Linux and an instance's machine (`module/transport`).
+/// Pages of Linux' are within the LWK's reach, by [`crate::service::SERVICE_RESOLVE`].
+pub const TRANSPORT_LINUX_FRAMES: u32 = 1 << 0;
+/// Locked operations on a word are atomic, whichever side does them.
+pub const TRANSPORT_ATOMICS: u32 = 1 << 1;
+/// Both sides have one TSC.
+pub const TRANSPORT_ONE_TSC: u32 = 1 << 2;
+/// A program's code runs on either side: CPUs of Linux' and of the LWK's can do the same.
+pub const TRANSPORT_SAME_ISA: u32 = 1 << 3;
+/// Reading what the LWK has offered ([`crate::offer`]) costs Linux less than asking.
+pub const TRANSPORT_OFFERS: u32 = 1 << 4;
+/// Linux reaches all memory of the instance; without, only the shared region.
+pub const TRANSPORT_REACH_ALL: u32 = 1 << 5;
 
 /// Each thread's own worker executes its calls.
 pub const DISPATCH_DIRECT: u32 = 0;
@@ -169,7 +194,8 @@ pub const LEAK_MMIO: u32 = 1 << 6;
 pub const LEAK_RFDS: u32 = 1 << 7;
 /// TSA, likewise.
 pub const LEAK_TSA: u32 = 1 << 8;
-/// Branch history of user mode chooses among the predictions of the kernel's indirect branches (BHI).
+/// Branch history of user mode chooses among the predictions of the kernel's indirect branches
+/// (BHI).
 pub const LEAK_BHI: u32 = 1 << 9;
 
 /// User mode has page tables of its own.
@@ -190,7 +216,8 @@ pub const MEASURE_IBPB: u32 = 1 << 6;
 pub const MEASURE_STIBP: u32 = 1 << 7;
 /// The predictor of returns is filled at each switch of threads.
 pub const MEASURE_FILL_RSB: u32 = 1 << 8;
-/// Like [`MEASURE_IBRS`], where the CPU has only the first form: turned on at each entry, off at each exit.
+/// Like [`MEASURE_IBRS`], where the CPU has only the first form: turned on at each entry, off at
+/// each exit.
 pub const MEASURE_ENTRY_IBRS: u32 = 1 << 9;
 /// The CPU keeps branch history of user mode from the kernel's predictions (BHI_DIS_S).
 pub const MEASURE_BHI_DIS: u32 = 1 << 10;
@@ -210,8 +237,8 @@ pub const CPU_PARKED: u32 = 4;
 
 /// Entries of each of a CPU's two rings: [`CpuShared::entries`].
 pub const RING_ENTRIES: usize = 256;
-/// Bit of an inbound entry that says that it is new: set where entry `n` (free running) is written with
-/// `n / RING_ENTRIES` even, clear where it is odd.
+/// Bit of an inbound entry that says that it is new: set where entry `n` (free running) is written
+/// with `n / RING_ENTRIES` even, clear where it is odd.
 pub const RING_LAP32: u32 = 1 << 31;
 /// Lap bit of an outbound entry.
 pub const RING_LAP64: u64 = 1 << 63;
@@ -220,13 +247,34 @@ pub const RING_LAP64: u64 = 1 << 63;
 pub const BELL_BYTES: u64 = 16 << 10;
 /// Most bells of an instance.
 pub const BELLS_MAX: u32 = 262_144;
-/// A bell's word, from this bit on: the space whose workers may ring it; 0: none may.
+/// The bell of a slot, which no proxy can write.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Bell {
+    /// Space, CPU and rings that are left: [`BELL_SPACE_SHIFT`] and what follows.
+    pub word: u64,
+    /// Space, process and thread of the slot's worker: [`BELL_WORKER_SPACE_SHIFT`] and what
+    /// follows. Written by the module ([`crate::ioctl::IOCTL_WORKER`]), which may be late: the bell
+    /// may be another space's by then. The LWK writes 0 before it asks for another worker.
+    pub worker: u64,
+}
+
+/// A bell's word, from this bit on: the space whose workers may ring it, and say which of them
+/// serves the slot; 0 or [`BELL_FREE`]: none may.
 pub const BELL_SPACE_SHIFT: u32 = 32;
+/// Bit of that part which no space's id has: the bell is no slot's.
+pub const BELL_FREE: u32 = 1 << 31;
+/// A bell's worker, from this bit on: the space that has said it.
+pub const BELL_WORKER_SPACE_SHIFT: u32 = 48;
+/// A bell's worker, from this bit on, below the space: the process, by the slot of its first
+/// thread. Below: the thread's id, as the worker itself sees it; 0: none.
+pub const BELL_WORKER_PROCESS_SHIFT: u32 = 24;
 /// A bell's word, from this bit on, below the space: the CPU that it rings (index in the instance).
 pub const BELL_CPU_SHIFT: u32 = 16;
-/// A bell's word, lowest bits: how often it may still be rung. The LWK counts up when the
-/// thread goes to sleep, up to this; the module counts down. So many may still come at a time: a
-/// late one from the worker and from each server, for calls that are over, and the one for the call that the thread is in.
+/// A bell's word, lowest bits: how often it may still be rung. The LWK counts up when the thread
+/// goes to sleep, up to this; the module counts down. So many may still come at a time: a late one
+/// from the worker and from each server, for calls that are over, and the one for the call that the
+/// thread is in.
 pub const BELL_RINGS_MAX: u64 = 2 + crate::requestbox::SERVERS_MAX as u64;
 /// Bits of a CPU's mailbox that say which of its threads to look at: bit `b % BELL_BITS` for
 /// bell `b`. Threads may share one.
@@ -234,8 +282,8 @@ pub const BELL_BITS: u32 = 1024;
 /// Words of [`CpuShared::bells`].
 pub const BELL_WORDS: usize = BELL_BITS as usize / 64;
 
-/// The lowest vector with an entry of its own in [`CpuShared::interrupts_by`]: that of Linux' doorbell, below those of
-/// the LWK and of Linux' own inter-processor interrupts.
+/// The lowest vector with an entry of its own in [`CpuShared::interrupts_by`]: that of Linux'
+/// doorbell, below those of the LWK and of Linux' own inter-processor interrupts.
 pub const VECTOR_FIRST: u32 = 0xe0;
 /// Entries of [`CpuShared::interrupts_by`].
 pub const VECTORS: usize = 32;
@@ -248,34 +296,37 @@ pub const PEER_VECTOR: u32 = 0xf9;
 
 /// Most doorbells of an instance.
 pub const DOORBELLS_MAX: u32 = 64;
-/// Words of [`DoorbellShared::rang`], a bit for each of 256 CPUs.
-pub const RANG_WORDS: usize = 4;
+/// Words of [`DoorbellShared::rang`].
+pub const RANG_CPUS: usize = 256;
 
 /// A doorbell: an interrupt of Linux' for an instance, at one CPU of Linux' until the interrupt is
-/// moved, and which CPUs of the LWK rang it. Any CPU may ring any of them. A line that is read for
-/// each ring, and one that changes with it.
+/// moved, and how often each CPU of the LWK rang it. Any CPU may ring any of them. A line that is
+/// read for each ring, and one that changes with it.
 #[repr(C, align(128))]
 #[derive(Clone, Copy, Debug)]
 pub struct DoorbellShared {
-    /// Written by the module: where to ring: APIC id << 32 | vector; zero: not now. The LWK reads it anew for every ring.
+    /// Written by the module: where to ring: APIC id << 32 | vector; zero: not now. The LWK reads
+    /// it anew for every ring.
     pub target: u64,
     /// Zero, up to 64 bytes.
     pub reserved0: [u64; 7],
-    /// Bit `i % 64` of word `i / 64`: CPU `i` of the instance has put an event into its outbound ring. Set by the LWK after
-    /// that and before it rings, taken by the module before it reads that ring.
-    pub rang: [u64; RANG_WORDS],
-    /// Zero, up to 128 bytes.
-    pub reserved1: [u64; 4],
+    /// Word `i`, written by CPU `i` of the instance only: how often it has rung this doorbell (free
+    /// running). It counts up when it has put an event into its outbound ring, and before it rings.
+    /// The module, which remembers what it saw, looks before it reads that ring.
+    pub rang: [u32; RANG_CPUS],
+    /// Zero, up to 1152 bytes.
+    pub reserved1: [u64; 8],
 }
 
-/// An entry of each of a CPU's two rings. They share a cache line, so that a message and the one that answers it, in the same
-/// place of the other ring, move one line there and back.
+/// An entry of each of a CPU's two rings. They share a cache line, so that a message and the one
+/// that answers it, in the same place of the other ring, move one line there and back.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct RingEntries {
     /// An `EVENT_*` word for Linux, with [`RING_LAP64`]. Written by the LWK.
     pub outbound: u64,
-    /// Index of a [`crate::request::Request`] for this CPU, with [`RING_LAP32`]. Written by the module.
+    /// Index of a [`crate::request::Request`] for this CPU, with [`RING_LAP32`]. Written by the
+    /// module.
     pub inbound: u32,
     /// Zero.
     pub reserved: u32,
@@ -323,8 +374,8 @@ pub struct CpuShared {
     /// Zero, up to 128 bytes.
     pub reserved2: u32,
 
-    /// Next entry that is written (free running). The module has its own, which the LWK cannot forge; this one is
-    /// for tests of the ring.
+    /// Next entry that is written (free running). The module has its own, which the LWK cannot
+    /// forge; this one is for tests of the ring.
     pub inbound_tail: u32,
     /// `inbound_head`, as it was read last; for tests of the ring, too.
     pub inbound_seen: u32,
@@ -366,12 +417,13 @@ pub struct CpuShared {
     /// Bit `b % 64` of word `b / 64`: a bell `n` with `n % BELL_BITS == b` was rung
     /// (`IOCTL_RING`). Set by the module, taken by the LWK.
     pub bells: [u64; BELL_WORDS],
-    /// Interrupts since boot by vector: entry `i` has those of vector `VECTOR_FIRST + i`, the first one those of lower
-    /// vectors, too. Written by the LWK.
+    /// Interrupts since boot by vector: entry `i` has those of vector `VECTOR_FIRST + i`, the first
+    /// one those of lower vectors, too. Written by the LWK.
     pub interrupts_by: [u32; VECTORS],
     /// Exceptions since boot by vector. Written by the LWK.
     pub exceptions_by: [u32; EXCEPTIONS],
-    /// 1: arguments of calls are copied where nothing else is said. Written by the LWK, as what follows.
+    /// 1: arguments of calls are copied where nothing else is said. Written by the LWK, as what
+    /// follows.
     pub copies: u32,
     /// Zero.
     pub reserved9: u32,
@@ -385,7 +437,8 @@ pub struct CpuShared {
     pub mapped_by: [u32; crate::copied::MAPPED_REASONS],
     /// Such calls by the number of the call.
     pub mapped_calls: [u32; crate::copied::MAPPED_CALLS],
-    /// Calls of native tasks that pooled proxies have executed. Written by the LWK, as what follows.
+    /// Calls of native tasks that pooled proxies have executed. Written by the LWK, as what
+    /// follows.
     pub packed_calls: u64,
     /// Pooled proxies that have come.
     pub members_made: u64,

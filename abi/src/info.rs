@@ -4,6 +4,8 @@
 //! `args[0]` = `INFO_*`. The answer is in `pages`: as many structures of the kind
 //! as `count` words hold.
 
+use crate::cpus::CpuSet;
+
 /// One [`ProcessInfo`] of `space`; args: [1] = thread id that its thread part is
 /// about, or 0: the first thread. -ESRCH: no such thread.
 pub const INFO_PROCESS: u64 = 1;
@@ -94,6 +96,11 @@ pub struct ThreadInfo {
     pub call: u32,
     /// State of the thread's slot (`SLOT_*`) | `LINK_*`: its link with its worker.
     pub link: u32,
+    /// Linux thread id of the server of the request box that executes the thread's call, in the
+    /// proxy's namespace; 0: none does.
+    pub server: u32,
+    /// Zero.
+    pub reserved: u32,
 }
 
 /// The thread waits for an answer, or for something of the LWK's.
@@ -174,8 +181,8 @@ pub struct ProcessInfo {
     pub ignored: u64,
     /// Signals that have a handler.
     pub caught: u64,
-    /// Instance CPUs it may run on, by index, or [`ALLOWED_ALL`].
-    pub allowed: u64,
+    /// CPUs of the instance on which the thread may run; the full set: none were chosen.
+    pub allowed: CpuSet,
     /// Page faults of all threads, ended ones too, and of children it has waited for.
     pub faults: u64,
     /// Page faults of its ended children.

@@ -5,6 +5,7 @@
 //! or *space* (`IOCTL_ATTACH`: a proxy process). Calls that change the partition need CAP_SYS_ADMIN. Every structure with
 //! a `message` gets a sentence there when the call fails: what was wrong and what to do.
 
+use crate::cpus::LinuxCpuSet;
 use crate::info::{ProcessInfo, ThreadInfo};
 pub use crate::manage::*;
 use crate::observe::{Observation, Observe, TraceRead};
@@ -30,9 +31,9 @@ const fn iowr<T>(nr: u32) -> u32 {
 pub struct Attach {
     /// In: name; empty: the only instance, or the one called `default`. Out: its name.
     pub name: [u8; NAME_SIZE],
-    /// In: Linux CPU numbers it may run on (must belong to the instance);
-    /// all zero: the whole instance.
-    pub cpus: [u64; CPU_WORDS],
+    /// In: CPUs of Linux on which it may run (must belong to the instance); empty: the whole
+    /// instance.
+    pub cpus: LinuxCpuSet,
     /// Out: space id; the device's file offset is `space << 47 | address`.
     pub space: u32,
     /// Out: number of CPUs it may run on.
@@ -319,6 +320,33 @@ pub struct Threads {
 /// Most threads one `IOCTL_THREADS` tells of.
 pub const THREADS_AT_ONCE: usize = 8;
 
+/// `IOCTL_END`: a space that has ended on Linux, of which the LWK has not said yet that nothing is
+/// left. The caller's own, or any for `CAP_SYS_PTRACE`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct EndStatus {
+    /// In: instance.
+    pub name: [u8; NAME_SIZE],
+    /// In and out: its id; the one that is asked for has the next higher one. `ENOENT`: none.
+    pub after: u32,
+    /// Out: process id, in the caller's namespace; 0: not seen from there.
+    pub pid: u32,
+    /// Out: Linux' number of the CPU that has been asked and has not answered; or
+    /// [`END_CPU_NONE`].
+    pub cpu: u32,
+    /// Out: 1: the task that ends waits for it; 0: it does not any more.
+    pub waits: u32,
+    /// Out: threads that the LWK had of it when it answered last.
+    pub threads: u32,
+    /// Out: Linux thread id of one of them, in the proxy's namespace; 0: not known.
+    pub tid: u32,
+    /// Out: how long ago it has ended, ms.
+    pub since_ms: u64,
+}
+
+/// In [`EndStatus::cpu`]: none.
+pub const END_CPU_NONE: u32 = u32::MAX;
+
 /// Ioctl with [`Info`].
 pub const IOCTL_INFO: u32 = iowr::<Info>(0);
 /// Ioctl with [`Create`].
@@ -351,6 +379,14 @@ pub const IOCTL_WAIT: u32 = number(0, 18, 0);
 /// Rings the bell that is the argument, by its index in the instance. Nothing happens if it is not one of the
 /// space's, or has been rung as often as its thread went to sleep. EINVAL: there is no such bell; EIO: as above.
 pub const IOCTL_RING: u32 = number(0, 19, 0);
+/// A thread of the calling process serves a slot. The argument is the slot's bell, and
+/// [`WORKER_SHIFT`] bits up the thread's id, as the caller sees it. The module tells the LWK the
+/// ids where no proxy can write ([`crate::boot::Bell::worker`]). EINVAL: there is no such bell;
+/// EPERM: it is another space's, or the LWK does not know the caller as a process of the space;
+/// ESRCH: the process has no such thread.
+pub const IOCTL_WORKER: u32 = number(0, 45, 0);
+/// Place of the thread's id in the argument of [`IOCTL_WORKER`].
+pub const WORKER_SHIFT: u32 = 32;
 /// Place of the slot to ring in the argument of [`IOCTL_WAIT`].
 pub const WAIT_RING_SHIFT: u32 = 32;
 /// Ioctl with [`Serve`].
@@ -403,3 +439,5 @@ pub const IOCTL_EVENTFD: u32 = iowr::<crate::utility::Eventfd>(43);
 pub const IOCTL_PROCESS: u32 = iowr::<ProcessStatus>(40);
 /// Ioctl with [`Threads`].
 pub const IOCTL_THREADS: u32 = iowr::<Threads>(41);
+/// Ioctl with [`EndStatus`].
+pub const IOCTL_END: u32 = iowr::<EndStatus>(45);

@@ -1,4 +1,4 @@
-//! The virtual address ranges everybody agrees on.
+//! The virtual address ranges all sides agree on.
 //!
 //! ```text
 //! 0x0000_0000_0001_0000  USER_MIN      the application: same addresses in the

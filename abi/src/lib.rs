@@ -17,6 +17,8 @@ pub mod boot;
 pub mod clock;
 pub mod control;
 pub mod copied;
+pub mod cpus;
+pub mod frame;
 pub mod info;
 pub mod ioctl;
 pub mod layout;
@@ -53,10 +55,10 @@ pub const LARGE_PAGE_SIZE: u64 = 2 << 20;
 /// Sizes that the other side relies on; offsets are asserted in the generated header.
 const _: () = {
     assert!(size_of::<slot::Slot>() == 256);
-    assert!(size_of::<request::Request>() == 640);
+    assert!(size_of::<request::Request>() == 768);
     assert!(size_of::<service::Service>() == 704);
     assert!(size_of::<boot::CpuShared>() == 8192);
-    assert!(size_of::<boot::DoorbellShared>() == 128);
+    assert!(size_of::<boot::DoorbellShared>() == 1152);
     assert!(size_of::<log::LogRing>() == 64);
     assert!(size_of::<message::MessageHead>() == 72);
     assert!(size_of::<message::MessagePage>() == 32);

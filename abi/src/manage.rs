@@ -7,8 +7,6 @@ use crate::text::{MESSAGE_SIZE, NAME_SIZE};
 
 /// Memory that stays with Linux when some is reserved.
 pub const MEMORY_KEPT_BYTES: u64 = 64 << 20;
-/// Words of a CPU bitmap (bit n = Linux CPU n).
-pub const CPU_WORDS: usize = 64;
 
 /// `IOCTL_INFO`: the module's version, and the number of instances. Any user may ask.
 #[repr(C)]

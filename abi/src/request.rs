@@ -9,6 +9,8 @@
 //! killable; an abandoned entry is freed by the doorbell handler when it is done
 //! (the module sets `waiter` to `WAIT_GONE`).
 
+use crate::cpus::CpuSet;
+
 /// Entry not in use.
 pub const REQUEST_FREE: u32 = 0;
 /// Posted, not answered yet.
@@ -18,11 +20,12 @@ pub const REQUEST_DONE: u32 = 2;
 
 /// Answer at once (heartbeat).
 pub const REQUEST_PING: u32 = 1;
-/// A new space: `space`; args: [0] = mask bits 0..63 of instance CPUs it may run on, [1] = index of
-/// its home CPU (one of them), the one that gets its requests. [2] = parent space of a fork or 0,
+/// A new space: `space`, which may run on `cpus`; args: [0] = 0, [1] = index of its home CPU (one
+/// of `cpus`), the one that gets its requests. [2] = parent space of a fork or 0,
 /// [3] = its token (`IOCTL_CHILD`), or, without a parent, what it is to a pool ([`crate::pooled`]).
-/// The child of a fork begins to run at once. So `pages` holds [`CHILD_WORDS`] words about it:
-/// process id, user id, effective one, group id, effective one, as the proxy would be told them.
+/// The child of a fork begins to run at once. `pages` holds [`CHILD_WORDS`] words. First of every
+/// space: process id, user id, effective one, group id, effective one, as the proxy would be told
+/// them.
 /// Then follows the number of its process id namespace (of every process). After `Control::Exec`
 /// the token is that of a program. Then follow: 1 if it has more rights than its caller
 /// (AT_SECURE), and 32 random bytes; 32 more for getrandom(2), or zeros if Linux would not give any
@@ -34,8 +37,6 @@ pub const REQUEST_PING: u32 = 1;
 /// Linux. `pages`: the frames of the first page of slots and of the first scratch page, which the
 /// proxy is going to touch; 0: ask later.
 pub const REQUEST_SPACE_OPEN: u32 = 2;
-/// In a set of CPUs by index: all that there are, because none were chosen.
-pub const ALLOWED_ALL: u64 = u64::MAX;
 /// Words that describe a child, or a program, to [`REQUEST_SPACE_OPEN`].
 pub const CHILD_WORDS: usize = GROUPS_WORD + GROUPS_WORDS + 2;
 /// First word of [`CHILD_WORDS`] of the control groups with a limit that the process is in. First
@@ -66,19 +67,24 @@ const _: () = assert!(CHILD_WORDS <= PAGES_MAX);
 pub const USER_WORD: usize = CHILD_WORDS - 2;
 /// Run the program in the start block of `space` (see [`crate::start`]); args: [0] = 0,
 /// or the first slot of a process that shares it (`IOCTL_SHARE`), which begins; [1] = its
-/// process id namespace.
+/// process id namespace; [2] = its process id.
 pub const REQUEST_SPACE_START: u32 = 3;
 /// The proxy of `space` is gone (its memory map too): end its threads, free all
 /// its memory, then answer. Answered only when everything is back. Answer args:
 /// [0] = user ns, [1] = system ns it has used, [2] = peak resident bytes, [3] = space of the pooled proxy that a native
 /// task had when it ended, which ends with it; 0: none.
+/// `ESRCH`: nothing of it is there, nor is its use: an earlier answer had that, or there was no
+/// such space.
 /// args: [0] = [`CLOSE_AWAITED`] or [`CLOSE_TOLD`].
 pub const REQUEST_SPACE_CLOSE: u32 = 4;
 /// In `args[0]` of [`REQUEST_SPACE_CLOSE`]: the answer comes when everything is back. At most one such request for each
 /// space.
 pub const CLOSE_AWAITED: u64 = 0;
 /// In `args[0]` of [`REQUEST_SPACE_CLOSE`]: the answer comes at once, so that its entry never waits for threads, which may
-/// wait for the end of another space. `EINPROGRESS`: not everything is back yet. Any number of such requests for each space.
+/// wait for the end of another space. `EINPROGRESS`: not everything is back yet; answer args:
+/// [0] = threads that are left, [1] = Linux thread id of one of them. Any number of such requests
+/// for each space. What the space has used is kept from the first one to the one that is answered
+/// by 0, as [`CLOSE_AWAITED`] is, or by `ESRCH`.
 pub const CLOSE_TOLD: u64 = 1;
 /// A proxy touched a page: args: [0] = page address, [1] = `FAULT_*` bits, [2] = most pages wanted
 /// (1..=PAGES_MAX) and, << 32, the id of the proxy's thread that touched the page, in its
@@ -201,7 +207,7 @@ pub const PAGE_REPLACED: u64 = 2;
 /// In `pages`: the program may execute what is on the page. So may its proxy once it has asked for that (`IOCTL_EXECUTE`).
 pub const PAGE_EXECUTABLE: u64 = 4;
 
-/// One request. 640 bytes.
+/// One request. 768 bytes.
 #[repr(C, align(64))]
 #[derive(Clone, Copy, Debug)]
 pub struct Request {
@@ -229,4 +235,6 @@ pub struct Request {
     pub reserved3: [u64; 7],
     /// Frames, or siginfo.
     pub pages: [u64; PAGES_MAX],
+    /// CPUs of the instance, of [`REQUEST_SPACE_OPEN`]; the full set: none were chosen.
+    pub cpus: CpuSet,
 }

@@ -60,7 +60,8 @@ pub const SERVICE_ZAP: u32 = 4;
 pub const SERVICE_HELD: u32 = 5;
 /// Find the frames behind args[0] (address) .. + args[1] pages of the caller's
 /// own (Linux) mapping, for writing if args[2]: answer `extents`, `count`;
-/// status = pages found from the first on, or -EFAULT (SIGBUS), -EAGAIN.
+/// status = pages found from the first on, or -EFAULT (SIGBUS), -EAGAIN. Each extent says whether
+/// its frames are a device's (`EXTENT_DEVICE`) and that a watch follows them (`EXTENT_WATCHED`).
 /// They are not pinned: an INVALIDATE request takes them back.
 pub const SERVICE_RESOLVE: u32 = 6;
 /// Watch args[0]..args[1] of the caller's memory map and send
@@ -190,9 +191,6 @@ pub const SERVICE_CHILD: u32 = 22;
 
 /// Most extents in one service.
 pub const EXTENTS_MAX: usize = 64;
-/// Bits of an extent word that hold the number of pages minus one; the rest is
-/// the address of the first frame (4 KiB aligned).
-pub const EXTENT_PAGES_MASK: u64 = 0xfff;
 
 /// One service. 704 bytes.
 #[repr(C, align(64))]
@@ -220,6 +218,6 @@ pub struct Service {
     pub lwk_wait: u32,
     /// Zero, up to 192 bytes.
     pub reserved1: [u64; 7],
-    /// Frames: address | pages - 1.
+    /// Runs of frames, each an `Extent` (`abi/src/frame.rs`), or what else the kind says.
     pub extents: [u64; EXTENTS_MAX],
 }

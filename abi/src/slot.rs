@@ -55,7 +55,8 @@ pub struct Slot {
 
     /// `WAIT_*` ([`crate::wake`]): the LWK thread, written by the LWK.
     pub lwk_wait: u32,
-    /// Bell to ring for this thread, always the same one. Written by the LWK.
+    /// Bell to ring for this thread, always the same one. Written by the LWK, before there is a
+    /// worker.
     pub bell: u32,
     /// How long the worker polls before it sleeps, in microseconds; 0: not at
     /// all. Written by the LWK.
@@ -74,7 +75,9 @@ pub struct Slot {
 
     /// `WAIT_*`: the worker, written by the worker.
     pub worker_wait: u32,
-    /// Linux thread id of the worker, written by the worker before START.
+    /// Linux thread id of the worker, written by the worker; 0: none serves the slot any more. To
+    /// the LWK it says only whether there is a worker: ids come from the module
+    /// ([`crate::boot::Bell::worker`]).
     pub tid: u32,
     /// The doorbell next to where the worker sleeps, plus 1; 0: not known. Written by the worker, as `IOCTL_WAIT` has said;
     /// the LWK does not rely on it.
@@ -85,8 +88,9 @@ pub struct Slot {
     /// 1: the server that executed the last call of the request box was interrupted in it by a signal of which the LWK knows.
     /// Written by the server before its answer.
     pub ended_by_signal: u32,
-    /// Zero.
-    pub reserved2: u32,
+    /// Linux thread id of the server that executes the thread's call in the request box, or has
+    /// executed the last one; 0: none has. Written by the server.
+    pub server: u32,
     /// Zero, up to 256 bytes.
     pub reserved3: [u64; 13],
 }

@@ -3,7 +3,8 @@
 //!
 //! The header is followed, at `strings_offset`, by zero-terminated strings: the
 //! path of the program, then `argc` arguments, then `envc` environment strings.
-//! The LWK checks every count and length against `total_size`.
+//! The LWK checks every count and length against `total_size`. The ids of process and user are not
+//! in the block: the module says them when the space opens (`REQUEST_SPACE_OPEN`).
 
 /// Header of the start block.
 #[repr(C)]
@@ -21,18 +22,6 @@ pub struct StartBlock {
     pub argc: u32,
     /// Number of strings of the environment.
     pub envc: u32,
-    /// Answers of getpid, getppid, getuid…
-    pub pid: u32,
-    /// Parent process id at start (asked again where it may have changed).
-    pub ppid: u32,
-    /// Real user id.
-    pub uid: u32,
-    /// Effective user id.
-    pub euid: u32,
-    /// Real group id.
-    pub gid: u32,
-    /// Effective group id.
-    pub egid: u32,
     /// 1 if the proxy was started with AT_SECURE.
     pub secure: u32,
     /// The descriptor of `/dev/hanare` in the proxy; the LWK keeps the

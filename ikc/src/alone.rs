@@ -1,4 +1,4 @@
-//! Waiting for Linux with a CPU that nobody but the running thread wants (`docs/wakeup.md`, *in a call*): the CPU stays one that
+//! Waiting for Linux with a CPU that only the running thread wants (`docs/wakeup.md`, *in a call*): the CPU stays one that
 //! has to be interrupted, as in user mode, and halts as it is.
 //!
 //! An interrupt that ends the halt is not kept: it may have been for a thread that sleeps there, too. What it was for is in a word
@@ -10,7 +10,7 @@ use crate::wake::{BEFORE_USER, CpuWake, SLEEPS, WANTS_CPU};
 
 /// The running thread of a CPU that waits alone: what that asks it and does for it.
 pub trait Waits {
-    /// Whether the CPU may halt: nobody wants the running thread elsewhere, and there is no thread to take over.
+    /// Whether the CPU may halt: no side wants the running thread elsewhere, and there is no thread to take over.
     fn may_halt(&self) -> bool;
     /// Whether what the running thread waits for has come.
     fn is_ready(&self) -> bool;
@@ -36,8 +36,8 @@ pub trait Alone<const MUTANT: u8 = REAL> {
         self.wake().attention.company().kinds() & kind != 0
     }
 
-    /// Whether the CPU may begin to wait so: nobody has something for it, and no other thread wants to run there or waits for what
-    /// nobody tells. That stays so as long as it is [quiet](CpuWake::is_quiet): a CPU that puts a
+    /// Whether the CPU may begin to wait so: no side has something for it, and no other thread wants to run there or waits for what
+    /// no side tells. That stays so as long as it is [quiet](CpuWake::is_quiet): a CPU that puts a
     /// thread on its queue posts that.
     #[inline(always)]
     fn may_begin(&self) -> bool {

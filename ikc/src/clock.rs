@@ -3,6 +3,8 @@
 use hanare_abi::clock::ClockPage;
 
 use crate::same_layout;
+#[cfg(any(test, loom))]
+use crate::sync::in_c;
 use crate::sync::{AtomicU32, AtomicU64, Ordering, REAL, fence};
 
 /// [`ClockPage`] as atomics.
@@ -122,15 +124,27 @@ impl ClockWords {
         }
     }
 
-    /// As the module writes: `write_seqcount_begin`, the fields, `_end`.
+    /// As the module writes: a sequence lock with one writer at a time. In C: `hanare_clock_begin`,
+    /// the fields, `hanare_clock_end`.
     #[allow(dead_code, reason = "used by the models")]
-    pub fn module_write(&self, tsc: u64, ns: u64) {
-        let sequence = self.sequence.load(Ordering::Relaxed);
-        self.sequence.store(sequence.wrapping_add(1), Ordering::Relaxed);
-        fence(Ordering::Release);
+    pub fn module_write<const MUTANT: u8>(&self, tsc: u64, ns: u64) {
+        self.module_begin::<MUTANT>();
         self.tsc.store(tsc, Ordering::Relaxed);
         self.monotonic_ns.store(ns, Ordering::Relaxed);
-        self.sequence.store(sequence.wrapping_add(2), Ordering::Release);
+        self.module_end::<MUTANT>();
+    }
+
+    fn module_begin<const MUTANT: u8>(&self) {
+        in_c!(MUTANT, module => module.clock_begin(&self.sequence));
+        self.sequence
+            .store(self.sequence.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+        fence(Ordering::Release);
+    }
+
+    fn module_end<const MUTANT: u8>(&self) {
+        in_c!(MUTANT, module => module.clock_end(&self.sequence));
+        self.sequence
+            .store(self.sequence.load(Ordering::Relaxed).wrapping_add(1), Ordering::Release);
     }
 }
 
@@ -145,7 +159,7 @@ mod tests {
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 for update in 1..=UPDATES {
-                    words.module_write(update, update * 3);
+                    words.module_write::<REAL>(update, update * 3);
                 }
             });
             let reader: ClockReader<'_> = ClockReader::new(&words);

@@ -26,6 +26,7 @@ mod doorbell;
 mod log;
 mod mailbox;
 mod offer;
+mod one_writer;
 mod patience;
 mod pooled;
 pub mod posted;
@@ -53,6 +54,7 @@ pub use log::LogWriter;
 pub use mailbox::CpuRef;
 pub use mailbox::{Bells, CpuWords, Inbound, Outbound};
 pub use offer::{OfferRef, OfferWords};
+pub use one_writer::OneWriter;
 pub use patience::Patience;
 pub use pooled::{MemberRef, MemberWords};
 pub use request::{RequestCall, RequestRef, RequestWords};
@@ -77,5 +79,8 @@ macro_rules! same_layout {
 }
 use same_layout;
 
+/// Not under miri, which executes no C.
+#[cfg(all(test, not(loom), not(miri)))]
+mod in_c;
 #[cfg(all(test, loom))]
 mod models;

@@ -12,7 +12,7 @@ use crate::ring::{EntryPair, Full, Ring, ToLinux, ToLwk};
 use crate::same_layout;
 use crate::set::bits;
 use crate::sleeper::Sleeper;
-use crate::sync::{AtomicU32, AtomicU64, Ordering, REAL, publish};
+use crate::sync::{AtomicU32, AtomicU64, Ordering, REAL, in_c, publish};
 
 /// [`CpuShared`] as atomics.
 #[repr(C)]
@@ -125,32 +125,33 @@ impl<'a, const MUTANT: u8> Inbound<'a, MUTANT> {
         self.sleeper.prepare_sleep(|| !self.ring.is_empty())
     }
 
-    /// Module (its C twin is in `module/`): posts a request. Answers whether the
-    /// CPU has to be sent an IPI.
+    /// Module (in C: `hanare_inbound_push`, `hanare_must_ring`): posts a request. Answers whether
+    /// the CPU has to be sent an IPI.
     ///
     /// # Errors
     /// [`Full`]: nothing was posted.
     pub fn post(&self, index: u32) -> Result<bool, Full> {
-        self.ring.push(index)?;
-        Ok(self.sleeper.must_be_rung())
+        self.ring.module_push(index)?;
+        Ok(self.sleeper.must_be_rung_by_module())
     }
 }
 
 /// Events for Linux: the LWK posts, the module's interrupt handler takes.
 #[derive(Clone, Copy, Debug)]
-pub struct Outbound<'a> {
-    ring: Ring<'a, ToLinux>,
+pub struct Outbound<'a, const MUTANT: u8 = REAL> {
+    ring: Ring<'a, ToLinux, MUTANT>,
 }
 
-impl<'a> Outbound<'a> {
+impl<'a, const MUTANT: u8> Outbound<'a, MUTANT> {
     /// The events of this ring.
     #[must_use]
-    pub const fn new(ring: Ring<'a, ToLinux>) -> Self {
+    pub const fn new(ring: Ring<'a, ToLinux, MUTANT>) -> Self {
         Self { ring }
     }
 
-    /// LWK: posts an event (`EVENT_* << EVENT_SHIFT | payload`). The caller [rings](crate::DoorbellRef::ring) a doorbell after
-    /// that. Interrupts are off, so that no other event of this CPU comes in between.
+    /// LWK: posts an event (`EVENT_* << EVENT_SHIFT | payload`). The caller
+    /// [rings](crate::DoorbellRef::ring) a doorbell after that. Interrupts are off, so that no
+    /// other event of this CPU comes in between.
     ///
     /// # Errors
     /// [`Full`]: nothing was posted; ring and try again.
@@ -158,10 +159,10 @@ impl<'a> Outbound<'a> {
         self.ring.push(event)
     }
 
-    /// Module (its C twin is in `module/`): takes an event.
+    /// Module (in C: `hanare_outbound_look`, `hanare_outbound_release`): takes an event.
     #[must_use]
     pub fn pop(&self) -> Option<u64> {
-        self.ring.pop()
+        self.ring.module_pop()
     }
 }
 
@@ -198,8 +199,9 @@ impl<'a, const MUTANT: u8> Bells<'a, MUTANT> {
         }
     }
 
-    /// Module (its C twin is in `module/`): sets the bit of one; an IPI follows.
+    /// Module (in C: `hanare_bell_set`): sets the bit of one; an IPI follows.
     pub fn ring(&self, bell: u32) {
+        in_c!(MUTANT, module => module.bell_set(&self.words[bell as usize / 64], self.rung, bell));
         self.words[bell as usize / 64].fetch_or(1 << (bell % 64), publish::<MUTANT>());
         self.rung.fetch_or(1 << (bell / 64), publish::<MUTANT>());
     }
@@ -295,7 +297,7 @@ impl<'a> CpuRef<'a> {
         self.words.linux_cpu.load(Ordering::Relaxed)
     }
 
-    /// The doorbell to ring where nobody has said a nearer one.
+    /// The doorbell to ring where no side has named a nearer one.
     #[must_use]
     #[inline(always)]
     pub fn doorbell(&self) -> u32 {
@@ -356,7 +358,8 @@ impl<'a> CpuRef<'a> {
         add(&self.words.copied_out, to);
     }
 
-    /// Counts a call whose arguments were to be copied and are mapped, for this reason (`MAPPED_*`).
+    /// Counts a call whose arguments were to be copied and are mapped, for this reason
+    /// (`MAPPED_*`).
     pub fn count_mapped(&self, number: u32, reason: u32) {
         bump_entry(&self.words.mapped_by, reason as usize);
         bump_entry(&self.words.mapped_calls, number as usize);
@@ -466,29 +469,6 @@ mod tests {
     use hanare_abi::boot::{RING_LAP32, RING_LAP64};
     use std::boxed::Box;
     use std::mem::MaybeUninit;
-
-    #[test]
-    fn a_cpu_that_polls_or_has_something_to_do_does_not_halt_as_it_is() {
-        use crate::wake::{Attention, BEFORE_USER, CpuWake, FLUSH};
-        let zeroed = Box::new(MaybeUninit::<CpuShared>::zeroed());
-        // SAFETY: a mailbox of zeros is a mailbox.
-        let mut memory: Box<CpuShared> = unsafe { Box::from_raw(Box::into_raw(zeroed).cast()) };
-        // SAFETY: the memory outlives it, and nothing else touches it meanwhile.
-        let cpu = unsafe { CpuRef::from_raw(&raw mut *memory) };
-        let attention = Attention::<REAL>::new();
-        let wake = CpuWake { attention: &attention, inbound: cpu.inbound() };
-        let _ = attention.take_any();
-        wake.begin_polling();
-        assert!(!wake.is_quiet(), "nobody would interrupt it");
-        assert!(wake.prepare_user(false) && wake.is_quiet());
-        attention.begin_looking();
-        assert!(!wake.is_quiet());
-        assert!(attention.end_looking() && wake.is_quiet());
-        assert!(attention.post(FLUSH) && !wake.is_quiet());
-        assert!(attention.take(FLUSH) && wake.is_quiet());
-        attention.ask(BEFORE_USER);
-        assert!(!wake.is_quiet(), "there is something before user mode");
-    }
 
     #[test]
     fn each_ring_is_posted_taken_and_rung_for() {

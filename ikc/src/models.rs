@@ -6,9 +6,7 @@
 //! which loom reports (and aborts); [`no_lost_wake_up`] is the same question in one
 //! step, with an answer that a mutant can be tested by.
 
-use std::sync::atomic::{AtomicUsize, Ordering as StdOrdering};
-
-use loom::sync::{Arc, Condvar, Mutex};
+use loom::sync::Arc;
 use loom::thread;
 
 use crate::bell::{BellRef, BellWord};
@@ -18,7 +16,7 @@ use crate::request::{RequestCall, RequestRef, RequestWords};
 use crate::ring::{EntryPair, Ring, ToLwk};
 use crate::service::{ServiceCall, ServiceRef, ServiceWords};
 use crate::slot::{Answer, Asked, SlotRef, SlotWords};
-use crate::sync::{AtomicU32, NO_EXCHANGE, NO_FENCE, NO_RELEASE, Ordering, REAL};
+use crate::sync::{AtomicU32, IN_C, NO_EXCHANGE, NO_FENCE, NO_RELEASE, Ordering, REAL};
 use hanare_abi::control::Control;
 use hanare_abi::service::SERVICE_READY;
 
@@ -34,72 +32,15 @@ mod posted;
 mod preload;
 mod requestboxes;
 mod rings;
+mod runs;
+
+use runs::{Doorbell, explore, explore_whole};
 
 /// Space that the slots and bells of the models belong to.
 const SPACE: u32 = 7;
 
-/// A latched doorbell: as an IPI for a halted CPU, or `IOCTL_WAIT`.
-#[derive(Default)]
-struct Doorbell {
-    rung: Mutex<bool>,
-    changed: Condvar,
-}
-
-impl Doorbell {
-    fn ring(&self) {
-        *self.rung.lock().unwrap() = true;
-        self.changed.notify_one();
-    }
-
-    /// Whether the doorbell has rung since the last wait.
-    fn is_rung(&self) -> bool {
-        *self.rung.lock().unwrap()
-    }
-
-    /// Takes the ring, if the doorbell has rung.
-    fn take(&self) -> bool {
-        std::mem::take(&mut *self.rung.lock().unwrap())
-    }
-
-    fn wait(&self) {
-        let mut rung = self.rung.lock().unwrap();
-        while !*rung {
-            rung = self.changed.wait(rung).unwrap();
-        }
-        *rung = false;
-    }
-}
-
-/// Runs a model with at most `preemptions` involuntary switches per execution. With
-/// TESTS_DEPTH=reduced there is one switch less, where there is a bound: models without
-/// one are small. Each mutant has to be found at that depth, too.
-fn explore(name: &str, preemptions: Option<usize>, model: impl Fn() + Sync + Send + 'static) {
-    let is_reduced = std::env::var("TESTS_DEPTH").is_ok_and(|depth| depth == "reduced");
-    let less = usize::from(is_reduced);
-    explore_whole(name, preemptions.map(|most| most.saturating_sub(less).max(1)), model);
-}
-
-/// Explores a model always at full depth, without which mutants are not found. Checks that it was
-/// more than one execution.
-fn explore_whole(name: &str, preemptions: Option<usize>, model: impl Fn() + Sync + Send + 'static) {
-    static LOCK: std::sync::Mutex<()> = std::sync::Mutex::new(());
-    let _one_at_a_time = LOCK.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-    static RUNS: AtomicUsize = AtomicUsize::new(0);
-    RUNS.store(0, StdOrdering::Relaxed);
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = preemptions;
-    builder.max_branches = 10_000;
-    builder.check(move || {
-        RUNS.fetch_add(1, StdOrdering::Relaxed);
-        model();
-    });
-    let runs = RUNS.load(StdOrdering::Relaxed);
-    eprintln!("{name}: {runs} interleavings");
-    assert!(runs > 1, "{name}: only {runs} interleaving ran");
-}
-
 /// One side goes to sleep while the other has something for it: `sleeper` answers
-/// whether it sleeps, `waker` whether it rings. Nobody sleeps without being rung.
+/// whether it sleeps, `waker` whether it rings. No side sleeps without being rung.
 fn no_lost_wake_up<T: Send + Sync + 'static>(
     name: &str,
     setup: fn() -> T,
@@ -212,18 +153,40 @@ fn wake_ups<const MUTANT: u8>(which: &str) {
             |words| RequestRef::<MUTANT>::new(words).module_prepare_sleep(),
             |words| RequestRef::<MUTANT>::new(words).complete(0),
         ),
+        "abandoned_request" => no_lost_wake_up(
+            "module goes away, and the entry is to be free",
+            RequestWords::new,
+            |words| !RequestRef::<MUTANT>::new(words).module_abandon(),
+            |words| RequestRef::<MUTANT>::new(words).complete(0),
+        ),
         "service" => no_lost_wake_up(
             "LWK waits for a service",
             ServiceWords::new,
             |words| ServiceRef::<MUTANT>::new(words).prepare_sleep(0),
-            |words| ServiceRef::<MUTANT>::new(words).module_complete(0),
+            |words| ServiceRef::<MUTANT>::new(words).module_complete(0, 0),
         ),
         _ => unreachable!(),
     }
 }
 
 macro_rules! wake_up_tests {
-    ($($which:ident),*) => {
+    ($($which:ident),*; in C: $($in_c:ident),*) => {
+        /// The module's half is that in C; the fence that is left out is the module's.
+        mod wake_up_in_c {
+            $(#[test]
+            fn $in_c() {
+                super::wake_ups::<{ super::IN_C }>(stringify!($in_c));
+            })*
+        }
+
+        mod wake_up_in_c_without_fence {
+            $(#[test]
+            #[should_panic(expected = "lost wake-up")]
+            fn $in_c() {
+                super::wake_ups::<{ super::IN_C | super::NO_FENCE }>(stringify!($in_c));
+            })*
+        }
+
         mod wake_up {
             $(#[test]
             fn $which() {
@@ -241,7 +204,17 @@ macro_rules! wake_up_tests {
     };
 }
 
-wake_up_tests!(worker, lwk, asked_worker, not_started, bell_of_before, inbound, request, service);
+wake_up_tests!(
+    worker, lwk, asked_worker, not_started, bell_of_before, inbound, request, abandoned_request, service;
+    in C: inbound, request, abandoned_request, service
+);
+
+#[test]
+fn an_answer_rings_a_bell_in_c() {
+    for which in ["lwk", "not_started", "bell_of_before"] {
+        wake_ups::<IN_C>(which);
+    }
+}
 
 /// Question and answer number `number`: a call that is done, or a request that is refused.
 fn asked(number: u32) -> (Asked, Answer) {
@@ -371,6 +344,14 @@ fn inbound_model<const MUTANT: u8>(name: &str, count: u32, preemptions: Option<u
 fn inbound_wakes_the_cpu() {
     inbound_model::<REAL>("inbound, one request", 1, None);
     inbound_model::<REAL>("inbound, two requests", 2, Some(3));
+    inbound_model::<IN_C>("inbound in C, one request", 1, None);
+    inbound_model::<IN_C>("inbound in C, two requests", 2, Some(3));
+}
+
+#[test]
+#[should_panic(expected = "assertion")]
+fn inbound_in_c_without_release_shows_stale_entries() {
+    inbound_model::<{ IN_C | NO_RELEASE }>("inbound in C without release", 1, None);
 }
 
 #[test]
@@ -420,6 +401,13 @@ fn request_model<const MUTANT: u8>(name: &str) {
 #[test]
 fn request_answer_wakes_the_module() {
     request_model::<REAL>("request");
+    request_model::<IN_C>("request in C");
+}
+
+#[test]
+#[should_panic(expected = "assertion")]
+fn request_in_c_without_acquire_shows_a_stale_answer() {
+    request_model::<{ IN_C | NO_RELEASE }>("request in C without acquire");
 }
 
 #[test]
@@ -462,9 +450,9 @@ fn service_model<const MUTANT: u8>(name: &str) {
             let (words, ready, done) = &*shared;
             let service = ServiceRef::<MUTANT>::new(words);
             ready.wait();
-            assert!(service.module_begin(SERVICE_READY));
+            assert!(service.module_begin(1, SERVICE_READY));
             assert_eq!(service.args(), [7; 5]);
-            if service.module_complete(4096) {
+            if service.module_complete(1, 4096) {
                 done.ring();
             }
         });
@@ -476,6 +464,7 @@ fn service_model<const MUTANT: u8>(name: &str) {
 #[test]
 fn service_wakes_the_lwk() {
     service_model::<REAL>("service");
+    service_model::<IN_C>("service in C");
 }
 
 /// The LWK gives a service up while the module may begin it: the frames are the LWK's again
@@ -508,9 +497,9 @@ fn withdrawal_model<const MUTANT: u8>(name: &str) {
         let module = thread::spawn(move || {
             let (words, given_up, done) = &*shared;
             let service = ServiceRef::<MUTANT>::new(words);
-            if service.module_begin(SERVICE_READY) {
+            if service.module_begin(1, SERVICE_READY) {
                 assert_eq!(given_up.load(Ordering::Relaxed), 0);
-                if service.module_complete(4096) {
+                if service.module_complete(1, 4096) {
                     done.ring();
                 }
             }
@@ -523,6 +512,13 @@ fn withdrawal_model<const MUTANT: u8>(name: &str) {
 #[test]
 fn service_is_withdrawn_or_run() {
     withdrawal_model::<REAL>("withdrawal");
+    withdrawal_model::<IN_C>("withdrawal in C");
+}
+
+#[test]
+#[should_panic(expected = "assertion")]
+fn withdrawal_in_c_without_exchange_gives_frames_up_in_use() {
+    withdrawal_model::<{ IN_C | NO_EXCHANGE }>("withdrawal in C without exchange");
 }
 
 #[test]
@@ -537,8 +533,8 @@ fn clock_model<const MUTANT: u8>(name: &str) {
         let words = Arc::new(ClockWords::new());
         let other = words.clone();
         let writer = thread::spawn(move || {
-            other.module_write(1, 3);
-            other.module_write(2, 6);
+            other.module_write::<MUTANT>(1, 3);
+            other.module_write::<MUTANT>(2, 6);
         });
         let reader = thread::spawn(move || {
             for _ in 0..2 {
@@ -555,6 +551,13 @@ fn clock_model<const MUTANT: u8>(name: &str) {
 #[test]
 fn clock_is_consistent() {
     clock_model::<REAL>("clock");
+    clock_model::<IN_C>("clock in C");
+}
+
+#[test]
+#[should_panic(expected = "assertion")]
+fn clock_in_c_without_fence_is_torn() {
+    clock_model::<{ IN_C | NO_FENCE }>("clock in C without fence");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use hanare_abi::offer::OFFER_PAGES;
 use hanare_abi::offer::Offer;
 
 use crate::same_layout;
-use crate::sync::{AtomicU32, AtomicU64, Ordering, REAL, fence, publish};
+use crate::sync::{AtomicU32, AtomicU64, Ordering, REAL, fence, in_c, publish};
 
 /// Loom has room for few atomics.
 const PAGES: usize = if cfg!(loom) { 2 } else { OFFER_PAGES };
@@ -78,8 +78,8 @@ impl<'a, const MUTANT: u8> OfferRef<'a, MUTANT> {
     /// Where another space is just writing here the caller spins, and serves no TLB shootdown meanwhile, though CPUs may wait for
     /// it to. That ends, whatever waits for what: the other one is between
     /// [`try_begin`](Self::try_begin) and [`end`](Self::end), some forty stores of a CPU whose
-    /// interrupts are off, and takes no lock there, waits for nobody and sends no shootdown. So a
-    /// CPU that shoots waits for this one, this one for the writer, and the writer for nobody; the
+    /// interrupts are off, and takes no lock there, waits for no CPU and sends no shootdown. So a
+    /// CPU that shoots waits for this one, this one for the writer, and the writer for none; the
     /// locks that both hold, of two address spaces, are wanted by neither. A third one cannot keep
     /// it here for ever: it would have to publish again and again between two looks, and its
     /// space's lock is taken, for each call that has something to offer, once.
@@ -118,10 +118,18 @@ impl<'a, const MUTANT: u8> OfferRef<'a, MUTANT> {
         self.words.sequence.store(sequence.wrapping_add(1), publish::<MUTANT>());
     }
 
-    /// Module: the entry for `address` of `space`, if it is offered. (As `hanare_offer_take` does it.)
+    /// Module: the entry for `address` of `space`, if it is offered. In C: `hanare_offer_begin`, `_index`, `_end`.
     #[must_use]
     pub fn page(&self, space: u32, address: u64) -> Option<u64> {
         let words = self.words;
+        in_c!(MUTANT, module => {
+            let sequence = module.offer_begin(&words.sequence, &words.space, space)?;
+            let start = words.start.load(Ordering::Relaxed);
+            let count = words.count.load(Ordering::Relaxed).min(PAGES as u32);
+            let at = usize::try_from(module.offer_index(start, count, address)).ok()?;
+            let page = words.pages[..count as usize].get(at)?.load(Ordering::Relaxed);
+            module.offer_end(&words.sequence, sequence).then_some(page)
+        });
         let sequence = words.sequence.load(Ordering::Acquire);
         if sequence & 1 != 0 || words.space.load(Ordering::Relaxed) != space {
             return None;

@@ -21,7 +21,7 @@ pub struct MemberWords {
 same_layout!(MemberWords, Member: state, reserved);
 
 impl MemberWords {
-    /// The words of a proxy that nobody has.
+    /// The words of a proxy that no task has.
     #[cfg(loom)]
     pub fn new() -> Self {
         Self { state: AtomicU32::new(MEMBER_FREE), reserved: AtomicU32::new(0) }
@@ -94,7 +94,7 @@ impl<'a, const MUTANT: u8> MemberRef<'a, MUTANT> {
         execute()
     }
 
-    /// Proxy, which has had nothing to do for a while. True: nobody takes it any more, and it ends.
+    /// Proxy, which has had nothing to do for a while. True: no task takes it now, and it ends.
     #[must_use]
     pub fn leave(&self) -> bool {
         takes::<MUTANT>(&self.words.state, MEMBER_FREE, MEMBER_LEAVES)

@@ -21,7 +21,7 @@ const NONE: u32 = 0;
 const STARTS: u32 = 1;
 const RUNS: u32 = 2;
 const ENDS: u32 = 3;
-/// The worker could not be started. Nobody tries again.
+/// The worker could not be started. No thread tries again.
 const FAILED: u32 = 4;
 
 /// Whether there is a worker. Nothing is posted for one that has not started: it may fail to, and what it needs is not there yet.
@@ -116,7 +116,7 @@ impl<const MUTANT: u8> Worker<MUTANT> {
     }
 }
 
-/// Nobody waits.
+/// No thread waits.
 const NOBODY: u64 = u64::MAX;
 
 /// Calls that the worker has done, and the threads that wait for so many. Waiters sleep on a word
@@ -135,7 +135,7 @@ impl<const MUTANT: u8> Default for Progress<MUTANT> {
 }
 
 impl<const MUTANT: u8> Progress<MUTANT> {
-    /// Nobody waits.
+    /// No thread waits.
     #[must_use]
     #[cfg(not(loom))]
     pub const fn new() -> Self {
@@ -147,7 +147,7 @@ impl<const MUTANT: u8> Progress<MUTANT> {
         Self { awaited: AtomicU64::new(NOBODY), word: AtomicU32::new(0) }
     }
 
-    /// In the child of a fork: nobody waits.
+    /// In the child of a fork: no thread waits.
     pub fn reset(&self) {
         self.awaited.store(NOBODY, Ordering::Release);
     }
@@ -168,7 +168,7 @@ impl<const MUTANT: u8> Progress<MUTANT> {
         (done() < count).then_some(value)
     }
 
-    /// Worker, when so many are done: whether it wakes all that sleep. One look, where nobody waits for these.
+    /// Worker, when so many are done: whether it wakes all that sleep. One look, where no thread waits for these.
     #[must_use]
     pub fn wakes(&self, done: u64) -> bool {
         full_fence::<MUTANT>();
@@ -226,7 +226,7 @@ impl<const MUTANT: u8> Nap<MUTANT> {
         Self(AtomicU32::new(AWAKE))
     }
 
-    /// In the child of a fork: nobody sleeps.
+    /// In the child of a fork: no thread sleeps.
     pub fn reset(&self) {
         self.0.store(AWAKE, Ordering::Release);
     }

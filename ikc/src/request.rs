@@ -1,12 +1,18 @@
 //! Requests of the module to the LWK, from the LWK's side.
 
 #[cfg(not(loom))]
+use hanare_abi::cpus::{CPU_SET_WORDS, CpuSet};
+#[cfg(not(loom))]
 use hanare_abi::request::Request;
 use hanare_abi::request::{PAGES_MAX, REQUEST_DONE, REQUEST_POSTED};
+#[cfg(test)]
+use hanare_abi::wake::WAIT_GONE;
 
 use crate::same_layout;
 use crate::sleeper::Sleeper;
 use crate::sync::{AtomicU32, AtomicU64, Ordering, REAL, publish};
+#[cfg(test)]
+use crate::sync::{full_fence, in_c};
 
 /// [`Request`] as atomics.
 #[repr(C)]
@@ -26,9 +32,11 @@ pub struct RequestWords {
     #[cfg(not(loom))]
     reserved3: [AtomicU64; 7],
     pages: [AtomicU64; PAGES_MAX],
+    #[cfg(not(loom))]
+    cpus: [AtomicU64; CPU_SET_WORDS],
 }
 
-same_layout!(RequestWords, Request: state, kind, space, status, count, args, waiter, doorbell, pages);
+same_layout!(RequestWords, Request: state, kind, space, status, count, args, waiter, doorbell, pages, cpus);
 
 /// A request of the module, read once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,6 +109,14 @@ impl<'a, const MUTANT: u8> RequestRef<'a, MUTANT> {
         core::array::from_fn(|i| self.words.pages[i].load(Ordering::Relaxed))
     }
 
+    /// The CPUs that came with `REQUEST_SPACE_OPEN`.
+    #[must_use]
+    #[cfg(not(loom))]
+    pub fn cpus(&self) -> CpuSet {
+        let words = &self.words.cpus;
+        CpuSet { words: core::array::from_fn(|i| words[i].load(Ordering::Relaxed)) }
+    }
+
     /// Answers in `args[index]`.
     ///
     /// # Panics
@@ -117,7 +133,8 @@ impl<'a, const MUTANT: u8> RequestRef<'a, MUTANT> {
         self.words.count.store(pages.len().min(PAGES_MAX) as u32, Ordering::Relaxed);
     }
 
-    /// The doorbell next to where the waiter sleeps, plus 1; 0: not known. The waiter may be another one by the time that it is rung.
+    /// The doorbell next to where the waiter sleeps, plus 1; 0: not known. The waiter may be
+    /// another one by the time that it is rung.
     #[must_use]
     pub fn doorbell(&self) -> u32 {
         self.words.doorbell.load(Ordering::Relaxed)
@@ -134,7 +151,7 @@ impl<'a, const MUTANT: u8> RequestRef<'a, MUTANT> {
     }
 }
 
-/// The module's side, as its C code does it: for the models and tests.
+/// The module's side: for the models and tests. In C: `hanare_request_*`.
 #[cfg(test)]
 #[allow(dead_code, reason = "used by the models")]
 impl<const MUTANT: u8> RequestRef<'_, MUTANT> {
@@ -145,11 +162,17 @@ impl<const MUTANT: u8> RequestRef<'_, MUTANT> {
         for (word, arg) in self.words.args.iter().zip(call.args) {
             word.store(arg, Ordering::Relaxed);
         }
+        in_c!(MUTANT, module => module.request_publish(&self.words.state));
         self.words.state.store(REQUEST_POSTED, publish::<MUTANT>());
     }
 
+    fn module_is_done(&self) -> bool {
+        in_c!(MUTANT, module => module.request_is_done(&self.words.state));
+        self.words.state.load(Ordering::Acquire) == REQUEST_DONE
+    }
+
     pub(crate) fn module_poll(&self) -> Option<(i32, u64)> {
-        (self.words.state.load(Ordering::Acquire) == REQUEST_DONE).then(|| {
+        self.module_is_done().then(|| {
             let status = self.words.status.load(Ordering::Relaxed) as i32;
             (status, self.words.args[0].load(Ordering::Relaxed))
         })
@@ -157,7 +180,24 @@ impl<const MUTANT: u8> RequestRef<'_, MUTANT> {
 
     pub(crate) fn module_prepare_sleep(&self) -> bool {
         // The waiter is said to be awake again when the entry is used again.
+        in_c!(MUTANT, module => {
+            module.request_sleep(&self.words.waiter);
+            let is_done = module.request_is_done(&self.words.state);
+            if is_done {
+                self.waiter().wakes();
+            }
+            !is_done
+        });
         self.waiter().prepare_sleep(|| self.words.state.load(Ordering::Relaxed) == REQUEST_DONE)
+    }
+
+    /// The waiter goes away. `true`: the answer is there, and the entry is free. `false`: an event
+    /// comes with the answer.
+    pub(crate) fn module_abandon(&self) -> bool {
+        in_c!(MUTANT, module => module.request_abandon(&self.words.waiter, &self.words.state));
+        self.words.waiter.store(WAIT_GONE, Ordering::Relaxed);
+        full_fence::<MUTANT>();
+        self.module_is_done()
     }
 }
 

@@ -13,10 +13,11 @@
 //! however many others wait. A server whose bit the LWK has cleared waits for that ring.
 //!
 //! **Signals.** A signal for the thread comes to its own worker, which is in no call. After the LWK knows of it, the
-//! worker leaves a mark in the slot, then tries to take the call back. If the call is not in the box, it is not there yet
-//! (the server that will take it looks at the mark), or a server has it: that one has announced the slot *before* it
-//! cleared the bit ([`Serving`]), so the worker finds it and sends it an interruption, whose handler looks at the mark of
-//! the slot that is served by then. So an interruption that comes late, or instead of another one (Linux keeps one
+//! worker leaves a mark in the slot, then tries to take the call back. If the call is not in the
+//! box, there are two cases. It is not there yet: then the server that will take it looks at the
+//! mark. Or a server has it: that server has announced the slot *before* it cleared the bit
+//! ([`Serving`]), so the worker finds it and sends it an interruption. The handler of the
+//! interruption looks at the mark of the slot that is served by then. So an interruption that comes late, or instead of another one (Linux keeps one
 //! pending), is for the right call, or for none. In the latter case Linux may have ended another thread's call with EINTR:
 //! the server says of each interruption that it was interrupted, and the LWK makes a call again for which no signal is left.
 
@@ -144,7 +145,7 @@ impl<'a, const MUTANT: u8> BoxRef<'a, MUTANT> {
         self.words.first[(server % SERVERS_MAX) as usize].load(Ordering::Relaxed) != 0
     }
 
-    /// LWK: one of `servers` that sleeps, or is about to, and that nobody else rings.
+    /// LWK: one of `servers` that sleeps, or is about to, and that no other CPU rings.
     #[must_use]
     pub fn take_idle(&self, servers: u64) -> Option<u32> {
         let mut last = None;

@@ -11,13 +11,14 @@
 //! latter over with the read of the other side's store. Of the former it fetches the line, and
 //! invalidates the reader's copy before the next store.
 
-use crate::sync::{AtomicU32, AtomicU64, Ordering, REAL, lap, publish};
+use crate::sync::{AtomicU32, AtomicU64, Ordering, REAL, in_c, lap, publish};
 
 /// An atomic entry of a ring.
 pub trait Word {
     /// Value that an entry holds.
     type Value: Copy;
-    /// Reads it: its value without the lap, and whether the lap is set. With that, what was written before is visible.
+    /// Reads it: its value without the lap, and whether the lap is set. With that, what was written
+    /// before is visible.
     fn get(&self) -> (Self::Value, bool);
     /// Writes a value, whose highest bit is lost, with the lap.
     fn set(&self, value: Self::Value, lap: bool, order: Ordering);
@@ -71,6 +72,12 @@ impl EntryPair {
             reserved: AtomicU32::new(0),
         }
     }
+    /// An entry of this word; its lower half is the inbound one, too.
+    #[cfg(all(test, not(loom)))]
+    pub fn of(word: u64) -> Self {
+        let inbound = AtomicU32::new(word as u32);
+        Self { outbound: AtomicU64::new(word), inbound, reserved: AtomicU32::new(0) }
+    }
     #[cfg(loom)]
     #[allow(missing_docs, reason = "for the models")]
     pub fn new() -> Self {
@@ -119,8 +126,9 @@ pub struct Full;
 /// A value that a ring carries.
 type Value<S> = <<S as Side>::Word as Word>::Value;
 
-/// A ring. The consumer writes `head`, which the producer reads when the ring looks full. Only the producer uses `tail` and
-/// `seen`, the head that it has read last. The number of entries is a power of two.
+/// A ring. The consumer writes `head`, which the producer reads when the ring looks full. Only the
+/// producer uses `tail` and `seen`, the head that it has read last. The number of entries is a
+/// power of two.
 #[derive(Debug)]
 pub struct Ring<'a, S: Side, const MUTANT: u8 = REAL> {
     head: &'a AtomicU32,
@@ -182,8 +190,8 @@ impl<'a, S: Side, const MUTANT: u8> Ring<'a, S, MUTANT> {
         Ok(())
     }
 
-    /// Consumer: takes the oldest value. One consumer at a time. Of a broken producer it takes no more values than there
-    /// are entries, unless that writes others.
+    /// Consumer: takes the oldest value. One consumer at a time. Of a broken producer it takes no
+    /// more values than there are entries, unless that writes others.
     #[must_use]
     pub fn pop(&self) -> Option<Value<S>> {
         let head = self.head.load(Ordering::Relaxed);
@@ -210,6 +218,33 @@ impl<'a, S: Side, const MUTANT: u8> Ring<'a, S, MUTANT> {
             self.entry(counter).set(zero, !self.lap(counter), Ordering::Relaxed);
         }
         self
+    }
+}
+
+impl<const MUTANT: u8> Ring<'_, ToLwk, MUTANT> {
+    /// The module's [`push`](Self::push). In C: `hanare_inbound_push`.
+    pub(crate) fn module_push(&self, value: u32) -> Result<(), Full> {
+        in_c!(MUTANT, module => {
+            let words = [self.head, self.tail, self.seen];
+            let entries = hanare_ikc_c::Entries::new(self.entries, |entry| &entry.inbound);
+            module.inbound_push(words, entries, value).then_some(()).ok_or(Full)
+        });
+        self.push(value)
+    }
+}
+
+impl<const MUTANT: u8> Ring<'_, ToLinux, MUTANT> {
+    /// The module's [`pop`](Self::pop). In C: `hanare_outbound_look`, and `hanare_outbound_release`
+    /// behind each entry, as after the last of several in the module.
+    pub(crate) fn module_pop(&self) -> Option<u64> {
+        in_c!(MUTANT, module => {
+            let head = self.head.load(Ordering::Relaxed);
+            let entries = hanare_ikc_c::Entries::new(self.entries, |entry| &entry.outbound);
+            let event = module.outbound_look(head, entries)?;
+            module.outbound_release(self.head, head.wrapping_add(1));
+            Some(event)
+        });
+        self.pop()
     }
 }
 
@@ -254,8 +289,8 @@ mod tests {
             }
         }
 
-        /// Whatever the other side writes, to entries and to its counters, nothing is read out of bounds, and nothing
-        /// twice.
+        /// Whatever the other side writes, to entries and to its counters, nothing is read out of
+        /// bounds, and nothing twice.
         #[test]
         fn forged_words_give_at_most_a_full_ring(start in any::<[u32; 3]>(), words in any::<[u32; 8]>()) {
             let [head, tail, seen] = start.map(AtomicU32::new);

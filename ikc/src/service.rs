@@ -6,15 +6,15 @@ use hanare_abi::service::{EXTENTS_MAX, SERVICE_DONE, SERVICE_FREE, SERVICE_RUNNI
 
 use crate::same_layout;
 use crate::sleeper::Sleeper;
-use crate::sync::{AtomicU32, AtomicU64, Ordering, REAL, publish, takes};
+use crate::sync::{AtomicU32, AtomicU64, NO_EXCHANGE, Ordering, REAL, in_c, publish};
 
 /// [`Service`] as atomics.
 #[repr(C)]
 #[cfg_attr(not(loom), repr(align(64)))]
 #[derive(Debug)]
 pub struct ServiceWords {
-    state: AtomicU32,
-    space: AtomicU32,
+    /// The state, and above it the space: the module claims an entry by both.
+    state: AtomicU64,
     kind: AtomicU32,
     count: AtomicU32,
     status: AtomicU64,
@@ -29,7 +29,7 @@ pub struct ServiceWords {
     extents: [AtomicU64; EXTENTS_MAX],
 }
 
-same_layout!(ServiceWords, Service: state, space, kind, count, status, args, held, cpu, lwk_wait, extents);
+same_layout!(ServiceWords, Service: state, kind, count, status, args, held, cpu, lwk_wait, extents);
 
 /// A service that the LWK asks of the module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,18 +81,32 @@ impl<'a, const MUTANT: u8> ServiceRef<'a, MUTANT> {
         Sleeper::new(&self.words.lwk_wait)
     }
 
+    fn state(&self, order: Ordering) -> u32 {
+        self.words.state.load(order) as u32
+    }
+
+    /// Takes the entry from one state to another by one exchange. `false`: the other side was
+    /// first.
+    fn takes(&self, from: u64, to: u64) -> bool {
+        let word = &self.words.state;
+        if MUTANT == NO_EXCHANGE {
+            word.store(to, Ordering::Release);
+            return true;
+        }
+        word.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+
     /// Whether the entry is not in use.
     #[must_use]
     pub fn is_free(&self) -> bool {
-        self.words.state.load(Ordering::Acquire) == SERVICE_FREE
+        self.state(Ordering::Acquire) == SERVICE_FREE
     }
 
-    /// Fills a free entry in; it can be run from here on. Nobody is rung until
+    /// Fills a free entry in; it can be run from here on. No side is rung until
     /// [`prepare_sleep`](Self::prepare_sleep).
     pub fn prepare(&self, call: &ServiceCall<'_>) {
         let words = self.words;
         words.kind.store(call.kind, Ordering::Relaxed);
-        words.space.store(call.space, Ordering::Relaxed);
         words.status.store(0, Ordering::Relaxed);
         words.held.store(0, Ordering::Relaxed);
         for (word, arg) in words.args.iter().zip(call.args) {
@@ -103,13 +117,13 @@ impl<'a, const MUTANT: u8> ServiceRef<'a, MUTANT> {
         }
         words.count.store(call.extents.len().min(EXTENTS_MAX) as u32, Ordering::Relaxed);
         self.awake();
-        words.state.store(call.ready, publish::<MUTANT>());
+        words.state.store(owned(call.space, call.ready), publish::<MUTANT>());
     }
 
     /// The status, when the service is done: see the kind.
     #[must_use]
     pub fn poll(&self) -> Option<i64> {
-        (self.words.state.load(Ordering::Acquire) == SERVICE_DONE)
+        (self.state(Ordering::Acquire) == SERVICE_DONE)
             .then(|| self.words.status.load(Ordering::Relaxed) as i64)
     }
 
@@ -118,10 +132,10 @@ impl<'a, const MUTANT: u8> ServiceRef<'a, MUTANT> {
     #[must_use]
     pub fn prepare_sleep(&self, cpu: u32) -> bool {
         self.words.cpu.store(cpu, Ordering::Relaxed);
-        self.sleeper().prepare_sleep(|| self.words.state.load(Ordering::Relaxed) == SERVICE_DONE)
+        self.sleeper().prepare_sleep(|| self.state(Ordering::Relaxed) == SERVICE_DONE)
     }
 
-    /// LWK: stores that nobody sleeps on this service any more.
+    /// LWK: stores that no thread sleeps on this service any more.
     pub fn awake(&self) {
         self.sleeper().wakes();
     }
@@ -151,30 +165,50 @@ impl<'a, const MUTANT: u8> ServiceRef<'a, MUTANT> {
     /// its frames are Linux' until it is done.
     #[must_use]
     pub fn withdraw(&self) -> bool {
-        let state = &self.words.state;
-        match state.load(Ordering::Acquire) {
+        let word = self.words.state.load(Ordering::Acquire);
+        let free = owned(0, SERVICE_FREE);
+        match word as u32 {
             SERVICE_RUNNING => false,
             SERVICE_DONE | SERVICE_FREE => {
-                state.store(SERVICE_FREE, Ordering::Release);
+                self.words.state.store(free, Ordering::Release);
                 true
             }
-            ready => takes::<MUTANT>(state, ready, SERVICE_FREE),
+            _ready => self.takes(word, free),
         }
     }
 
-    /// Module (its C twin is in `module/`): claims an entry that is ready for it.
+    /// Module (in C: `hanare_service_claim`): claims an entry of `space` that is ready for it.
     #[must_use]
-    pub fn module_begin(&self, ready: u32) -> bool {
-        takes::<MUTANT>(&self.words.state, ready, SERVICE_RUNNING)
+    pub fn module_begin(&self, space: u32, ready: u32) -> bool {
+        in_c!(MUTANT, module => module.service_claim(&self.words.state, space, ready));
+        self.takes(owned(space, ready), owned(space, SERVICE_RUNNING))
     }
 
-    /// Module (its C twin is in `module/`): finishes. Answers whether to ring the CPU.
-    #[must_use]
-    pub fn module_complete(&self, status: i64) -> bool {
-        self.words.status.store(status as u64, Ordering::Relaxed);
-        self.words.state.store(SERVICE_DONE, publish::<MUTANT>());
-        self.sleeper().must_be_rung()
+    /// Whether the entry is being run.
+    #[cfg(all(test, not(loom)))]
+    pub(crate) fn is_running(&self) -> bool {
+        self.state(Ordering::Relaxed) == SERVICE_RUNNING
     }
+
+    /// Module: finishes what it has begun. Answers whether to ring the CPU.
+    #[must_use]
+    pub fn module_complete(&self, space: u32, status: i64) -> bool {
+        self.words.status.store(status as u64, Ordering::Relaxed);
+        self.module_finish(space);
+        self.sleeper().must_be_rung_by_module()
+    }
+
+    /// The part of [`module_complete`](Self::module_complete) that publishes. In C:
+    /// `hanare_service_finish`.
+    fn module_finish(&self, space: u32) {
+        in_c!(MUTANT, module => module.service_finish(&self.words.state, space));
+        self.words.state.store(owned(space, SERVICE_DONE), publish::<MUTANT>());
+    }
+}
+
+/// The word of an entry of `space` in a state.
+const fn owned(space: u32, state: u32) -> u64 {
+    (space as u64) << 32 | state as u64
 }
 
 #[cfg(loom)]
@@ -183,8 +217,7 @@ impl ServiceWords {
     /// A free entry.
     pub fn new() -> Self {
         Self {
-            state: AtomicU32::new(SERVICE_FREE),
-            space: AtomicU32::new(0),
+            state: AtomicU64::new(owned(0, SERVICE_FREE)),
             kind: AtomicU32::new(0),
             count: AtomicU32::new(0),
             status: AtomicU64::new(0),
@@ -222,11 +255,11 @@ mod tests {
         });
         assert_eq!(service.poll(), None);
         assert!(service.prepare_sleep(1));
-        assert!(!service.module_begin(SERVICE_READY)); // not for a worker
-        assert!(service.module_begin(SERVICE_READY_FAULT));
+        assert!(!service.module_begin(1, SERVICE_READY)); // not for a worker
+        assert!(service.module_begin(1, SERVICE_READY_FAULT));
         assert!(!service.withdraw());
-        assert!(!service.module_begin(SERVICE_READY_FAULT));
-        assert!(service.module_complete(4096));
+        assert!(!service.module_begin(1, SERVICE_READY_FAULT));
+        assert!(service.module_complete(1, 4096));
         assert!(!service.prepare_sleep(1));
         assert_eq!(service.poll(), Some(4096));
         let mut copy = [0; 3];
@@ -241,7 +274,7 @@ mod tests {
             ready: SERVICE_READY,
         });
         assert!(service.withdraw() && service.withdraw() && service.is_free());
-        assert!(!service.module_begin(SERVICE_READY));
+        assert!(!service.module_begin(1, SERVICE_READY));
         memory.count = u32::MAX;
         // SAFETY: as above.
         let service = unsafe { ServiceRef::from_raw(&raw mut *memory) };

@@ -42,7 +42,7 @@ impl<const WORDS: usize, const MUTANT: u8> CpuSet<WORDS, MUTANT> {
         fence_of_exchange::<MUTANT>();
     }
 
-    /// Changes each word that is not as it should be. Nobody else changes the set meanwhile.
+    /// Changes each word that is not as it should be. No other CPU changes the set meanwhile.
     #[inline]
     pub(crate) fn set_words(&self, to: impl Fn(usize, u64) -> u64) {
         for (i, word) in self.0.iter().enumerate() {

@@ -1,8 +1,9 @@
-//! One side of the wake-up protocol between kernels (`docs/wakeup.md`): the word in which it says that it sleeps.
+//! One side of the wake-up protocol between kernels (`docs/wakeup.md`): the word in which it says
+//! that it sleeps.
 
 use hanare_abi::wake::{WAIT_ASLEEP, WAIT_AWAKE};
 
-use crate::sync::{AtomicU32, Ordering, REAL, fence_of_exchange, full_fence};
+use crate::sync::{AtomicU32, Ordering, REAL, fence_of_exchange, full_fence, in_c};
 
 /// The word in which one side says whether it sleeps. Only that side writes it.
 #[derive(Clone, Copy, Debug)]
@@ -17,8 +18,8 @@ impl<'a, const MUTANT: u8> Sleeper<'a, MUTANT> {
         Self { word }
     }
 
-    /// The sleeper stores that it sleeps, then looks once more. `true`: it may sleep, and is rung for what comes
-    /// later. `false`: something has come; it is awake again.
+    /// The sleeper stores that it sleeps, then looks once more. `true`: it may sleep, and is rung
+    /// for what comes later. `false`: something has come; it is awake again.
     #[must_use]
     #[inline(always)]
     pub fn prepare_sleep(&self, has_come: impl FnOnce() -> bool) -> bool {
@@ -63,12 +64,11 @@ impl<'a, const MUTANT: u8> Sleeper<'a, MUTANT> {
         self.word.load(Ordering::Relaxed) == WAIT_AWAKE
     }
 
-    /// The other side has published something, by an exchange. `true`: it has to ring.
+    /// The module has published something. `true`: it has to ring. In C: `hanare_must_ring`.
     #[must_use]
-    #[inline(always)]
-    pub fn must_be_rung_after_exchange(&self) -> bool {
-        fence_of_exchange::<MUTANT>();
-        !self.is_awake()
+    pub fn must_be_rung_by_module(&self) -> bool {
+        in_c!(MUTANT, module => module.must_ring(self.word));
+        self.must_be_rung()
     }
 
     /// The other side has published something. `true`: it has to ring.

@@ -10,16 +10,17 @@ use hanare_abi::slot::{
 use hanare_abi::wake::WAIT_AWAKE;
 
 use crate::bell::BellRef;
+use crate::one_writer::{OneWriter, Turn};
 use crate::same_layout;
 use crate::sleeper::Sleeper;
-use crate::sync::{AtomicU32, AtomicU64, NO_LATE_RING, Ordering, REAL, exchanges};
+use crate::sync::{AtomicU32, AtomicU64, NO_LATE_RING, Ordering, REAL, publish};
 
 /// [`Slot`] as atomics.
 #[repr(C)]
 #[cfg_attr(not(loom), repr(align(256)))]
 #[derive(Debug)]
 pub struct SlotWords {
-    pub(crate) state: AtomicU32,
+    pub(crate) state: OneWriter<AtomicU32, Turn>,
     nr: AtomicU32,
     args: [AtomicU64; 6],
     result: AtomicU64,
@@ -36,15 +37,14 @@ pub struct SlotWords {
     doorbell: AtomicU32,
     interrupted: AtomicU32,
     ended_by_signal: AtomicU32,
-    #[cfg(not(loom))]
-    reserved2: AtomicU32,
+    server: AtomicU32,
     #[cfg(not(loom))]
     reserved3: [AtomicU64; 13],
 }
 
 same_layout!(SlotWords, Slot:
     state, nr, args, result, lwk_wait, bell, poll_us, sigmask, robust_list, worker_wait, tid, doorbell,
-    interrupted, ended_by_signal);
+    interrupted, ended_by_signal, server);
 
 #[cfg(not(loom))]
 #[allow(clippy::new_without_default, reason = "const")]
@@ -53,7 +53,7 @@ impl SlotWords {
     #[must_use]
     pub const fn new() -> Self {
         Self {
-            state: AtomicU32::new(SLOT_IDLE),
+            state: OneWriter::new(SLOT_IDLE),
             nr: AtomicU32::new(0),
             args: [const { AtomicU64::new(0) }; 6],
             result: AtomicU64::new(0),
@@ -69,7 +69,7 @@ impl SlotWords {
             doorbell: AtomicU32::new(0),
             interrupted: AtomicU32::new(0),
             ended_by_signal: AtomicU32::new(0),
-            reserved2: AtomicU32::new(0),
+            server: AtomicU32::new(0),
             reserved3: [const { AtomicU64::new(0) }; 13],
         }
     }
@@ -81,7 +81,7 @@ impl SlotWords {
     /// An idle slot.
     pub fn new() -> Self {
         Self {
-            state: AtomicU32::new(SLOT_IDLE),
+            state: OneWriter::new(SLOT_IDLE),
             nr: AtomicU32::new(0),
             args: core::array::from_fn(|_| AtomicU64::new(0)),
             result: AtomicU64::new(0),
@@ -96,6 +96,7 @@ impl SlotWords {
             doorbell: AtomicU32::new(0),
             interrupted: AtomicU32::new(0),
             ended_by_signal: AtomicU32::new(0),
+            server: AtomicU32::new(0),
         }
     }
 }
@@ -193,8 +194,8 @@ impl<'a, const MUTANT: u8> SlotRef<'a, MUTANT> {
     #[inline(always)]
     fn post(&self, state: u32, nr: u32, args: [u64; 6]) -> bool {
         self.write(nr, args);
-        self.words.state.swap(state, exchanges::<MUTANT>());
-        self.worker().must_be_rung_after_exchange()
+        self.words.state.store(Turn, state, publish::<MUTANT>());
+        self.worker().must_be_rung()
     }
 
     #[inline(always)]
@@ -205,10 +206,11 @@ impl<'a, const MUTANT: u8> SlotRef<'a, MUTANT> {
         }
     }
 
-    /// LWK: writes a call that any server may execute; [`BoxRef::put`](crate::BoxRef::put) publishes it. The slot is idle.
+    /// LWK: writes a call that any server may execute; [`BoxRef::put`](crate::BoxRef::put)
+    /// publishes it. The slot is idle.
     pub fn lwk_box(&self, nr: u32, args: [u64; 6]) {
         self.write(nr, args);
-        self.words.state.store(SLOT_BOXED, Ordering::Relaxed);
+        self.words.state.store(Turn, SLOT_BOXED, Ordering::Relaxed);
     }
 
     /// LWK: whether its call is in the box, or with a server.
@@ -219,10 +221,11 @@ impl<'a, const MUTANT: u8> SlotRef<'a, MUTANT> {
 
     /// LWK: has taken the call out of the box again: the slot is idle.
     pub fn lwk_unbox(&self) {
-        self.words.state.store(SLOT_IDLE, Ordering::Relaxed);
+        self.words.state.store(Turn, SLOT_IDLE, Ordering::Relaxed);
     }
 
-    /// Worker, in a signal's handler: the thread's call in the box, or the next one, is not to be started, or to end.
+    /// Worker, in a signal's handler: the thread's call in the box, or the next one, is not to be
+    /// started, or to end.
     pub fn mark(&self) {
         self.words.interrupted.store(1, Ordering::Relaxed);
     }
@@ -238,18 +241,31 @@ impl<'a, const MUTANT: u8> SlotRef<'a, MUTANT> {
         is_marked
     }
 
-    /// Server, before its answer: whether a signal has interrupted it in the call. A line of its own is written only where that
-    /// changes.
+    /// Server, before its answer: whether a signal has interrupted it in the call. A line of its
+    /// own is written only where that changes.
     pub fn set_ended_by_signal(&self, by_signal: bool) {
         if self.is_ended_by_signal() != by_signal {
             self.words.ended_by_signal.store(by_signal.into(), Ordering::Relaxed);
         }
     }
 
-    /// LWK, after the answer: whether a signal has interrupted the server that has given it, as that says.
+    /// LWK, after the answer: whether a signal has interrupted the server that has given it, as
+    /// that says.
     #[must_use]
     pub fn is_ended_by_signal(&self) -> bool {
         self.words.ended_by_signal.load(Ordering::Relaxed) != 0
+    }
+
+    /// Server: stores its Linux thread id in the slot whose call it has taken, if that changes it.
+    pub fn set_server(&self, tid: u32) {
+        if self.server() != tid {
+            self.words.server.store(tid, Ordering::Relaxed);
+        }
+    }
+
+    /// Linux thread id of the server that has taken the last call of this slot, or 0.
+    pub fn server(&self) -> u32 {
+        self.words.server.load(Ordering::Relaxed)
     }
 
     /// LWK: takes the answer if there is one; the slot is idle then.
@@ -260,7 +276,7 @@ impl<'a, const MUTANT: u8> SlotRef<'a, MUTANT> {
             return None;
         }
         let result = self.words.result.load(Ordering::Relaxed);
-        self.words.state.store(SLOT_IDLE, Ordering::Relaxed);
+        self.words.state.store(Turn, SLOT_IDLE, Ordering::Relaxed);
         Some(if state == SLOT_NOT_STARTED {
             Answer::NotStarted
         } else {
@@ -268,8 +284,8 @@ impl<'a, const MUTANT: u8> SlotRef<'a, MUTANT> {
         })
     }
 
-    /// LWK: says that this thread, of `space`, is about to sleep on `cpu`, arms its bell and looks once more. `true`:
-    /// it may sleep, and will be rung. `false`: the answer is there.
+    /// LWK: says that this thread, of `space`, is about to sleep on `cpu`, arms its bell and looks
+    /// once more. `true`: it may sleep, and will be rung. `false`: the answer is there.
     #[must_use]
     #[inline(always)]
     pub fn lwk_prepare_sleep(&self, bell: BellRef<'_, MUTANT>, space: u32, cpu: u32) -> bool {
@@ -281,10 +297,10 @@ impl<'a, const MUTANT: u8> SlotRef<'a, MUTANT> {
         )
     }
 
-    /// LWK: likewise, on the slot of a worker that answers one thread after the other. It reads
-    /// which bell to ring when it has answered, so its ring for the thread before may come by this
-    /// one's bell, or by that of a thread that has used another worker meanwhile, as which none was
-    /// left to it: it may ring once more.
+    /// LWK: likewise, on the slot of a worker that answers one thread after the other. The worker
+    /// reads which bell to ring when it has answered. So its ring for the thread before may come by
+    /// this thread's bell, or by that of a thread that has used another worker meanwhile. Then this
+    /// thread would be left without a ring: so its bell may ring once more.
     #[must_use]
     pub fn lwk_prepare_shared_sleep(
         &self,
@@ -328,15 +344,16 @@ impl<'a, const MUTANT: u8> SlotRef<'a, MUTANT> {
         self.words.state.load(Ordering::Relaxed) & 0xff
     }
 
-    /// LWK: makes the slot of a new thread: idle, nobody asleep.
+    /// LWK: makes the slot of a new thread: idle, no side asleep.
     pub fn lwk_reset(&self) {
         self.lwk_awake();
         self.worker().wakes();
         self.words.interrupted.store(0, Ordering::Relaxed);
-        self.words.state.store(SLOT_IDLE, Ordering::Release);
+        self.words.state.store(Turn, SLOT_IDLE, Ordering::Release);
     }
 
-    /// Worker: of which kind is what it is asked for, if it is; [`worker_takes`](Self::worker_takes) that.
+    /// Worker: of which kind is what it is asked for, if it is;
+    /// [`worker_takes`](Self::worker_takes) that.
     #[must_use]
     #[inline(always)]
     pub fn worker_poll(&self) -> Option<Kind> {
@@ -392,8 +409,8 @@ impl<'a, const MUTANT: u8> SlotRef<'a, MUTANT> {
             }
             Answer::NotStarted => SLOT_NOT_STARTED,
         };
-        self.words.state.swap(state, exchanges::<MUTANT>());
-        self.lwk().must_be_rung_after_exchange()
+        self.words.state.store(Turn, state, publish::<MUTANT>());
+        self.lwk().must_be_rung()
     }
 
     /// Bell to ring for this thread.
@@ -431,7 +448,8 @@ impl<'a, const MUTANT: u8> SlotRef<'a, MUTANT> {
         self.words.doorbell.load(Ordering::Relaxed)
     }
 
-    /// Worker: says that, for the next time that it sleeps. A line of its own is written only where something changes.
+    /// Worker: says that, for the next time that it sleeps. A line of its own is written only where
+    /// something changes.
     #[inline(always)]
     pub fn set_doorbell(&self, doorbell: u32) {
         if self.doorbell() != doorbell {
@@ -455,7 +473,14 @@ impl<'a, const MUTANT: u8> SlotRef<'a, MUTANT> {
         self.words.robust_list.store(head, Ordering::Relaxed);
     }
 
-    /// Linux thread id of the worker.
+    /// Whether the slot has a worker, as that one says.
+    #[must_use]
+    pub fn has_worker(&self) -> bool {
+        self.tid() != 0
+    }
+
+    /// Linux thread id of the worker, as the proxy says. The LWK asks its bell instead
+    /// ([`BellRef::worker`](crate::BellRef::worker)).
     #[must_use]
     pub fn tid(&self) -> u32 {
         self.words.tid.load(Ordering::Relaxed)

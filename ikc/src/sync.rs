@@ -11,7 +11,6 @@ pub const REAL: u8 = 0;
 #[cfg(all(test, loom))]
 pub const NO_FENCE: u8 = 1;
 /// Mutant for the models: data is published without release.
-#[cfg(all(test, loom))]
 pub const NO_RELEASE: u8 = 2;
 /// Mutant for the models: what is one step, an exchange, is two.
 pub const NO_EXCHANGE: u8 = 3;
@@ -45,8 +44,35 @@ pub const NO_MARK: u8 = 14;
 pub const NO_LOOK: u8 = 15;
 /// Mutant for the models: a pooled proxy says that it has begun when it is over.
 pub const BEGINS_LATE: u8 = 16;
-/// Mutant for the models: a thread that sleeps on a pooled proxy's slot lets that ring no more often than on its own.
+/// Mutant for the models: a thread that sleeps on a pooled proxy's slot lets that ring no more
+/// often than on its own.
 pub const NO_LATE_RING: u8 = 17;
+/// Mutant for the models: a handler remembers what it has seen of a doorbell when it has read the
+/// rings.
+pub const SEES_LATE: u8 = 18;
+
+/// Bit of a `MUTANT` in tests: the module's steps are those of `module/protocol.h`, with the mutant
+/// that the other bits say.
+#[cfg(test)]
+pub const IN_C: u8 = 0x80;
+
+/// The module in C, if this mutant says so.
+#[cfg(test)]
+pub fn module_in_c<const MUTANT: u8>() -> Option<hanare_ikc_c::Module> {
+    (MUTANT & IN_C != 0).then(|| hanare_ikc_c::Module::new(MUTANT & !IN_C))
+}
+
+/// In tests, of a `MUTANT` with `IN_C`: returns what the module's step in C gives, in place of the
+/// one in Rust that follows.
+macro_rules! in_c {
+    ($mutant:ident, $module:ident => $step:expr) => {
+        #[cfg(test)]
+        if let Some($module) = crate::sync::module_in_c::<$mutant>() {
+            return $step;
+        }
+    };
+}
+pub(crate) use in_c;
 
 /// Lets another side go on while it is waited for.
 pub fn spin() {
@@ -68,7 +94,8 @@ pub const fn publish<const MUTANT: u8>() -> Ordering {
     if MUTANT == 2 { Ordering::Relaxed } else { Ordering::Release }
 }
 
-/// Ordering of an exchange that publishes what was stored before, and shows what others stored before theirs.
+/// Ordering of an exchange that publishes what was stored before, and shows what others stored
+/// before theirs.
 pub const fn exchanges<const MUTANT: u8>() -> Ordering {
     if MUTANT == 2 { Ordering::Relaxed } else { Ordering::AcqRel }
 }

@@ -21,7 +21,7 @@ pub struct Trial {
     /// Turns of this trial that have begun; [`TURNS`] and one more: it is over.
     turn: u32,
     began_ns: u64,
-    /// The shortest turn by each way, posted last: a longer one may be one in which nobody asked for anything.
+    /// The shortest turn by each way, posted last: a longer one may be one in which no client asked for anything.
     spent_ns: [u64; 2],
     /// Whether posting was faster in the last trial.
     found: bool,

@@ -133,7 +133,7 @@ pub struct CpuWake<'a, const MUTANT: u8 = REAL> {
 }
 
 impl<const MUTANT: u8> CpuWake<'_, MUTANT> {
-    /// Begins to poll: nobody need interrupt the CPU. It looks before it halts; before user mode it goes the long way.
+    /// Begins to poll: no side need interrupt the CPU. It looks before it halts; before user mode it goes the long way.
     pub fn begin_polling(&self) {
         self.attention.begin_looking();
         self.inbound.set_polling();
@@ -173,7 +173,7 @@ impl<const MUTANT: u8> CpuWake<'_, MUTANT> {
 #[derive(Debug)]
 pub struct Company(AtomicU32);
 
-/// A thread may be on the run queue, or wait for what nobody tells.
+/// A thread may be on the run queue, or wait for what no side tells.
 pub const WANTS_CPU: u32 = 1;
 /// A thread may sleep until its bell rings.
 pub const SLEEPS: u32 = 1 << 1;
@@ -273,7 +273,35 @@ impl<const MUTANT: u8> Whereabouts<MUTANT> {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
+    use std::boxed::Box;
+    use std::mem::MaybeUninit;
+
+    use hanare_abi::boot::CpuShared;
+
     use super::*;
+    use crate::mailbox::CpuRef;
+
+    #[test]
+    fn a_cpu_that_polls_or_has_something_to_do_does_not_halt_as_it_is() {
+        let zeroed = Box::new(MaybeUninit::<CpuShared>::zeroed());
+        // SAFETY: a mailbox of zeros is a mailbox.
+        let mut memory: Box<CpuShared> = unsafe { Box::from_raw(Box::into_raw(zeroed).cast()) };
+        // SAFETY: the memory outlives it, and nothing else touches it meanwhile.
+        let cpu = unsafe { CpuRef::from_raw(&raw mut *memory) };
+        let attention = Attention::<REAL>::new();
+        let wake = CpuWake { attention: &attention, inbound: cpu.inbound() };
+        let _ = attention.take_any();
+        wake.begin_polling();
+        assert!(!wake.is_quiet(), "nobody would interrupt it");
+        assert!(wake.prepare_user(false) && wake.is_quiet());
+        attention.begin_looking();
+        assert!(!wake.is_quiet());
+        assert!(attention.end_looking() && wake.is_quiet());
+        assert!(attention.post(FLUSH) && !wake.is_quiet());
+        assert!(attention.take(FLUSH) && wake.is_quiet());
+        attention.ask(BEFORE_USER);
+        assert!(!wake.is_quiet(), "there is something before user mode");
+    }
 
     #[test]
     fn a_cpu_that_looks_is_not_interrupted_and_does_not_halt() {

@@ -1,10 +1,13 @@
-//! From the hardware layer into the kernel: system calls, exceptions, interrupts.
+//! From the hardware layer into the kernel: system calls, exceptions, interrupts. The processor
+//! hands over no thread, so each entry here asks for the running one, once.
 
 use crate::calls::dispatch;
 use crate::gate::debugregs::{self, Cause};
 use crate::gate::{deliver, observe, park, raise, rseq};
-use crate::mm;
-use crate::process::thread;
+use crate::mm::change::poison;
+use crate::mm::fault::thread as fault;
+use crate::mm::pages::access;
+use crate::process::thread::{self, Thread};
 use crate::route::utility;
 use crate::sched::{cpus, machinecheck, panic, wait};
 use crate::signal::unhandled;
@@ -28,24 +31,29 @@ pub static HANDLERS: Handlers = Handlers {
 };
 
 fn syscall(regs: &mut Regs) -> bool {
-    serve(regs);
-    leave(regs)
+    let me = thread::current();
+    serve(me, regs);
+    go_to_user(me, regs)
 }
 
-fn serve(regs: &mut Regs) {
-    if thread::current().process.observed.is_on() {
-        observe::call(regs, dispatch::serve);
+fn serve(me: &'static Thread, regs: &mut Regs) {
+    if me.process.observed.is_on() {
+        observe::call(me, regs, dispatch::serve);
     } else {
-        dispatch::serve(regs, regs.orig_rax);
+        dispatch::serve(me, regs, regs.orig_rax);
     }
+}
+
+fn leave(regs: &mut Regs) -> bool {
+    go_to_user(thread::current(), regs)
 }
 
 /// Does all that has to happen before user mode. True: the fast return is right. It loses two
 /// registers; registers that came from elsewhere (sigreturn, exec) are all to be restored.
-fn leave(regs: &mut Regs) -> bool {
-    let fast = gate(regs);
-    if thread::current().utility.is_wanted() {
-        leave_to_linux(regs);
+fn go_to_user(me: &'static Thread, regs: &mut Regs) -> bool {
+    let fast = gate(me, regs);
+    if me.utility.is_wanted() {
+        leave_to_linux(me, regs);
         return false;
     }
     fast
@@ -55,87 +63,99 @@ fn leave(regs: &mut Regs) -> bool {
 /// passes the gate in any case: signals may have come, or the order to end, and its registers are
 /// what its proxy says.
 #[cold]
-fn leave_to_linux(regs: &mut Regs) {
+fn leave_to_linux(me: &'static Thread, regs: &mut Regs) {
     loop {
-        let is_to_leave_again = utility::execute(regs, serve);
+        let is_to_leave_again = utility::execute(me, regs, serve);
         cpus::request_attention();
-        gate(regs);
+        gate(me, regs);
         if !is_to_leave_again {
             return;
         }
     }
 }
 
-/// As [`leave`], for one that enters user mode on the LWK.
-fn gate(regs: &mut Regs) -> bool {
+/// As [`go_to_user`], for one that enters user mode on the LWK.
+fn gate(me: &Thread, regs: &mut Regs) -> bool {
     let mut fast = true;
     while cpus::take_attention() {
         wait::for_quota();
         cpus::before_user();
-        fast &= !rseq::before_user(thread::current(), regs).unwrap_or_else(|_| {
-            raise::exception(regs, vector::PROTECTION);
+        fast &= !rseq::before_user(me, regs).unwrap_or_else(|_| {
+            raise::force_segv(me, regs);
             true
         });
-        fast &= deliver::deliver(regs);
+        fast &= deliver::deliver(me, regs);
         if regs.rip >= 1 << 47 {
-            // A handler or a frame says so: the CPU would refuse, as on Linux.
-            regs.orig_rax = 0;
-            raise::exception(regs, vector::PROTECTION);
-            regs.orig_rax = NO_CALL;
-            cpus::request_attention();
+            raise_at_kernel_address(me, regs);
         }
         // Whatever was waited for there may have left something to do.
     }
     fast && regs.orig_rax != NO_CALL
 }
 
-/// As [`leave`], for a thread that enters user mode for the first time, see `user_mode`.
+/// A handler or a frame has the thread go on where no program is. As on Linux, the CPU refuses an address that is none, and
+/// finds nothing for a program at one of the kernel's.
+#[cold]
+fn raise_at_kernel_address(me: &Thread, regs: &mut Regs) {
+    let is_canonical = regs.rip >= 0u64.wrapping_sub(1 << 47);
+    let addr = regs.rip;
+    if is_canonical {
+        regs.orig_rax = access::USER | access::FETCH;
+        raise::fault(me, access::Signal::NotMapped, addr, regs);
+    } else {
+        regs.orig_rax = 0;
+        raise::exception(me, regs, vector::PROTECTION);
+    }
+    regs.orig_rax = NO_CALL;
+    cpus::request_attention();
+}
+
+/// As [`go_to_user`], for a thread that enters user mode for the first time, see `user_mode`.
 pub fn prepare(regs: &mut Regs) {
     leave(regs);
 }
 
 fn user_exception(regs: &mut Regs, v: u8) {
+    let me = thread::current();
     if v == vector::PAGE_FAULT {
         shared::here().count_page_fault();
         let addr = cpu::cr2();
-        if let Err(signal) = mm::fault::in_user_mode(thread::current(), addr, regs.orig_rax) {
-            raise::fault(signal, addr, regs);
+        if let Err(signal) = fault::in_user_mode(me, addr, regs.orig_rax) {
+            raise::fault(me, signal, addr, regs);
         }
     } else if v == vector::DEBUG {
-        debug_exception(regs);
+        debug_exception(me, regs);
     } else if v == vector::MACHINE_CHECK {
-        machine_check(regs);
-    } else if v != vector::BREAKPOINT || !observe::debug::breakpoint(thread::current(), regs) {
-        raise::exception(regs, v);
+        machine_check(me, regs);
+    } else if v != vector::BREAKPOINT || !observe::debug::breakpoint(me, regs) {
+        raise::exception(me, regs, v);
     }
-    leave(regs);
+    go_to_user(me, regs);
 }
 
-fn machine_check(regs: &mut Regs) {
+fn machine_check(me: &Thread, regs: &mut Regs) {
     let Some(paddr) = machinecheck::in_user_mode(regs) else { return };
-    let thread = thread::current();
     crate::info!(
         "machine check: {} used bad memory at {paddr:#x}, ip {:#x}",
-        unhandled::name_of(thread),
+        unhandled::name_of(me),
         regs.rip
     );
-    let addr = mm::bad::forget(&thread.caller(), paddr.page_down());
-    raise::bad_memory(addr, regs);
+    let addr = poison::forget(&me.caller(), paddr.page_down());
+    raise::bad_memory(me, addr, regs);
 }
 
-fn debug_exception(regs: &mut Regs) {
-    match debugregs::exception(regs) {
+fn debug_exception(me: &Thread, regs: &mut Regs) {
+    match debugregs::exception(me, regs) {
         Cause::Stale => {}
-        Cause::Met(which, _) if observe::watch::met(regs, which) => {}
-        Cause::Met(_, false) => raise::watched(regs),
-        Cause::Met(_, true) | Cause::Other => {
-            let thread = thread::current();
-            let trap = park::trapped(thread, regs);
+        Cause::Met(which, _) if observe::watch::met(me, regs, which) => {}
+        Cause::Met(_, false) => raise::watched(me, regs),
+        Cause::Met(_, stepped) | Cause::Other(stepped) => {
+            let trap = park::trapped(me, regs);
             if trap.debugger {
-                observe::debug::report(thread, regs, OBSERVED_STEP, SIGTRAP, 0);
+                observe::debug::report(me, regs, OBSERVED_STEP, SIGTRAP, 0);
             }
             if trap.tracer || trap.program {
-                raise::exception(regs, vector::DEBUG);
+                raise::debug(me, regs, stepped);
             }
         }
     }
@@ -147,9 +167,9 @@ fn kernel_fault(addr: u64, write: bool) -> bool {
     if thread.in_place.load(Ordering::Relaxed) {
         return false;
     }
-    let error = mm::access::USER | if write { mm::access::WRITE } else { 0 };
+    let error = access::USER | if write { access::WRITE } else { 0 };
     // For a killed process nothing is brought in, and the copy must not be tried again for ever.
-    mm::fault::user(thread, addr, error).is_ok() && !thread.process.is_killed()
+    fault::user(thread, addr, error).is_ok() && !thread.process.is_killed()
 }
 
 fn interrupt(regs: &mut Regs) {

@@ -29,7 +29,9 @@ use base::{accounts, frames, heap, log, stacks, time};
 use gate::observe;
 use life::{depart, exit, fork};
 use link::{caller, direct, inbound, pool, services};
-use mm::{content, messages, vdso};
+use mm::map::vdso;
+use mm::pages::content;
+use mm::window::messages;
 use process::{oom, spaces, thread};
 use sched::{attention, cpus, hold, machinecheck, user_mode};
 

@@ -6,19 +6,22 @@ use crate::base::{failing, frames, heap, ledger};
 use crate::gate::observe;
 use crate::life::{exec, fork, open as open_space, share};
 use crate::link::inbound::complete;
-use crate::mm::linux::Lack;
-use crate::mm::quarantine::ask_anew;
-use crate::mm::{self, linux};
+use crate::mm::fault::linux;
+use crate::mm::fault::linux::Lack;
+use crate::mm::pages::content;
+use crate::mm::pages::quarantine::ask_anew;
 use crate::process::thread::Thread;
 use crate::process::{Process, info, members, oom, spaces, until};
+use crate::sched::cpu_mask::CpuMask;
 use crate::sched::{machinecheck, park};
 use crate::signal::signals;
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
-use hanare_abi::layout::{SLOT_BASE, scratch};
+use hanare_abi::layout::{SLOT_BASE, USER_MAX, scratch};
 use hanare_abi::request as abi;
 use hanare_core::errno;
 use hanare_core::mempolicy::Policy;
+use hanare_core::pagerange::PageRange;
 use hanare_hal::{cpu, shared};
 use hanare_ikc::{RequestCall, RequestRef};
 
@@ -50,7 +53,9 @@ pub fn serve(index: u32) {
         }
         abi::REQUEST_DEBUG => debug(&r, &call),
         abi::REQUEST_OBSERVE => observe::request(&r, &call),
-        abi::REQUEST_SPACE_CLOSE if call.args[0] == abi::CLOSE_TOLD => told_close(space),
+        abi::REQUEST_SPACE_CLOSE if call.args[0] == abi::CLOSE_TOLD => {
+            return told_close(index, space);
+        }
         abi::REQUEST_SPACE_CLOSE => return close(index, space),
         abi::REQUEST_CHILD_END => {
             fork::end(space, call.args[0]);
@@ -59,7 +64,9 @@ pub fn serve(index: u32) {
         kind => match process_of(&call) {
             None => Err(errno::ESRCH),
             Some(p) => match kind {
-                abi::REQUEST_SPACE_START if call.args[0] != 0 => share::begin(&p, call.args[1]),
+                abi::REQUEST_SPACE_START if call.args[0] != 0 => {
+                    share::begin(&p, call.args[1], call.args[2] as u32)
+                }
                 abi::REQUEST_SPACE_START => exec::start(&p),
                 abi::REQUEST_PROCESS_END => {
                     p.kill();
@@ -67,7 +74,9 @@ pub fn serve(index: u32) {
                 }
                 abi::REQUEST_FAULT => return complete(index, fault(&p, &r, &call)),
                 abi::REQUEST_INVALIDATE => {
-                    linux::invalidate(&p, call.args[0], call.args[1]);
+                    // All, where it is no range: an answer says that these pages are given back.
+                    let range = PageRange::around(call.args[0], call.args[1]);
+                    linux::invalidate(&p, range.unwrap_or(PageRange::of(0, USER_MAX)));
                     Ok(())
                 }
                 abi::REQUEST_SIGNAL => {
@@ -111,7 +120,7 @@ fn process_of(call: &RequestCall) -> Option<Arc<Process>> {
 /// The NUMA policy of the thread that has a worker, of whichever process with this space.
 fn policy_of(space: u32, tid: u32) -> Option<Policy> {
     let space = spaces::find(space)?;
-    let of = |all: &[Arc<Thread>]| Some(all.iter().find(|t| t.slot.tid() == tid)?.policy.wish());
+    let of = |all: &[Arc<Thread>]| Some(all.iter().find(|t| t.tid() == tid)?.policy.wish());
     space.processes().find_map(|p| p.with_threads(of)).flatten()
 }
 
@@ -132,7 +141,7 @@ fn fault(p: &Process, r: &RequestRef<'_>, call: &RequestCall) -> i32 {
 }
 
 fn open(r: &RequestRef<'_>, call: &RequestCall) -> errno::Result<()> {
-    let (p, parts) = open_space::space(call.space, &call.args, &r.words())?;
+    let (p, parts) = open_space::space(call.space, CpuMask::of(&r.cpus()), &call.args, &r.words())?;
     r.set_arg(0, parts.into());
     r.set_pages(
         &[SLOT_BASE, scratch(0)].map(|page| p.control_page(page).map_or(0, |frame| frame.0)),
@@ -143,8 +152,8 @@ fn open(r: &RequestRef<'_>, call: &RequestCall) -> errno::Result<()> {
 /// `CLOSE_AWAITED`: answered with the end of the space.
 fn close(index: u32, space: u32) {
     match spaces::find_to_answer(space, index) {
-        None => complete(index, 0),
-        Some(found) => {
+        Err(used) => spaces::answer_close(index, used),
+        Ok(found) => {
             members::leave(space);
             found.close();
         }
@@ -152,12 +161,28 @@ fn close(index: u32, space: u32) {
 }
 
 /// `CLOSE_TOLD`: answered now.
-fn told_close(space: u32) -> errno::Result<()> {
-    if let Some(found) = spaces::find(space) {
+fn told_close(index: u32, space: u32) {
+    if let Some(found) = spaces::find_to_keep(space) {
         members::leave(space);
         found.close();
     }
-    if spaces::find(space).is_some() { Err(errno::EINPROGRESS) } else { Ok(()) }
+    match spaces::take_used(space) {
+        None => {
+            tell_left(index, space);
+            complete(index, -errno::EINPROGRESS.0);
+        }
+        Some(used) => spaces::answer_close(index, used),
+    }
+}
+
+/// Says how many threads a space has that ends, and which is the oldest.
+fn tell_left(index: u32, space: u32) {
+    let Some(found) = spaces::find(space) else { return };
+    let r = shared::request(index);
+    let left = || found.processes().flat_map(|p| p.threads().map(|t| t.tid()).last());
+    let count: usize = found.processes().map(|p| p.thread_count()).sum();
+    r.set_arg(0, count as u64);
+    r.set_arg(1, left().last().unwrap_or(0).into());
 }
 
 fn usage(p: &Process, r: &RequestRef<'_>) {
@@ -209,7 +234,7 @@ fn debug(r: &RequestRef<'_>, call: &RequestCall) -> hanare_core::errno::Result<(
             Ok(())
         }
         abi::DEBUG_MEMORY => {
-            mm::content::give_back();
+            content::give_back();
             // Linux may be slow, and the caller wants to know what is left for good.
             ask_anew(Of::All, QUARANTINE_TRIES);
             heap::trim();

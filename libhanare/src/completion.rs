@@ -4,15 +4,14 @@ use std::sync::atomic::{AtomicU32, Ordering, fence};
 use std::task::Waker;
 
 use crate::engine::bells::{self, Bell};
-use crate::engine::sys;
-use crate::engine::wakers::Place;
+use crate::sys::{self, WakerPlace};
 
 /// Completion of one closure. Its worker has a reference of its own, so it may outlast the waiter.
 #[derive(Debug, Default)]
 pub struct Completion {
     is_done: AtomicU32,
     bell: AtomicU32,
-    waker: Place,
+    waker: WakerPlace,
 }
 
 /// How long a waiter polls.

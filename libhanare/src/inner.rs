@@ -3,13 +3,13 @@
 
 use std::any::Any;
 use std::io;
-use std::ptr::NonNull;
 use std::sync::{Mutex, PoisonError};
 
-use crate::call::Posted;
-use crate::engine::execute::{What, flags};
-use crate::engine::{Error, queue::Queue as Engine};
+use crate::engine::Error;
+use crate::engine::queue::{Queue as Engine, Words};
+use crate::engine::what::{What, flags};
 use crate::pending::Pending;
+use crate::sys::{Owner, Posted, Vouched};
 
 /// The error of the engine as Rust has it.
 pub(crate) fn as_io(Error(number): Error) -> io::Error {
@@ -19,7 +19,8 @@ pub(crate) fn as_io(Error(number): Error) -> io::Error {
 /// State that operations and the queue share.
 #[derive(Debug)]
 pub(crate) struct Inner {
-    engine: NonNull<Engine>,
+    /// `None`: it has ended.
+    engine: Option<Owner<Words>>,
     /// Buffers of operations that were dropped before they were done.
     kept: Mutex<Vec<Kept>>,
 }
@@ -27,20 +28,14 @@ pub(crate) struct Inner {
 /// A ticket, and what must stay until it is done.
 type Kept = (u64, Box<dyn Any + Send>);
 
-// SAFETY: a queue of several producers may be used by any thread.
-unsafe impl Send for Inner {}
-// SAFETY: likewise.
-unsafe impl Sync for Inner {}
-
 impl Inner {
     /// Wraps an engine, which ends with this.
-    pub const fn new(engine: NonNull<Engine>) -> Self {
-        Self { engine, kept: Mutex::new(Vec::new()) }
+    pub const fn new(engine: Owner<Words>) -> Self {
+        Self { engine: Some(engine), kept: Mutex::new(Vec::new()) }
     }
 
     pub fn engine(&self) -> &Engine {
-        // SAFETY: it ends with this.
-        unsafe { self.engine.as_ref() }
+        self.engine.as_ref().expect("the engine ends with this")
     }
 
     /// An operation is dropped that may not be done: it is cancelled, and what it uses stays.
@@ -65,37 +60,36 @@ impl Inner {
         }
     }
 
-    /// # Safety
-    /// What the arguments point to stays until it is done.
-    pub unsafe fn post(&self, nr: i64, args: [u64; 6]) -> io::Result<Pending> {
+    /// Posts a system call.
+    pub fn post(&self, vouched: Vouched, nr: i64, args: [u64; 6]) -> io::Result<Pending> {
         self.reap_some();
         let engine = self.engine();
-        engine.wakers.make(engine.depth() as usize);
-        let posted = engine.post_with_waker(What::call(nr as u16, flags::WAKER), args);
+        engine.wakers.make();
+        let posted = engine.post_with_waker(vouched, What::call(nr as u16, flags::WAKER), args);
         posted.map(|word| Pending(word as u64)).map_err(as_io)
     }
 
-    /// # Safety
-    /// What the closure borrows stays until it is done.
-    pub unsafe fn post_closure(&self, posted: &Posted) -> io::Result<()> {
+    /// Posts a closure.
+    pub fn post_closure(&self, posted: Posted) -> io::Result<()> {
+        let (vouched, function, args) = posted.into_parts();
         let what = flags::DETACH | flags::BLOCK;
-        let args = [posted.argument, 0, 0, 0, 0];
-        self.engine().call(what, posted.function, args).map(drop).map_err(as_io)
+        self.engine().call(vouched, what, function, args).map(drop).map_err(as_io)
     }
 }
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        for (ticket, _) in self.kept.get_mut().unwrap_or_else(PoisonError::into_inner) {
-            // SAFETY: it ends below.
-            let _ = unsafe { self.engine.as_ref() }.cancel(*ticket);
+        let Some(engine) = self.engine.take() else { return };
+        let kept = self.kept.get_mut().unwrap_or_else(PoisonError::into_inner);
+        for (ticket, _) in kept.iter() {
+            let _ = engine.cancel(*ticket);
         }
         // A worker that drops the last share of its own queue leaves it there.
-        if self.engine().drain(-1).is_ok() {
-            // SAFETY: nobody else has it.
-            let _ = unsafe { Engine::destroy(self.engine) };
+        if engine.drain(-1).is_ok() {
+            let _ = Engine::destroy(engine).map_err(|(_, engine)| std::mem::forget(engine));
         } else {
-            std::mem::take(&mut self.kept).into_inner().into_iter().for_each(std::mem::forget);
+            std::mem::take(kept).into_iter().for_each(std::mem::forget);
+            std::mem::forget(engine);
         }
     }
 }

@@ -16,6 +16,8 @@
 //! [`Operation`] and [`Call`] are futures as well, for any executor. A buffer belongs to its operation until that is done; what
 //! is only borrowed is posted in a [`Queue::scope`]. [`c`] has the functions of `hanare.h`.
 
+#![deny(unsafe_code)]
+
 pub mod c;
 mod call;
 #[allow(missing_docs, reason = "generated")]
@@ -27,9 +29,12 @@ mod operation;
 mod pending;
 mod queue;
 mod scope;
+#[allow(unsafe_code)]
+mod sys;
 
 pub use call::Call;
 pub use engine::cancel::is_cancelled;
 pub use operation::Operation;
 pub use queue::{Builder, Queue};
-pub use scope::{Borrowed, Scope};
+pub use scope::Borrowed;
+pub use sys::scope::Scope;

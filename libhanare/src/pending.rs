@@ -3,7 +3,8 @@
 use std::io;
 use std::task::{Context, Poll};
 
-use crate::engine::{Error, queue::Queue as Engine, sys};
+use crate::engine::{Error, queue::Queue as Engine};
+use crate::sys;
 
 /// The result of a call: a number, or an error.
 pub(crate) fn result_of(result: i64) -> io::Result<usize> {

@@ -19,7 +19,7 @@ static struct hanare_space *served(struct hanare_space *space, struct file *file
 		return space;
 	}
 	own = hanare_space_of_caller();
-	if (own && own->door != file) {
+	if (own && own->door.file != file) {
 		hanare_space_put(own);
 		own = NULL;
 	}
@@ -73,6 +73,8 @@ long hanare_space_wake(struct file *file, unsigned int cmd, unsigned long arg)
 		err = hanare_wait(space, arg);
 	else if (cmd == HANARE_IOCTL_RING)
 		err = hanare_ring(space, arg);
+	else if (cmd == HANARE_IOCTL_WORKER)
+		err = hanare_worker(space, arg);
 	else
 		err = hanare_pool_serves(space, arg);
 	if (own)

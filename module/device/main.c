@@ -34,7 +34,7 @@ static long do_create(struct hanare_file *hf, void *data)
 
 	if (hf->role != ROLE_NONE)
 		return refuse(arg->message, -EBUSY, "this descriptor has a role already: open another");
-	err = hanare_instance_create(arg->name, arg->message, &inst);
+	err = hanare_instance_create(arg->name, &hanare_local, arg->message, &inst);
 	if (err)
 		return err;
 	hf->inst = inst;
@@ -50,7 +50,7 @@ static long do_add_memory(struct hanare_file *hf, void *data)
 	if (hf->role != ROLE_BUILDER)
 		return refuse(arg->message, -EBADF, "no instance is built here: create one first");
 	mutex_lock(&hf->inst->lock);
-	err = hanare_add_memory(hf->inst, arg);
+	err = hf->inst->transport->add_memory(hf->inst, arg);
 	mutex_unlock(&hf->inst->lock);
 	return err;
 }
@@ -63,7 +63,7 @@ static long do_add_cpu(struct hanare_file *hf, void *data)
 	if (hf->role != ROLE_BUILDER)
 		return refuse(arg->message, -EBADF, "no instance is built here: create one first");
 	mutex_lock(&hf->inst->lock);
-	err = hanare_add_cpu(hf->inst, arg);
+	err = hf->inst->transport->add_cpu(hf->inst, arg);
 	mutex_unlock(&hf->inst->lock);
 	return err;
 }
@@ -100,7 +100,7 @@ static long do_shutdown(struct hanare_file *hf, void *data)
 		hanare_instance_put(inst);
 		return refuse(arg->message, -EINTR, "interrupted");
 	}
-	if (list_empty(&inst->link))
+	if (list_empty(&inst->entry))
 		err = refuse(arg->message, -ENOENT, "%s was shut down by somebody else just now",
 			     inst->name);
 	else
@@ -130,6 +130,7 @@ static const struct command commands[] = {
 	{ HANARE_IOCTL_LOG, false, false, hanare_do_log },
 	{ HANARE_IOCTL_PROCESS, false, false, hanare_do_process },
 	{ HANARE_IOCTL_THREADS, false, false, hanare_do_threads },
+	{ HANARE_IOCTL_END, false, false, hanare_do_end },
 	{ HANARE_IOCTL_DEBUG, true, false, hanare_do_debug },
 	{ HANARE_IOCTL_OBSERVE, false, true, hanare_do_observe },
 	{ HANARE_IOCTL_OBSERVATION, false, false, hanare_do_observation },
@@ -164,7 +165,8 @@ static long hanare_ioctl(struct file *file, unsigned int cmd, unsigned long arg)
 	struct hanare_file *hf = file->private_data;
 	size_t i;
 
-	if (cmd == HANARE_IOCTL_WAIT || cmd == HANARE_IOCTL_RING || cmd == HANARE_IOCTL_SERVES)
+	if (cmd == HANARE_IOCTL_WAIT || cmd == HANARE_IOCTL_RING || cmd == HANARE_IOCTL_SERVES ||
+	    cmd == HANARE_IOCTL_WORKER)
 		return hanare_space_wake(file, cmd, arg);
 	for (i = 0; i < ARRAY_SIZE(commands); i++) {
 		if (commands[i].cmd != cmd)
@@ -242,7 +244,7 @@ static int hanare_mmap(struct file *file, struct vm_area_struct *vma)
 	space = hanare_space_find(vma->vm_pgoff >> (HANARE_SPACE_SHIFT - PAGE_SHIFT));
 	if (!space)
 		return -EPERM;
-	err = space->door == file ? hanare_space_mmap(space, vma) : -EPERM;
+	err = space->door.file == file ? hanare_space_mmap(space, vma) : -EPERM;
 	hanare_space_put(space);
 	return err;
 }
@@ -274,8 +276,8 @@ static int on_reboot(struct notifier_block *nb, unsigned long code, void *data)
 	struct hanare_instance *inst;
 
 	mutex_lock(&hanare_lock);
-	list_for_each_entry(inst, &hanare_instances, link) {
-		if (!inst->shared)
+	list_for_each_entry(inst, &hanare_instances, entry) {
+		if (!inst->reach.shared)
 			continue;
 		hanare_halt_cpus(inst);
 		hanare_die(inst, HANARE_INSTANCE_STOPPING, -EIO);
@@ -298,18 +300,15 @@ static const struct hanare_link_ops link_ops = {
 
 static int __init hanare_init(void)
 {
-	int err = hanare_partition_init();
+	int err = hanare_local_init();
 
 	if (err)
 		return err;
 	hanare_link_init(&link_ops);
-	err = hanare_doorbell_init();
-	if (err)
-		goto partition;
 	hanare_stop_init();
 	err = hanare_pseudo_init();
 	if (err)
-		goto doorbell;
+		goto local;
 	err = hanare_topology_init();
 	if (err)
 		goto pseudo;
@@ -356,11 +355,9 @@ topology:
 	hanare_topology_exit();
 pseudo:
 	hanare_pseudo_exit();
-doorbell:
+local:
 	hanare_stop_exit();
-	hanare_doorbell_exit();
-partition:
-	hanare_partition_exit();
+	hanare_local_exit();
 	return err;
 }
 
@@ -381,8 +378,7 @@ static void __exit hanare_exit(void)
 	hanare_topology_exit();
 	hanare_pseudo_exit();
 	hanare_stop_exit();
-	hanare_doorbell_exit();
-	hanare_partition_exit();
+	hanare_local_exit();
 }
 
 module_init(hanare_init);

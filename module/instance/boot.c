@@ -1,16 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Starting and stopping an LWK: shared region, trampoline, INIT/SIPI, the way back. */
+/* Starting and stopping an LWK: shared region, CPUs one after the other, the way back. */
 #include "instance/instance.h"
 
 #include <linux/cpu.h>
 #include <linux/delay.h>
-#include <linux/io.h>
 #include <linux/mempolicy.h>
 #include <linux/sched/signal.h>
 #include <linux/utsname.h>
 #include <linux/vmalloc.h>
-#include <asm/apic.h>
-#include <asm/tsc.h>
 
 #define DEFAULT_BOOT_MS 20000
 #define DEFAULT_STOP_MS 5000
@@ -20,168 +17,40 @@
  * an emulator that can take 20 s: pages whose code was translated are slow to write.
  */
 #define ONLINE_FACTOR 6
-/* Marks the end of Linux' own real-mode code below 1 MiB (realmode/rm/header.S). */
-#define REALMODE_SIGNATURE 0x65a22c82
-#define REALMODE_PAGES 16
-
-/* One CPU at a time starts through the borrowed low page. */
-static DEFINE_MUTEX(trampoline_lock);
-
-/* ---- INIT and SIPI ---- */
-
-static void icr_write(u32 low, u32 apicid)
-{
-	unsigned long flags;
-	int i;
-
-	/* In x2APIC mode the write is not ordered after earlier stores. */
-	mb();
-	local_irq_save(flags);
-	apic->icr_write(low, apicid);
-	if (!(native_read_msr(MSR_IA32_APICBASE) & X2APIC_ENABLE))
-		for (i = 0; i < 1000 && apic->read(APIC_ICR) & APIC_ICR_BUSY; i++)
-			udelay(1);
-	local_irq_restore(flags);
-}
-
-/* After this the CPU executes nothing of ours any more, whatever it did. */
-void hanare_init_ipi(struct hanare_cpu *cpu)
-{
-	icr_write(APIC_INT_LEVELTRIG | APIC_INT_ASSERT | APIC_DM_INIT, cpu->apicid);
-	udelay(200);
-	icr_write(APIC_INT_LEVELTRIG | APIC_DM_INIT, cpu->apicid);
-	/* Some hypervisors do it in the target's own time. */
-	usleep_range(1000, 2000);
-	cpu->started = false;
-}
-
-/* ---- the low page ---- */
-
-static bool page_has_signature(const u32 *words)
-{
-	size_t i;
-
-	for (i = 0; i < PAGE_SIZE / sizeof(*words); i++)
-		if (words[i] == REALMODE_SIGNATURE)
-			return true;
-	return false;
-}
-
-/*
- * Linux reserves all RAM below 1 MiB and uses its own real-mode code there
- * (which ends with the signature). Any other page can be borrowed for a moment.
- * The lowest ones are left to the firmware's habits.
- */
-static unsigned long find_low_page(void)
-{
-	unsigned long pfn, found = 0, blocked_from = ~0UL, blocked_to = 0;
-
-	for (pfn = 1; pfn < 0xa0; pfn++) {
-		void *at;
-
-		if (!page_is_ram(pfn))
-			continue;
-		at = memremap(pfn << PAGE_SHIFT, PAGE_SIZE, MEMREMAP_WB);
-		if (!at)
-			continue;
-		if (page_has_signature(at)) {
-			blocked_to = pfn;
-			blocked_from = pfn > REALMODE_PAGES ? pfn - REALMODE_PAGES : 0;
-		}
-		memunmap(at);
-	}
-	for (pfn = 0x9f; pfn >= 0x10; pfn--)
-		if (page_is_ram(pfn) && (pfn < blocked_from || pfn > blocked_to))
-			found = pfn;
-	return found;
-}
-
 /* ---- starting ---- */
-
-static u32 cpu_state(struct hanare_cpu *cpu)
-{
-	return smp_load_acquire(&cpu->shared->state);
-}
-
-static int wait_cpu_state(struct hanare_instance *inst, struct hanare_cpu *cpu, u32 state,
-			  ktime_t deadline)
-{
-	while (cpu_state(cpu) < state) {
-		if (ktime_after(ktime_get(), deadline))
-			return cpu_state(cpu) >= state ? 0 : -ETIMEDOUT;
-		if (fatal_signal_pending(current))
-			return -EINTR;
-		if (READ_ONCE(((struct hanare_boot_params *)inst->shared)->panicked))
-			return -EIO;
-		usleep_range(50, 200);
-	}
-	return 0;
-}
 
 static int start_cpu(struct hanare_instance *inst, const struct hanare_image *image, u32 index,
 		     u32 timeout_ms, char *message)
 {
-	struct hanare_cpu *cpu = &inst->cpus[index];
-	ktime_t deadline = ktime_add_ms(ktime_get(), timeout_ms);
-	const void *code = inst->shared + inst->shared_size + image->header.trampoline_offset;
-	struct hanare_trampoline_args args = {
-		.cr3 = inst->boot_cr3,
-		.entry = image->entry,
-		.params = HANARE_DIRECT_BASE + inst->shared_phys,
-		.cpu = index,
+	struct hanare_cpu *cpu = &inst->machine.cpus[index];
+	struct hanare_trampoline trampoline = {
+		.code = inst->reach.shared + inst->reach.shared_size + image->header.trampoline_offset,
+		.size = image->header.trampoline_size,
+		.args_offset = image->header.args_offset,
+		.args = {
+			.cr3 = inst->boot.cr3,
+			.entry = image->entry,
+			.params = HANARE_DIRECT_BASE + inst->reach.shared_phys,
+			.cpu = index,
+		},
 	};
-	unsigned long pfn;
-	void *low, *saved;
-	int err, try;
+	int err = inst->transport->start_cpu(cpu, &trampoline, ktime_add_ms(ktime_get(), timeout_ms),
+					     message);
 
-	saved = kmalloc(PAGE_SIZE, GFP_KERNEL);
-	if (!saved)
-		return refuse(message, -ENOMEM, "Linux has no memory left");
-	mutex_lock(&trampoline_lock);
-	/* No CPU of Linux' own starts meanwhile. */
-	cpus_read_lock();
-	pfn = find_low_page();
-	low = pfn ? memremap(pfn << PAGE_SHIFT, PAGE_SIZE, MEMREMAP_WB) : NULL;
-	if (!low) {
-		cpus_read_unlock();
-		mutex_unlock(&trampoline_lock);
-		kfree(saved);
-		return refuse(message, -ENOMEM, "no usable page of memory below 1 MiB");
-	}
-	memcpy(saved, low, PAGE_SIZE);
-	memcpy(low, code, image->header.trampoline_size);
-	memcpy(low + image->header.args_offset, &args, sizeof(args));
-
-	smp_store_release(&cpu->shared->state, HANARE_CPU_STARTING);
-	hanare_init_ipi(cpu);
-	cpu->started = true;
-	for (try = 0; try < 2 && cpu_state(cpu) < HANARE_CPU_ENTERED; try++) {
-		icr_write(APIC_DM_STARTUP | pfn, cpu->apicid);
-		udelay(200);
-	}
-	err = wait_cpu_state(inst, cpu, HANARE_CPU_ENTERED, deadline);
-	if (err)
-		hanare_init_ipi(cpu);
-	memcpy(low, saved, PAGE_SIZE);
-	memunmap(low);
-	cpus_read_unlock();
-	mutex_unlock(&trampoline_lock);
-	kfree(saved);
 	if (!err) {
 		timeout_ms *= ONLINE_FACTOR;
-		err = wait_cpu_state(inst, cpu, HANARE_CPU_ONLINE,
-				     ktime_add_ms(ktime_get(), timeout_ms));
+		err = hanare_await_cpu(cpu, HANARE_CPU_ONLINE, ktime_add_ms(ktime_get(), timeout_ms));
 	}
 	if (err == -EINTR)
 		refuse(message, err, "interrupted while CPU %u started", cpu->linux_cpu);
 	else if (err == -EIO)
 		refuse(message, err, "the LWK panicked while CPU %u started: see dmesg",
 		       cpu->linux_cpu);
-	else if (err)
+	else if (err == -ETIMEDOUT)
 		refuse(message, err,
 		       "CPU %u did not %s within %u ms: see dmesg, try again, or leave it out",
 		       cpu->linux_cpu,
-		       cpu_state(cpu) >= HANARE_CPU_ENTERED ? "come online" : "answer", timeout_ms);
+		       hanare_cpu_state(cpu) >= HANARE_CPU_ENTERED ? "come online" : "answer", timeout_ms);
 	return err;
 }
 
@@ -197,16 +66,16 @@ static struct layout shared_layout(struct hanare_instance *inst, u32 service_cou
 	struct layout l;
 
 	l.chunks = round_up(sizeof(struct hanare_boot_params), 64);
-	l.cpus = round_up(l.chunks + inst->chunk_count * sizeof(struct hanare_memory_chunk),
+	l.cpus = round_up(l.chunks + inst->machine.chunk_count * sizeof(struct hanare_memory_chunk),
 			  PAGE_SIZE);
-	l.requests = l.cpus + inst->cpu_count * sizeof(struct hanare_cpu_shared);
+	l.requests = l.cpus + inst->machine.cpu_count * sizeof(struct hanare_cpu_shared);
 	l.services = round_up(l.requests + HANARE_REQUESTS * sizeof(struct hanare_request), 64);
 	l.log = round_up(l.services + service_count * sizeof(struct hanare_service), PAGE_SIZE);
 	l.clock = round_up(l.log + HANARE_LOG_TEXT_OFFSET + HANARE_LOG_SIZE, PAGE_SIZE);
 	l.bells = l.clock + PAGE_SIZE;
-	l.bell_count = min_t(u64, inst->memory_bytes / HANARE_BELL_BYTES, HANARE_BELLS_MAX);
+	l.bell_count = min_t(u64, inst->machine.memory_bytes / HANARE_BELL_BYTES, HANARE_BELLS_MAX);
 	l.doorbell_count = hanare_doorbells_wanted();
-	l.doorbells = round_up(l.bells + l.bell_count * sizeof(u64),
+	l.doorbells = round_up(l.bells + l.bell_count * sizeof(struct hanare_bell),
 			       sizeof(struct hanare_doorbell_shared));
 	l.offers = round_up(l.doorbells + l.doorbell_count * sizeof(struct hanare_doorbell_shared),
 			    sizeof(struct hanare_offer));
@@ -218,7 +87,7 @@ static struct layout shared_layout(struct hanare_instance *inst, u32 service_cou
 static int shared_make(struct hanare_instance *inst, const struct hanare_image *image,
 		       const struct hanare_boot *arg, char *message)
 {
-	u32 service_count = HANARE_SERVICES_PER_CPU * inst->cpu_count;
+	u32 service_count = HANARE_SERVICES_PER_CPU * inst->machine.cpu_count;
 	struct layout l = shared_layout(inst, service_count);
 	const struct hanare_chunk *best = NULL;
 	struct hanare_boot_params *params;
@@ -227,33 +96,33 @@ static int shared_make(struct hanare_instance *inst, const struct hanare_image *
 	u64 need = l.end + round_up(image->memory_size, HANARE_LARGE_PAGE_SIZE);
 	u32 i;
 
-	for (i = 0; i < inst->chunk_count; i++)
-		if (!best || inst->chunks[i].pages > best->pages)
-			best = &inst->chunks[i];
+	for (i = 0; i < inst->machine.chunk_count; i++)
+		if (!best || inst->machine.chunks[i].pages > best->pages)
+			best = &inst->machine.chunks[i];
 	if (!best || (u64)best->pages << PAGE_SHIFT < need + (4 << 20))
 		return refuse(message, -ENOMEM,
 			"the largest piece of memory has %llu MiB, %llu MiB in one piece are needed to start: give more memory",
 			best ? (u64)best->pages >> (20 - PAGE_SHIFT) : 0, (need >> 20) + 4);
 
 	down_write(&inst->live);
-	inst->shared_phys = (u64)best->pfn << PAGE_SHIFT;
-	inst->shared_size = l.end;
-	inst->image_phys = inst->shared_phys + l.end;
-	inst->image_size = image->memory_size;
-	params = phys_to_virt(inst->shared_phys);
+	inst->reach.shared_phys = (u64)best->pfn << PAGE_SHIFT;
+	inst->reach.shared_size = l.end;
+	inst->reach.image_phys = inst->reach.shared_phys + l.end;
+	inst->reach.image_size = image->memory_size;
+	params = hanare_virt(best, inst->reach.shared_phys);
 	memset(params, 0, l.end);
-	hanare_image_place(image, phys_to_virt(inst->image_phys));
+	hanare_image_place(inst, image, hanare_virt(best, inst->reach.image_phys));
 
 	params->magic = HANARE_MAGIC;
 	params->version = HANARE_VERSION;
 	params->params_size = sizeof(*params);
-	params->shared_base = inst->shared_phys;
+	params->shared_base = inst->reach.shared_phys;
 	params->shared_size = l.end;
-	params->image_base = inst->image_phys;
+	params->image_base = inst->reach.image_phys;
 	params->image_size = image->memory_size;
-	params->chunk_count = inst->chunk_count;
+	params->chunk_count = inst->machine.chunk_count;
 	params->chunks_offset = l.chunks;
-	params->cpu_count = inst->cpu_count;
+	params->cpu_count = inst->machine.cpu_count;
 	params->cpus_offset = l.cpus;
 	params->request_count = HANARE_REQUESTS;
 	params->requests_offset = l.requests;
@@ -267,9 +136,11 @@ static int shared_make(struct hanare_instance *inst, const struct hanare_image *
 	params->doorbell_count = l.doorbell_count;
 	params->doorbells_offset = l.doorbells;
 	params->offers_offset = l.offers;
-	params->tsc_khz = tsc_khz;
+	params->tsc_khz = inst->transport->tsc_khz(inst);
 	params->tick_ns = TICK_NSEC;
-	params->leaks = hanare_cpu_leaks();
+	params->transport = inst->transport->number;
+	params->transport_flags = inst->transport->flags;
+	params->leaks = inst->transport->leaks(inst);
 	params->linux_cpu_ids = nr_cpu_ids;
 	params->linux_node_ids = nr_node_ids;
 	params->linux_cpumask_size = cpumask_size();
@@ -280,15 +151,15 @@ static int shared_make(struct hanare_instance *inst, const struct hanare_image *
 		  utsname()->release, utsname()->version);
 
 	chunks = (void *)params + l.chunks;
-	for (i = 0; i < inst->chunk_count; i++)
+	for (i = 0; i < inst->machine.chunk_count; i++)
 		chunks[i] = (struct hanare_memory_chunk){
-			.base = (u64)inst->chunks[i].pfn << PAGE_SHIFT,
-			.size = (u64)inst->chunks[i].pages << PAGE_SHIFT,
-			.node = inst->chunks[i].node,
+			.base = (u64)inst->machine.chunks[i].pfn << PAGE_SHIFT,
+			.size = (u64)inst->machine.chunks[i].pages << PAGE_SHIFT,
+			.node = inst->machine.chunks[i].node,
 		};
 	cpus = (void *)params + l.cpus;
-	for (i = 0; i < inst->cpu_count; i++) {
-		struct hanare_cpu *cpu = &inst->cpus[i];
+	for (i = 0; i < inst->machine.cpu_count; i++) {
+		struct hanare_cpu *cpu = &inst->machine.cpus[i];
 
 		atomic_set(&cpu->asked, 0);
 		cpus[i].apic_id = cpu->apicid;
@@ -296,20 +167,20 @@ static int shared_make(struct hanare_instance *inst, const struct hanare_image *
 		cpus[i].node = cpu->node;
 		cpus[i].ipi_vector = HANARE_IPI_VECTOR;
 		cpu->shared = &cpus[i];
-		cpu->inbound_tail = 0;
-		cpu->inbound_seen = 0;
+		cpu->inbound = (struct hanare_producer){};
 		cpu->outbound_head = 0;
 		cpu->spaces = 0;
 	}
-	inst->requests = (void *)params + l.requests;
-	inst->services = (void *)params + l.services;
-	inst->service_count = service_count;
-	inst->log = (void *)params + l.log;
-	inst->clock = (void *)params + l.clock;
-	inst->bells = (void *)params + l.bells;
-	inst->bell_count = l.bell_count;
-	inst->offers = (void *)params + l.offers;
-	inst->shared = params;
+	inst->link.requests = (void *)params + l.requests;
+	inst->link.services = (void *)params + l.services;
+	inst->link.service_count = service_count;
+	inst->link.log = (void *)params + l.log;
+	inst->link.clock = (void *)params + l.clock;
+	inst->link.clock_phys = inst->reach.shared_phys + l.clock;
+	inst->link.bells = (void *)params + l.bells;
+	inst->link.bell_count = l.bell_count;
+	inst->link.offers = (void *)params + l.offers;
+	inst->reach.shared = params;
 	up_write(&inst->live);
 	return 0;
 }
@@ -319,15 +190,15 @@ static void shared_drop(struct hanare_instance *inst)
 {
 	u32 i;
 
-	for (i = 0; i < inst->cpu_count; i++)
-		inst->cpus[i].shared = NULL;
-	inst->shared = NULL;
-	inst->requests = NULL;
-	inst->services = NULL;
-	inst->log = NULL;
-	inst->clock = NULL;
-	inst->bells = NULL;
-	inst->offers = NULL;
+	for (i = 0; i < inst->machine.cpu_count; i++)
+		inst->machine.cpus[i].shared = NULL;
+	inst->reach.shared = NULL;
+	inst->link.requests = NULL;
+	inst->link.services = NULL;
+	inst->link.log = NULL;
+	inst->link.clock = NULL;
+	inst->link.bells = NULL;
+	inst->link.offers = NULL;
 }
 
 /* ---- stopping ---- */
@@ -340,25 +211,25 @@ void hanare_stop_cpus(struct hanare_instance *inst, bool ask, u32 timeout_ms)
 {
 	u32 i;
 
-	for (i = inst->cpu_count; i-- > 0;) {
-		struct hanare_cpu *cpu = &inst->cpus[i];
+	for (i = inst->machine.cpu_count; i-- > 0;) {
+		struct hanare_cpu *cpu = &inst->machine.cpus[i];
 
 		if (!cpu->started)
 			continue;
-		if (ask && cpu_state(cpu) == HANARE_CPU_ONLINE) {
+		if (ask && hanare_cpu_state(cpu) == HANARE_CPU_ONLINE) {
 			ktime_t deadline = ktime_add_ms(ktime_get(), timeout_ms);
 			int err = hanare_post(inst, cpu, HANARE_REQUEST_STOP);
 
 			/* No answer is waited for: a parked CPU gives none. */
-			while (!err && cpu_state(cpu) != HANARE_CPU_PARKED &&
+			while (!err && hanare_cpu_state(cpu) != HANARE_CPU_PARKED &&
 			       ktime_before(ktime_get(), deadline) &&
-			       !READ_ONCE(((struct hanare_boot_params *)inst->shared)->panicked))
+			       !READ_ONCE(((struct hanare_boot_params *)inst->reach.shared)->panicked))
 				usleep_range(50, 200);
-			if (cpu_state(cpu) != HANARE_CPU_PARKED)
+			if (hanare_cpu_state(cpu) != HANARE_CPU_PARKED)
 				pr_warn("%s: CPU %u did not park within %u ms: stopped by INIT\n",
 					inst->name, cpu->linux_cpu, timeout_ms);
 		}
-		hanare_init_ipi(cpu);
+		inst->transport->halt_cpu(cpu);
 	}
 }
 
@@ -366,9 +237,9 @@ void hanare_halt_cpus(struct hanare_instance *inst)
 {
 	u32 i;
 
-	for (i = 0; i < inst->cpu_count; i++)
-		if (inst->cpus[i].started)
-			hanare_init_ipi(&inst->cpus[i]);
+	for (i = 0; i < inst->machine.cpu_count; i++)
+		if (inst->machine.cpus[i].started)
+			inst->transport->halt_cpu(&inst->machine.cpus[i]);
 }
 
 /* No CPU of it runs any more: take down what boot put up. */
@@ -386,13 +257,12 @@ static void undo_boot(struct hanare_instance *inst)
 	hanare_boot_tables_free(inst);
 }
 
-/* Everything goes back to Linux. inst->lock is held; no space is left. */
+/* Everything goes back where it came from. inst->lock is held; no space is left. */
 void hanare_release_all(struct hanare_instance *inst, char *message)
 {
-	if (inst->shared)
+	if (inst->reach.shared)
 		undo_boot(inst);
-	hanare_release_cpus(inst, message);
-	hanare_release_memory(inst);
+	inst->transport->release(inst, message);
 }
 
 /* Printable and ended by a zero inside the field. */
@@ -423,9 +293,9 @@ int hanare_boot(struct hanare_instance *inst, struct hanare_boot *arg)
 
 	if (inst->state != HANARE_INSTANCE_CREATED)
 		return refuse(arg->message, -EBUSY, "%s is booted already", inst->name);
-	if (!inst->cpu_count)
+	if (!inst->machine.cpu_count)
 		return refuse(arg->message, -EINVAL, "%s has no CPU: give it one", inst->name);
-	if (!inst->chunk_count)
+	if (!inst->machine.chunk_count)
 		return refuse(arg->message, -EINVAL, "%s has no memory: give it some", inst->name);
 	if (arg->reserved)
 		return refuse(arg->message, -EINVAL, "a reserved field is not zero");
@@ -470,7 +340,7 @@ int hanare_boot(struct hanare_instance *inst, struct hanare_boot *arg)
 	now = ktime_get_ns();
 	arg->load_ns = now - start;
 
-	for (i = 0; i < inst->cpu_count; i++) {
+	for (i = 0; i < inst->machine.cpu_count; i++) {
 		start = now;
 		err = start_cpu(inst, &image, i, timeout_ms, arg->message);
 		if (err)
@@ -481,12 +351,12 @@ int hanare_boot(struct hanare_instance *inst, struct hanare_boot *arg)
 	spin_lock_irq(&inst->state_lock);
 	if (inst->state == HANARE_INSTANCE_BOOTING)
 		inst->state = HANARE_INSTANCE_RUNNING;
-	inst->boot_ns = now;
+	inst->boot.ns = now;
 	spin_unlock_irq(&inst->state_lock);
 	kvfree(image.data);
-	pr_info("%s: running on %u CPU%s with %llu MiB\n", inst->name, inst->cpu_count,
-		inst->cpu_count == 1 ? "" : "s",
-		inst->memory_bytes >> 20);
+	pr_info("%s: running on %u CPU%s with %llu MiB\n", inst->name, inst->machine.cpu_count,
+		inst->machine.cpu_count == 1 ? "" : "s",
+		inst->machine.memory_bytes >> 20);
 	return 0;
 stop:
 	hanare_stop_cpus(inst, false, 0);
@@ -516,9 +386,9 @@ static u32 kill_spaces(struct hanare_instance *inst, void (*kill)(struct hanare_
 		       u32 timeout_ms)
 {
 	kill(inst);
-	wait_event_killable_timeout(inst->space_wait, !READ_ONCE(inst->spaces),
+	wait_event_killable_timeout(inst->spaces.wait, !READ_ONCE(inst->spaces.count),
 				    msecs_to_jiffies(timeout_ms));
-	return READ_ONCE(inst->spaces);
+	return READ_ONCE(inst->spaces.count);
 }
 
 /*
@@ -542,8 +412,8 @@ int hanare_shutdown(struct hanare_instance *inst, struct hanare_shutdown *arg,
 
 	spin_lock_irq(&inst->state_lock);
 	was = inst->state;
-	left = inst->spaces;
-	programs = left - inst->members;
+	left = inst->spaces.count;
+	programs = left - inst->spaces.members;
 	if (!left || arg->force)
 		inst->state = HANARE_INSTANCE_STOPPING;
 	spin_unlock_irq(&inst->state_lock);

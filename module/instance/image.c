@@ -3,7 +3,6 @@
 #include "instance/instance.h"
 
 #include <linux/elf.h>
-#include <linux/io.h>
 
 /* ---- the image ---- */
 
@@ -87,7 +86,7 @@ int hanare_image_check(struct hanare_image *image, char *message)
 }
 
 /* Copy the checked image to where KERNEL_BASE will be mapped. */
-void hanare_image_place(const struct hanare_image *image, void *to)
+void hanare_image_place(struct hanare_instance *inst, const struct hanare_image *image, void *to)
 {
 	const Elf64_Ehdr *eh = image->data;
 	const Elf64_Phdr *ph = image->data + eh->e_phoff;
@@ -96,39 +95,45 @@ void hanare_image_place(const struct hanare_image *image, void *to)
 	memset(to, 0, image->memory_size);
 	for (i = 0; i < eh->e_phnum; i++, ph++)
 		if (ph->p_type == PT_LOAD && ph->p_memsz)
-			memcpy(to + (ph->p_vaddr - HANARE_KERNEL_BASE), image->data + ph->p_offset,
-			       ph->p_filesz);
+			inst->transport->copy(inst, to + (ph->p_vaddr - HANARE_KERNEL_BASE),
+					      image->data + ph->p_offset, ph->p_filesz);
 }
 
 /* ---- boot page tables ---- */
 
-static u64 *table_page(struct hanare_instance *inst)
+/* CR3 is loaded in 32-bit mode: below 4 GiB. */
+static u64 *table_page(struct hanare_instance *inst, u64 *phys)
 {
-	/* CR3 is loaded in 32-bit mode: below 4 GiB. */
-	struct page *page = alloc_page(GFP_KERNEL | GFP_DMA32 | __GFP_ZERO);
+	void *page = inst->transport->low_page(inst, phys);
 
-	if (!page)
+	if (page && xa_err(xa_store(&inst->boot.tables, *phys >> PAGE_SHIFT, page, GFP_KERNEL))) {
+		inst->transport->free_low_page(inst, page);
 		return NULL;
-	list_add(&page->lru, &inst->boot_tables);
-	return page_address(page);
+	}
+	return page;
+}
+
+static u64 *table_at(struct hanare_instance *inst, u64 phys)
+{
+	return xa_load(&inst->boot.tables, phys >> PAGE_SHIFT);
 }
 
 static u64 *table_next(struct hanare_instance *inst, u64 *table, u64 addr, int shift)
 {
 	u64 *entry = &table[addr >> shift & 511];
-	u64 *next;
+	u64 *next, phys;
 
 	if (*entry)
-		return phys_to_virt(*entry & PTE_PFN_MASK);
-	next = table_page(inst);
+		return table_at(inst, *entry & PTE_PFN_MASK);
+	next = table_page(inst, &phys);
 	if (next)
-		*entry = virt_to_phys(next) | _PAGE_PRESENT | _PAGE_RW;
+		*entry = phys | _PAGE_PRESENT | _PAGE_RW;
 	return next;
 }
 
 static int map_large(struct hanare_instance *inst, u64 addr, u64 phys, u64 size)
 {
-	u64 *top = phys_to_virt(inst->boot_cr3);
+	u64 *top = table_at(inst, inst->boot.cr3);
 	u64 end = phys + size;
 
 	for (; phys < end; phys += PMD_SIZE, addr += PMD_SIZE) {
@@ -145,33 +150,33 @@ static int map_large(struct hanare_instance *inst, u64 addr, u64 phys, u64 size)
 /* First 2 MiB 1:1, all memory at DIRECT_BASE, the image at KERNEL_BASE. */
 int hanare_boot_tables_make(struct hanare_instance *inst)
 {
-	u64 *top = table_page(inst);
+	u64 top;
 	int err;
 	u32 i;
 
-	if (!top)
+	if (!table_page(inst, &top))
 		return -ENOMEM;
-	inst->boot_cr3 = virt_to_phys(top);
+	inst->boot.cr3 = top;
 	err = map_large(inst, 0, 0, PMD_SIZE);
-	for (i = 0; !err && i < inst->chunk_count; i++) {
-		u64 phys = (u64)inst->chunks[i].pfn << PAGE_SHIFT;
+	for (i = 0; !err && i < inst->machine.chunk_count; i++) {
+		u64 phys = (u64)inst->machine.chunks[i].pfn << PAGE_SHIFT;
 
 		err = map_large(inst, HANARE_DIRECT_BASE + phys, phys,
-				(u64)inst->chunks[i].pages << PAGE_SHIFT);
+				(u64)inst->machine.chunks[i].pages << PAGE_SHIFT);
 	}
 	if (!err)
-		err = map_large(inst, HANARE_KERNEL_BASE, inst->image_phys,
-				round_up(inst->image_size, PMD_SIZE));
+		err = map_large(inst, HANARE_KERNEL_BASE, inst->reach.image_phys,
+				round_up(inst->reach.image_size, PMD_SIZE));
 	return err;
 }
 
 void hanare_boot_tables_free(struct hanare_instance *inst)
 {
-	struct page *page, *next;
+	unsigned long frame;
+	void *page;
 
-	list_for_each_entry_safe(page, next, &inst->boot_tables, lru) {
-		list_del(&page->lru);
-		__free_page(page);
-	}
-	inst->boot_cr3 = 0;
+	xa_for_each(&inst->boot.tables, frame, page)
+		inst->transport->free_low_page(inst, page);
+	xa_destroy(&inst->boot.tables);
+	inst->boot.cr3 = 0;
 }

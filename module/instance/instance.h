@@ -13,7 +13,6 @@ void hanare_stop_cpus(struct hanare_instance *inst, bool ask, u32 timeout_ms);
 void hanare_release_all(struct hanare_instance *inst, char *message);
 /* For emergencies: no CPU of the instance executes anything any more. */
 void hanare_halt_cpus(struct hanare_instance *inst);
-void hanare_init_ipi(struct hanare_cpu *cpu);
 
 /* image.c */
 struct hanare_image {
@@ -25,7 +24,7 @@ struct hanare_image {
 };
 int hanare_image_verify(struct hanare_image *image, char *message);
 int hanare_image_check(struct hanare_image *image, char *message);
-void hanare_image_place(const struct hanare_image *image, void *to);
+void hanare_image_place(struct hanare_instance *inst, const struct hanare_image *image, void *to);
 int hanare_boot_tables_make(struct hanare_instance *inst);
 void hanare_boot_tables_free(struct hanare_instance *inst);
 

@@ -11,8 +11,6 @@
 #include <linux/pvclock_gtod.h>
 #include <linux/timekeeper_internal.h>
 #include <linux/timekeeping.h>
-#include <asm/msr.h>
-#include <asm/tsc.h>
 
 #define CLOCK_SHIFT 24
 #define PERIOD_NS NSEC_PER_SEC
@@ -26,7 +24,7 @@ struct sample {
 };
 
 /* Of several tries the one with the least between the two readings. */
-static struct sample take_sample(void)
+static struct sample take_sample(const struct hanare_instance *inst)
 {
 	struct sample best = {};
 	u64 least = U64_MAX;
@@ -37,9 +35,9 @@ static struct sample take_sample(void)
 		u64 before, after, mono, raw;
 
 		local_irq_save(flags);
-		before = rdtsc_ordered();
+		before = hanare_tsc_ordered(inst);
 		mono = ktime_get_ns();
-		after = rdtsc_ordered();
+		after = hanare_tsc_ordered(inst);
 		raw = ktime_get_raw_ns();
 		local_irq_restore(flags);
 		if (after - before < least) {
@@ -72,19 +70,18 @@ static u64 bent(const struct hanare_clock_page *page, struct sample s, u64 rate)
 /* With a `rate`: the line after the sample `s`. Without: the same line, new offsets. */
 static void write_page(struct hanare_instance *inst, struct sample s, u64 rate, bool first)
 {
-	struct hanare_clock_page *page = inst->clock;
+	struct hanare_clock_page *page = inst->link.clock;
 	u64 mono, raw, tsc, mult;
 	unsigned long flags;
 
-	raw_spin_lock_irqsave(&inst->clock_lock, flags);
+	raw_spin_lock_irqsave(&inst->link.clock_lock, flags);
 	mult = !rate ? page->mult : first ? rate : bent(page, s, rate);
-	WRITE_ONCE(page->sequence, page->sequence + 1);
-	smp_wmb();
+	hanare_clock_begin(&page->sequence);
 	/*
 	 * Read after the sequence is odd: a reader that succeeds with the old
 	 * line read its TSC before, so it got less than the new line's base.
 	 */
-	tsc = rdtsc_ordered();
+	tsc = hanare_tsc_ordered(inst);
 	if (first) {
 		mono = s.mono + mul_u64_u64_shr(tsc - s.tsc, mult, CLOCK_SHIFT);
 		raw = s.raw + (mono - s.mono);
@@ -105,19 +102,18 @@ static void write_page(struct hanare_instance *inst, struct sample s, u64 rate, 
 	page->tai_ns = ktime_to_ns(ktime_mono_to_any(mono, TK_OFFS_TAI));
 	page->minutes_west = sys_tz.tz_minuteswest;
 	page->dst = sys_tz.tz_dsttime;
-	smp_wmb();
-	WRITE_ONCE(page->sequence, page->sequence + 1);
-	raw_spin_unlock_irqrestore(&inst->clock_lock, flags);
+	hanare_clock_end(&page->sequence);
+	raw_spin_unlock_irqrestore(&inst->link.clock_lock, flags);
 }
 
 /* The rate Linux' clock really ran at since the last update, in our units. */
 static u64 measured_mult(struct hanare_instance *inst, struct sample s)
 {
-	u64 nominal = inst->clock_mult_nominal, mult;
-	u64 cycles = s.tsc - inst->clock_last_tsc;
-	u64 ns = s.mono - inst->clock_last_ns;
+	u64 nominal = inst->link.clock_mult_nominal, mult;
+	u64 cycles = s.tsc - inst->link.clock_last_tsc;
+	u64 ns = s.mono - inst->link.clock_last_ns;
 
-	if (!inst->clock_last_tsc || ns < PERIOD_NS / 2 || !cycles || ns > 1000 * PERIOD_NS)
+	if (!inst->link.clock_last_tsc || ns < PERIOD_NS / 2 || !cycles || ns > 1000 * PERIOD_NS)
 		return nominal;
 	mult = mul_u64_u64_div_u64(ns, 1ULL << CLOCK_SHIFT, cycles);
 	/* Far off means that a sample was disturbed. */
@@ -126,15 +122,16 @@ static u64 measured_mult(struct hanare_instance *inst, struct sample s)
 
 static void update(struct work_struct *work)
 {
-	struct hanare_instance *inst = container_of(work, struct hanare_instance, clock_work.work);
-	struct sample s = take_sample();
+	struct hanare_instance *inst = container_of(work, struct hanare_instance, link.clock_work.work);
+	struct sample s = take_sample(inst);
 
 	write_page(inst, s, measured_mult(inst, s), false);
-	inst->clock_last_tsc = s.tsc;
-	inst->clock_last_ns = s.mono;
+	inst->link.clock_last_tsc = s.tsc;
+	inst->link.clock_last_ns = s.mono;
 	hanare_load_update(inst);
 	hanare_look_for_lost(inst);
-	schedule_delayed_work(&inst->clock_work, HZ);
+	hanare_look_for_gone(inst);
+	schedule_delayed_work(&inst->link.clock_work, HZ);
 }
 
 /*
@@ -143,17 +140,17 @@ static void update(struct work_struct *work)
  */
 static void offset_changed(struct irq_work *work)
 {
-	struct hanare_instance *inst = container_of(work, struct hanare_instance, clock_set_work);
+	struct hanare_instance *inst = container_of(work, struct hanare_instance, link.clock_set_work);
 	struct sample none = {};
 
 	write_page(inst, none, 0, false);
-	schedule_work(&inst->clock_tell_work);
+	schedule_work(&inst->link.clock_tell_work);
 }
 
 /* Tells the LWK that a clock was set: whoever waits there for a time of it looks again. */
 static void tell_set(struct work_struct *work)
 {
-	struct hanare_instance *inst = container_of(work, struct hanare_instance, clock_tell_work);
+	struct hanare_instance *inst = container_of(work, struct hanare_instance, link.clock_tell_work);
 
 	/* Every request may be taken for a while; who waits must hear of it all the same. */
 	if (hanare_post(inst, hanare_quiet_cpu(inst), HANARE_REQUEST_CLOCK_SET) == -EBUSY)
@@ -163,47 +160,47 @@ static void tell_set(struct work_struct *work)
 /* Called with the timekeeper's lock held, also at each tick. */
 static int timekeeping_changed(struct notifier_block *nb, unsigned long was_set, void *timekeeper)
 {
-	struct hanare_instance *inst = container_of(nb, struct hanare_instance, clock_notifier);
+	struct hanare_instance *inst = container_of(nb, struct hanare_instance, link.clock_notifier);
 	const struct timekeeper *tk = timekeeper;
 	u64 part = tk->tkr_mono.xtime_nsec >> tk->tkr_mono.shift;
 	u64 real = tk->xtime_sec * NSEC_PER_SEC + part;
 
 	/* Without the lock: whoever has it may be waiting for this timekeeper. */
-	WRITE_ONCE(inst->clock->realtime_coarse_ns, real);
-	WRITE_ONCE(inst->clock->monotonic_coarse_ns,
+	WRITE_ONCE(inst->link.clock->realtime_coarse_ns, real);
+	WRITE_ONCE(inst->link.clock->monotonic_coarse_ns,
 		   real + tk->wall_to_monotonic.tv_sec * NSEC_PER_SEC + tk->wall_to_monotonic.tv_nsec);
 	if (was_set)
-		irq_work_queue(&inst->clock_set_work);
+		irq_work_queue(&inst->link.clock_set_work);
 	return NOTIFY_OK;
 }
 
 void hanare_clock_start(struct hanare_instance *inst)
 {
-	struct sample s = take_sample();
+	struct sample s = take_sample(inst);
 
-	inst->clock_mult_nominal = div_u64((u64)NSEC_PER_MSEC << CLOCK_SHIFT, tsc_khz);
-	inst->clock_last_tsc = 0;
-	raw_spin_lock_init(&inst->clock_lock);
-	write_page(inst, s, inst->clock_mult_nominal, true);
-	inst->clock_last_tsc = s.tsc;
-	inst->clock_last_ns = s.mono;
-	INIT_DELAYED_WORK(&inst->clock_work, update);
-	schedule_delayed_work(&inst->clock_work, HZ);
-	INIT_WORK(&inst->clock_tell_work, tell_set);
-	init_irq_work(&inst->clock_set_work, offset_changed);
-	inst->clock_notifier.notifier_call = timekeeping_changed;
-	pvclock_gtod_register_notifier(&inst->clock_notifier);
+	inst->link.clock_mult_nominal = div_u64((u64)NSEC_PER_MSEC << CLOCK_SHIFT, inst->transport->tsc_khz(inst));
+	inst->link.clock_last_tsc = 0;
+	raw_spin_lock_init(&inst->link.clock_lock);
+	write_page(inst, s, inst->link.clock_mult_nominal, true);
+	inst->link.clock_last_tsc = s.tsc;
+	inst->link.clock_last_ns = s.mono;
+	INIT_DELAYED_WORK(&inst->link.clock_work, update);
+	schedule_delayed_work(&inst->link.clock_work, HZ);
+	INIT_WORK(&inst->link.clock_tell_work, tell_set);
+	init_irq_work(&inst->link.clock_set_work, offset_changed);
+	inst->link.clock_notifier.notifier_call = timekeeping_changed;
+	pvclock_gtod_register_notifier(&inst->link.clock_notifier);
 }
 
 void hanare_clock_stop(struct hanare_instance *inst)
 {
-	if (!inst->clock_work.work.func)
+	if (!inst->link.clock_work.work.func)
 		return;
-	if (inst->clock_notifier.notifier_call) {
-		pvclock_gtod_unregister_notifier(&inst->clock_notifier);
-		inst->clock_notifier.notifier_call = NULL;
+	if (inst->link.clock_notifier.notifier_call) {
+		pvclock_gtod_unregister_notifier(&inst->link.clock_notifier);
+		inst->link.clock_notifier.notifier_call = NULL;
 	}
-	irq_work_sync(&inst->clock_set_work);
-	cancel_work_sync(&inst->clock_tell_work);
-	cancel_delayed_work_sync(&inst->clock_work);
+	irq_work_sync(&inst->link.clock_set_work);
+	cancel_work_sync(&inst->link.clock_tell_work);
+	cancel_delayed_work_sync(&inst->link.clock_work);
 }

@@ -3,7 +3,7 @@
 #ifndef HANARE_LINK_H
 #define HANARE_LINK_H
 
-#include "machine/machine.h"
+#include "transport/transport.h"
 
 /* ikc.c */
 /* What the layers above do about each event of the LWK. */
@@ -29,14 +29,13 @@ void hanare_ring_cpu(struct hanare_cpu *cpu);
 void hanare_ring_bell(struct hanare_space *space, u32 bell);
 void hanare_drain(struct hanare_instance *inst);
 void hanare_look_for_lost(struct hanare_instance *inst);
+void hanare_look_for_gone(struct hanare_instance *inst);
 /* Whether the interrupt that is about to be sent, or was taken, is lost: for tests. */
 bool hanare_loses(void);
-void hanare_drain_rung(struct hanare_instance *inst, struct hanare_doorbell_shared *doorbell);
+void hanare_drain_rung(struct hanare_instance *inst, struct hanare_doorbell *doorbell);
 int hanare_push(struct hanare_cpu *cpu, u32 index);
 
 /* doorbell.c */
-int hanare_doorbell_init(void);
-void hanare_doorbell_exit(void);
 u32 hanare_doorbells_wanted(void);
 int hanare_doorbells_start(struct hanare_instance *inst);
 void hanare_doorbells_stop(struct hanare_instance *inst);
@@ -44,7 +43,7 @@ void hanare_doorbells_stop(struct hanare_instance *inst);
 /* The doorbell next to who calls, plus 1. He may be moved: a hint. */
 static inline u32 hanare_doorbell_here(const struct hanare_instance *inst)
 {
-	return READ_ONCE(inst->nearest[raw_smp_processor_id()]);
+	return READ_ONCE(inst->link.nearest[raw_smp_processor_id()]);
 }
 
 /* request.c */
@@ -58,13 +57,28 @@ struct hanare_call {
 	u64 args[4];
 	const u64 *data;			/* HANARE_PAGES_MAX words or fewer in */
 	u32 data_words;
+	const unsigned long *cpus;		/* SPACE_OPEN: HANARE_CPU_SET_CPUS bits; or NULL */
 	int status;				/* of the LWK */
 	u32 count;
 	u64 *pages;				/* HANARE_PAGES_MAX words out, or NULL */
 	const struct hanare_space *charged;	/* to its user, if not by the kind */
 	bool at_once;				/* -EBUSY if no entry is free now */
+	const bool *is_over;			/* -EALREADY once it is set while none is; or NULL */
+	int *kept;				/* out, or NULL: the entry, with -ETIMEDOUT (hanare_asked) */
 	bool in_order;				/* SPACE_GROUPS, SPACE_PAUSE: not before, or beside, an earlier request */
 };
+/* A request of a CPU, if there was one, needs no answer any more. */
+static inline void hanare_count_answer(struct hanare_request_wait *wait)
+{
+	struct hanare_cpu *cpu = wait->cpu;
+
+	wait->cpu = NULL;
+	if (!cpu)
+		return;
+	WRITE_ONCE(cpu->silent_since, jiffies);
+	atomic_dec(&cpu->asked);
+}
+
 int hanare_request(struct hanare_instance *inst, struct hanare_cpu *cpu,
 		   struct hanare_call *call, enum hanare_patience patience,
 		   unsigned int timeout_ms);
@@ -94,14 +108,21 @@ int hanare_post(struct hanare_instance *inst, struct hanare_cpu *cpu, u32 kind);
 int hanare_post_about(struct hanare_space *space, struct hanare_call *call);
 
 /* closes.c */
-/* `confirmed`: the LWK has nothing of a space any more, or does not run. */
-void hanare_closes_init(void (*confirmed)(u32 space));
+/* `confirmed`: the LWK has nothing of a space any more, or does not run. Drops the end's references. */
+void hanare_closes_init(void (*confirmed)(struct hanare_unconfirmed *end));
 void hanare_closes_start(struct hanare_instance *inst);
 void hanare_closes_stop(struct hanare_instance *inst);
 /* The space's end is not confirmed by the LWK: it is asked until it does, or is stopped. */
 void hanare_close_later(struct hanare_instance *inst, struct hanare_unconfirmed *end);
-/* The request by which its holder asked that CPU, too, is over: its end is confirmed only after this. */
-void hanare_close_asked(struct hanare_instance *inst, struct hanare_unconfirmed *end, struct hanare_cpu *cpu, int err);
+/*
+ * The request by which its holder asked that CPU, too, is over: its end is confirmed only after
+ * this. 0: the space's use is in call->args, as that request was answered, or another one.
+ * `awaited`: its entry, if it is not answered, or -1.
+ */
+int hanare_close_asked(struct hanare_instance *inst, struct hanare_unconfirmed *end, struct hanare_cpu *cpu, int awaited,
+		       struct hanare_call *call, int err);
+
+long hanare_do_end(struct hanare_file *hf, void *data);
 
 /* ping.c */
 void hanare_ping_all(struct hanare_instance *inst, u64 *slowest);

@@ -7,38 +7,24 @@
 
 #define LOG_PIECE 65536U
 
-/* Copies at most `room` bytes from *position on; skips what was overwritten. */
 static u32 log_copy(struct hanare_instance *inst, u64 *position, char *to, u32 room)
 {
-	const char *text = (const char *)inst->log + HANARE_LOG_TEXT_OFFSET;
-	u64 head = smp_load_acquire(&inst->log->head), from = *position, lost;
-	u32 bytes, at, first;
+	const char *text = (const char *)inst->link.log + HANARE_LOG_TEXT_OFFSET;
+	u64 from = *position;
+	u32 bytes = hanare_log_begin(&inst->link.log->head, HANARE_LOG_SIZE, &from, room), lost;
+	u32 at = from % HANARE_LOG_SIZE, first = min(bytes, HANARE_LOG_SIZE - at);
 
-	if (from > head)
-		from = head;
-	if (head - from > HANARE_LOG_SIZE)
-		from = head - HANARE_LOG_SIZE;
-	bytes = min_t(u64, room, head - from);
-	at = from % HANARE_LOG_SIZE;
-	first = min(bytes, HANARE_LOG_SIZE - at);
-	memcpy(to, text + at, first);
-	memcpy(to + first, text, bytes - first);
-	/* Text that the LWK has overwritten meanwhile must not be returned. */
-	smp_rmb();
-	head = READ_ONCE(inst->log->head);
-	if (head - from > HANARE_LOG_SIZE) {
-		lost = min_t(u64, head - from - HANARE_LOG_SIZE, bytes);
-		memmove(to, to + lost, bytes - lost);
-		from += lost;
-		bytes -= lost;
-	}
+	inst->transport->copy(inst, to, text + at, first);
+	inst->transport->copy(inst, to + first, text, bytes - first);
+	lost = hanare_log_end(&inst->link.log->head, HANARE_LOG_SIZE, from, bytes);
+	memmove(to, to + lost, bytes - lost);
 	*position = from + bytes;
-	return bytes;
+	return bytes - lost;
 }
 
 void hanare_log_tail(struct hanare_instance *inst)
 {
-	u64 head = READ_ONCE(inst->log->head);
+	u64 head = READ_ONCE(inst->link.log->head);
 	u64 position = head > 1024 ? head - 1024 : 0;
 	char *text = kzalloc(1025, GFP_KERNEL), *at = text, *line;
 
@@ -73,7 +59,7 @@ long hanare_do_log(struct hanare_file *hf, void *data)
 		return -ENOMEM;
 	}
 	down_read(&inst->live);
-	if (inst->shared)
+	if (inst->reach.shared)
 		arg->size = log_copy(inst, &arg->position, piece, room);
 	up_read(&inst->live);
 	if (copy_to_user(u64_to_user_ptr(arg->buffer), piece, arg->size))

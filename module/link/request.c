@@ -15,6 +15,9 @@
 /* What an answer that comes soon takes at most; a clock other than the TSC may take microseconds to read. */
 #define SPIN_US 50
 
+/* Ends of a user's processes of which the LWK is told at a time. */
+#define ENDS_OF_USER 8
+
 /* ---- the pool ---- */
 
 /* Under pool_lock. */
@@ -22,12 +25,10 @@ static void pool_free(struct hanare_instance *inst, struct hanare_request_wait *
 {
 	wait->abandoned = false;
 	wait->busy = false;
-	if (wait->cpu)
-		atomic_dec(&wait->cpu->asked);
-	wait->cpu = NULL;
-	inst->pool_busy--;
-	if (wait->user < HANARE_POOL_USERS)
-		inst->pool_of[wait->user]--;
+	hanare_count_answer(wait);
+	inst->link.pool_busy--;
+	if (wait->share < HANARE_POOL_SHARES)
+		inst->link.pool_of[wait->share]--;
 }
 
 /* From the doorbell's handler. */
@@ -38,17 +39,17 @@ void hanare_request_event(struct hanare_instance *inst, u64 index)
 
 	if (index >= HANARE_REQUESTS)
 		return;
-	wait = &inst->waits[index];
+	wait = &inst->link.waits[index];
 	/* Whoever finds an abandoned request done, this or the abandoner, frees it. */
-	spin_lock(&inst->pool_lock);
+	spin_lock(&inst->link.pool_lock);
 	if (wait->abandoned &&
-	    smp_load_acquire(&inst->requests[index].state) == HANARE_REQUEST_DONE) {
+	    hanare_request_is_done(&inst->link.requests[index].state)) {
 		pool_free(inst, wait);
 		freed = true;
 	}
-	spin_unlock(&inst->pool_lock);
+	spin_unlock(&inst->link.pool_lock);
 	if (freed)
-		wake_up(&inst->pool_wait);
+		wake_up(&inst->link.pool_wait);
 	else
 		wake_up_all(&wait->wq);
 }
@@ -91,9 +92,13 @@ static int pool_kept(const struct hanare_call *call)
 	}
 }
 
-/* Whose share it is taken from: HANARE_POOL_USERS: nobody's. */
-static u8 pool_user(const struct hanare_call *call)
+/*
+ * The share it is taken from; HANARE_POOL_SHARES: nobody's. A user's ends of processes have one
+ * of their own: what his other requests wait for may wait for such an end.
+ */
+static u8 pool_share(const struct hanare_call *call)
 {
+	bool is_end = call->kind == HANARE_REQUEST_PROCESS_END || call->kind == HANARE_REQUEST_CHILD_END;
 	kuid_t user;
 
 	if (call->charged)
@@ -101,44 +106,48 @@ static u8 pool_user(const struct hanare_call *call)
 	else if (pool_kept(call) == 32)
 		user = hanare_user_of_caller();
 	else
-		return HANARE_POOL_USERS;
-	return hash_32(__kuid_val(user), ilog2(HANARE_POOL_USERS));
+		return HANARE_POOL_SHARES;
+	return hash_32(__kuid_val(user), ilog2(HANARE_POOL_USERS)) + (is_end ? HANARE_POOL_USERS : 0);
 }
 
 /* Under pool_lock. */
-static bool pool_may_get(struct hanare_instance *inst, const struct hanare_call *call, u8 user)
+static bool pool_may_get(struct hanare_instance *inst, const struct hanare_call *call, u8 share)
 {
-	int left = HANARE_REQUESTS - pool_kept(call) - inst->pool_busy;
+	int left = HANARE_REQUESTS - pool_kept(call) - inst->link.pool_busy;
 
-	return left > (user < HANARE_POOL_USERS ? 2 * inst->pool_of[user] : 0);
+	if (share >= HANARE_POOL_SHARES)
+		return left > 0;
+	if (share >= HANARE_POOL_USERS)
+		return left > 0 && inst->link.pool_of[share] < ENDS_OF_USER;
+	return left > 2 * inst->link.pool_of[share];
 }
 
 static int pool_try_get(struct hanare_instance *inst, const struct hanare_call *call)
 {
-	u8 user = pool_user(call);
+	u8 share = pool_share(call);
 	int found = -1;
 	u32 i;
 
-	spin_lock_irq(&inst->pool_lock);
-	if (!pool_may_get(inst, call, user))
+	spin_lock_irq(&inst->link.pool_lock);
+	if (!pool_may_get(inst, call, share))
 		goto out;
 	for (i = 0; i < HANARE_REQUESTS; i++) {
-		u32 at = (inst->pool_hint + i) % HANARE_REQUESTS;
+		u32 at = (inst->link.pool_hint + i) % HANARE_REQUESTS;
 
-		if (inst->waits[at].busy)
+		if (inst->link.waits[at].busy)
 			continue;
-		inst->waits[at].busy = true;
-		inst->waits[at].abandoned = false;
-		inst->waits[at].user = user;
-		inst->pool_busy++;
-		if (user < HANARE_POOL_USERS)
-			inst->pool_of[user]++;
-		inst->pool_hint = at + 1;
+		inst->link.waits[at].busy = true;
+		inst->link.waits[at].abandoned = false;
+		inst->link.waits[at].share = share;
+		inst->link.pool_busy++;
+		if (share < HANARE_POOL_SHARES)
+			inst->link.pool_of[share]++;
+		inst->link.pool_hint = at + 1;
 		found = at;
 		break;
 	}
 out:
-	spin_unlock_irq(&inst->pool_lock);
+	spin_unlock_irq(&inst->link.pool_lock);
 	return found;
 }
 
@@ -151,45 +160,43 @@ static bool pool_have(struct hanare_instance *inst, const struct hanare_call *ca
 
 static void pool_put(struct hanare_instance *inst, int index)
 {
-	WRITE_ONCE(inst->requests[index].state, HANARE_REQUEST_FREE);
-	spin_lock_irq(&inst->pool_lock);
-	pool_free(inst, &inst->waits[index]);
-	spin_unlock_irq(&inst->pool_lock);
-	wake_up(&inst->pool_wait);
+	WRITE_ONCE(inst->link.requests[index].state, HANARE_REQUEST_FREE);
+	spin_lock_irq(&inst->link.pool_lock);
+	pool_free(inst, &inst->link.waits[index]);
+	spin_unlock_irq(&inst->link.pool_lock);
+	wake_up(&inst->link.pool_wait);
 }
 
 /* The waiter goes away before the answer: the doorbell handler frees the entry. */
 static void abandon(struct hanare_instance *inst, int index)
 {
-	struct hanare_request *r = &inst->requests[index];
+	struct hanare_request *r = &inst->link.requests[index];
 	bool done;
 
-	spin_lock_irq(&inst->pool_lock);
-	inst->waits[index].abandoned = true;
-	WRITE_ONCE(r->waiter, HANARE_WAIT_GONE);
-	smp_mb();
-	done = smp_load_acquire(&r->state) == HANARE_REQUEST_DONE;
+	spin_lock_irq(&inst->link.pool_lock);
+	inst->link.waits[index].abandoned = true;
+	done = hanare_request_abandon(&r->waiter, &r->state);
 	if (done)
-		pool_free(inst, &inst->waits[index]);
-	spin_unlock_irq(&inst->pool_lock);
+		pool_free(inst, &inst->link.waits[index]);
+	spin_unlock_irq(&inst->link.pool_lock);
 	if (done)
-		wake_up(&inst->pool_wait);
+		wake_up(&inst->link.pool_wait);
 }
 
 static bool done(struct hanare_request *r)
 {
-	return smp_load_acquire(&r->state) == HANARE_REQUEST_DONE;
+	return hanare_request_is_done(&r->state);
 }
 
 static bool spin_for(struct hanare_request *r)
 {
-	u64 begin = rdtsc(), cycles = (u64)tsc_khz * SPIN_US / 1000;
+	u64 begin = hanare_cycles(), cycles = hanare_cycles_of_us(SPIN_US);
 
 	do {
 		if (done(r))
 			return true;
 		cpu_relax();
-	} while (!need_resched() && rdtsc() - begin < cycles);
+	} while (!need_resched() && hanare_cycles() - begin < cycles);
 	return done(r);
 }
 
@@ -236,12 +243,15 @@ static int request_begin(struct hanare_instance *inst, struct hanare_cpu *cpu,
 	if (index < 0) {
 		if (call->at_once)
 			return -EBUSY;
-		err = sleep_until(inst, inst->pool_wait, pool_have(inst, call, &index),
+		err = sleep_until(inst, inst->link.pool_wait,
+				  (call->is_over && READ_ONCE(*call->is_over)) || pool_have(inst, call, &index),
 				  patience, deadline);
 		if (err)
 			return err == -ETIMEDOUT ? -EBUSY : err;
+		if (index < 0)
+			return -EALREADY;
 	}
-	r = &inst->requests[index];
+	r = &inst->link.requests[index];
 	r->waiter = HANARE_WAIT_AWAKE;
 	r->kind = call->kind;
 	r->space = call->space;
@@ -250,9 +260,12 @@ static int request_begin(struct hanare_instance *inst, struct hanare_cpu *cpu,
 	memcpy(r->args, call->args, sizeof(r->args));
 	for (i = 0; i < min_t(u32, call->data_words, HANARE_PAGES_MAX); i++)
 		r->pages[i] = call->data[i];
-	smp_store_release(&r->state, HANARE_REQUEST_POSTED);
-	inst->waits[index].cpu = cpu;
-	atomic_inc(&cpu->asked);
+	if (call->cpus)
+		bitmap_to_arr64(r->cpus.words, call->cpus, HANARE_CPU_SET_CPUS);
+	hanare_request_publish(&r->state);
+	inst->link.waits[index].cpu = cpu;
+	if (atomic_inc_return(&cpu->asked) == 1)
+		WRITE_ONCE(cpu->silent_since, jiffies);
 	err = hanare_push(cpu, index);
 	if (err) {
 		pool_put(inst, index);
@@ -270,14 +283,13 @@ static unsigned long deadline_in(unsigned int timeout_ms)
 static int request_end(struct hanare_instance *inst, int index, struct hanare_call *call,
 		       enum hanare_patience patience, unsigned long deadline)
 {
-	struct hanare_request *r = &inst->requests[index];
+	struct hanare_request *r = &inst->link.requests[index];
 	int err, i;
 
 	if (!spin_for(r)) {
 		WRITE_ONCE(r->doorbell, hanare_doorbell_here(inst));
-		WRITE_ONCE(r->waiter, HANARE_WAIT_ASLEEP);
-		smp_mb();
-		err = sleep_until(inst, inst->waits[index].wq, done(r), patience, deadline);
+		hanare_request_sleep(&r->waiter);
+		err = sleep_until(inst, inst->link.waits[index].wq, done(r), patience, deadline);
 		if (err)
 			return err;
 	}
@@ -307,7 +319,9 @@ int hanare_request(struct hanare_instance *inst, struct hanare_cpu *cpu,
 	if (index < 0)
 		return index;
 	err = request_end(inst, index, call, patience, deadline);
-	if (err)
+	if (err == -ETIMEDOUT && call->kept)
+		*call->kept = index;
+	else if (err)
 		abandon(inst, index);
 	return err;
 }
@@ -408,22 +422,22 @@ static bool runs(const struct hanare_cpu *cpu, const struct hanare_space *space)
 static struct hanare_cpu *quietest(struct hanare_instance *inst, struct hanare_cpu *first,
 				   struct hanare_space *space, bool for_space)
 {
-	u32 i, at = first - inst->cpus, id = space ? space->id : 0;
+	u32 i, at = first - inst->machine.cpus, id = space ? space->id : 0;
 	int least = disturbance(first, id, for_space);
 	struct hanare_cpu *best = first;
 
-	for (i = 1; least > NOBODY && i < inst->cpu_count; i++) {
-		struct hanare_cpu *cpu = &inst->cpus[(at + i) % inst->cpu_count];
+	for (i = 1; least > NOBODY && i < inst->machine.cpu_count; i++) {
+		struct hanare_cpu *cpu = &inst->machine.cpus[(at + i) % inst->machine.cpu_count];
 		int found = disturbance(cpu, id, for_space);
 
 		if (i >= LOOKS && least < OTHER_CALLS)
 			break;
 		/* Who is alone on a CPU is not interrupted for a program that is kept off that CPU. */
 		if (space && found >= (for_space ? OTHER_CALLS : OTHER_CALLED) &&
-		    !(space->allowed >> (cpu - inst->cpus) & 1))
+		    !test_bit(cpu - inst->machine.cpus, space->link.allowed))
 			continue;
 		if (runs(cpu, space) && !runs(first, space))
-			WRITE_ONCE(space->near, cpu);
+			WRITE_ONCE(space->link.near, cpu);
 		/* Who serves it may take memory near to himself. */
 		if (found < least && (cpu->node == first->node || least >= ASKED)) {
 			least = found;
@@ -435,7 +449,7 @@ static struct hanare_cpu *quietest(struct hanare_instance *inst, struct hanare_c
 
 struct hanare_cpu *hanare_quiet_cpu(struct hanare_instance *inst)
 {
-	return quietest(inst, &inst->cpus[0], NULL, false);
+	return quietest(inst, &inst->machine.cpus[0], NULL, false);
 }
 
 /*
@@ -455,27 +469,27 @@ static bool is_onlookers(const struct hanare_space *space, const struct hanare_c
  */
 struct hanare_cpu *hanare_whom_to_ask(struct hanare_space *space, const struct hanare_call *call)
 {
-	struct hanare_cpu *near = READ_ONCE(space->near) ?: space->home;
+	struct hanare_cpu *near = READ_ONCE(space->link.near) ?: space->link.home;
 
 	switch (call->kind) {
 	case HANARE_REQUEST_SPACE_OPEN:
 	case HANARE_REQUEST_SPACE_START:
 	case HANARE_REQUEST_PROCESS_END:
 	case HANARE_REQUEST_CHILD_END:
-		return space->home;
+		return space->link.home;
 	case HANARE_REQUEST_SPACE_PAUSE:
 		if (call->in_order)
-			return space->home;
+			return space->link.home;
 		fallthrough;
 	case HANARE_REQUEST_SPACE_CLOSE:
 	case HANARE_REQUEST_OBSERVE:
 		/* Somebody who was killed may have left one of these behind. */
-		if (!READ_ONCE(space->opened))
-			return space->home;
+		if (!READ_ONCE(space->link.opened))
+			return space->link.home;
 		break;
 	case HANARE_REQUEST_SPACE_GROUPS:
 		if (call->in_order)
-			return space->home;
+			return space->link.home;
 		/* Told once more: no thread waits for it, so the space's own is not interrupted either while it computes. */
 		return quietest(space->inst, near, NULL, false);
 	}
@@ -487,11 +501,11 @@ static struct hanare_order *order_of(struct hanare_space *space, const struct ha
 {
 	switch (call->kind) {
 	case HANARE_REQUEST_FAULT:
-		return &space->faults;
+		return &space->link.faults;
 	case HANARE_REQUEST_OBSERVE:
-		return &space->observations;
+		return &space->link.observations;
 	case HANARE_REQUEST_SPACE_PAUSE:
-		return call->in_order ? NULL : &space->pauses;
+		return call->in_order ? NULL : &space->link.pauses;
 	}
 	return NULL;
 }
@@ -506,7 +520,7 @@ static int request_in_order(struct hanare_space *space, struct hanare_order *ord
 	struct hanare_cpu *cpu;
 	int err;
 
-	spin_lock(&space->answer_lock);
+	spin_lock(&space->link.lock);
 	if (order->asked == order->lost && !(order->asked && atomic_read(&order->at->asked))) {
 		order->asked = 0;
 		order->lost = 0;
@@ -514,14 +528,14 @@ static int request_in_order(struct hanare_space *space, struct hanare_order *ord
 	}
 	order->asked++;
 	cpu = order->at;
-	spin_unlock(&space->answer_lock);
+	spin_unlock(&space->link.lock);
 	err = hanare_request(space->inst, cpu, call, patience, timeout_ms);
-	spin_lock(&space->answer_lock);
+	spin_lock(&space->link.lock);
 	if (!err || err == -EBUSY)	/* -EBUSY: it was not asked */
 		order->asked--;
 	else
 		order->lost++;
-	spin_unlock(&space->answer_lock);
+	spin_unlock(&space->link.lock);
 	return err;
 }
 
@@ -543,7 +557,7 @@ int hanare_request_about(struct hanare_space *space, struct hanare_call *call,
 	int err = -EIO;
 
 	down_read(&inst->live);
-	if (inst->shared && !READ_ONCE(inst->dead))
+	if (inst->reach.shared && !READ_ONCE(inst->dead))
 		err = hanare_request_quietly(space, call, patience, timeout_ms);
 	up_read(&inst->live);
 	return err;
@@ -577,7 +591,7 @@ int hanare_post_about(struct hanare_space *space, struct hanare_call *call)
 
 	call->space = space->id;
 	down_read(&inst->live);
-	if (inst->shared && !READ_ONCE(inst->dead))
+	if (inst->reach.shared && !READ_ONCE(inst->dead))
 		err = post(inst, hanare_whom_to_ask(space, call), call, 0);
 	up_read(&inst->live);
 	return err;

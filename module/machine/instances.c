@@ -14,7 +14,7 @@ static void instance_free(struct kref *ref)
 {
 	struct hanare_instance *inst = container_of(ref, struct hanare_instance, ref);
 
-	WARN_ON(inst->shared || inst->cpu_count || inst->chunk_count);
+	WARN_ON(inst->reach.shared || inst->machine.cpu_count || inst->machine.chunk_count);
 	kvfree(inst);
 	module_put(THIS_MODULE);
 }
@@ -28,7 +28,7 @@ static struct hanare_instance *find_locked(const char *name)
 {
 	struct hanare_instance *inst;
 
-	list_for_each_entry(inst, &hanare_instances, link)
+	list_for_each_entry(inst, &hanare_instances, entry)
 		if (!strcmp(inst->name, name))
 			return inst;
 	return NULL;
@@ -43,7 +43,7 @@ struct hanare_instance *hanare_instance_get(const char *name)
 	if (name[0])
 		inst = find_locked(name);
 	else if (instance_count == 1)
-		inst = list_first_entry(&hanare_instances, struct hanare_instance, link);
+		inst = list_first_entry(&hanare_instances, struct hanare_instance, entry);
 	else
 		inst = find_locked("default");
 	if (inst)
@@ -52,7 +52,7 @@ struct hanare_instance *hanare_instance_get(const char *name)
 	return inst;
 }
 
-static struct hanare_instance *instance_new(const char *name)
+static struct hanare_instance *instance_new(const char *name, const struct hanare_transport *transport)
 {
 	struct hanare_instance *inst = kvzalloc(sizeof(*inst), GFP_KERNEL);
 
@@ -61,16 +61,17 @@ static struct hanare_instance *instance_new(const char *name)
 	__module_get(THIS_MODULE);
 	strscpy(inst->name, name, sizeof(inst->name));
 	kref_init(&inst->ref);
+	inst->transport = transport;
 	mutex_init(&inst->lock);
 	init_rwsem(&inst->live);
 	spin_lock_init(&inst->state_lock);
-	spin_lock_init(&inst->pool_lock);
-	INIT_LIST_HEAD(&inst->space_list);
-	INIT_LIST_HEAD(&inst->boot_tables);
-	init_waitqueue_head(&inst->space_wait);
-	init_waitqueue_head(&inst->pool_wait);
-	init_waitqueue_head(&inst->service_wait);
-	init_waitqueue_head(&inst->served_wait);
+	spin_lock_init(&inst->link.pool_lock);
+	INIT_LIST_HEAD(&inst->spaces.list);
+	xa_init(&inst->boot.tables);
+	init_waitqueue_head(&inst->spaces.wait);
+	init_waitqueue_head(&inst->link.pool_wait);
+	init_waitqueue_head(&inst->link.service_wait);
+	init_waitqueue_head(&inst->link.served_wait);
 	inst->state = HANARE_INSTANCE_CREATED;
 	return inst;
 }
@@ -86,7 +87,8 @@ static bool name_ok(const u8 *name)
 }
 
 /* Lists a new one by its name, and refers to it for the caller. 0, or an error with its message. */
-int hanare_instance_create(const u8 *name, u8 *message, struct hanare_instance **made)
+int hanare_instance_create(const u8 *name, const struct hanare_transport *transport, u8 *message,
+			   struct hanare_instance **made)
 {
 	struct hanare_instance *inst;
 	int err = 0;
@@ -95,7 +97,7 @@ int hanare_instance_create(const u8 *name, u8 *message, struct hanare_instance *
 		return refuse(message, -EINVAL,
 			"a name has 1 to %d letters, digits, '-', '_' or '.', first a letter or digit",
 			HANARE_NAME_SIZE - 1);
-	inst = instance_new(name);
+	inst = instance_new(name, transport);
 	if (!inst)
 		return refuse(message, -ENOMEM, "Linux has no memory left");
 	mutex_lock(&hanare_lock);
@@ -108,7 +110,7 @@ int hanare_instance_create(const u8 *name, u8 *message, struct hanare_instance *
 			     HANARE_INSTANCES_MAX);
 	} else {
 		kref_get(&inst->ref);	/* the list's; the first is the builder's */
-		list_add_tail(&inst->link, &hanare_instances);
+		list_add_tail(&inst->entry, &hanare_instances);
 		instance_count++;
 	}
 	mutex_unlock(&hanare_lock);
@@ -123,7 +125,7 @@ int hanare_instance_create(const u8 *name, u8 *message, struct hanare_instance *
 void hanare_instance_unlist(struct hanare_instance *inst)
 {
 	mutex_lock(&hanare_lock);
-	list_del_init(&inst->link);
+	list_del_init(&inst->entry);
 	instance_count--;
 	mutex_unlock(&hanare_lock);
 	hanare_instance_put(inst);

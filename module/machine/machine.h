@@ -12,11 +12,12 @@ struct hanare_instance *hanare_instance_get(const char *name);
 struct hanare_instance *hanare_instance_named(const u8 *name);
 int hanare_refuse_unknown(char *message, const u8 *name);
 void hanare_instance_put(struct hanare_instance *inst);
-int hanare_instance_create(const u8 *name, u8 *message, struct hanare_instance **made);
+int hanare_instance_create(const u8 *name, const struct hanare_transport *transport, u8 *message,
+			   struct hanare_instance **made);
 void hanare_instance_unlist(struct hanare_instance *inst);
 u32 hanare_instance_count(void);
 
-/* partition.c */
+/* partition.c: this Linux' own CPUs and memory, for transport/local.c. */
 int hanare_partition_init(void);
 void hanare_partition_exit(void);
 int hanare_add_memory(struct hanare_instance *inst, struct hanare_add_memory *arg);
@@ -25,7 +26,6 @@ int hanare_release_cpus(struct hanare_instance *inst, char *message);
 void hanare_release_memory(struct hanare_instance *inst);
 void hanare_bad_memory(struct hanare_instance *inst, u64 pfn);
 void hanare_present_cpus(struct cpumask *mask);
-bool hanare_owns_frames(struct hanare_instance *inst, u64 phys, u64 pages);
 
 /* topology.c, cache.c: what Linux forgets of a CPU that goes offline. */
 int hanare_topology_init(void);

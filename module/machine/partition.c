@@ -122,6 +122,7 @@ static int chunk_add(struct hanare_chunk **list, u32 *count, unsigned long pfn,
 		/* They are found from the top down. */
 		if (last->node == node && last->pfn == pfn + pages) {
 			last->pfn = pfn;
+			last->window = pfn;
 			last->pages += pages;
 			return 0;
 		}
@@ -131,7 +132,7 @@ static int chunk_add(struct hanare_chunk **list, u32 *count, unsigned long pfn,
 	chunks = krealloc_array(*list, *count + 1, sizeof(*chunks), GFP_KERNEL);
 	if (!chunks)
 		return -ENOMEM;
-	chunks[*count] = (struct hanare_chunk){ pfn, pages, node };
+	chunks[*count] = (struct hanare_chunk){ .pfn = pfn, .window = pfn, .pages = pages, .node = node };
 	*list = chunks;
 	++*count;
 	return 0;
@@ -315,7 +316,7 @@ static int gather_node(struct gathering *g, int node)
 /* Put what was gathered into the instance's sorted list; cannot fail half-way. */
 static int chunks_merge(struct hanare_instance *inst, struct gathering *g)
 {
-	u32 total = inst->chunk_count + g->count, used = 0, i, j;
+	u32 total = inst->machine.chunk_count + g->count, used = 0, i, j;
 	struct hanare_chunk *all;
 
 	if (total > HANARE_CHUNKS_MAX)
@@ -324,8 +325,8 @@ static int chunks_merge(struct hanare_instance *inst, struct gathering *g)
 	if (!all)
 		return -ENOMEM;
 	for (i = 0; i < total; i++) {
-		struct hanare_chunk c = i < inst->chunk_count ?
-			inst->chunks[i] : g->chunks[i - inst->chunk_count];
+		struct hanare_chunk c = i < inst->machine.chunk_count ?
+			inst->machine.chunks[i] : g->chunks[i - inst->machine.chunk_count];
 
 		for (j = used; j > 0 && all[j - 1].pfn > c.pfn; j--)
 			all[j] = all[j - 1];
@@ -338,15 +339,15 @@ static int chunks_merge(struct hanare_instance *inst, struct gathering *g)
 		else
 			all[++j] = all[i];
 	}
-	kfree(inst->chunks);
-	inst->chunks = all;
-	inst->chunk_count = j + 1;
+	kfree(inst->machine.chunks);
+	inst->machine.chunks = all;
+	inst->machine.chunk_count = j + 1;
 	for (i = 0; i < g->count; i++) {
 		u64 bytes = (u64)g->chunks[i].pages << PAGE_SHIFT;
 
-		inst->memory_bytes += bytes;
-		if (g->chunks[i].node < ARRAY_SIZE(inst->node_bytes))
-			inst->node_bytes[g->chunks[i].node] += bytes;
+		inst->machine.memory_bytes += bytes;
+		if (g->chunks[i].node < ARRAY_SIZE(inst->machine.node_bytes))
+			inst->machine.node_bytes[g->chunks[i].node] += bytes;
 	}
 	return 0;
 }
@@ -381,8 +382,8 @@ int hanare_add_memory(struct hanare_instance *inst, struct hanare_add_memory *ar
 	if (arg->node >= 0) {
 		node_set(arg->node, nodes);
 	} else {
-		for (i = 0; i < inst->cpu_count; i++)
-			node_set(inst->cpus[i].node, nodes);
+		for (i = 0; i < inst->machine.cpu_count; i++)
+			node_set(inst->machine.cpus[i].node, nodes);
 		nodes_and(nodes, nodes, node_states[N_MEMORY]);
 		if (nodes_empty(nodes))
 			nodes = node_states[N_MEMORY];
@@ -418,41 +419,13 @@ void hanare_release_memory(struct hanare_instance *inst)
 {
 	u32 i;
 
-	for (i = 0; i < inst->chunk_count; i++)
-		free_pages_one_by_one(inst->chunks[i].pfn, inst->chunks[i].pages);
-	kfree(inst->chunks);
-	inst->chunks = NULL;
-	inst->chunk_count = 0;
-	inst->memory_bytes = 0;
-	memset(inst->node_bytes, 0, sizeof(inst->node_bytes));
-}
-
-/*
- * Are these frames LWK memory that may be shown to others? The shared region
- * and the LWK's image are not, whatever the LWK says.
- */
-bool hanare_owns_frames(struct hanare_instance *inst, u64 phys, u64 pages)
-{
-	u64 pfn = phys >> PAGE_SHIFT, end = pfn + pages;
-	u32 low = 0, high = inst->chunk_count;
-
-	if (phys & ~PAGE_MASK || !pages || end < pfn)
-		return false;
-	if (pfn < (inst->image_phys + inst->image_size + PAGE_SIZE - 1) >> PAGE_SHIFT &&
-	    end > inst->shared_phys >> PAGE_SHIFT)
-		return false;
-	while (low < high) {
-		u32 mid = (low + high) / 2;
-		const struct hanare_chunk *c = &inst->chunks[mid];
-
-		if (pfn < c->pfn)
-			high = mid;
-		else if (pfn >= c->pfn + c->pages)
-			low = mid + 1;
-		else
-			return end <= c->pfn + c->pages;
-	}
-	return false;
+	for (i = 0; i < inst->machine.chunk_count; i++)
+		free_pages_one_by_one(inst->machine.chunks[i].pfn, inst->machine.chunks[i].pages);
+	kfree(inst->machine.chunks);
+	inst->machine.chunks = NULL;
+	inst->machine.chunk_count = 0;
+	inst->machine.memory_bytes = 0;
+	memset(inst->machine.node_bytes, 0, sizeof(inst->machine.node_bytes));
 }
 
 /* ---- CPUs ---- */
@@ -479,9 +452,9 @@ static int cpu_check(struct hanare_instance *inst, u32 cpu, char *message)
 		struct hanare_instance *other;
 		u32 i;
 
-		list_for_each_entry(other, &hanare_instances, link)
-			for (i = 0; i < other->cpu_count; i++)
-				if (other->cpus[i].linux_cpu == cpu)
+		list_for_each_entry(other, &hanare_instances, entry)
+			for (i = 0; i < other->machine.cpu_count; i++)
+				if (other->machine.cpus[i].linux_cpu == cpu)
 					return refuse(message, -EBUSY,
 						"CPU %u already belongs to instance %s", cpu, other->name);
 		return refuse(message, -EBUSY,
@@ -493,7 +466,7 @@ static int cpu_check(struct hanare_instance *inst, u32 cpu, char *message)
 	if (num_online_cpus() < 2)
 		return refuse(message, -EINVAL,
 			"CPU %u is the last one of Linux: leave it one", cpu);
-	if (inst->cpu_count >= HANARE_CPUS_MAX)
+	if (inst->machine.cpu_count >= HANARE_CPUS_MAX)
 		return refuse(message, -EINVAL,
 			"an instance can have at most %d CPUs", HANARE_CPUS_MAX);
 	return 0;
@@ -534,8 +507,9 @@ int hanare_add_cpu(struct hanare_instance *inst, struct hanare_add_cpu *arg)
 			     arg->cpu);
 		goto out;
 	}
-	cpu = &inst->cpus[inst->cpu_count];
+	cpu = &inst->machine.cpus[inst->machine.cpu_count];
 	memset(cpu, 0, sizeof(*cpu));
+	cpu->inst = inst;
 	cpu->linux_cpu = arg->cpu;
 	cpu->apicid = per_cpu(x86_cpu_to_apicid, arg->cpu);
 	cpu->node = cpu_to_node(arg->cpu);
@@ -543,7 +517,7 @@ int hanare_add_cpu(struct hanare_instance *inst, struct hanare_add_cpu *arg)
 		cpu->node = 0;
 	spin_lock_init(&cpu->inbound_lock);
 	spin_lock_init(&cpu->outbound_lock);
-	inst->cpu_count++;
+	inst->machine.cpu_count++;
 	hanare_topology_show(inst, arg->cpu);
 	hanare_cache_show(inst, arg->cpu);
 out:
@@ -557,7 +531,7 @@ out:
  */
 void hanare_bad_memory(struct hanare_instance *inst, u64 pfn)
 {
-	if (!pfn_valid(pfn) || atomic_inc_return(&inst->bad_pages) > BAD_PAGES_MAX) {
+	if (!pfn_valid(pfn) || atomic_inc_return(&inst->machine.bad_pages) > BAD_PAGES_MAX) {
 		pr_warn_ratelimited("%s: bad memory at frame %#llx: not marked\n", inst->name, pfn);
 		return;
 	}
@@ -571,8 +545,8 @@ int hanare_release_cpus(struct hanare_instance *inst, char *message)
 	u32 i;
 
 	mutex_lock(&hanare_lock);
-	for (i = 0; i < inst->cpu_count; i++) {
-		unsigned int cpu = inst->cpus[i].linux_cpu;
+	for (i = 0; i < inst->machine.cpu_count; i++) {
+		unsigned int cpu = inst->machine.cpus[i].linux_cpu;
 		int err;
 
 		cpumask_clear_cpu(cpu, &owned_cpus);
@@ -590,7 +564,7 @@ int hanare_release_cpus(struct hanare_instance *inst, char *message)
 			       "CPU %u did not come back to Linux (error %d): echo 1 > /sys/devices/system/cpu/cpu%u/online",
 			       cpu, err, cpu);
 	}
-	inst->cpu_count = 0;
+	inst->machine.cpu_count = 0;
 	mutex_unlock(&hanare_lock);
 	return lost;
 }

@@ -77,7 +77,7 @@ static struct hanare_space *space_in(struct hanare_instance *inst, const struct 
 	struct hanare_space *space, *found = NULL;
 
 	spin_lock_irq(&inst->state_lock);
-	list_for_each_entry(space, &inst->space_list, link)
+	list_for_each_entry(space, &inst->spaces.list, entry)
 		if (space->mm == mm && !test_bit(0, &space->ended) &&
 		    kref_get_unless_zero(&space->ref)) {
 			found = space;
@@ -94,7 +94,7 @@ static struct hanare_space *space_of(const struct mm_struct *mm)
 	struct hanare_instance *inst;
 
 	mutex_lock(&hanare_lock);
-	list_for_each_entry(inst, &hanare_instances, link) {
+	list_for_each_entry(inst, &hanare_instances, entry) {
 		space = space_in(inst, mm);
 		if (space)
 			break;
@@ -250,6 +250,7 @@ static long take_ring(struct hanare_observer *observer, struct hanare_call *call
 	struct hanare_instance *inst = observer->space->inst;
 	u64 phys = call->args[0], bytes = call->args[1];
 	u64 pages = bytes / PAGE_SIZE + 1;
+	const struct hanare_chunk *chunk;
 	long err = -EIO;
 
 	if (!IS_ALIGNED(phys, PAGE_SIZE) || !bytes || bytes > RING_MAX ||
@@ -257,8 +258,9 @@ static long take_ring(struct hanare_observer *observer, struct hanare_call *call
 		return -EIO;
 	/* A shutdown gives the memory back meanwhile, and forgets which it was. */
 	down_read(&inst->live);
-	if (inst->shared && hanare_owns_frames(inst, phys, pages)) {
-		observer->ring = phys_to_virt(phys);
+	chunk = inst->reach.shared ? hanare_own_chunk(inst, phys, pages) : NULL;
+	if (chunk) {
+		observer->ring = hanare_virt(chunk, phys);
 		observer->text_size = bytes;
 		observer->tail = 0;
 		err = 0;
@@ -361,7 +363,7 @@ long hanare_do_trace_read(struct hanare_file *hf, void *data)
 		arg->lost = observer->lost;
 	} else if (!observer->ring) {
 		err = -EINVAL;
-	} else if (!inst->shared) {
+	} else if (!inst->reach.shared) {
 		err = -EIO;
 	} else {
 		/* Before the look at what is there: nothing is written afterwards. */

@@ -72,7 +72,7 @@ static bool hidden_of(struct hidden *h, struct hanare_pseudo *what, const char *
 	else if (!strcmp(name, "task"))
 		return hidden_threads(h, what);
 	else if (!hanare_has_ended(what))
-		h->only = what->space->control_fd;
+		h->only = what->space->door.fd;
 	/* Else all descriptors are: it has none any more, and its worker has. */
 	return true;
 }

@@ -49,11 +49,11 @@ static void find_file(struct hanare_space *space, struct mapping *map)
 	}
 	if (!map->info.file || map->info.file > U32_MAX)
 		return;
-	mutex_lock(&space->table_lock);
-	map->file = xa_load(&space->files, map->info.file);
+	mutex_lock(&space->files.lock);
+	map->file = xa_load(&space->files.table, map->info.file);
 	if (map->file)
 		get_file(map->file);
-	mutex_unlock(&space->table_lock);
+	mutex_unlock(&space->files.lock);
 }
 
 typedef void (*show_mapping)(struct seq_file *m, struct mapping *map, void *data);

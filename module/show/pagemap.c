@@ -133,14 +133,9 @@ static int ask_about(struct hanare_space *space, struct hanare_call *call)
 /* Whether somebody has a page of these frames but the instance: a device that reads into them. */
 static bool is_held(struct hanare_space *space, u64 frame, u64 pages)
 {
-	u64 pfn = frame >> PAGE_SHIFT;
+	const struct hanare_chunk *chunk = hanare_own_chunk(space->inst, frame, pages);
 
-	if (!hanare_owns_frames(space->inst, frame, pages))
-		return false;
-	for (; pages; pages--, pfn++)
-		if (page_count(pfn_to_page(pfn)) > 1)
-			return true;
-	return false;
+	return chunk && hanare_frames_held(chunk, frame, pages);
 }
 
 /*
@@ -194,7 +189,7 @@ static int clear_refs(struct hanare_space *space, u64 type)
 	int err;
 
 	/* One at a time: what Linux could write to is looked at when it cannot any more. */
-	if (mutex_lock_killable(&space->refs_lock))
+	if (mutex_lock_killable(&space->show.refs_lock))
 		return -EINTR;
 	err = ask_about(space, &call);
 	if (!err && call.args[1]) {
@@ -202,7 +197,7 @@ static int clear_refs(struct hanare_space *space, u64 type)
 		if (type == 4)
 			err = keep_pinned(space);
 	}
-	mutex_unlock(&space->refs_lock);
+	mutex_unlock(&space->show.refs_lock);
 	return err;
 }
 

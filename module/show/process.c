@@ -9,6 +9,7 @@
 #include <linux/file.h>
 #include <linux/nodemask.h>
 #include <linux/pid.h>
+#include <linux/pid_namespace.h>
 #include <linux/sched/mm.h>
 #include <linux/sched/signal.h>
 #include <linux/sched/task.h>
@@ -17,11 +18,27 @@
 #define REQUEST_MS 5000
 #define TICK_NS (NSEC_PER_SEC / 100)		/* USER_HZ */
 
+/* What Linux shows of another thread of the process; 0: there is no such thread. */
+static char state_of_server(const struct hanare_pseudo *what, u32 tid)
+{
+	struct pid_namespace *ns = ns_of_pid(what->pid);
+	struct task_struct *task;
+	char state = 0;
+
+	rcu_read_lock();
+	task = ns ? pid_task(find_pid_ns(tid, ns), PIDTYPE_PID) : NULL;
+	if (task && task_tgid(task) == what->pid)
+		state = task_state_to_char(task);
+	rcu_read_unlock();
+	return state;
+}
+
 /*
  * Its state as Linux would show it. Whether it runs, and what of its process' life it waits for, is
  * for the LWK to say. While it waits for something else, and for stopped, traced and dead ones,
  * Linux' word stands, which was asked after `info`. A worker that sleeps does so because its
- * thread waits only if that is so before and after; else it may have answered a call.
+ * thread waits only if that is so before and after; else it may have answered a call. While a
+ * server of the request box has the thread's call, the server's state is the thread's.
  */
 static char state_of(struct hanare_pseudo *what, const struct hanare_process_info *info,
 		     char linux_state)
@@ -43,9 +60,12 @@ static char state_of(struct hanare_pseudo *what, const struct hanare_process_inf
 	case HANARE_THREAD_EXITED:
 		return 'Z';
 	}
+	if (linux_state == 'S' && info->thread.server)
+		linux_state = state_of_server(what, info->thread.server) ?: linux_state;
 	if (linux_state == 'S' && !hanare_pseudo_info(what, &now) &&
 	    (now.thread.state == HANARE_THREAD_RUNS ||
-	     now.thread.delegated_calls != info->thread.delegated_calls))
+	     now.thread.delegated_calls != info->thread.delegated_calls ||
+	     now.thread.server != info->thread.server))
 		return 'R';
 	return linux_state;
 }
@@ -65,7 +85,7 @@ static u32 cpu_of(const struct hanare_pseudo *what, const struct hanare_process_
 {
 	u32 index = info->thread.cpu;
 
-	return index < what->inst->cpu_count ? what->inst->cpus[index].linux_cpu : 0;
+	return index < what->inst->machine.cpu_count ? what->inst->machine.cpus[index].linux_cpu : 0;
 }
 
 /* ---- status ---- */
@@ -177,6 +197,7 @@ static int show_status(struct seq_file *m, struct hanare_pseudo *what)
 {
 	struct hanare_process_info info;
 	char *text, *at, *line;
+	DECLARE_BITMAP(allowed, HANARE_CPU_SET_CPUS);
 	cpumask_var_t cpus;
 	nodemask_t nodes;
 	int err = hanare_pseudo_info(what, &info);
@@ -187,12 +208,13 @@ static int show_status(struct seq_file *m, struct hanare_pseudo *what)
 		return -ENOMEM;
 	/* Once it is not booted, its memory goes, and the list of that. */
 	down_read(&what->inst->live);
-	if (what->inst->shared) {
+	if (what->inst->reach.shared) {
 		/* As on Linux, a thread without an affinity may use CPUs that come later, too. */
-		if (info.allowed == HANARE_ALLOWED_ALL)
+		bitmap_from_arr64(allowed, info.allowed.words, HANARE_CPU_SET_CPUS);
+		if (bitmap_full(allowed, HANARE_CPU_SET_CPUS))
 			cpumask_copy(cpus, cpu_possible_mask);
 		else
-			hanare_instance_cpus(what->inst, info.allowed, cpus);
+			hanare_instance_cpus(what->inst, allowed, cpus);
 		hanare_memory_nodes(what->inst, &nodes);
 	} else {
 		err = -EIO;
@@ -283,16 +305,16 @@ static bool stat_field(const struct hanare_pseudo *what, const struct hanare_pro
 		*value = cpu_of(what, info);
 		return true;
 	case 48:
-		*value = READ_ONCE(what->space->arg_start);
+		*value = READ_ONCE(what->space->program.arg_start);
 		return shown;
 	case 49:
-		*value = READ_ONCE(what->space->arg_end);
+		*value = READ_ONCE(what->space->program.arg_end);
 		return shown;
 	case 50:
-		*value = READ_ONCE(what->space->env_start);
+		*value = READ_ONCE(what->space->program.env_start);
 		return shown;
 	case 51:
-		*value = READ_ONCE(what->space->env_end);
+		*value = READ_ONCE(what->space->program.env_end);
 		return shown;
 	default:
 		return false;

@@ -271,7 +271,7 @@ static int show_part(struct seq_file *m, void *unused)
 	if (what->space)
 		return what->show(m, what);
 	down_read(&what->inst->live);
-	if (what->inst->shared)
+	if (what->inst->reach.shared)
 		err = what->show(m, what);
 	up_read(&what->inst->live);
 	return err;

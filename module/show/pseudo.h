@@ -85,7 +85,8 @@ hanare_show hanare_device_show(struct dentry *dentry, int *node);
 bool hanare_system_hides(const struct hanare_instance *inst, const char *path);
 /* For a file of a control group. */
 hanare_show hanare_cgroup_show(const char *name);
-void hanare_instance_cpus(const struct hanare_instance *inst, u64 which, struct cpumask *mask);
+/* Those of HANARE_CPU_SET_CPUS, by index, as Linux numbers them. */
+void hanare_instance_cpus(const struct hanare_instance *inst, const unsigned long *which, struct cpumask *mask);
 void hanare_memory_nodes(const struct hanare_instance *inst, nodemask_t *nodes);
 
 #endif

@@ -83,11 +83,11 @@ int hanare_show_cmdline(struct seq_file *m, struct hanare_pseudo *what)
 	task = get_pid_task(what->pid, PIDTYPE_PID);
 	if (!task)
 		goto out;
-	start = READ_ONCE(space->arg_start);
-	end = READ_ONCE(space->arg_end);
+	start = READ_ONCE(space->program.arg_start);
+	end = READ_ONCE(space->program.arg_end);
 	/* Written over by setproctitle(3): one string, which may go on behind. */
 	if (end > start && last_byte(space, task, end))
-		err = copy_part(m, space, task, start, max(end, READ_ONCE(space->env_end)), true);
+		err = copy_part(m, space, task, start, max(end, READ_ONCE(space->program.env_end)), true);
 	else
 		err = copy_part(m, space, task, start, end, false);
 	put_task_struct(task);
@@ -105,7 +105,7 @@ int hanare_show_environ(struct seq_file *m, struct hanare_pseudo *what)
 	if (!task)
 		return 0;
 	if (m->index || !hanare_has_ended(what))
-		err = copy_part(m, space, task, READ_ONCE(space->env_start), READ_ONCE(space->env_end), false);
+		err = copy_part(m, space, task, READ_ONCE(space->program.env_start), READ_ONCE(space->program.env_end), false);
 	put_task_struct(task);
 	return err;
 }

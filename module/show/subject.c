@@ -66,7 +66,7 @@ bool hanare_has_ended(struct hanare_pseudo *what)
 	bool any;
 
 	down_read(&inst->live);
-	any = inst->shared && READ_ONCE(((struct hanare_boot_params *)inst->shared)->firsts_ended);
+	any = inst->reach.shared && READ_ONCE(((struct hanare_boot_params *)inst->reach.shared)->firsts_ended);
 	up_read(&inst->live);
 	return any && is_first(what) && !hanare_pseudo_info(what, &info) && info.thread.state == HANARE_THREAD_EXITED;
 }

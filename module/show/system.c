@@ -15,14 +15,14 @@
 #include <linux/topology.h>
 #include <asm/cpufeature.h>
 
-void hanare_instance_cpus(const struct hanare_instance *inst, u64 which, struct cpumask *mask)
+void hanare_instance_cpus(const struct hanare_instance *inst, const unsigned long *which, struct cpumask *mask)
 {
 	u32 i;
 
 	cpumask_clear(mask);
-	for (i = 0; i < inst->cpu_count; i++)
-		if (which >> i & 1)
-			cpumask_set_cpu(inst->cpus[i].linux_cpu, mask);
+	for (i = 0; i < inst->machine.cpu_count; i++)
+		if (test_bit(i, which))
+			cpumask_set_cpu(inst->machine.cpus[i].linux_cpu, mask);
 }
 
 static void cpu_nodes(const struct hanare_instance *inst, nodemask_t *nodes)
@@ -30,8 +30,8 @@ static void cpu_nodes(const struct hanare_instance *inst, nodemask_t *nodes)
 	u32 i;
 
 	nodes_clear(*nodes);
-	for (i = 0; i < inst->cpu_count; i++)
-		node_set(inst->cpus[i].node, *nodes);
+	for (i = 0; i < inst->machine.cpu_count; i++)
+		node_set(inst->machine.cpus[i].node, *nodes);
 }
 
 void hanare_memory_nodes(const struct hanare_instance *inst, nodemask_t *nodes)
@@ -39,8 +39,8 @@ void hanare_memory_nodes(const struct hanare_instance *inst, nodemask_t *nodes)
 	u32 i;
 
 	nodes_clear(*nodes);
-	for (i = 0; i < inst->chunk_count; i++)
-		node_set(inst->chunks[i].node, *nodes);
+	for (i = 0; i < inst->machine.chunk_count; i++)
+		node_set(inst->machine.chunks[i].node, *nodes);
 }
 
 /* Those that Linux would have online: with CPUs or memory. */
@@ -57,15 +57,15 @@ static void instance_nodes(const struct hanare_instance *inst, nodemask_t *nodes
 static int show_cpus(struct seq_file *m, struct hanare_pseudo *what, bool list)
 {
 	struct hanare_instance *inst = what->inst;
-	u64 which = 0;
+	DECLARE_BITMAP(which, HANARE_CPU_SET_CPUS) = {};
 	cpumask_var_t mask;
 	u32 i;
 
 	if (!zalloc_cpumask_var(&mask, GFP_KERNEL))
 		return -ENOMEM;
-	for (i = 0; i < inst->cpu_count; i++)
-		if (what->node < 0 || inst->cpus[i].node == what->node)
-			which |= 1ULL << i;
+	for (i = 0; i < inst->machine.cpu_count; i++)
+		if (what->node < 0 || inst->machine.cpus[i].node == what->node)
+			__set_bit(i, which);
 	hanare_instance_cpus(inst, which, mask);
 	if (list)
 		seq_printf(m, "%*pbl\n", cpumask_pr_args(mask));
@@ -87,11 +87,13 @@ static int show_cpu_map(struct seq_file *m, struct hanare_pseudo *what)
 
 static int show_offline_cpus(struct seq_file *m, struct hanare_pseudo *what)
 {
+	DECLARE_BITMAP(all, HANARE_CPU_SET_CPUS);
 	cpumask_var_t mask;
 
 	if (!zalloc_cpumask_var(&mask, GFP_KERNEL))
 		return -ENOMEM;
-	hanare_instance_cpus(what->inst, ~0ULL, mask);
+	bitmap_fill(all, HANARE_CPU_SET_CPUS);
+	hanare_instance_cpus(what->inst, all, mask);
 	cpumask_andnot(mask, cpu_possible_mask, mask);
 	seq_printf(m, "%*pbl\n", cpumask_pr_args(mask));
 	free_cpumask_var(mask);
@@ -177,7 +179,7 @@ static int show_distance(struct seq_file *m, struct hanare_pseudo *what)
 /* HANARE_MEASURE_*. inst->live is held. */
 static u32 measures(struct hanare_instance *inst)
 {
-	struct hanare_boot_params *params = inst->shared;
+	struct hanare_boot_params *params = inst->reach.shared;
 
 	return params ? READ_ONCE(params->measures) : 0;
 }
@@ -299,8 +301,8 @@ static bool has_cpu(const struct hanare_instance *inst, u32 cpu)
 {
 	u32 i;
 
-	for (i = 0; i < inst->cpu_count; i++)
-		if (inst->cpus[i].linux_cpu == cpu)
+	for (i = 0; i < inst->machine.cpu_count; i++)
+		if (inst->machine.cpus[i].linux_cpu == cpu)
 			return true;
 	return false;
 }

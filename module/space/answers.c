@@ -8,20 +8,20 @@ void hanare_answer_store(struct hanare_space *space, struct hanare_answer *answe
 {
 	struct hanare_answer *old, *next, *drop = NULL;
 
-	spin_lock(&space->answer_lock);
+	spin_lock(&space->link.lock);
 	/* A task has one fault at a time: an older answer was never fetched. */
-	list_for_each_entry_safe(old, next, &space->answers, link)
+	list_for_each_entry_safe(old, next, &space->memory.answers, link)
 		if (old->task == current ||
-		    (!drop && list_is_last(&old->link, &space->answers) &&
-		     space->answer_count >= HANARE_ANSWERS_MAX)) {
+		    (!drop && list_is_last(&old->link, &space->memory.answers) &&
+		     space->memory.answer_count >= HANARE_ANSWERS_MAX)) {
 			list_del(&old->link);
-			space->answer_count--;
+			space->memory.answer_count--;
 			kfree(drop);
 			drop = old;
 		}
-	list_add(&answer->link, &space->answers);
-	space->answer_count++;
-	spin_unlock(&space->answer_lock);
+	list_add(&answer->link, &space->memory.answers);
+	space->memory.answer_count++;
+	spin_unlock(&space->link.lock);
 	kfree(drop);
 }
 
@@ -35,17 +35,17 @@ struct hanare_answer *hanare_answer_take(struct hanare_space *space, u64 addr, b
 	struct hanare_answer *a, *found = NULL;
 
 	/* An answer of our own is never added meanwhile, so a miss is a miss. */
-	if (list_empty_careful(&space->answers))
+	if (list_empty_careful(&space->memory.answers))
 		return NULL;
-	spin_lock(&space->answer_lock);
-	list_for_each_entry(a, &space->answers, link)
+	spin_lock(&space->link.lock);
+	list_for_each_entry(a, &space->memory.answers, link)
 		if (a->task == current) {
 			list_del(&a->link);
-			space->answer_count--;
+			space->memory.answer_count--;
 			found = a;
 			break;
 		}
-	spin_unlock(&space->answer_lock);
+	spin_unlock(&space->link.lock);
 	if (found && (!second_pass || found->addr != addr || found->write != write)) {
 		kfree(found);
 		return NULL;
@@ -57,7 +57,7 @@ void hanare_answers_drop(struct hanare_space *space)
 {
 	struct hanare_answer *a, *next;
 
-	list_for_each_entry_safe(a, next, &space->answers, link)
+	list_for_each_entry_safe(a, next, &space->memory.answers, link)
 		kfree(a);
-	INIT_LIST_HEAD(&space->answers);
+	INIT_LIST_HEAD(&space->memory.answers);
 }

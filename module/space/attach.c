@@ -2,37 +2,39 @@
 /* A proxy becomes a space of an instance: IOCTL_ATTACH. */
 #include "space/space.h"
 
-#include <linux/bitops.h>
+#include <linux/bitmap.h>
 #include <linux/sched.h>
 
-/* Instance CPUs the caller may use, as a mask of indices; 0: message is set. */
-static u64 allowed_cpus(struct hanare_instance *inst, struct hanare_attach *arg)
+/* CPUs of the instance that the caller may use, by index; all that a set has if he chose none. */
+static int allowed_cpus(struct hanare_instance *inst, struct hanare_attach *arg, unsigned long *allowed)
 {
-	u64 allowed = 0;
-	bool any = false;
+	DECLARE_BITMAP(chosen, HANARE_LINUX_CPU_SET_CPUS);
 	u32 i, cpu;
 
-	for (cpu = 0; cpu < HANARE_CPU_WORDS * 64; cpu++) {
-		if (!(arg->cpus[cpu / 64] >> cpu % 64 & 1))
-			continue;
-		any = true;
-		for (i = 0; i < inst->cpu_count && inst->cpus[i].linux_cpu != cpu; i++)
-			;
-		if (i == inst->cpu_count) {
-			refuse(arg->message, -EINVAL, "CPU %u does not belong to %s: see hanare ls",
-			       cpu, inst->name);
-			return 0;
-		}
-		allowed |= 1ULL << i;
+	bitmap_from_arr64(chosen, arg->cpus.words, HANARE_LINUX_CPU_SET_CPUS);
+	if (bitmap_empty(chosen, HANARE_LINUX_CPU_SET_CPUS)) {
+		bitmap_fill(allowed, HANARE_CPU_SET_CPUS);
+		return 0;
 	}
-	return any ? allowed : HANARE_ALLOWED_ALL;
+	bitmap_zero(allowed, HANARE_CPU_SET_CPUS);
+	for_each_set_bit(cpu, chosen, HANARE_LINUX_CPU_SET_CPUS) {
+		for (i = 0; i < inst->machine.cpu_count && inst->machine.cpus[i].linux_cpu != cpu; i++)
+			;
+		if (i == inst->machine.cpu_count)
+			return refuse(arg->message, -EINVAL, "CPU %u does not belong to %s: see hanare ls",
+				      cpu, inst->name);
+		__set_bit(i, allowed);
+	}
+	return 0;
 }
 
 static int attach_to(struct hanare_instance *inst, struct hanare_pool *pool, struct file *file,
 		     struct hanare_attach *arg)
 {
+	DECLARE_BITMAP(allowed, HANARE_CPU_SET_CPUS);
 	struct hanare_space *space;
-	u64 allowed, ns;
+	int err;
+	u64 ns;
 
 	/* A machine that stood still for a while is no reason to refuse for ever. */
 	if (READ_ONCE(inst->state) == HANARE_INSTANCE_HUNG)
@@ -44,18 +46,18 @@ static int attach_to(struct hanare_instance *inst, struct hanare_pool *pool, str
 	if (READ_ONCE(inst->state) != HANARE_INSTANCE_RUNNING)
 		return refuse(arg->message, -ENODEV, "%s is not running: see hanare status",
 			      inst->name);
-	allowed = allowed_cpus(inst, arg);
-	if (!allowed)
-		return -EINVAL;
+	err = allowed_cpus(inst, arg, allowed);
+	if (err)
+		return err;
 	space = hanare_space_enter(inst, file_inode(file), allowed, NULL, NULL, pool,
 				   arg->kind == HANARE_ATTACH_MEMBER, arg->message);
 	if (IS_ERR(space))
 		return PTR_ERR(space);
 	memcpy(arg->name, inst->name, sizeof(arg->name));
-	space->control_fd = arg->fd;
+	space->door.fd = arg->fd;
 	arg->space = space->id;
 	hanare_file_set_space(file, space);
-	arg->cpu_count = allowed == HANARE_ALLOWED_ALL ? inst->cpu_count : hweight64(allowed);
+	arg->cpu_count = min_t(u32, bitmap_weight(allowed, HANARE_CPU_SET_CPUS), inst->machine.cpu_count);
 	arg->counted = hanare_is_counted(current);
 	return 0;
 }

@@ -7,15 +7,11 @@
  */
 #include "space/service.h"
 
-#include <linux/delay.h>
 #include <linux/hashtable.h>
 #include <linux/pid.h>
 #include <linux/rcupdate.h>
 #include <linux/sched/signal.h>
 #include <linux/slab.h>
-
-/* How often the LWK is told an end whose user has too many requests, 100 ms from one time to the next. */
-#define TELL_TRIES 100
 
 struct child {
 	struct hlist_node link;			/* children, or none */
@@ -23,6 +19,7 @@ struct child {
 	struct pid *pid;
 	u64 token;
 	wait_queue_entry_t woken;
+	bool is_taken;				/* from the list: its end is to be told */
 	struct delayed_work work;
 };
 
@@ -72,9 +69,9 @@ static void child_free(struct child *c)
 	bool last;
 
 	spin_lock(&children_lock);
-	last = !--space->children && space->keeps;
+	last = !--space->share.children && space->share.keeps;
 	if (last)
-		space->keeps = false;
+		space->share.keeps = false;
 	spin_unlock(&children_lock);
 	if (last)
 		put_kept(space);
@@ -83,35 +80,29 @@ static void child_free(struct child *c)
 	hanare_space_put(space);
 }
 
-static void tell_end(struct child *c)
+static void child_work(struct work_struct *work)
 {
+	struct child *c = container_of(to_delayed_work(work), struct child, work);
 	struct hanare_call call = {
 		.kind = HANARE_REQUEST_CHILD_END,
 		.args = { c->token },
 	};
-	int tries = TELL_TRIES;
 
-	while (hanare_request_about(c->space, &call, WAIT_BOUNDED, 1000) == -EBUSY && tries--)
-		msleep(100);
-}
-
-static void child_work(struct work_struct *work)
-{
-	struct child *c = container_of(to_delayed_work(work), struct child, work);
-	bool mine;
-
-	if (!hanare_is_gone(c->pid))
-		return;
-	spin_lock(&children_lock);
-	mine = take(c);
-	spin_unlock(&children_lock);
-	if (!mine)
-		return;
-	remove_wait_queue(&c->pid->wait_pidfd, &c->woken);
-	/* A second wake-up, at the reaping, may have queued it again meanwhile. */
-	cancel_delayed_work(&c->work);
-	tell_end(c);
-	child_free(c);
+	if (!c->is_taken) {
+		if (!hanare_is_gone(c->pid))
+			return;
+		spin_lock(&children_lock);
+		c->is_taken = take(c);
+		spin_unlock(&children_lock);
+		if (!c->is_taken)
+			return;
+		remove_wait_queue(&c->pid->wait_pidfd, &c->woken);
+		/* A second wake-up, at the reaping, may have queued it again meanwhile. */
+		cancel_delayed_work(&c->work);
+	}
+	/* Until the LWK is told, its maker may wait, and what the child was made of stays. */
+	if (hanare_tell_end(c->space, &call, &c->work))
+		child_free(c);
 }
 
 /* Under the lock of the queue, interrupts off. */
@@ -121,12 +112,11 @@ static int child_woken(struct wait_queue_entry *entry, unsigned int mode, int fl
 	return 0;
 }
 
-/* Drops one that was taken. */
-static void forget(struct child *c)
+/* Has the caller alone know one that was taken. */
+static void unwatch(struct child *c)
 {
 	remove_wait_queue(&c->pid->wait_pidfd, &c->woken);
 	cancel_delayed_work_sync(&c->work);
-	child_free(c);
 }
 
 /* Whether the process has a space of its own. */
@@ -136,7 +126,7 @@ static bool has_come(struct hanare_instance *inst, const struct pid *pid)
 	bool found = false;
 
 	spin_lock_irq(&inst->state_lock);
-	list_for_each_entry(space, &inst->space_list, link)
+	list_for_each_entry(space, &inst->spaces.list, entry)
 		found |= space->pid == pid;
 	spin_unlock_irq(&inst->state_lock);
 	return found;
@@ -174,7 +164,7 @@ static long watch(struct hanare_space *space, struct pid *pid, u64 token)
 	if (err == 1) {
 		kref_get(&space->ref);
 		c->space = space;
-		space->children++;
+		space->share.children++;
 		hash_add(children, &c->link, key_of(pid));
 		WRITE_ONCE(children_count, children_count + 1);
 		/* Before it can be taken. */
@@ -263,8 +253,10 @@ void hanare_child_came(const struct pid *pid)
 	if (c)
 		take(c);
 	spin_unlock(&children_lock);
-	if (c)
-		forget(c);
+	if (c) {
+		unwatch(c);
+		child_free(c);
+	}
 }
 
 /* Nobody has the descriptor any more by which children of its space, or of one that it is the door of, would come. */
@@ -280,14 +272,15 @@ void hanare_children_end(const struct file *file, const struct hanare_space *spa
 		found = NULL;
 		spin_lock(&children_lock);
 		hash_for_each(children, i, c, link)
-			if (c->space == space || c->space->door == file)
+			if (c->space == space || c->space->door.file == file)
 				found = c;
 		if (found)
 			take(found);
 		spin_unlock(&children_lock);
 		if (found) {
-			tell_end(found);
-			forget(found);
+			unwatch(found);
+			found->is_taken = true;
+			hanare_queue_end(&found->work);
 		}
 	} while (found);
 }
@@ -297,7 +290,7 @@ bool hanare_space_has_children(struct hanare_space *space)
 	bool has;
 
 	spin_lock(&children_lock);
-	has = space->children;
+	has = space->share.children;
 	spin_unlock(&children_lock);
 	return has;
 }
@@ -308,8 +301,8 @@ void hanare_space_keep_for_children(struct hanare_space *space)
 	bool keeps;
 
 	spin_lock(&children_lock);
-	keeps = space->children;
-	space->keeps = keeps;
+	keeps = space->share.children;
+	space->share.keeps = keeps;
 	spin_unlock(&children_lock);
 	if (!keeps)
 		put_kept(space);

@@ -71,8 +71,8 @@ static int take_signal(struct hanare_space *space, const struct hanare_dump_thre
 	if (arg->signal > _NSIG || arg->others > HANARE_SLOTS_MAX)
 		return -EINVAL;
 	/* The others were told to take on registers and wait, and may be on their way. */
-	wait_event_killable_timeout(space->slot_queues[0],
-				    atomic_read(&space->dump_ready) >= arg->others, HZ);
+	wait_event_killable_timeout(space->rings.queues[0],
+				    atomic_read(&space->program.dump_ready) >= arg->others, HZ);
 	clear_siginfo(&info);
 	memcpy(&info, arg->info, min(sizeof(info), sizeof(arg->info)));
 	info.si_signo = arg->signal;
@@ -88,15 +88,15 @@ static int take_signal(struct hanare_space *space, const struct hanare_dump_thre
 /* The others stay here until the first one's signal ends them all. */
 static int stay(struct hanare_space *space)
 {
-	atomic_inc(&space->dump_ready);
-	wake_up_all(&space->slot_queues[0]);
-	return wait_event_killable(space->slot_queues[0], READ_ONCE(space->inst->dead)) ?
+	atomic_inc(&space->program.dump_ready);
+	wake_up_all(&space->rings.queues[0]);
+	return wait_event_killable(space->rings.queues[0], READ_ONCE(space->inst->dead)) ?
 	       -EINTR : -EIO;
 }
 
 long hanare_dump(struct hanare_space *space, void *data)
 {
-	WRITE_ONCE(space->dumps, true);
+	WRITE_ONCE(space->program.dumps, true);
 	/* The program's memory is a shared mapping of a device: such are dumped (core(5)). */
 	hanare_dump_shared(current->mm);
 	return 0;

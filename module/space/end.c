@@ -28,12 +28,12 @@ static void delist(struct hanare_space *space)
 	hanare_space_hide(space);
 	hanare_space_drop_eventfds(space);
 	spin_lock_irq(&inst->state_lock);
-	list_del(&space->link);
-	space->home->spaces--;
-	inst->spaces--;
-	inst->members -= space->is_member;
+	list_del(&space->entry);
+	space->link.home->spaces--;
+	inst->spaces.count--;
+	inst->spaces.members -= space->is_member;
 	/* Woken under the lock: the waiter may free nothing before we let go. */
-	wake_up_all(&inst->space_wait);
+	wake_up_all(&inst->spaces.wait);
 	spin_unlock_irq(&inst->state_lock);
 }
 
@@ -61,8 +61,11 @@ static void account(struct hanare_space *space, const struct hanare_call *call)
 	write_sequnlock_irq(&sig->stats_lock);
 }
 
-/* The LWK is asked until it has nothing of the space any more, whatever becomes of it here. */
-static struct hanare_unconfirmed *close_later(struct hanare_space *space, struct hanare_cpu *next, bool held)
+/*
+ * The LWK is asked until it has nothing of the space any more, whatever becomes of it here.
+ * `awaited`: entry of the request that is not awaited any longer, or -1.
+ */
+static struct hanare_unconfirmed *close_later(struct hanare_space *space, struct hanare_cpu *next, int awaited, bool held)
 {
 	struct hanare_unconfirmed *end = space->end;
 
@@ -70,36 +73,52 @@ static struct hanare_unconfirmed *close_later(struct hanare_space *space, struct
 	end->space = space->id;
 	hanare_space_keep_id(space);
 	end->next = next;
+	end->awaited = awaited;
 	end->held = held;
+	end->pid = get_pid(space->pid);
+	end->user = space->user;
+	end->pool = space->pool && !space->is_member ? hanare_pool_get(space->pool) : NULL;
 	hanare_close_later(space->inst, end);
 	return end;
+}
+
+void hanare_space_end_confirmed(struct hanare_unconfirmed *end)
+{
+	/* The task that ended has not been told whom it leaves behind. */
+	if (end->pool && end->has_used && !end->is_taken)
+		hanare_pool_kill(end->pool, end->used[3], false);
+	if (end->pool)
+		hanare_pool_put(end->pool);
+	put_pid(end->pid);
+	hanare_space_let_kept_id_go(end->space);
 }
 
 /*
  * Has the LWK end the space, and waits until everything is back, not for ever. The entry of the request is in use all that
  * time. A user who has none left has the LWK told in another way first, since threads that his requests wait for may wait
- * for this end.
+ * for this end; that way may find that all is back before there is an entry.
  */
 static int end_awaited(struct hanare_space *space, struct hanare_call *call, unsigned int patience_ms)
 {
 	struct hanare_instance *inst = space->inst;
 	struct hanare_cpu *cpu = hanare_whom_to_ask(space, call);
 	struct hanare_unconfirmed *end;
-	int err;
+	int err, awaited = -1;
 
+	call->kept = &awaited;
 	call->at_once = true;
 	/* Not killable: the task that does this is being killed most of the time. */
 	err = hanare_request(inst, cpu, call, WAIT_BOUNDED, patience_ms);
 	if (err == -ETIMEDOUT || (err && err != -EBUSY && !READ_ONCE(inst->dead)))
-		close_later(space, cpu, false);
+		close_later(space, cpu, awaited, false);
 	if (err != -EBUSY)
-		return err;
-	end = close_later(space, READ_ONCE(space->opened) ? NULL : space->home, true);
+		return err ?: call->status;
+	end = close_later(space, READ_ONCE(space->link.opened) ? NULL : space->link.home, -1, true);
 	call->at_once = false;
+	call->is_over = &end->gone;
 	cpu = hanare_whom_to_ask(space, call);
 	err = hanare_request(inst, cpu, call, WAIT_BOUNDED, patience_ms);
-	hanare_close_asked(inst, end, cpu, err);
-	return err;
+	return hanare_close_asked(inst, end, cpu, awaited, call, err);
 }
 
 /*
@@ -129,7 +148,8 @@ void hanare_space_end(struct hanare_space *space)
 				   "the LWK has not ended all threads");
 	if (!err) {
 		account(space, &call);
-		hanare_pool_kill(space, call.args[3]);
+		if (space->pool)
+			hanare_pool_kill(space->pool, call.args[3], true);
 	}
 	hanare_space_unwatch_process(space);
 	hanare_space_unshare(space);
@@ -150,7 +170,7 @@ void hanare_space_end(struct hanare_space *space)
 static void await_onlookers(struct hanare_space *space)
 {
 	bool ends = current->flags & PF_EXITING && !atomic_read(&current->signal->live);
-	bool has_left = READ_ONCE(space->left) && current->mm != space->mm;
+	bool has_left = READ_ONCE(space->share.left) && current->mm != space->mm;
 	int looks;
 
 	if (!(ends || has_left) || task_tgid(current) != space->pid || hanare_space_is_shared(space))

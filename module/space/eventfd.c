@@ -27,20 +27,20 @@ void hanare_eventfds_exit(void)
 
 static void signal_rung(struct work_struct *work)
 {
-	struct hanare_space *space = container_of(work, struct hanare_space, ring_work);
+	struct hanare_space *space = container_of(work, struct hanare_space, rings.work);
 	struct eventfd_ctx *eventfd;
 	unsigned long slot;
 
-	clear_bit(0, &space->rings_queued);
+	clear_bit(0, &space->rings.queued);
 	/* A ring that finds the bit clear queues the work once more; one that found it set is seen here. */
 	smp_mb__after_atomic();
-	for_each_set_bit(slot, space->eventfds_rung, HANARE_FIRST_SLOTS) {
-		clear_bit(slot, space->eventfds_rung);
-		mutex_lock(&space->eventfds_lock);
-		eventfd = xa_load(&space->eventfds, slot);
+	for_each_set_bit(slot, space->rings.eventfds_rung, HANARE_FIRST_SLOTS) {
+		clear_bit(slot, space->rings.eventfds_rung);
+		mutex_lock(&space->rings.eventfds_lock);
+		eventfd = xa_load(&space->rings.eventfds, slot);
 		if (eventfd)
 			hanare_eventfd_signal(eventfd);
-		mutex_unlock(&space->eventfds_lock);
+		mutex_unlock(&space->rings.eventfds_lock);
 		cond_resched();
 	}
 	hanare_space_put(space);
@@ -48,9 +48,9 @@ static void signal_rung(struct work_struct *work)
 
 void hanare_space_init_eventfds(struct hanare_space *space)
 {
-	mutex_init(&space->eventfds_lock);
-	xa_init_flags(&space->eventfds, XA_FLAGS_ACCOUNT);
-	INIT_WORK(&space->ring_work, signal_rung);
+	mutex_init(&space->rings.eventfds_lock);
+	xa_init_flags(&space->rings.eventfds, XA_FLAGS_ACCOUNT);
+	INIT_WORK(&space->rings.work, signal_rung);
 }
 
 /* From the doorbell's handler. */
@@ -61,10 +61,10 @@ void hanare_space_ring_eventfd(struct hanare_instance *inst, u64 id, u32 slot)
 	rcu_read_lock();
 	space = hanare_space_peek(id);
 	if (space && space->inst == inst && slot < HANARE_FIRST_SLOTS) {
-		set_bit(slot, space->eventfds_rung);
+		set_bit(slot, space->rings.eventfds_rung);
 		smp_mb__after_atomic();
-		if (!test_and_set_bit(0, &space->rings_queued) && kref_get_unless_zero(&space->ref))
-			queue_work(ring_queue, &space->ring_work);
+		if (!test_and_set_bit(0, &space->rings.queued) && kref_get_unless_zero(&space->ref))
+			queue_work(ring_queue, &space->rings.work);
 	}
 	rcu_read_unlock();
 }
@@ -86,19 +86,19 @@ long hanare_eventfd(struct hanare_space *space, void *data)
 		if (IS_ERR(eventfd))
 			return PTR_ERR(eventfd);
 	}
-	mutex_lock(&space->eventfds_lock);
+	mutex_lock(&space->rings.eventfds_lock);
 	/* What it replaces, or itself, is given back. */
 	before = eventfd;
-	if (space->eventfds_closed) {
+	if (space->rings.eventfds_closed) {
 		err = -ESRCH;
 	} else {
-		void *old = xa_store(&space->eventfds, arg->slot, eventfd, GFP_KERNEL);
+		void *old = xa_store(&space->rings.eventfds, arg->slot, eventfd, GFP_KERNEL);
 
 		err = xa_err(old);
 		if (!err)
 			before = old;
 	}
-	mutex_unlock(&space->eventfds_lock);
+	mutex_unlock(&space->rings.eventfds_lock);
 	if (before)
 		eventfd_ctx_put(before);
 	return err;

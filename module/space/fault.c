@@ -44,7 +44,7 @@ static void ask(struct hanare_space *space, struct hanare_answer *answer, u64 ad
 		};
 		u64 index;
 
-		answer->sequence = READ_ONCE(space->zap_sequence);
+		answer->sequence = READ_ONCE(space->memory.zap_sequence);
 		/* Sampled before the LWK looks. */
 		smp_mb();
 		answer->status = hanare_request_quietly(space, &call, WAIT_KILLABLE, timeout_ms);
@@ -60,7 +60,7 @@ static void ask(struct hanare_space *space, struct hanare_answer *answer, u64 ad
 			return;
 		}
 		index = call.args[3];
-		if (index >= space->inst->service_count) {
+		if (index >= space->inst->link.service_count) {
 			answer->status = -EIO;
 			return;
 		}
@@ -80,7 +80,7 @@ static void ask(struct hanare_space *space, struct hanare_answer *answer, u64 ad
 
 static void zap_page(struct hanare_space *space, u64 addr)
 {
-	unmap_mapping_range(space->inode->i_mapping, (u64)space->id << HANARE_SPACE_SHIFT | addr,
+	unmap_mapping_range(space->memory.inode->i_mapping, (u64)space->id << HANARE_SPACE_SHIFT | addr,
 			    PAGE_SIZE, 1);
 }
 
@@ -144,14 +144,19 @@ static void insert_control(struct hanare_space *space, struct vm_area_struct *vm
 	static const u64 addresses[] = { HANARE_SLOT_BASE, HANARE_SCRATCH_END - PAGE_SIZE };
 	size_t i;
 
-	BUILD_BUG_ON(ARRAY_SIZE(addresses) != ARRAY_SIZE(space->control));
+	BUILD_BUG_ON(ARRAY_SIZE(addresses) != ARRAY_SIZE(space->memory.control));
 	for (i = 0; i < ARRAY_SIZE(addresses); i++) {
-		u64 addr = addresses[i], frame = space->control[i];
-		struct page *page = pfn_to_page(frame >> PAGE_SHIFT);
+		u64 addr = addresses[i], frame = space->memory.control[i];
+		const struct hanare_chunk *chunk;
+		struct page *page;
 
-		if (frame && !(frame & ~PAGE_MASK) && addr >= vma->vm_start && addr < vma->vm_end &&
-		    hanare_owns_frames(space->inst, frame, 1))
-			insert_run(space, vma, addr, &page, 1, HANARE_PAGE_WRITABLE, ~0ULL);
+		if (!frame || addr < vma->vm_start || addr >= vma->vm_end)
+			continue;
+		chunk = hanare_own_chunk(space->inst, frame, 1);
+		if (!chunk)
+			continue;
+		page = hanare_page(chunk, frame);
+		insert_run(space, vma, addr, &page, 1, HANARE_PAGE_WRITABLE, ~0ULL);
 	}
 }
 
@@ -171,12 +176,18 @@ static vm_fault_t error_fault(int status)
 	}
 }
 
-/* Frames of the instance, and its clock page, which is what every program of the LWK reads. */
-static bool may_map(struct hanare_instance *inst, u64 entry)
+/*
+ * A frame of the instance, or its clock page, which is what every program of the LWK reads.
+ * NULL: it may not be mapped.
+ */
+static struct page *page_of(struct hanare_instance *inst, u64 entry)
 {
-	return hanare_owns_frames(inst, entry & PAGE_MASK, 1) ||
-	       (!(entry & HANARE_PAGE_WRITABLE) && inst->clock &&
-		(entry & PAGE_MASK) == (virt_to_phys(inst->clock) & PAGE_MASK));
+	u64 frame = entry & PAGE_MASK;
+	const struct hanare_chunk *chunk = hanare_own_chunk(inst, frame, 1);
+
+	if (!chunk && !(entry & HANARE_PAGE_WRITABLE) && inst->link.clock && frame == inst->link.clock_phys)
+		chunk = hanare_chunk_at(inst, frame, 1);
+	return chunk ? hanare_page(chunk, frame) : NULL;
 }
 
 /* Put an answer into the page table. -EAGAIN: a zap came in between, ask again. */
@@ -198,19 +209,22 @@ static int insert_answer(struct hanare_space *space, struct vm_area_struct *vma,
 	    asked - answer->start >= (u64)answer->count << PAGE_SHIFT)
 		return 0;
 
-	down_read(&space->zap_lock);
-	if (answer->sequence != space->zap_sequence) {
-		up_read(&space->zap_lock);
+	down_read(&space->memory.zap_lock);
+	if (answer->sequence != space->memory.zap_sequence) {
+		up_read(&space->memory.zap_lock);
 		return -EAGAIN;
 	}
 	for (i = 0; i <= answer->count && !err; i++) {
 		u64 addr = answer->start + ((u64)i << PAGE_SHIFT);
 		u64 entry = i < answer->count ? answer->pages[i] : 0;
 		u64 rights = entry & PAGE_RIGHTS;
+		struct page *page = NULL;
 
 		if (entry && (addr < vma->vm_start || addr >= vma->vm_end))
 			entry = 0;
-		if (entry && !may_map(space->inst, entry)) {
+		if (entry)
+			page = page_of(space->inst, entry);
+		if (entry && !page) {
 			pr_warn_ratelimited("%s: the LWK named a frame that is not its own: %#llx\n",
 					    space->inst->name, entry);
 			entry = 0;
@@ -229,9 +243,9 @@ static int insert_answer(struct hanare_space *space, struct vm_area_struct *vma,
 			zap_page(space, addr);
 		if (!count)
 			run = addr | rights;
-		pages[count++] = pfn_to_page(entry >> PAGE_SHIFT);
+		pages[count++] = page;
 	}
-	up_read(&space->zap_lock);
+	up_read(&space->memory.zap_lock);
 	if (!err)
 		*ret = covered ? VM_FAULT_NOPAGE : write ? VM_FAULT_SIGSEGV : VM_FAULT_SIGBUS;
 	return 0;
@@ -404,7 +418,7 @@ static vm_fault_t space_mkwrite(struct vm_fault *vmf)
 	struct hanare_space *space = vma->vm_private_data;
 	u64 addr = vmf->address & PAGE_MASK;
 
-	unmap_mapping_range(space->inode->i_mapping, (u64)vmf->pgoff << PAGE_SHIFT, PAGE_SIZE, 1);
+	unmap_mapping_range(space->memory.inode->i_mapping, (u64)vmf->pgoff << PAGE_SHIFT, PAGE_SIZE, 1);
 	/* Linux does not tell here whether it comes from user mode. */
 	if (vma->vm_flags & VM_EXEC && vma->vm_mm == space->mm && current->mm == space->mm &&
 	    ((u64)vmf->pgoff << PAGE_SHIFT) == ((u64)space->id << HANARE_SPACE_SHIFT | addr))
@@ -428,7 +442,7 @@ static void space_vma_close(struct vm_area_struct *vma)
 	 * The process ends. Where another has its descriptor table no descriptor closes by
 	 * that: what happens then happens now.
 	 */
-	if (READ_ONCE(space->shares_table) && vma->vm_mm == space->mm)
+	if (READ_ONCE(space->door.shares_table) && vma->vm_mm == space->mm)
 		hanare_space_flush(space);
 	hanare_space_put(space);
 }
@@ -459,8 +473,8 @@ int hanare_space_mmap(struct hanare_space *space, struct vm_area_struct *vma)
 	if (!(vma->vm_flags & VM_SHARED) || vma->vm_flags & VM_EXEC)
 		return -EINVAL;
 	hanare_vm_flags_set(vma, VM_MIXEDMAP | VM_DONTEXPAND | VM_DONTCOPY |
-				 (READ_ONCE(space->dumps) ? 0 : VM_DONTDUMP));
-	if (space->executes && is_within(vma, HANARE_USER_MIN, HANARE_USER_MAX))
+				 (READ_ONCE(space->program.dumps) ? 0 : VM_DONTDUMP));
+	if (space->program.executes && is_within(vma, HANARE_USER_MIN, HANARE_USER_MAX))
 		hanare_vm_flags_set(vma, VM_EXEC);
 	kref_get(&space->ref);		/* hanare_vm_ops.close puts it */
 	vma->vm_private_data = space;
@@ -485,17 +499,17 @@ long hanare_execute(struct hanare_space *space, void *data)
 		return -EPERM;
 	if (mmap_write_lock_killable(mm))
 		return -EINTR;
-	if (space->executes) {
+	if (space->program.executes) {
 		mmap_write_unlock(mm);
 		return 0;
 	}
-	space->executes = true;
+	space->program.executes = true;
 	for_each_vma_range(vmi, vma, HANARE_USER_MAX)
 		if (vma->vm_ops == &hanare_vm_ops && vma->vm_private_data == space)
 			hanare_vm_flags_set(vma, VM_EXEC);
 	mmap_write_unlock(mm);
 	/* What is there is not executable. */
-	unmap_mapping_range(space->inode->i_mapping,
+	unmap_mapping_range(space->memory.inode->i_mapping,
 			    (u64)space->id << HANARE_SPACE_SHIFT | HANARE_USER_MIN,
 			    HANARE_USER_MAX - HANARE_USER_MIN, 1);
 	return 0;

@@ -50,11 +50,11 @@ static long file_keep(struct hanare_job *job, struct file *file, bool runs)
 		err = deny_write_access(file);
 	if (err)
 		goto put;
-	mutex_lock(&job->space->table_lock);
-	err = xa_alloc(&job->space->files, &id, file, XA_LIMIT(1, FILES_MAX), GFP_KERNEL);
+	mutex_lock(&job->space->files.lock);
+	err = xa_alloc(&job->space->files.table, &id, file, XA_LIMIT(1, FILES_MAX), GFP_KERNEL);
 	if (!err && runs)
-		xa_set_mark(&job->space->files, id, RUNS);
-	mutex_unlock(&job->space->table_lock);
+		xa_set_mark(&job->space->files.table, id, RUNS);
+	mutex_unlock(&job->space->files.lock);
 	if (err) {
 		if (runs)
 			allow_write_access(file);
@@ -84,12 +84,12 @@ static long drop(struct hanare_space *space, u64 id)
 	struct file *file = NULL;
 	bool denied = false;
 
-	mutex_lock(&space->table_lock);
+	mutex_lock(&space->files.lock);
 	if (id <= FILES_MAX) {
-		denied = xa_get_mark(&space->files, id, RUNS);
-		file = xa_erase(&space->files, id);
+		denied = xa_get_mark(&space->files.table, id, RUNS);
+		file = xa_erase(&space->files.table, id);
 	}
-	mutex_unlock(&space->table_lock);
+	mutex_unlock(&space->files.lock);
 	if (!file)
 		return -EBADF;
 	if (denied)
@@ -209,7 +209,7 @@ static long write_name(struct file *file, char *page)
 /* The first bytes of a program and its name, into the two pages of the LWK's. */
 static long look_at(struct hanare_job *job, struct file *file)
 {
-	char *to = page_address(pfn_to_page(extent_base(job->extents[0]) >> PAGE_SHIFT));
+	char *to = hanare_extent_virt(job, job->extents[0]);
 	u64 bytes = 0;
 	loff_t position = 0;
 	ssize_t ret;
@@ -255,18 +255,18 @@ static struct file *file_of(struct hanare_space *space, u64 id)
 {
 	struct file *file;
 
-	mutex_lock(&space->table_lock);
-	file = id <= FILES_MAX ? xa_load(&space->files, id) : NULL;
+	mutex_lock(&space->files.lock);
+	file = id <= FILES_MAX ? xa_load(&space->files.table, id) : NULL;
 	if (file)
 		get_file(file);
-	mutex_unlock(&space->table_lock);
+	mutex_unlock(&space->files.lock);
 	return file;
 }
 
 /* What execve(2) closes, but for the space's own. Linux' own function is not for modules. */
 void hanare_close_for_exec(const struct hanare_space *space)
 {
-	u32 control = space->control_fd;
+	u32 control = space->door.fd;
 	struct files_struct *files = current->files;
 	struct fdtable *fdt;
 	u32 fd = 0, end;
@@ -311,7 +311,7 @@ long hanare_file_name(struct hanare_job *job)
 	file = file_of(job->space, job->args[0]);
 	if (!file)
 		return -EBADF;
-	ret = write_name(file, page_address(pfn_to_page(extent_base(job->extents[0]) >> PAGE_SHIFT)));
+	ret = write_name(file, hanare_extent_virt(job, job->extents[0]));
 	fput(file);
 	return ret;
 }
@@ -372,18 +372,18 @@ int hanare_space_copy_files(struct hanare_space *to, struct hanare_space *from)
 	unsigned long id;
 	int err = 0;
 
-	mutex_lock(&from->table_lock);
-	xa_for_each(&from->files, id, file) {
-		err = xa_err(xa_store(&to->files, id, get_file(file), GFP_KERNEL_ACCOUNT));
+	mutex_lock(&from->files.lock);
+	xa_for_each(&from->files.table, id, file) {
+		err = xa_err(xa_store(&to->files.table, id, get_file(file), GFP_KERNEL_ACCOUNT));
 		if (err) {
 			fput(file);
 			break;
 		}
 		/* It cannot fail: the parent's is there. */
-		if (xa_get_mark(&from->files, id, RUNS) && !deny_write_access(file))
-			xa_set_mark(&to->files, id, RUNS);
+		if (xa_get_mark(&from->files.table, id, RUNS) && !deny_write_access(file))
+			xa_set_mark(&to->files.table, id, RUNS);
 	}
-	mutex_unlock(&from->table_lock);
+	mutex_unlock(&from->files.lock);
 	return err;
 }
 
@@ -395,17 +395,17 @@ int hanare_space_move_file(struct hanare_space *to, struct hanare_space *from, u
 
 	if (!id)
 		return 0;
-	mutex_lock(&from->table_lock);
+	mutex_lock(&from->files.lock);
 	if (id <= FILES_MAX)
-		file = xa_load(&from->files, id);
+		file = xa_load(&from->files.table, id);
 	if (file)
-		err = xa_err(xa_store(&to->files, id, file, GFP_KERNEL_ACCOUNT));
+		err = xa_err(xa_store(&to->files.table, id, file, GFP_KERNEL_ACCOUNT));
 	if (file && !err) {
-		if (xa_get_mark(&from->files, id, RUNS))
-			xa_set_mark(&to->files, id, RUNS);
-		xa_erase(&from->files, id);
+		if (xa_get_mark(&from->files.table, id, RUNS))
+			xa_set_mark(&to->files.table, id, RUNS);
+		xa_erase(&from->files.table, id);
 	}
-	mutex_unlock(&from->table_lock);
+	mutex_unlock(&from->files.lock);
 	return file ? err : -EBADF;
 }
 
@@ -418,12 +418,12 @@ void hanare_space_put_files(struct hanare_space *space)
 	struct file *file;
 	unsigned long id;
 
-	mutex_lock(&space->table_lock);
-	xa_for_each(&space->files, id, file) {
-		if (xa_get_mark(&space->files, id, RUNS))
+	mutex_lock(&space->files.lock);
+	xa_for_each(&space->files.table, id, file) {
+		if (xa_get_mark(&space->files.table, id, RUNS))
 			allow_write_access(file);
-		xa_erase(&space->files, id);
+		xa_erase(&space->files.table, id);
 		fput(file);
 	}
-	mutex_unlock(&space->table_lock);
+	mutex_unlock(&space->files.lock);
 }

@@ -212,7 +212,7 @@ long hanare_file_fill(struct file *file, struct hanare_job *job)
 	u32 i;
 
 	for (i = 0; i < job->count && total < wanted; i++) {
-		char *to = page_address(pfn_to_page(extent_base(job->extents[i]) >> PAGE_SHIFT));
+		char *to = hanare_extent_virt(job, job->extents[i]);
 		u64 room = min(extent_pages(job->extents[i]) << PAGE_SHIFT, wanted - total);
 
 		while (room) {

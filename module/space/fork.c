@@ -20,13 +20,13 @@ static struct hanare_space *child_of(struct hanare_space *parent, struct inode *
 	down_read(&inst->live);
 	err = READ_ONCE(inst->dead);
 	space = err ? ERR_PTR(err) :
-		hanare_space_enter(inst, inode, parent->allowed, parent, arg, NULL, false, message);
+		hanare_space_enter(inst, inode, parent->link.allowed, parent, arg, NULL, false, message);
 	up_read(&inst->live);
 	if (IS_ERR(space))
 		return space;
-	space->control_fd = parent->control_fd;
+	space->door.fd = parent->door.fd;
 	arg->space = space->id;
-	arg->parts = space->parts;
+	arg->parts = space->memory.parts;
 	return space;
 }
 
@@ -61,9 +61,9 @@ static int enter_through(struct file *door, struct hanare_space *parent, struct 
 
 	if (IS_ERR(space))
 		return PTR_ERR(space);
-	space->door = door;
-	WRITE_ONCE(space->shares_table, true);
-	WRITE_ONCE(parent->shares_table, true);
+	space->door.file = door;
+	WRITE_ONCE(space->door.shares_table, true);
+	WRITE_ONCE(parent->door.shares_table, true);
 	hanare_space_put(space);
 	return 0;
 }
@@ -102,7 +102,7 @@ static int enter_own(struct file *file, struct hanare_space *parent, struct hana
 		/* Whatever failed: to the LWK it is not one of the parent's any more. */
 		hanare_space_leave(parent);
 	}
-	err = err ?: replace_file(parent->control_fd, file, own);
+	err = err ?: replace_file(parent->door.fd, file, own);
 	if (err)
 		fput(own);
 	return err;
@@ -120,7 +120,7 @@ static struct hanare_space *parent_by(struct file *file, struct hanare_space *of
 	*keeps = parent;
 	if (!parent)
 		parent = hanare_space_find(arg->parent);
-	if (!parent || parent == of || parent->door == file)
+	if (!parent || parent == of || parent->door.file == file)
 		return parent;
 	hanare_space_put(parent);
 	return ERR_PTR(-EPERM);

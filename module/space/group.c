@@ -138,7 +138,7 @@ static bool find(struct pid *pid, u64 *words)
 /* Finds the control groups of a space before that is opened. */
 void hanare_space_find_groups(struct hanare_space *space)
 {
-	find(space->pid, space->groups);
+	find(space->pid, space->limits.groups);
 }
 
 /*
@@ -158,7 +158,7 @@ bool hanare_space_tell_groups(struct hanare_space *space, bool again)
 	/* Without it the last ones stay: what it has is charged until it is gone. */
 	if (!find(space->pid, words))
 		return true;
-	same = !memcmp(words, space->groups, sizeof(words));
+	same = !memcmp(words, space->limits.groups, sizeof(words));
 	if (same && !(again && memchr_inv(words, 0, sizeof(words))))
 		return true;
 	call.data = words;
@@ -166,6 +166,6 @@ bool hanare_space_tell_groups(struct hanare_space *space, bool again)
 	call.in_order = !same;
 	err = hanare_post_about(space, &call);
 	if (!err)
-		memcpy(space->groups, words, sizeof(words));
+		memcpy(space->limits.groups, words, sizeof(words));
 	return err != -EBUSY;
 }

@@ -52,7 +52,7 @@ static void read_limits(struct task_struct *task, struct hanare_space *space, u6
 		words[SOFT(i) + 1] = limits[i].rlim_max;
 	}
 	if (words[SOFT(RLIMIT_AS)] == HANARE_LIMIT_LIFTED && is_process_of(task, space))
-		words[SOFT(RLIMIT_AS)] = space->begun_with;
+		words[SOFT(RLIMIT_AS)] = space->limits.begun_with;
 }
 
 /* With its limits locked, when the LWK has them. */
@@ -62,15 +62,15 @@ static void limits_told(struct task_struct *task, struct hanare_space *space, co
 
 	if (*soft == words[SOFT(RLIMIT_AS)])
 		*soft = HANARE_LIMIT_LIFTED;
-	if (!is_process_of(task, space) || space->limits_sequence > sequence)
+	if (!is_process_of(task, space) || space->limits.sequence > sequence)
 		return;
 	if (words[SOFT(RLIMIT_AS)] != HANARE_LIMIT_LIFTED)
-		space->soft_space = words[SOFT(RLIMIT_AS)];
-	space->begun_with = HANARE_LIMIT_LIFTED;
-	memcpy(space->limits, words, sizeof(space->limits));
-	space->limits[SOFT(RLIMIT_AS)] = HANARE_LIMIT_LIFTED;
-	space->limits_sequence = sequence;
-	space->owes_limits = false;
+		space->limits.soft_space = words[SOFT(RLIMIT_AS)];
+	space->limits.begun_with = HANARE_LIMIT_LIFTED;
+	memcpy(space->limits.words, words, sizeof(space->limits.words));
+	space->limits.words[SOFT(RLIMIT_AS)] = HANARE_LIMIT_LIFTED;
+	space->limits.sequence = sequence;
+	space->limits.owes = false;
 }
 
 /*
@@ -83,12 +83,12 @@ void hanare_space_begin_limits(struct hanare_space *space, const struct hanare_s
 	struct task_struct *first = first_of(current);
 
 	task_lock(first);
-	space->begun_with = HANARE_LIMIT_LIFTED;
-	space->soft_space = parent && *soft == HANARE_LIMIT_LIFTED ? parent->soft_space : *soft;
+	space->limits.begun_with = HANARE_LIMIT_LIFTED;
+	space->limits.soft_space = parent && *soft == HANARE_LIMIT_LIFTED ? parent->limits.soft_space : *soft;
 	if (parent) {
-		space->begun_with = *soft;
-		memcpy(space->limits, parent->limits, sizeof(space->limits));
-		space->has_limits = true;
+		space->limits.begun_with = *soft;
+		memcpy(space->limits.words, parent->limits.words, sizeof(space->limits.words));
+		space->limits.has = true;
 	}
 	*soft = HANARE_LIMIT_LIFTED;
 	task_unlock(first);
@@ -125,7 +125,7 @@ void hanare_space_end_limits(struct hanare_space *space)
 
 	/* Not of one that goes on in another space, by execve. One that ends shows its limits until its parent has waited. */
 	if (task && (READ_ONCE(task->mm) == space->mm || READ_ONCE(task->flags) & PF_EXITING))
-		lower_limits(task, space->soft_space);
+		lower_limits(task, space->limits.soft_space);
 	if (task)
 		put_task_struct(task);
 }
@@ -136,9 +136,9 @@ void hanare_space_note_limits(struct hanare_space *space)
 	struct task_struct *first = first_of(current);
 
 	task_lock(first);
-	read_limits(current, space, space->limits);
+	read_limits(current, space, space->limits.words);
 	/* A proxy may have said something else. */
-	space->has_limits = space->owes_limits = true;
+	space->limits.has = space->limits.owes = true;
 	task_unlock(first);
 	put_task_struct(first);
 }
@@ -156,7 +156,7 @@ bool hanare_space_tell_limits(struct hanare_space *space)
 	int err = 0;
 
 	/* Who has many spaces in which nothing runs takes no requests by that. */
-	if (!READ_ONCE(space->has_limits))
+	if (!READ_ONCE(space->limits.has))
 		return true;
 	task = get_pid_task(space->pid, PIDTYPE_TGID);
 	if (!task)
@@ -170,8 +170,8 @@ bool hanare_space_tell_limits(struct hanare_space *space)
 	read_limits(task, space, words);
 	/* An image of the proxy is being loaded, with a limit of its own. */
 	if (words[SOFT(RLIMIT_STACK)] == HANARE_STACK_LIMIT_OF_PROXY)
-		words[SOFT(RLIMIT_STACK)] = space->limits[SOFT(RLIMIT_STACK)];
-	same = !space->owes_limits && !memcmp(words, space->limits, sizeof(words));
+		words[SOFT(RLIMIT_STACK)] = space->limits.words[SOFT(RLIMIT_STACK)];
+	same = !space->limits.owes && !memcmp(words, space->limits.words, sizeof(words));
 	call.args[0] = atomic64_inc_return(&last_sequence);
 	task_unlock(first);
 	if (!same) {

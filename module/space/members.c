@@ -43,19 +43,20 @@ void hanare_pool_end(struct hanare_pool *pool)
 /* What a pooled proxy has of a task is waited for so long: who waits for the task takes its files for closed. */
 #define END_MS 1000
 
-/* The task of `space` has ended while it had the pooled proxy with this space, which may be in a call for it. */
-void hanare_pool_kill(const struct hanare_space *space, u64 id)
+/* A task of the pool has ended while it had the pooled proxy with this space, which may be in a call for it. */
+void hanare_pool_kill(const struct hanare_pool *pool, u64 id, bool awaits)
 {
 	struct hanare_space *member;
 
-	if (!space->pool || !id || id >= HANARE_SPACES_MAX)
+	if (!id || id >= HANARE_SPACES_MAX)
 		return;
 	member = hanare_space_find(id);
 	if (!member)
 		return;
-	if (member->is_member && member->pool == space->pool) {
+	if (member->is_member && member->pool == pool) {
 		hanare_space_kill(member);
-		hanare_space_await_end(member, END_MS);
+		if (awaits)
+			hanare_space_await_end(member, END_MS);
 	}
 	hanare_space_put(member);
 }

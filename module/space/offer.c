@@ -9,30 +9,27 @@
 bool hanare_offer_take(struct hanare_space *space, u64 addr, bool write,
 		       struct hanare_answer *answer)
 {
-	const struct hanare_offer *offer = &space->inst->offers[space->id % HANARE_OFFERS];
-	u32 sequence, count, i;
-	u64 start;
+	const struct hanare_offer *offer = &space->inst->link.offers[space->id % HANARE_OFFERS];
+	u32 sequence, count;
+	u64 i;
 
 	/* While the LWK is asked about a fault it may take the page for forgotten: so nobody gets it meanwhile. */
-	if (READ_ONCE(space->faults.asked) != READ_ONCE(space->faults.lost) || READ_ONCE(space->inst->dead))
+	if (READ_ONCE(space->link.faults.asked) != READ_ONCE(space->link.faults.lost) || READ_ONCE(space->inst->dead))
 		return false;
-	sequence = smp_load_acquire(&offer->sequence);
-	if (sequence & 1 || READ_ONCE(offer->space) != space->id)
+	if (!hanare_offer_begin(&offer->sequence, &offer->space, space->id, &sequence))
 		return false;
-	start = READ_ONCE(offer->start);
 	count = min_t(u32, READ_ONCE(offer->count), HANARE_OFFER_PAGES);
-	if (addr < start || (addr - start) >> PAGE_SHIFT >= count)
-		return false;
 	/* From there on: what lies before was there, or is asked for by itself. */
-	i = (addr - start) >> PAGE_SHIFT;
-	answer->sequence = READ_ONCE(space->zap_sequence);
+	i = hanare_offer_index(READ_ONCE(offer->start), count, addr);
+	if (i >= count)
+		return false;
+	answer->sequence = READ_ONCE(space->memory.zap_sequence);
 	/* Sampled before what the LWK says. */
 	smp_mb();
 	answer->start = addr;
 	for (answer->count = 0; i < count; i++)
 		answer->pages[answer->count++] = READ_ONCE(offer->pages[i]);
-	smp_rmb();
-	if (READ_ONCE(offer->sequence) != sequence)
+	if (!hanare_offer_end(&offer->sequence, sequence))
 		return false;
 	answer->task = current;
 	answer->addr = addr;

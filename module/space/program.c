@@ -97,21 +97,21 @@ static int load_binary(struct linux_binprm *bprm)
 		return err;
 	}
 	/* Asked once more, where nobody has loaded it. */
-	if (!space->proxy || bprm->file == space->proxy)
+	if (!space->program.proxy || bprm->file == space->program.proxy)
 		goto put;
 	/* Linux finds the interpreter, of a script or by binfmt_misc, which is another program to look at. */
 	if (!is_native(bprm))
 		goto put;
 	would_dump(bprm, bprm->file);
-	err = hanare_deny_write(space->proxy, denies_writes);
+	err = hanare_deny_write(space->program.proxy, denies_writes);
 	if (err)
 		goto put;
 	/* The new image comes by the space's descriptor, when its memory may be gone already. */
 	hanare_space_prepare_leave(space, hanare_take_execve_let_on());
 	take_open_file(bprm);
-	err = take_place(bprm, space->proxy);
+	err = take_place(bprm, space->program.proxy);
 	if (err != -ENOEXEC)
-		hanare_allow_write(space->proxy, denies_writes);
+		hanare_allow_write(space->program.proxy, denies_writes);
 put:
 	hanare_space_put(space);
 	return err;
@@ -143,11 +143,11 @@ long hanare_set_exe(struct hanare_space *space, u64 id)
 	struct file *file, *old;
 	long err = -EACCES;
 
-	mutex_lock(&space->table_lock);
-	file = id <= U32_MAX ? xa_load(&space->files, id) : NULL;
+	mutex_lock(&space->files.lock);
+	file = id <= U32_MAX ? xa_load(&space->files.table, id) : NULL;
 	if (file)
 		get_file(file);
-	mutex_unlock(&space->table_lock);
+	mutex_unlock(&space->files.lock);
 	if (!file)
 		return -EBADF;
 	if (!S_ISREG(file_inode(file)->i_mode) || file->f_path.mnt->mnt_flags & MNT_NOEXEC ||
@@ -200,10 +200,10 @@ long hanare_execed(struct hanare_space *space, void *data)
 	if (arg->arg_start > arg->arg_end || arg->env_start > arg->env_end ||
 	    arg->arg_end > HANARE_USER_MAX || arg->env_end > HANARE_USER_MAX)
 		return -EINVAL;
-	WRITE_ONCE(space->arg_start, arg->arg_start);
-	WRITE_ONCE(space->arg_end, arg->arg_end);
-	WRITE_ONCE(space->env_start, arg->env_start);
-	WRITE_ONCE(space->env_end, arg->env_end);
+	WRITE_ONCE(space->program.arg_start, arg->arg_start);
+	WRITE_ONCE(space->program.arg_end, arg->arg_end);
+	WRITE_ONCE(space->program.env_start, arg->env_start);
+	WRITE_ONCE(space->program.env_end, arg->env_end);
 	/* A child with a program of its own is not moved to another group by its parent. */
 	current->flags &= ~PF_FORKNOEXEC;
 	err = arg->file ? hanare_set_exe(space, arg->file) : 0;

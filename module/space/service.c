@@ -40,7 +40,7 @@ static bool void_answers(struct hanare_instance *inst)
 	/* In one that goes, or that comes meanwhile, no answer names what was given up before. */
 	while ((space = hanare_space_next(&id))) {
 		if (space->inst == inst) {
-			if (!down_write_trylock(&space->zap_lock)) {
+			if (!down_write_trylock(&space->memory.zap_lock)) {
 				rcu_read_unlock();
 				if (tries++ == VOID_TRIES)
 					return false;
@@ -49,8 +49,8 @@ static bool void_answers(struct hanare_instance *inst)
 				id = done;
 				continue;
 			}
-			WRITE_ONCE(space->zap_sequence, space->zap_sequence + 1);
-			up_write(&space->zap_lock);
+			WRITE_ONCE(space->memory.zap_sequence, space->memory.zap_sequence + 1);
+			up_write(&space->memory.zap_lock);
 		}
 		done = id;
 	}
@@ -61,10 +61,10 @@ static bool void_answers(struct hanare_instance *inst)
 void hanare_zap(struct hanare_space *space, u64 start, u64 end)
 {
 	/* A fault that asked before this looks at the sequence and asks again. */
-	down_write(&space->zap_lock);
-	WRITE_ONCE(space->zap_sequence, space->zap_sequence + 1);
-	up_write(&space->zap_lock);
-	unmap_mapping_range(space->inode->i_mapping, (u64)space->id << HANARE_SPACE_SHIFT | start,
+	down_write(&space->memory.zap_lock);
+	WRITE_ONCE(space->memory.zap_sequence, space->memory.zap_sequence + 1);
+	up_write(&space->memory.zap_lock);
+	unmap_mapping_range(space->memory.inode->i_mapping, (u64)space->id << HANARE_SPACE_SHIFT | start,
 			    end - start, 1);
 }
 
@@ -80,14 +80,13 @@ static long held(struct hanare_job *job)
 		return 0;
 	}
 	for (i = 0; i < job->count; i++) {
-		u64 pfn = extent_base(job->extents[i]) >> PAGE_SHIFT;
-		u64 pages = extent_pages(job->extents[i]);
+		u64 base = extent_base(job->extents[i]), pages = extent_pages(job->extents[i]);
+		const struct hanare_chunk *chunk = hanare_own_chunk(job->inst, base, pages);
 
-		for (; pages; pages--, pfn++)
-			if (page_count(pfn_to_page(pfn)) > 1) {
-				job->held |= 1ULL << i;
-				break;
-			}
+		if (!chunk)
+			return -EINVAL;
+		if (hanare_frames_held(chunk, base, pages))
+			job->held |= 1ULL << i;
 	}
 	return 0;
 }
@@ -166,22 +165,22 @@ static long watch_add(struct hanare_job *job)
 	watch->start = start;
 	watch->end = end;
 	refcount_set(&watch->users, 1);
-	down_write(&space->watch_lock);
+	down_write(&space->memory.watch_lock);
 	err = mmu_interval_notifier_insert(&watch->notifier, space->mm, start, end - start,
 					   &watch_ops);
 	if (err)
 		goto free;
 	/* Cyclic: what ends a watch that has ended already must not end another one. */
-	err = xa_alloc_cyclic(&space->watches, &id, watch, XA_LIMIT(1, WATCHES_MAX),
-			      &space->next_watch, GFP_KERNEL);
-	up_write(&space->watch_lock);
+	err = xa_alloc_cyclic(&space->memory.watches, &id, watch, XA_LIMIT(1, WATCHES_MAX),
+			      &space->memory.next_watch, GFP_KERNEL);
+	up_write(&space->memory.watch_lock);
 	if (err >= 0)
 		return id;
 	mmu_interval_notifier_remove(&watch->notifier);
 	kfree(watch);
 	return -ENOSPC;
 free:
-	up_write(&space->watch_lock);
+	up_write(&space->memory.watch_lock);
 	kfree(watch);
 	return err;
 }
@@ -191,9 +190,9 @@ static long watch_remove(struct hanare_job *job)
 	struct hanare_space *space = job->space;
 	struct watch *watch;
 
-	down_write(&space->watch_lock);
-	watch = job->args[0] <= WATCHES_MAX ? xa_erase(&space->watches, job->args[0]) : NULL;
-	up_write(&space->watch_lock);
+	down_write(&space->memory.watch_lock);
+	watch = job->args[0] <= WATCHES_MAX ? xa_erase(&space->memory.watches, job->args[0]) : NULL;
+	up_write(&space->memory.watch_lock);
 	if (!watch)
 		return -EINVAL;
 	watch_put(watch);
@@ -205,13 +204,16 @@ void hanare_space_unwatch_all(struct hanare_space *space)
 	struct watch *watch;
 	unsigned long id;
 
-	xa_for_each(&space->watches, id, watch) {
-		xa_erase(&space->watches, id);
+	xa_for_each(&space->memory.watches, id, watch) {
+		xa_erase(&space->memory.watches, id);
 		watch_put(watch);
 	}
 }
 
-/* The pages' frames become extents; returns how many pages fitted. */
+/*
+ * The pages' frames, which a watch follows, become extents; returns how many pages fitted. A frame
+ * has its bits of an extent already: frames that differ in them are not of one extent.
+ */
 static long to_extents(struct hanare_job *job, const u64 *frames, long count)
 {
 	long i;
@@ -219,15 +221,16 @@ static long to_extents(struct hanare_job *job, const u64 *frames, long count)
 	job->count = 0;
 	for (i = 0; i < count; i++) {
 		u64 *last = job->count ? &job->extents[job->count - 1] : NULL;
+		u64 frame = frames[i] | HANARE_EXTENT_WATCHED;
 
 		if (last && extent_pages(*last) <= HANARE_EXTENT_PAGES_MASK &&
-		    extent_base(*last) + (extent_pages(*last) << PAGE_SHIFT) == frames[i]) {
+		    extent_base(*last) + (extent_pages(*last) << PAGE_SHIFT) == frame) {
 			++*last;
 			continue;
 		}
 		if (job->count == HANARE_EXTENTS_MAX)
 			break;
-		job->extents[job->count++] = frames[i];
+		job->extents[job->count++] = frame;
 	}
 	return i;
 }
@@ -238,16 +241,23 @@ static long find_frames(u64 addr, long count, bool write, u64 *frames)
 	/* As the CPU sees it, what may be written may be read. */
 	long found = get_user_pages_fast(addr, count, write ? FOLL_WRITE : FOLL_FORCE, pages), i;
 
-	if (found == -EFAULT)
-		/* Frames without a struct page, or not for pinning: a device. */
-		return hanare_follow_frames(current->mm, addr, count, write, frames);
+	if (found == -EFAULT) {
+		/*
+		 * Frames without a struct page, or not for pinning: a device. Their cache policy is
+		 * left 0, write-back: the LWK maps all memory so.
+		 */
+		found = hanare_follow_frames(current->mm, addr, count, write, frames);
+		for (i = 0; i < found; i++)
+			frames[i] |= HANARE_EXTENT_DEVICE;
+		return found;
+	}
 	for (i = 0; i < found; i++) {
 		struct page *page = pages[i];
 
 		/* The LWK's writes leave no mark in Linux' page tables. */
 		if (write)
 			set_page_dirty_lock(page);
-		frames[i] = page_to_phys(page);
+		frames[i] = hanare_linux_frame(page);
 		put_page(page);
 	}
 	return found;
@@ -258,7 +268,7 @@ static struct watch *watch_over(struct hanare_space *space, u64 start, u64 end)
 	struct watch *watch;
 	unsigned long id;
 
-	xa_for_each(&space->watches, id, watch)
+	xa_for_each(&space->memory.watches, id, watch)
 		if (watch->start <= start && end <= watch->end)
 			return watch;
 	return NULL;
@@ -275,6 +285,9 @@ static long resolve(struct hanare_job *job)
 	if (addr & ~PAGE_MASK || !count || addr < HANARE_USER_MIN || addr > HANARE_USER_MAX ||
 	    count > (HANARE_USER_MAX - addr) >> PAGE_SHIFT)
 		return -EINVAL;
+	/* A frame that the LWK does not reach is of no use to it. */
+	if (!hanare_has(space->inst, HANARE_TRANSPORT_LINUX_FRAMES))
+		return -EOPNOTSUPP;
 	count = min_t(u64, count, RESOLVE_PAGES_MAX);
 	frames = kvmalloc_array(count, sizeof(*frames), GFP_KERNEL);
 	if (!frames)
@@ -283,11 +296,11 @@ static long resolve(struct hanare_job *job)
 	 * Not locked while the frames are found: a file may let that wait for ever, and other threads
 	 * of the program map and unmap meanwhile. A watch that is ended tells what changes until it is put.
 	 */
-	down_read(&space->watch_lock);
+	down_read(&space->memory.watch_lock);
 	watch = watch_over(space, addr, addr + (count << PAGE_SHIFT));
 	if (watch)
 		refcount_inc(&watch->users);
-	up_read(&space->watch_lock);
+	up_read(&space->memory.watch_lock);
 	if (!watch) {
 		/* Nothing would take the frames back. */
 		ret = -EINVAL;
@@ -374,17 +387,13 @@ static long run(struct hanare_job *job, enum hanare_context context)
 }
 
 /* The first word of an entry, of which its state and its space are the halves. */
-static u64 entry_word(u32 owner, u32 state)
+static u64 *word_of(struct hanare_service *entry)
 {
 	BUILD_BUG_ON(offsetof(struct hanare_service, state) ||
 		     offsetof(struct hanare_service, space) != sizeof(u32));
-	return (u64)owner << 32 | state;
+	return (u64 *)entry;
 }
 
-/*
- * Two executors never run one entry, nor one what is meant for another: the LWK may have taken
- * it back by now and have filled it in anew, for other memory.
- */
 static bool claim(struct hanare_service *entry, u32 owner, enum hanare_context context)
 {
 	static const u32 ready[] = {
@@ -392,9 +401,8 @@ static bool claim(struct hanare_service *entry, u32 owner, enum hanare_context c
 		[CONTEXT_FAULT] = HANARE_SERVICE_READY_FAULT,
 		[CONTEXT_THREAD] = HANARE_SERVICE_READY_THREAD,
 	};
-	u64 wanted = entry_word(owner, ready[context]);
 
-	return cmpxchg((u64 *)entry, wanted, entry_word(owner, HANARE_SERVICE_RUNNING)) == wanted;
+	return hanare_service_claim(word_of(entry), owner, ready[context]);
 }
 
 /*
@@ -405,10 +413,10 @@ static bool claim(struct hanare_service *entry, u32 owner, enum hanare_context c
 int hanare_serve_wait(struct hanare_space *space, u32 index, unsigned int timeout_ms)
 {
 	struct hanare_instance *inst = space->inst;
-	const u64 *entry = (const u64 *)&inst->services[index];
-	u64 running = entry_word(space->id, HANARE_SERVICE_RUNNING);
-	long ret = wait_event_killable_timeout(inst->served_wait,
-		READ_ONCE(*entry) != running || READ_ONCE(inst->dead),
+	const u64 *word = word_of(&inst->link.services[index]);
+	u64 running = hanare_service_word(space->id, HANARE_SERVICE_RUNNING);
+	long ret = wait_event_killable_timeout(inst->link.served_wait,
+		hanare_load(word) != running || READ_ONCE(inst->dead),
 		msecs_to_jiffies(timeout_ms));
 
 	return ret < 0 ? -EINTR : ret ? 0 : -EBUSY;
@@ -426,9 +434,9 @@ int hanare_serve(struct hanare_instance *inst, struct hanare_space *space, u32 i
 	u32 owner, cpu, i;
 	long status;
 
-	if (index >= inst->service_count)
+	if (index >= inst->link.service_count)
 		return -EINVAL;
-	entry = &inst->services[index];
+	entry = &inst->link.services[index];
 	owner = space ? space->id : READ_ONCE(entry->space);
 	if (!claim(entry, owner, context))
 		return -EINVAL;
@@ -460,16 +468,15 @@ done:
 	entry->count = job.count;
 	entry->held = job.held;
 	entry->status = status;
-	smp_store_release(&entry->state, HANARE_SERVICE_DONE);
-	smp_mb();
+	hanare_service_finish(word_of(entry), owner);
 	/* The entry may be another service's by now. A ring too many harms nobody. */
-	if (READ_ONCE(entry->lwk_wait) != HANARE_WAIT_AWAKE) {
+	if (hanare_must_ring(&entry->lwk_wait)) {
 		cpu = READ_ONCE(entry->cpu);
-		if (cpu < inst->cpu_count && !READ_ONCE(inst->dead))
-			hanare_ring_cpu(&inst->cpus[cpu]);
+		if (cpu < inst->machine.cpu_count && !READ_ONCE(inst->dead))
+			hanare_ring_cpu(&inst->machine.cpus[cpu]);
 	}
-	if (waitqueue_active(&inst->served_wait))
-		wake_up_all(&inst->served_wait);
+	if (waitqueue_active(&inst->link.served_wait))
+		wake_up_all(&inst->link.served_wait);
 	return 0;
 }
 

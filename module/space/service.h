@@ -37,6 +37,15 @@ static inline bool hanare_extents_ok(const struct hanare_job *job)
 	return true;
 }
 
+/* The first byte of an extent of the instance's own, for all of the extent. NULL: it is not. */
+static inline void *hanare_extent_virt(const struct hanare_job *job, u64 extent)
+{
+	const struct hanare_chunk *chunk =
+		hanare_own_chunk(job->inst, extent_base(extent), extent_pages(extent));
+
+	return chunk ? hanare_virt(chunk, extent_base(extent)) : NULL;
+}
+
 /* files.c: what becomes an entry's status. */
 long hanare_file_get(struct hanare_job *job);
 long hanare_file_put(struct hanare_job *job);

@@ -14,6 +14,8 @@
 
 /* A memory map outlives its process as long as somebody uses it: looks for its end this often. */
 #define USED_RECHECK HZ
+/* The LWK is told an end again, whose user has had too many requests. */
+#define TELL_AGAIN (HZ / 10)
 
 /*
  * Runs the works below. Whoever drops the last reference there holds no file, so the module
@@ -26,14 +28,14 @@ static void (*flush_space)(struct hanare_space *space) __ro_after_init;
 
 /* One process of a space that had more than one at some time. */
 struct hanare_sharer {
-	struct list_head link;			/* space->sharers, or none */
+	struct list_head link;			/* space->share.sharers, or none */
 	struct hanare_space *space;
 	struct pid *pid;
 	u32 slot;				/* of its first thread: its name in the LWK */
-	u32 look;				/* the last in which the LWK was told; under share_lock */
+	u32 look;				/* the last in which the LWK was told; under share.lock */
 	bool stopped;				/* the LWK was told */
-	bool begun;				/* the LWK knows it by the slot; under share_lock */
-	bool leaves;				/* see hanare_space_prepare_leave; under share_lock */
+	bool begun;				/* the LWK knows it by the slot; under share.lock */
+	bool leaves;				/* see hanare_space_prepare_leave; under share.lock */
 	u64 leaves_by;				/* likewise */
 	wait_queue_entry_t woken;
 	bool is_taken;				/* from the list: its end is to be told */
@@ -57,6 +59,17 @@ void hanare_queue_end(struct delayed_work *work)
 	queue_delayed_work(end_queue, work, 0);
 }
 
+/* Has the LWK told an end. Called by a work of the queue: false: it is called again, later, since others' ends wait for the queue. */
+bool hanare_tell_end(struct hanare_space *space, struct hanare_call *call, struct delayed_work *work)
+{
+	call->charged = space;
+	call->at_once = true;
+	if (hanare_request_about(space, call, WAIT_BOUNDED, 1000) != -EBUSY)
+		return true;
+	queue_delayed_work(end_queue, work, TELL_AGAIN);
+	return false;
+}
+
 /* Until its process is gone, with its descriptors, locks and ports; not for ever. */
 void hanare_space_await_end(struct hanare_space *space, unsigned int timeout_ms)
 {
@@ -68,19 +81,19 @@ void hanare_space_await_end(struct hanare_space *space, unsigned int timeout_ms)
 /* The space's process is gone, or has a space of its own. */
 static bool is_out(struct hanare_space *space)
 {
-	return READ_ONCE(space->left) || hanare_is_gone(space->pid);
+	return READ_ONCE(space->share.left) || hanare_is_gone(space->pid);
 }
 
 static void process_work(struct work_struct *work)
 {
 	struct hanare_space *space = container_of(to_delayed_work(work), struct hanare_space,
-						  gone_work);
+						  share.gone_work);
 
 	if (is_out(space)) {
 		flush_space(space);
 		/* The work takes over our reference. */
 		if (!test_bit(0, &space->ended) &&
-		    queue_delayed_work(end_queue, &space->gone_work, USED_RECHECK))
+		    queue_delayed_work(end_queue, &space->share.gone_work, USED_RECHECK))
 			return;
 	}
 	hanare_space_put(space);
@@ -89,11 +102,11 @@ static void process_work(struct work_struct *work)
 /* Under the lock of the queue, interrupts off. */
 static int process_woken(struct wait_queue_entry *entry, unsigned int mode, int flags, void *key)
 {
-	struct hanare_space *space = container_of(entry, struct hanare_space, gone);
+	struct hanare_space *space = container_of(entry, struct hanare_space, share.gone);
 
 	kref_get(&space->ref);
 	/* The last reference is never dropped here: the watch of the process holds another. */
-	if (!queue_delayed_work(end_queue, &space->gone_work, 0))
+	if (!queue_delayed_work(end_queue, &space->share.gone_work, 0))
 		hanare_space_put(space);
 	return 0;
 }
@@ -102,16 +115,16 @@ static int process_woken(struct wait_queue_entry *entry, unsigned int mode, int 
 void hanare_space_watch_process(struct hanare_space *space)
 {
 	kref_get(&space->ref);
-	INIT_DELAYED_WORK(&space->gone_work, process_work);
-	init_waitqueue_func_entry(&space->gone, process_woken);
-	add_wait_queue(&space->pid->wait_pidfd, &space->gone);
+	INIT_DELAYED_WORK(&space->share.gone_work, process_work);
+	init_waitqueue_func_entry(&space->share.gone, process_woken);
+	add_wait_queue(&space->pid->wait_pidfd, &space->share.gone);
 }
 
 /* The space ends, perhaps by that very work. The caller has a reference. */
 void hanare_space_unwatch_process(struct hanare_space *space)
 {
-	remove_wait_queue(&space->pid->wait_pidfd, &space->gone);
-	if (cancel_delayed_work(&space->gone_work))
+	remove_wait_queue(&space->pid->wait_pidfd, &space->share.gone);
+	if (cancel_delayed_work(&space->share.gone_work))
 		hanare_space_put(space);
 	hanare_space_put(space);
 }
@@ -129,11 +142,11 @@ static bool take(struct hanare_sharer *s)
 {
 	bool mine;
 
-	spin_lock_irq(&s->space->share_lock);
+	spin_lock_irq(&s->space->share.lock);
 	mine = !list_empty(&s->link);
 	if (mine)
 		list_del_init(&s->link);
-	spin_unlock_irq(&s->space->share_lock);
+	spin_unlock_irq(&s->space->share.lock);
 	return mine;
 }
 
@@ -153,11 +166,9 @@ static void sharer_work(struct work_struct *work)
 		cancel_delayed_work(&s->work);
 		s->is_taken = true;
 	}
-	/* Where the LWK could not be asked its parent would wait on: later, others' ends wait for this queue. */
-	if (hanare_request_about(s->space, &call, WAIT_BOUNDED, 1000) == -EBUSY && !test_bit(0, &s->space->ended)) {
-		queue_delayed_work(end_queue, &s->work, HZ);
+	/* Where the LWK is not told its parent waits on, unless the space has ended. */
+	if (!test_bit(0, &s->space->ended) && !hanare_tell_end(s->space, &call, &s->work))
 		return;
-	}
 	hanare_space_put(s->space);
 	/* Nobody queues the work any more, and nobody but us knows the sharer. */
 	sharer_free(s);
@@ -176,7 +187,7 @@ static struct hanare_sharer *find(struct hanare_space *space, struct pid *pid)
 {
 	struct hanare_sharer *s;
 
-	list_for_each_entry(s, &space->sharers, link)
+	list_for_each_entry(s, &space->share.sharers, link)
 		if (s->pid == pid)
 			return s;
 	return NULL;
@@ -195,18 +206,18 @@ static int enlist(struct hanare_space *space, struct pid *pid, u32 slot)
 	s->slot = slot;
 	init_waitqueue_func_entry(&s->woken, sharer_woken);
 	INIT_DELAYED_WORK(&s->work, sharer_work);
-	spin_lock_irq(&space->share_lock);
+	spin_lock_irq(&space->share.lock);
 	known = find(space, s->pid);
 	if (!known) {
 		/* Another of its threads may be in an execve. */
-		s->leaves = space->pid == s->pid && space->leaves;
-		s->leaves_by = s->leaves ? space->leaves_by : 0;
+		s->leaves = space->pid == s->pid && space->share.leaves;
+		s->leaves_by = s->leaves ? space->share.leaves_by : 0;
 		kref_get(&space->ref);
-		list_add_tail(&s->link, &space->sharers);
+		list_add_tail(&s->link, &space->share.sharers);
 		/* Under the lock: once found, the process itself, by an execve, may take it off both. */
 		add_wait_queue(&s->pid->wait_pidfd, &s->woken);
 	}
-	spin_unlock_irq(&space->share_lock);
+	spin_unlock_irq(&space->share.lock);
 	if (known) {
 		sharer_free(s);
 		return 0;
@@ -214,11 +225,11 @@ static int enlist(struct hanare_space *space, struct pid *pid, u32 slot)
 	if (!hanare_is_gone(pid))
 		return 0;
 	/* It may have ended before it was watched. */
-	spin_lock_irq(&space->share_lock);
+	spin_lock_irq(&space->share.lock);
 	s = find(space, pid);
 	if (s)
 		hanare_queue_end(&s->work);
-	spin_unlock_irq(&space->share_lock);
+	spin_unlock_irq(&space->share.lock);
 	return 0;
 }
 
@@ -227,31 +238,37 @@ static void begun(struct hanare_space *space, u32 slot)
 {
 	struct hanare_sharer *s;
 
-	spin_lock_irq(&space->share_lock);
+	spin_lock_irq(&space->share.lock);
 	s = find(space, task_tgid(current));
 	if (s && !s->begun) {
 		s->slot = slot;
 		s->begun = true;
 	}
-	spin_unlock_irq(&space->share_lock);
+	spin_unlock_irq(&space->share.lock);
 }
 
-/* The first process has slot 0, whether or not it has ever said that it shares the space. Under share_lock. */
+/* The first process has slot 0, whether or not it has ever said that it shares the space. Under share.lock. */
 static bool is_known(const struct hanare_space *space, const struct hanare_sharer *s, const struct pid *pid, u32 *slot)
 {
 	*slot = space->pid == pid || !s ? 0 : s->slot;
 	return space->pid == pid || (s && s->begun);
 }
 
-bool hanare_space_is_process(struct hanare_space *space, struct pid *pid, u32 slot)
+bool hanare_space_first_slot(struct hanare_space *space, struct pid *pid, u32 *slot)
 {
 	bool is;
+
+	spin_lock_irq(&space->share.lock);
+	is = is_known(space, find(space, pid), pid, slot);
+	spin_unlock_irq(&space->share.lock);
+	return is;
+}
+
+bool hanare_space_is_process(struct hanare_space *space, struct pid *pid, u32 slot)
+{
 	u32 own;
 
-	spin_lock_irq(&space->share_lock);
-	is = is_known(space, find(space, pid), pid, &own) && own == slot;
-	spin_unlock_irq(&space->share_lock);
-	return is;
+	return hanare_space_first_slot(space, pid, &own) && own == slot;
 }
 
 long hanare_share(struct hanare_space *space, void *data)
@@ -260,7 +277,7 @@ long hanare_share(struct hanare_space *space, void *data)
 	struct hanare_call call = {
 		.kind = HANARE_REQUEST_SPACE_START,
 		.space = space->id,
-		.args = { arg->slot, task_active_pid_ns(current)->ns.inum },
+		.args = { arg->slot, task_active_pid_ns(current)->ns.inum, task_tgid_vnr(current) },
 	};
 	int err;
 
@@ -271,7 +288,7 @@ long hanare_share(struct hanare_space *space, void *data)
 		return err;
 	err = hanare_request_quietly(space, &call, WAIT_KILLABLE, 0);
 	if (err)
-		WRITE_ONCE(space->opened, false);
+		WRITE_ONCE(space->link.opened, false);
 	err = err ?: min(call.status, 0);
 	if (!err)
 		begun(space, arg->slot);
@@ -307,11 +324,11 @@ void hanare_space_unshare(struct hanare_space *space)
 	struct hanare_sharer *s;
 
 	for (;;) {
-		spin_lock_irq(&space->share_lock);
-		s = list_first_entry_or_null(&space->sharers, struct hanare_sharer, link);
+		spin_lock_irq(&space->share.lock);
+		s = list_first_entry_or_null(&space->share.sharers, struct hanare_sharer, link);
 		if (s)
 			list_del_init(&s->link);
-		spin_unlock_irq(&space->share_lock);
+		spin_unlock_irq(&space->share.lock);
 		if (!s)
 			return;
 		forget(s);
@@ -323,16 +340,16 @@ void hanare_space_prepare_leave(struct hanare_space *space, u64 call)
 {
 	struct hanare_sharer *s;
 
-	spin_lock_irq(&space->share_lock);
+	spin_lock_irq(&space->share.lock);
 	s = find(space, task_tgid(current));
 	if (s) {
 		s->leaves = true;
 		s->leaves_by = call;
 	} else if (space->pid == task_tgid(current)) {
-		space->leaves = true;
-		space->leaves_by = call;
+		space->share.leaves = true;
+		space->share.leaves_by = call;
 	}
-	spin_unlock_irq(&space->share_lock);
+	spin_unlock_irq(&space->share.lock);
 }
 
 void hanare_space_say_left(struct hanare_space *space, u64 *words)
@@ -341,11 +358,11 @@ void hanare_space_say_left(struct hanare_space *space, u64 *words)
 	struct hanare_sharer *s;
 	u32 slot;
 
-	spin_lock_irq(&space->share_lock);
+	spin_lock_irq(&space->share.lock);
 	s = find(space, pid);
 	words[0] = is_known(space, s, pid, &slot) ? slot : HANARE_LEFT_BY_NONE;
-	words[1] = s ? s->leaves_by : space->leaves_by;
-	spin_unlock_irq(&space->share_lock);
+	words[1] = s ? s->leaves_by : space->share.leaves_by;
+	spin_unlock_irq(&space->share.lock);
 }
 
 /* Whether the process has left the space's memory, or is about to, and has no space of its own yet. Any context. */
@@ -355,10 +372,10 @@ bool hanare_space_is_left_by(struct hanare_space *space, struct pid *pid)
 	unsigned long flags;
 	bool leaves;
 
-	spin_lock_irqsave(&space->share_lock, flags);
+	spin_lock_irqsave(&space->share.lock, flags);
 	s = find(space, pid);
-	leaves = s ? s->leaves : space->pid == pid && space->leaves && !space->left;
-	spin_unlock_irqrestore(&space->share_lock, flags);
+	leaves = s ? s->leaves : space->pid == pid && space->share.leaves && !space->share.left;
+	spin_unlock_irqrestore(&space->share.lock, flags);
 	return leaves;
 }
 
@@ -367,11 +384,11 @@ bool hanare_space_is_left(struct hanare_space *space)
 	struct hanare_sharer *s;
 	bool left;
 
-	spin_lock_irq(&space->share_lock);
-	left = space->leaves && !is_out(space);
-	list_for_each_entry(s, &space->sharers, link)
+	spin_lock_irq(&space->share.lock);
+	left = space->share.leaves && !is_out(space);
+	list_for_each_entry(s, &space->share.sharers, link)
 		left |= s->leaves;
-	spin_unlock_irq(&space->share_lock);
+	spin_unlock_irq(&space->share.lock);
 	return left;
 }
 
@@ -380,19 +397,19 @@ void hanare_space_leave(struct hanare_space *space)
 	bool first = space->pid == task_tgid(current);
 	struct hanare_sharer *s;
 
-	spin_lock_irq(&space->share_lock);
+	spin_lock_irq(&space->share.lock);
 	s = find(space, task_tgid(current));
 	if (s)
 		list_del_init(&s->link);
 	if (first)
-		WRITE_ONCE(space->left, true);
-	spin_unlock_irq(&space->share_lock);
+		WRITE_ONCE(space->share.left, true);
+	spin_unlock_irq(&space->share.lock);
 	if (s)
 		forget(s);
 	/* Its end will not be that of the memory, which others may have: that is looked for. */
 	if (first) {
 		kref_get(&space->ref);
-		if (!queue_delayed_work(end_queue, &space->gone_work, USED_RECHECK))
+		if (!queue_delayed_work(end_queue, &space->share.gone_work, USED_RECHECK))
 			hanare_space_put(space);
 	}
 }
@@ -403,12 +420,12 @@ u32 hanare_space_pid_vnr(struct hanare_space *space)
 	struct hanare_sharer *s;
 	u32 number;
 
-	spin_lock_irq(&space->share_lock);
-	s = list_first_entry_or_null(&space->sharers, struct hanare_sharer, link);
+	spin_lock_irq(&space->share.lock);
+	s = list_first_entry_or_null(&space->share.sharers, struct hanare_sharer, link);
 	if (s && is_out(space))
 		pid = s->pid;
 	number = pid_vnr(pid);
-	spin_unlock_irq(&space->share_lock);
+	spin_unlock_irq(&space->share.lock);
 	return number;
 }
 
@@ -418,12 +435,12 @@ static void send_each(struct hanare_space *space, int (*send)(struct pid *pid))
 	struct hanare_sharer *s;
 	unsigned long flags;
 
-	spin_lock_irqsave(&space->share_lock, flags);
-	if (list_empty(&space->sharers) && !space->left)
+	spin_lock_irqsave(&space->share.lock, flags);
+	if (list_empty(&space->share.sharers) && !space->share.left)
 		send(space->pid);
-	list_for_each_entry(s, &space->sharers, link)
+	list_for_each_entry(s, &space->share.sharers, link)
 		send(s->pid);
-	spin_unlock_irqrestore(&space->share_lock, flags);
+	spin_unlock_irqrestore(&space->share.lock, flags);
 }
 
 static int tell_death(struct pid *pid)
@@ -485,7 +502,7 @@ void hanare_spaces_kill(struct hanare_instance *inst)
 
 bool hanare_space_is_shared(struct hanare_space *space)
 {
-	return !list_empty_careful(&space->sharers);
+	return !list_empty_careful(&space->share.sharers);
 }
 
 /* The next process, not yet seen in this look, whose state is not what the LWK was told; false: there is none. */
@@ -495,8 +512,8 @@ bool hanare_space_stop_changed(struct hanare_space *space, u32 look, bool (*is_s
 	struct hanare_sharer *s;
 	bool changed = false;
 
-	spin_lock_irq(&space->share_lock);
-	list_for_each_entry(s, &space->sharers, link) {
+	spin_lock_irq(&space->share.lock);
+	list_for_each_entry(s, &space->share.sharers, link) {
 		if (s->look == look)
 			continue;
 		*stopped = is_stopped(s->pid);
@@ -508,7 +525,7 @@ bool hanare_space_stop_changed(struct hanare_space *space, u32 look, bool (*is_s
 			break;
 		}
 	}
-	spin_unlock_irq(&space->share_lock);
+	spin_unlock_irq(&space->share.lock);
 	return changed;
 }
 
@@ -517,11 +534,11 @@ void hanare_space_stop_untold(struct hanare_space *space, u32 slot, bool stopped
 {
 	struct hanare_sharer *s;
 
-	spin_lock_irq(&space->share_lock);
-	list_for_each_entry(s, &space->sharers, link)
+	spin_lock_irq(&space->share.lock);
+	list_for_each_entry(s, &space->share.sharers, link)
 		if (s->slot == slot && s->stopped == stopped)
 			s->stopped = !stopped;
-	spin_unlock_irq(&space->share_lock);
+	spin_unlock_irq(&space->share.lock);
 }
 
 int hanare_share_init(void (*flush)(struct hanare_space *space))

@@ -73,7 +73,7 @@ void hanare_space_exit(void)
 /* Where it says that a slot was rung. NULL: nobody has ever used a slot of so high a number. */
 static unsigned long *rung(struct hanare_space *space, u32 slot)
 {
-	return slot < HANARE_FIRST_SLOTS ? space->rung_first : smp_load_acquire(&space->rung);
+	return slot < HANARE_FIRST_SLOTS ? space->rings.first : smp_load_acquire(&space->rings.slots);
 }
 
 /* A worker is about to use the slot at `addr`: from then on it may be rung. By the page fault of its first use. */
@@ -82,12 +82,12 @@ int hanare_space_use_slot(struct hanare_space *space, u64 addr)
 	unsigned long *rung;
 
 	if (addr < HANARE_SLOT_BASE + HANARE_FIRST_SLOTS * sizeof(struct hanare_slot) ||
-	    addr >= HANARE_SLOT_BASE + HANARE_SLOT_SIZE || smp_load_acquire(&space->rung))
+	    addr >= HANARE_SLOT_BASE + HANARE_SLOT_SIZE || smp_load_acquire(&space->rings.slots))
 		return 0;
 	rung = kvcalloc(BITS_TO_LONGS(HANARE_SLOTS_MAX), sizeof(long), GFP_KERNEL_ACCOUNT);
 	if (!rung)
 		return -ENOMEM;
-	if (cmpxchg_release(&space->rung, NULL, rung))
+	if (cmpxchg_release(&space->rings.slots, NULL, rung))
 		kvfree(rung);
 	return 0;
 }
@@ -102,7 +102,7 @@ void hanare_space_ring_slot(struct hanare_instance *inst, u64 id, u32 slot)
 	if (space && space->inst == inst && slot < HANARE_SLOTS_MAX && rung(space, slot)) {
 		/* Sticky: the worker may not be asleep yet. */
 		set_bit(slot, rung(space, slot));
-		wake_up_all(&space->slot_queues[slot % HANARE_SLOT_QUEUES]);
+		wake_up_all(&space->rings.queues[slot % HANARE_SLOT_QUEUES]);
 	}
 	rcu_read_unlock();
 }
@@ -118,9 +118,9 @@ void hanare_spaces_wake(struct hanare_instance *inst, bool tell)
 	int i;
 
 	spin_lock_irqsave(&inst->state_lock, flags);
-	list_for_each_entry(space, &inst->space_list, link) {
+	list_for_each_entry(space, &inst->spaces.list, entry) {
 		for (i = 0; i < HANARE_SLOT_QUEUES; i++)
-			wake_up_all(&space->slot_queues[i]);
+			wake_up_all(&space->rings.queues[i]);
 		if (tell)
 			hanare_space_tell_death(space);
 	}
@@ -136,14 +136,14 @@ long hanare_wait(struct hanare_space *space, unsigned long arg)
 	bool was_rung = false;
 	long left;
 
-	if (slot >= HANARE_SLOTS_MAX || bell > inst->bell_count)
+	if (slot >= HANARE_SLOTS_MAX || bell > inst->link.bell_count)
 		return -EINVAL;
 	bits = rung(space, slot);
 	if (!bits)
 		return -EINVAL;
 	if (bell)
 		hanare_ring_bell(space, bell - 1);
-	left = wait_event_interruptible_timeout(space->slot_queues[slot % HANARE_SLOT_QUEUES],
+	left = wait_event_interruptible_timeout(space->rings.queues[slot % HANARE_SLOT_QUEUES],
 						(was_rung = test_and_clear_bit(slot, bits)) ||
 						READ_ONCE(inst->dead), hanare_pool_patience(space));
 	if (was_rung)
@@ -163,11 +163,49 @@ static long ask(struct hanare_space *space, struct hanare_call *call)
 
 long hanare_ring(struct hanare_space *space, unsigned long bell)
 {
-	if (bell >= space->inst->bell_count)
+	if (bell >= space->inst->link.bell_count)
 		return -EINVAL;
 	if (READ_ONCE(space->inst->dead))
 		return -EIO;
 	hanare_ring_bell(space, bell);
+	return 0;
+}
+
+/*
+ * A thread of the calling process serves a slot. The LWK takes the id from nowhere else: a forged
+ * proxy names whichever of its own threads it likes, and no other task. Whoever else has the memory
+ * may be in a process id namespace of its own making, with ids of its choice: only a process of
+ * which the LWK was told the namespace, when it began, says any.
+ */
+long hanare_worker(struct hanare_space *space, unsigned long arg)
+{
+	struct hanare_instance *inst = space->inst;
+	u32 number = arg, tid = arg >> HANARE_WORKER_SHIFT;
+	struct hanare_bell *bell;
+	struct task_struct *task;
+	u64 before, ids;
+	bool is_own;
+	u32 slot;
+
+	if (number >= inst->link.bell_count)
+		return -EINVAL;
+	bell = &inst->link.bells[number];
+	if (!hanare_space_first_slot(space, task_tgid(current), &slot))
+		return -EPERM;
+	rcu_read_lock();
+	task = pid_task(find_vpid(tid), PIDTYPE_PID);
+	is_own = task && same_thread_group(task, current);
+	rcu_read_unlock();
+	if (!is_own)
+		return -ESRCH;
+	ids = (u64)space->id << HANARE_BELL_WORKER_SPACE_SHIFT |
+	      (u64)slot << HANARE_BELL_WORKER_PROCESS_SHIFT | tid;
+	do {
+		/* First, then whose the bell is: what its next space says meanwhile stays. */
+		before = smp_load_acquire(&bell->worker);
+		if (READ_ONCE(bell->word) >> HANARE_BELL_SPACE_SHIFT != space->id)
+			return -EPERM;
+	} while (cmpxchg(&bell->worker, before, ids) != before);
 	return 0;
 }
 
@@ -226,7 +264,7 @@ long hanare_start(struct hanare_space *space, void *data)
 	hanare_space_note_limits(space);
 	err = ask(space, &call);
 	if (err)
-		WRITE_ONCE(space->opened, false);
+		WRITE_ONCE(space->link.opened, false);
 	return err;
 }
 
@@ -246,7 +284,7 @@ static bool takes_spaces(const struct hanare_instance *inst, bool of_program)
 static int enlist(struct hanare_instance *inst, struct hanare_space *space, const struct hanare_space *parent)
 {
 	/* A child runs where its parent may; which CPUs these are only the LWK knows. */
-	struct hanare_cpu *near = parent ? READ_ONCE(parent->near) ?: parent->home : NULL;
+	struct hanare_cpu *near = parent ? READ_ONCE(parent->link.near) ?: parent->link.home : NULL;
 	int err = 0, least = INT_MAX;
 	u32 i;
 
@@ -254,29 +292,29 @@ static int enlist(struct hanare_instance *inst, struct hanare_space *space, cons
 	if (!takes_spaces(inst, parent)) {
 		err = -ENODEV;
 	} else {
-		for (i = 0; i < inst->cpu_count; i++) {
-			struct hanare_cpu *cpu = &inst->cpus[i];
+		for (i = 0; i < inst->machine.cpu_count; i++) {
+			struct hanare_cpu *cpu = &inst->machine.cpus[i];
 			int found = hanare_disturbance(cpu, space->id);
 
-			if (!(space->allowed >> i & 1) || found > least)
+			if (!test_bit(i, space->link.allowed) || found > least)
 				continue;
 			if (found == least && cpu != near &&
-			    (space->home == near || cpu->spaces >= space->home->spaces))
+			    (space->link.home == near || cpu->spaces >= space->link.home->spaces))
 				continue;
 			least = found;
-			space->home = cpu;
+			space->link.home = cpu;
 		}
-		space->home->spaces++;
-		inst->spaces++;
-		inst->members += space->is_member;
-		list_add_tail(&space->link, &inst->space_list);
+		space->link.home->spaces++;
+		inst->spaces.count++;
+		inst->spaces.members += space->is_member;
+		list_add_tail(&space->entry, &inst->spaces.list);
 	}
 	spin_unlock_irq(&inst->state_lock);
 	return err;
 }
 
 static struct hanare_space *space_new(struct hanare_instance *inst, struct inode *inode,
-				      u64 allowed)
+				      const unsigned long *allowed)
 {
 	struct hanare_space *space = kvzalloc(sizeof(*space), GFP_KERNEL_ACCOUNT);
 	int i;
@@ -291,25 +329,25 @@ static struct hanare_space *space_new(struct hanare_instance *inst, struct inode
 	kref_init(&space->ref);
 	kref_get(&inst->ref);
 	space->inst = inst;
-	space->allowed = allowed;
+	bitmap_copy(space->link.allowed, allowed, HANARE_CPU_SET_CPUS);
 	mmgrab(current->mm);
 	space->mm = current->mm;
 	space->pid = get_pid(task_tgid(current));
 	ihold(inode);
-	space->inode = inode;
-	init_rwsem(&space->zap_lock);
-	init_rwsem(&space->watch_lock);
-	spin_lock_init(&space->share_lock);
-	INIT_LIST_HEAD(&space->sharers);
-	spin_lock_init(&space->answer_lock);
-	INIT_LIST_HEAD(&space->answers);
-	mutex_init(&space->table_lock);
-	mutex_init(&space->refs_lock);
-	xa_init_flags(&space->files, XA_FLAGS_ALLOC1);
-	xa_init_flags(&space->watches, XA_FLAGS_ALLOC1);
+	space->memory.inode = inode;
+	init_rwsem(&space->memory.zap_lock);
+	init_rwsem(&space->memory.watch_lock);
+	spin_lock_init(&space->share.lock);
+	INIT_LIST_HEAD(&space->share.sharers);
+	spin_lock_init(&space->link.lock);
+	INIT_LIST_HEAD(&space->memory.answers);
+	mutex_init(&space->files.lock);
+	mutex_init(&space->show.refs_lock);
+	xa_init_flags(&space->files.table, XA_FLAGS_ALLOC1);
+	xa_init_flags(&space->memory.watches, XA_FLAGS_ALLOC1);
 	hanare_space_init_eventfds(space);
 	for (i = 0; i < HANARE_SLOT_QUEUES; i++)
-		init_waitqueue_head(&space->slot_queues[i]);
+		init_waitqueue_head(&space->rings.queues[i]);
 	return space;
 }
 
@@ -332,7 +370,8 @@ static int space_open(struct hanare_space *space, struct hanare_space *parent,
 	struct hanare_call call = {
 		.kind = HANARE_REQUEST_SPACE_OPEN,
 		.space = space->id,
-		.args = { space->allowed, space->home - space->inst->cpus,
+		.cpus = space->link.allowed,
+		.args = { 0, space->link.home - space->inst->machine.cpus,
 			  parent ? parent->id : 0, from ? from->token : hanare_pool_words(space) },
 		.data = child,
 		.data_words = ARRAY_SIZE(child),
@@ -346,7 +385,7 @@ static int space_open(struct hanare_space *space, struct hanare_space *parent,
 		hanare_space_say_left(parent, &child[HANARE_LEFT_WORD]);
 	hanare_space_find_groups(space);
 	schedule_delayed_work(&group_work, GROUP_PERIOD);
-	memcpy(&child[HANARE_GROUPS_WORD], space->groups, sizeof(space->groups));
+	memcpy(&child[HANARE_GROUPS_WORD], space->limits.groups, sizeof(space->limits.groups));
 	space->user = hanare_user_of_caller();
 	child[HANARE_USER_WORD] = __kuid_val(space->user);
 	child[HANARE_CHILD_WORDS - 1] = get_random_u64();
@@ -355,7 +394,7 @@ static int space_open(struct hanare_space *space, struct hanare_space *parent,
 		err = hanare_request_quietly(space, &call, WAIT_BOUNDED, PROGRAM_MS);
 	else
 		err = hanare_request_quietly(space, &call, WAIT_KILLABLE, from ? 0 : OPEN_MS);
-	space->opened = !err;
+	space->link.opened = !err;
 	if (err == -EIO)
 		refuse(message, err, "%s died: see hanare log", space->inst->name);
 	else if (err)
@@ -372,11 +411,11 @@ static int space_open(struct hanare_space *space, struct hanare_space *parent,
 	else if (call.status)
 		refuse(message, call.status, "%s cannot take another program (error %d)",
 		       space->inst->name, call.status);
-	space->parts = call.args[0];
+	space->memory.parts = call.args[0];
 	err = err ?: min(call.status, 0);
 	if (!err)
-		memcpy(space->control, pages,
-		       min_t(size_t, call.count, ARRAY_SIZE(space->control)) * sizeof(u64));
+		memcpy(space->memory.control, pages,
+		       min_t(size_t, call.count, ARRAY_SIZE(space->memory.control)) * sizeof(u64));
 	return err;
 }
 
@@ -405,10 +444,10 @@ static void inherit(struct hanare_space *space, const struct hanare_space *paren
 {
 	if (!parent)
 		return;
-	space->arg_start = READ_ONCE(parent->arg_start);
-	space->arg_end = READ_ONCE(parent->arg_end);
-	space->env_start = READ_ONCE(parent->env_start);
-	space->env_end = READ_ONCE(parent->env_end);
+	space->program.arg_start = READ_ONCE(parent->program.arg_start);
+	space->program.arg_end = READ_ONCE(parent->program.arg_end);
+	space->program.env_start = READ_ONCE(parent->program.env_start);
+	space->program.env_end = READ_ONCE(parent->program.env_end);
 }
 
 /*
@@ -416,7 +455,7 @@ static void inherit(struct hanare_space *space, const struct hanare_space *paren
  * region stays while we enlist; later our count keeps it.
  */
 struct hanare_space *hanare_space_enter(struct hanare_instance *inst, struct inode *inode,
-					u64 allowed, struct hanare_space *parent,
+					const unsigned long *allowed, struct hanare_space *parent,
 					const struct hanare_child *child, struct hanare_pool *pool,
 					bool is_member, u8 *message)
 {
@@ -430,7 +469,7 @@ struct hanare_space *hanare_space_enter(struct hanare_instance *inst, struct ino
 	if (pool)
 		space->pool = hanare_pool_get(pool);
 	space->is_member = is_member;
-	space->proxy = parent ? (parent->proxy ? get_file(parent->proxy) : NULL) :
+	space->program.proxy = parent ? (parent->program.proxy ? get_file(parent->program.proxy) : NULL) :
 				running_file();
 	/* Before the LWK hears of it: then it may drop what the parent has. */
 	if (parent && !child->program && hanare_space_copy_files(space, parent)) {

@@ -49,7 +49,7 @@ void hanare_space_hide(struct hanare_space *space);
  */
 void hanare_space_keep_id(struct hanare_space *space);
 void hanare_space_let_id_go(struct hanare_space *space);
-void hanare_space_end_confirmed(u32 id);
+void hanare_space_let_kept_id_go(u32 id);
 void hanare_space_put(struct hanare_space *space);
 void hanare_space_drop_eventfds(struct hanare_space *space);
 void hanare_spaces_exit(void);
@@ -83,6 +83,8 @@ bool hanare_space_is_left_by(struct hanare_space *space, struct pid *pid);
 void hanare_space_say_left(struct hanare_space *space, u64 *words);
 /* Whether the LWK knows the process by this slot. */
 bool hanare_space_is_process(struct hanare_space *space, struct pid *pid, u32 slot);
+/* The slot by which the LWK knows the process; false: it knows none such in the space. */
+bool hanare_space_first_slot(struct hanare_space *space, struct pid *pid, u32 *slot);
 /* The calling process has left the space for one of its own. */
 void hanare_space_leave(struct hanare_space *space);
 /* Each process that has the space is told that the LWK died. Any context. */
@@ -103,6 +105,7 @@ bool hanare_space_stop_changed(struct hanare_space *space, u32 look, bool (*is_s
 bool hanare_is_gone(struct pid *pid);
 /* Runs a work of an end. Any context. */
 void hanare_queue_end(struct delayed_work *work);
+bool hanare_tell_end(struct hanare_space *space, struct hanare_call *call, struct delayed_work *work);
 
 /* child.c */
 struct hanare_space *hanare_child_maker(const struct hanare_child *arg);
@@ -131,7 +134,7 @@ bool hanare_confinement_is_own(const struct hanare_confinement *c);
 /* members.c */
 long hanare_pool_serves(struct hanare_space *member, unsigned long id);
 void hanare_pool_end(struct hanare_pool *pool);
-void hanare_pool_kill(const struct hanare_space *space, u64 id);
+void hanare_pool_kill(const struct hanare_pool *pool, u64 id, bool awaits);
 
 /* stop.c */
 /* By a signal, or by the freezer of control groups. */
@@ -178,13 +181,14 @@ void hanare_space_ring_slot(struct hanare_instance *inst, u64 id, u32 slot);
 void hanare_spaces_wake(struct hanare_instance *inst, bool tell);
 long hanare_wait(struct hanare_space *space, unsigned long arg);
 long hanare_ring(struct hanare_space *space, unsigned long arg);
+long hanare_worker(struct hanare_space *space, unsigned long arg);
 long hanare_serve_own(struct hanare_space *space, void *data);
 long hanare_signal(struct hanare_space *space, void *data);
 long hanare_last(struct hanare_space *space, void *data);
 long hanare_usage(struct hanare_space *space, void *data);
 long hanare_start(struct hanare_space *space, void *data);
 struct hanare_space *hanare_space_enter(struct hanare_instance *inst, struct inode *inode,
-					u64 allowed, struct hanare_space *parent,
+					const unsigned long *allowed, struct hanare_space *parent,
 					const struct hanare_child *child, struct hanare_pool *pool,
 					bool is_member, u8 *message);
 void hanare_file_set_space(struct file *file, struct hanare_space *space);
@@ -193,6 +197,8 @@ void hanare_file_set_space(struct file *file, struct hanare_space *space);
 /* `ended` is called for each space, after its end. */
 void hanare_ends_init(void (*ended)(struct hanare_space *space));
 void hanare_space_end(struct hanare_space *space);
+/* The LWK has nothing of a space any more whose end it had not confirmed, or does not run. */
+void hanare_space_end_confirmed(struct hanare_unconfirmed *end);
 void hanare_space_flush(struct hanare_space *space);
 
 /* fault.c */

@@ -52,10 +52,10 @@ static struct hanare_space *find_space(const struct pid *pid, const struct mm_st
 	struct hanare_instance *inst;
 
 	mutex_lock(&hanare_lock);
-	list_for_each_entry(inst, &hanare_instances, link) {
+	list_for_each_entry(inst, &hanare_instances, entry) {
 		spin_lock_irq(&inst->state_lock);
 		/* After an execve of the proxy's own there may be older ones. */
-		list_for_each_entry_reverse(space, &inst->space_list, link)
+		list_for_each_entry_reverse(space, &inst->spaces.list, entry)
 			if ((pid ? space->pid == pid : space->mm == mm) &&
 			    !test_bit(0, &space->ended) && kref_get_unless_zero(&space->ref)) {
 				found = space;
@@ -106,7 +106,7 @@ struct hanare_space *hanare_space_after(struct hanare_instance *inst, u32 id)
 	struct hanare_space *space, *found = NULL;
 
 	spin_lock_irq(&inst->state_lock);
-	list_for_each_entry(space, &inst->space_list, link)
+	list_for_each_entry(space, &inst->spaces.list, entry)
 		if (space->id > id && (!found || space->id < found->id))
 			found = space;
 	if (found && !kref_get_unless_zero(&found->ref))
@@ -163,7 +163,7 @@ void hanare_space_let_id_go(struct hanare_space *space)
 	let_id_go(space->id, ID_OF_LINUX);
 }
 
-void hanare_space_end_confirmed(u32 id)
+void hanare_space_let_kept_id_go(u32 id)
 {
 	let_id_go(id, ID_OF_LWK);
 }
@@ -174,7 +174,7 @@ static void space_free_rcu(struct rcu_head *rcu)
 
 	put_pid(space->pid);
 	kfree(space->end);
-	kvfree(space->rung);
+	kvfree(space->rings.slots);
 	kvfree(space);
 }
 
@@ -184,13 +184,13 @@ void hanare_space_drop_eventfds(struct hanare_space *space)
 	struct eventfd_ctx *eventfd;
 	unsigned long slot;
 
-	mutex_lock(&space->eventfds_lock);
-	space->eventfds_closed = true;
-	xa_for_each(&space->eventfds, slot, eventfd) {
-		xa_erase(&space->eventfds, slot);
+	mutex_lock(&space->rings.eventfds_lock);
+	space->rings.eventfds_closed = true;
+	xa_for_each(&space->rings.eventfds, slot, eventfd) {
+		xa_erase(&space->rings.eventfds, slot);
 		eventfd_ctx_put(eventfd);
 	}
-	mutex_unlock(&space->eventfds_lock);
+	mutex_unlock(&space->rings.eventfds_lock);
 }
 
 static void space_release(struct kref *ref)
@@ -202,9 +202,9 @@ static void space_release(struct kref *ref)
 	hanare_space_drop_eventfds(space);
 	/* Of one that was never opened; else its end has done it. */
 	hanare_space_put_files(space);
-	iput(space->inode);
-	if (space->proxy)
-		fput(space->proxy);
+	iput(space->memory.inode);
+	if (space->program.proxy)
+		fput(space->program.proxy);
 	if (space->pool)
 		hanare_pool_put(space->pool);
 	mmdrop(space->mm);

@@ -77,14 +77,14 @@ static void tell(struct hanare_space *space, u32 number)
 		return;
 	}
 	stopped = hanare_is_stopped(space->pid);
-	if (stopped != space->stopped && tell_one(space, 0, stopped))
-		space->stopped = stopped;
+	if (stopped != space->share.stopped && tell_one(space, 0, stopped))
+		space->share.stopped = stopped;
 }
 
 /* Under rcu_read_lock: whether the LWK may have to be told something. */
 static bool may_differ(struct hanare_space *space)
 {
-	return hanare_space_is_shared(space) || hanare_is_stopped(space->pid) != space->stopped;
+	return hanare_space_is_shared(space) || hanare_is_stopped(space->pid) != space->share.stopped;
 }
 
 static void look(struct work_struct *work)

@@ -12,17 +12,12 @@ pub struct Errno(u16);
 pub type Result<T> = core::result::Result<T, Errno>;
 
 impl Errno {
-    /// Largest number: results from -4095 to -1 are errors.
-    const MAX: i64 = 4095;
     /// Error of a call that only a kept proxy may make: Linux' other name for EOPNOTSUPP.
     pub const ENOTSUP: Self = Self::EOPNOTSUPP;
 
     /// Splits what the `syscall` instruction leaves in `rax` into value and error.
     pub(crate) fn check(result: i64) -> Result<usize> {
-        match (-Self::MAX..0).contains(&result) {
-            true => Err(Self(result.unsigned_abs() as u16)), // at most 4095
-            false => Ok(result as usize),
-        }
+        hanare_syscall::check(result).map(|value| value as usize).map_err(Self)
     }
 
     /// The number, as in `errno.h`.

@@ -2,7 +2,7 @@
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-use hanare_abi::ioctl::{self, CPU_WORDS, MESSAGE_SIZE};
+use hanare_abi::ioctl::{self, MESSAGE_SIZE};
 use hanare_abi::pooled::ATTACH_PROGRAM;
 use hanare_abi::{MAGIC, VERSION, request};
 use rustix::fs::{Mode, OFlags};
@@ -125,7 +125,7 @@ impl Device {
     pub fn attach(self, name: Option<&str>, cpus: &[u32]) -> Result<Space> {
         let mut attach = ioctl::Attach {
             name: name.map_or(Ok([0; ioctl::NAME_SIZE]), name::field)?,
-            cpus: [0; CPU_WORDS],
+            cpus: cpus.iter().map(|&cpu| cpu as usize).collect(),
             space: 0,
             cpu_count: 0,
             fd: self.fd.as_raw_fd() as u32,
@@ -134,11 +134,6 @@ impl Device {
             pool_fd: 0,
             message: [0; MESSAGE_SIZE],
         };
-        for &cpu in cpus {
-            if let Some(word) = attach.cpus.get_mut(cpu as usize / 64) {
-                *word |= 1 << (cpu % 64);
-            }
-        }
         raw::attach(self.fd(), &mut attach)
             .map_err(|errno| Error::refused("attach to the instance", errno, &attach.message))?;
         Ok(Space { device: self, id: attach.space, cpu_count: attach.cpu_count })

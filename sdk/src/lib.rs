@@ -32,7 +32,7 @@ pub use log::LogReader;
 pub use name::{NAME_LENGTH_MAX, check_name};
 pub use observer::{Observed, Observer};
 pub use pool::Pool;
-pub use processes::{Asked, Process, Stage, Thread};
+pub use processes::{Asked, End, Process, Stage, Thread};
 pub use status::{
     Arguments, Cause, Cpu, CpuState, Dispatch, Instance, Mapped, MappedCall, State, Way,
 };

@@ -1,6 +1,7 @@
 //! Processes and threads that run on an instance.
 
 use std::path::Path;
+use std::time::Duration;
 
 use hanare_abi::info::{self, ThreadInfo};
 use hanare_abi::{ioctl, slot};
@@ -10,6 +11,23 @@ use crate::{Device, Error, Result, name, raw};
 
 /// The bits of [`ThreadInfo::link`] that are the state of a slot.
 const SLOT_STATES: u32 = 0xff;
+
+/// A process that has ended on Linux, of which the LWK has not said yet that nothing is left.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct End {
+    /// Process id; none outside the caller's namespace.
+    pub pid: Option<u32>,
+    /// Linux' number of the CPU that has been asked and has not answered.
+    pub cpu: Option<u32>,
+    /// Whether the task that ends waits for the answer.
+    pub waits: bool,
+    /// Threads that the LWK had of the process when it answered last.
+    pub threads: u32,
+    /// Thread id of one of them.
+    pub tid: Option<u32>,
+    /// Time since the process has ended.
+    pub since: Duration,
+}
 
 /// A thread.
 #[derive(Clone, Debug)]
@@ -126,6 +144,39 @@ impl Device {
             after = status.after;
             let threads = self.threads(name, &status, &cpu)?;
             all.push(process(&status, threads));
+        }
+    }
+
+    /// Processes that have ended, of which the LWK has not said yet that nothing is left. Those of
+    /// other users are left out, unless the caller may trace them.
+    ///
+    /// # Errors
+    /// There is no such instance.
+    pub fn ends(&self, name: &str) -> Result<Vec<End>> {
+        let mut all = Vec::new();
+        let mut status = ioctl::EndStatus {
+            name: name::field(name)?,
+            after: 0,
+            pid: 0,
+            cpu: 0,
+            waits: 0,
+            threads: 0,
+            tid: 0,
+            since_ms: 0,
+        };
+        loop {
+            match raw::end(self.fd(), &mut status) {
+                Ok(()) => all.push(End {
+                    pid: (status.pid != 0).then_some(status.pid),
+                    cpu: (status.cpu != ioctl::END_CPU_NONE).then_some(status.cpu),
+                    waits: status.waits != 0,
+                    threads: status.threads,
+                    tid: (status.tid != 0).then_some(status.tid),
+                    since: Duration::from_millis(status.since_ms),
+                }),
+                Err(Errno::NOENT) => return Ok(all),
+                Err(errno) => return Err(Error::of_instance("list the ends", errno, name)),
+            }
         }
     }
 

@@ -49,6 +49,8 @@ calls! {
     pool(PoolMake) = IOCTL_POOL;
     /// Threads of a process.
     threads(Threads) = IOCTL_THREADS;
+    /// The next space whose end is not confirmed.
+    end(EndStatus) = IOCTL_END;
 }
 
 /// Loads `image` and starts the CPUs.

@@ -216,6 +216,25 @@ def pipes_of_one():
     lwk_memory_is(before)
 
 
+def copies_at_a_fork():
+    """Of pages that Linux holds a child gets copies: these are its user's, and a fork that needs more of them than the user
+    may have is refused, and leaves nothing."""
+    before, _ = debug_memory()
+    result = as_user(UID, PIPES, 'fork', '14')
+    expect(result.status == 0 and result.out == b'in pipes: ENOMEM\nin none: forked\n', f'{result}; {log_tail()}')
+    result = as_user(UID, PIPES, 'fork', '8')
+    expect(result.status == 0 and result.out == b'in pipes: forked\nin none: forked\n', f'{result}; {log_tail()}')
+    result = run(PIPES, 'fork', '14')
+    expect(result.out == b'in pipes: forked\nin none: forked\n', f'root is limited: {result}')
+    lwk_memory_is(before)
+
+
+def not_inherited():
+    """A fork leaves large pages whole that the child does not have, though Linux holds a part."""
+    result = run(PIPES, 'not-inherited')
+    expect(result.out == b'before: 2048 KiB\nnot inherited: forked\nafter: 2048 KiB\n', result)
+
+
 @contextlib.contextmanager
 def pages_kept(uid, mib):
     """A program of a user's puts as many MiB of its pages into pipes, and ends, well or not; this process keeps the pipes
@@ -514,6 +533,8 @@ check('one-user-does-not-use-up-spaces', spaces_of_one)
 check('start-blocks-are-charged', start_blocks_of_one)
 check('boot-with-user-limits', again('--mem', '128M', '--user-limits', 'processes=6,memory=24M'), lwk=False, prepares=True)
 check('limits-bind-a-user-not-a-process', limited)
+check('copies-at-a-fork-are-charged', copies_at_a_fork)
+check('fork-leaves-large-pages-that-a-child-does-not-have', not_inherited)
 with only_long('breakpoints are charged as what else is kernel memory: breakpoints-are-charged'):
     check('boot-with-little-kernel-memory', again('--mem', '128M', '--user-limits', 'kernel-memory=2M'), lwk=False, prepares=True)
     check('breakpoints-are-refused-at-the-limit', breakpoints_to_the_limit)

@@ -71,7 +71,7 @@ def copies():
     same('cp-to-full-disk', ['cp', 'big', '/run/small/copy'], status=1, base=base, prepare=small,
          timeout=180)
     same('tail-f-of-growing', None, base=base, both=lambda launch: [
-        'bash', '-c', f'echo one > log; {" ".join(launch)} tail -f log > seen & '
+        'bash', '-c', f': > seen; echo one > log; {" ".join(launch)} tail -f log > seen & '
         'until grep -q one seen; do sleep 0.1; done; echo two >> log; until grep -q two seen; do sleep 0.1; done; '
         'kill $!; wait $!; echo $?; cat seen'])
     same('library-pages-on-disk', [GUEST + '/static/library-pages', '.'], status=0, base=base)

@@ -73,6 +73,14 @@ def serves(*argv):
     return body
 
 
+def pretends():
+    """A proxy says of all its slots that their worker is a task of another user's: nobody takes that for an id.
+    Of a process that has the proxy's memory, and that the LWK does not know, the module takes none either."""
+    env = f'FORGED_TID={os.getpid()}'
+    forged = command([*AS_USER, 'env', env, FORGED, 'serve', GUEST + '/static/own-ids'], cwd=folder())
+    expect(forged.status == 0 and forged.out == b'own ids\n', forged)
+
+
 def forged_proxies(first, seconds):
     """Proxies that lie, and one whose window somebody writes into; then all is as it was."""
     def one(number):
@@ -130,6 +138,7 @@ with only_long('random-ioctls-harm-nobody: the same with another seed'):
 rounds('system-calls', system_calls)
 check('forged-serves-children-rusage', serves(GUEST + '/static/children-rusage'))
 check('forged-serves-clone-flags', serves(GUEST + '/static/clone-flags'))
+check('forged-proxy-has-its-own-ids', pretends)
 with only_long('forged-serves-children-rusage, -clone-flags: children and threads of the same proxy'):
     for name in 'hello', 'vfork-shares-memory', 'mremap-and-brk':
         check(f'forged-serves-{name}', serves(f'{GUEST}/static/{name}'))

@@ -29,7 +29,7 @@ COMPARED = {
     # signals, times, futexes
     'waits': [
         'fault-signals', 'signals-into-boxed-calls', 'signal-masks-and-handlers', 'interrupted-calls', 'sigwait-takes-blocked-signals', 'ignored-signals',
-        'hardware-watchpoints', 'process-directed-signals', 'process-signals-given-back', 'utility-signals', 'utility-rung',
+        'hardware-watchpoints', 'process-directed-signals', 'process-signals-given-back', 'utility-signals', 'utility-rung', 'queued-signals-of-a-user',
         'signal-dispositions', 'clocks-agree', 'clock-settime', 'waits-while-clock-is-set', 'cpu-clock-monotonic',
         'cpu-timers-and-limits', 'cpu-clock-timers', 'timer-overrun', 'time-namespace', 'numa-policy',
         'calls-beside-blocked-servers', 'process-states', 'futex-operations', 'futex-owner-outside', 'futex-waitv', 'futex-table', 'robust-mutexes', 'robust-futex-clone-vm',
@@ -38,16 +38,16 @@ COMPARED = {
         'execve', 'inherited-attributes', 'clone-flags', 'clone-vm', 'execve-with-threads', 'waiting-for-children',
         'vfork-shares-memory', 'vfork-beside-threads', 'vfork-killed-in-execve', 'vfork-then-execve', 'file-table',
         'children-rusage', 'first-calls', 'seccomp', 'confinement', 'seccomp-forged-request', 'seccomp-allowlist',
-        'seccomp-listener', 'seccomp-listener-flags', 'execve-credentials', 'execve-process-attributes', 'namespaces',
+        'seccomp-listener', 'seccomp-listener-flags', 'execve-credentials', 'execve-process-attributes', 'damaged-programs', 'namespaces',
         'ptrace', 'ptrace-signals', 'ptrace-pending', 'ptrace-singleblock', 'ptrace-seccomp', 'ptrace-vfork-done', 'ptrace-threads', 'selectors',
         'tracee-killed-in-fork', 'children-of-a-frozen-group',
     ],
 }
 # Static only: they wait for clocks and states for most of their time, or take much, or make calls by their numbers, and use of
 # libc what `clocks-agree`, `futex-operations` and `sigwait-takes-blocked-signals`, which wait for the same, use dynamic, too.
-WAITING = {'cpu-clock-monotonic', 'cpu-clock-timers', 'cpu-timers-and-limits', 'futex-table', 'futex-waitv', 'process-states',
+WAITING = {'cpu-clock-monotonic', 'cpu-clock-timers', 'cpu-timers-and-limits', 'futex-table', 'futex-waitv', 'process-states', 'queued-signals-of-a-user',
            'seccomp-listener', 'seccomp-listener-flags', 'time-namespace', 'timer-overrun', 'waits-while-clock-is-set', 'utility-again', 'utility-area', 'utility-memory',
-           'utility-shared', 'utility-rung', 'overflowing-arguments', 'program-addresses', 'children-of-a-frozen-group'}
+           'utility-shared', 'utility-rung', 'overflowing-arguments', 'program-addresses', 'children-of-a-frozen-group', 'damaged-programs'}
 # Programs of `held` that do all there that they do elsewhere.
 HELD = {'concurrent-memory-calls'}
 # What Linux gives, where that is not 0.

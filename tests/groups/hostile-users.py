@@ -1,5 +1,7 @@
 """Users of one instance who mean each other no good: nobody waits for a stranger."""
 
+import contextlib
+import glob
 import os
 import signal
 import subprocess
@@ -31,12 +33,13 @@ class Bad:
     """A program of the bad user's that goes on until it is killed, and says when it is there."""
 
     def __init__(self, says, *arguments, argv=bad):
-        self.process = subprocess.Popen(argv(*arguments), stdout=subprocess.PIPE, start_new_session=True)
+        self.process = subprocess.Popen(argv(*arguments), stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
         self.says = says
 
     def __enter__(self):
         said = self.process.stdout.readline().decode()
         expect(said == self.says + '\n', said)
+        return self
 
     def __exit__(self, *_):
         os.killpg(self.process.pid, signal.SIGKILL)
@@ -73,24 +76,66 @@ def signals_in_a_crowd():
     expect(result.out == b'ended by 15\n', result)
 
 
+def end_computed(stuck, program):
+    """Ends a program that has computed; no request of its user's is left. Its parent hears of the end, and of the time."""
+    # The threads of these are on the CPU that does not answer: each end keeps a request.
+    os.killpg(stuck.pid, signal.SIGKILL)
+    time.sleep(2)
+    ends = time.monotonic()
+    program.kill()
+    _, _, used = os.wait4(program.pid, 0)
+    program.returncode = -signal.SIGKILL
+    took = time.monotonic() - ends
+    expect(took < 10, f'it has ended after {took:.1f} s')
+    expect(used.ru_utime > 0.2, f'it has used {used.ru_utime} s')
+
+
 def requests_of_one_user():
-    """A CPU does not answer one user; other users' requests for other CPUs are served meanwhile."""
+    """A CPU does not answer one user; other users' requests for other CPUs are served meanwhile, and his processes end."""
     hang_s = SOON + 30
     good_program(SOON, '--cpus', '3')
-    with Bad('asking', 'ask', '300'):
+    computes = 'i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done; echo computed; read end'
+    computed = subprocess.Popen([*BAD, 'hanare', 'run', '--cpus', '3', '--', '/bin/sh', '-c', computes],
+                                stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    expect(computed.stdout.readline() == b'computed\n', 'it has computed')
+    sleeps = 'for i in 1 2 3 4 5 6 7 8 9 10 11 12; do sleep 1000 & done; echo there; wait'
+    stuck = subprocess.Popen([*BAD, 'hanare', 'run', '--cpus', '2', '--', '/bin/sh', '-c', sleeps], stdout=subprocess.PIPE,
+                             start_new_session=True)
+    expect(stuck.stdout.readline() == b'there\n', 'others are there')
+    with Bad('there', 'ask', '300', '2') as asks:
         hang = begin_to_hang(hang_s)
         try:
-            time.sleep(5)
+            asks.process.stdin.write(b'\n')
+            asks.process.stdin.flush()
+            until(lambda: waits_for_an_entry(asks.process.pid), 'his requests take up his share')
+            end_computed(stuck, computed)
             # His requests take up his share: that nothing more of his is asked says nothing of the CPU.
             hanare_of_bad = command([*BAD, 'hanare', 'status', '--ping'])
             expect(b'state     running' in hanare_of_bad.out, hanare_of_bad)
             good_program(SOON, '--cpus', '3')
+            said = hanare('doctor', status=None).out
+            expect(re.search(rb'process \S+ has ended \d+ s ago, and .* for (CPU 2, which|the LWK, where [1-9])', said), said)
         finally:
             hang.kill()
             hang.wait()
             # Else the end of who asks waits until that CPU goes on.
             end_hung()
     boot()
+
+
+def sharers_of_one_user():
+    """A CPU does not answer, and many processes of one user that share their memory end: others' requests are served meanwhile."""
+    good_program(SOON, '--cpus', '3')
+    with Bad('there', '--cpus', '2', '--', GUEST + '/static/sharers', '260', argv=lambda *a: [*BAD, 'hanare', 'run', *a]):
+        hang = begin_to_hang(SOON + 30)
+    try:
+        time.sleep(3)
+        print(f"# {good_program(SOON, '--cpus', '3'):.1f} s", flush=True)
+    finally:
+        hang.kill()
+        hang.wait()
+        end_hung()
+    boot('--cpus', '2-3', '--mem', '256M')
 
 
 def spaces_of_one_user():
@@ -199,6 +244,15 @@ def slots_of_one_user():
 def asks_the_lwk(process):
     with contextlib.suppress(OSError), open(f'/proc/{process.pid}/stack') as file:
         return 'hanare_request' in file.read()
+    return False
+
+
+def waits_for_an_entry(pid):
+    """Whether a thread waits since no request is free for its user."""
+    for thread in glob.glob(f'/proc/{pid}/task/*/stack'):
+        with contextlib.suppress(OSError), open(thread) as file:
+            if 'request_begin' in file.read():
+                return True
     return False
 
 
@@ -362,6 +416,8 @@ check('ends-of-one-user', ends_of_one_user)
 check('nothing-of-other-users-is-given-out', nothing_of_others)
 check('boot-two-cpus', booted('--cpus', '2-3', '--mem', '256M'), lwk=False, prepares=True)
 check('barriers-of-others', barriers_of_others)
+with only_long('requests-of-one-user and ends-of-one-user show the shares of a user'):
+    check('sharers-of-one-user', sharers_of_one_user)
 check('requests-of-one-user', requests_of_one_user)
 check('spaces-of-one-user', spaces_of_one_user)
 check('boot-small', booted('--cpus', '2-3', '--mem', '32M'), lwk=False, prepares=True)

@@ -259,16 +259,17 @@ def reading():
     return found
 
 
+def fifo():
+    name = WORK + '/native-fifo'
+    return name if os.path.exists(name) else os.mkfifo(name) or name
+
+
 def blocked():
     """A task, and its proxy, which is in a call that does not end."""
-    fifo = WORK + '/native-fifo'
-    if not os.path.exists(fifo):
-        os.mkfifo(fifo)
-    task = started('blocks', fifo)
+    before, task = reading(), started('blocks', fifo())
     expect(task.stdout.readline() == b'blocked\n', 'it begins')
-    until(reading, lambda: f'a proxy reads: {pooled()}')
-    proxy, = reading()
-    return task, proxy
+    until(lambda: len(reading()) > len(before), lambda: f'a proxy reads: {pooled()}')
+    return task, *set(reading()) - set(before)
 
 
 def killed_in_a_call():
@@ -458,6 +459,22 @@ def stopped():
     gone()
 
 
+def ended_unawaited():
+    """No CPU of the LWK answers while tasks are killed, so that Linux does not wait for their ends: their proxies end when it does."""
+    command_of_all = started('blocks', fifo(), options=['--tasks', '4', '--pool', '4'])
+    until(lambda: len(reading()) == 4, lambda: f'proxies read: {reading()}')
+    hangs = [subprocess.Popen(['hanare', 'debug', 'hang', '--cpu', str(cpu), '--for', '8000']) for cpu in range(len(status()['cpus']))]
+    until(lambda: b'hung' in hanare('status', '--ping', status=None).out, 'no CPU answers')
+    # The pool ends with its last task.
+    for pid in sorted(tasks_of())[1:]:
+        os.kill(pid, signal.SIGKILL)
+    expect(not any(hang.wait(TIMEOUT) for hang in hangs), 'a CPU has not hung')
+    until(lambda: len(pooled()) == 1, lambda: f'proxies of tasks that have ended: {pooled()}', 30)
+    command_of_all.terminate()
+    command_of_all.wait(TIMEOUT)
+    gone()
+
+
 def traced():
     """`hanare trace` names the calls that a pooled proxy executes as delegated."""
     task = started('calls', '100000000')
@@ -572,6 +589,7 @@ def main():
     with only_long('a second seed of forged-pooled-proxies-harm-their-pool-only-0'):
         tested('forged-pooled-proxies-harm-their-pool-only-1', forged(SEED + 1))
     tested('a-task-whose-proxy-is-stopped-ends', stopped)
+    tested('proxies-end-with-tasks-whose-ends-were-not-awaited', ended_unawaited)
     tested('calls-of-native-tasks-are-traced-as-delegated', traced)
     tested('native-tasks-end-with-an-lwk-that-panics', lwk_panics)
     tested('shutdown-counts-programs-not-proxies', shutdown_counts_programs)

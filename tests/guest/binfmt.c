@@ -279,7 +279,7 @@ static void nested(void)
 /* An entry is found whatever others come and go, also if they are too many to be looked at at once. */
 static void beside_others(int times)
 {
-	char *argv[] = { (char *)"zero", NULL }, *quiet[] = { (char *)"HN_QUIET=1", NULL }, name[20];
+	char *argv[] = { (char *)"zero", NULL }, *quiet[] = { (char *)"HN_QUIET=1", NULL }, name[64];
 	int status, found = 0;
 	pid_t child;
 

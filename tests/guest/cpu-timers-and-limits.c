@@ -167,9 +167,30 @@ static void limit_of_others(void)
 	printf("ended by %d\n", WTERMSIG(status));
 }
 
+/* Times that are longer than Linux can count, and those beside. */
+static void long_times(int which)
+{
+	static const struct timeval times[] = {
+		{ 1000, 500000 }, { 9223372035, 500000 }, { 9223372036, 0 }, { LONG_MAX, 999999 }, { 1L << 62, 0 }, { -1, 0 }, { 0, -1 },
+		{ 0, 1000000 }, { 18446744073, 1 },
+	};
+
+	for (unsigned int i = 0; i < 2 * sizeof(times) / sizeof(*times); i++) {
+		struct itimerval new = { { 0, 0 }, { 1000, 500000 } }, now = { { 0, 0 }, { 0, 0 } };
+
+		*(i % 2 ? &new.it_interval : &new.it_value) = times[i / 2];
+		TELL(setitimer(which, &new, NULL));
+		getitimer(which, &now);
+		printf("%ld, again %ld.%06ld\n", now.it_value.tv_sec, now.it_interval.tv_sec, now.it_interval.tv_usec);
+	}
+	setitimer(which, &(struct itimerval){ 0 }, NULL);
+}
+
 int main(void)
 {
 	setvbuf(stdout, NULL, _IONBF, 0);
+	long_times(ITIMER_VIRTUAL);
+	long_times(ITIMER_PROF);
 	signal(SIGVTALRM, count);
 	signal(SIGPROF, count);
 	timer(ITIMER_VIRTUAL, SIGVTALRM);

@@ -32,6 +32,90 @@ static void skip(int signal, siginfo_t *info, void *context)
 	c->uc_mcontext.gregs[REG_RAX] = 77;
 }
 
+/* An instruction, and its trap as a handler is told it. The handler goes on at the address in r12. */
+#define TRAPS(name, code)                                                                                               \
+	static void name(void)                                                                                          \
+	{                                                                                                               \
+		asm volatile("mov %%rsp, %%r13; lea 99f(%%rip), %%r12; " code "; 99: mov %%r13, %%rsp; pushf;"          \
+			     "andl $~0x100, (%%rsp); popf"                                                              \
+			     : : : "rax", "rcx", "rdx", "r12", "r13", "memory", "cc");                                  \
+	}
+
+TRAPS(int1, ".byte 0xf1")
+TRAPS(stepped, "pushf; orl $0x100, (%%rsp); popf; nop; nop")
+TRAPS(breakpoint_of_two_bytes, ".byte 0xcd, 3")
+TRAPS(gate_of_the_kernel, ".byte 0xcd, 0x0e")
+TRAPS(no_gate, ".byte 0xcd, 0x81")
+TRAPS(halt, "hlt")
+TRAPS(port, "out %%al, $0x80")
+/* Local descriptors are there for no selector, whatever lies at low addresses. */
+TRAPS(local_selector, "mov $0x1234, %%eax; mov %%eax, %%ds")
+TRAPS(local_code, "push $0x1007; push %%r12; lretq")
+TRAPS(wrong_selector, "mov $0x1231, %%eax; mov %%eax, %%es")
+TRAPS(behind_user_memory, "movabs $0x7ffffffff000, %%rax; mov (%%rax), %%rax")
+TRAPS(before_user_memory, "movabs $0xffff800000000000, %%rax; mov %%rax, (%%rax)")
+TRAPS(jump_into_the_kernel, "mov $0xffffffff81000000, %%rax; jmp *%%rax")
+TRAPS(jump_behind_user_memory, "movabs $0x7ffffffff000, %%rax; jmp *%%rax")
+TRAPS(jump_nowhere, "movabs $0x8000000000000000, %%rax; jmp *%%rax")
+TRAPS(stack_nowhere, "xor %%esp, %%esp; push %%rax")
+
+static void tells(int signal, siginfo_t *info, void *context)
+{
+	ucontext_t *c = context;
+	greg_t *r = c->uc_mcontext.gregs;
+	unsigned long address = (unsigned long)info->si_addr;
+
+	if (address - 1 >= 0x7fffffffe000)
+		printf("%s code %d trap %lld error %llx address %lx\n", sigabbrev_np(signal), info->si_code, r[REG_TRAPNO],
+		       r[REG_ERR], address);
+	else
+		printf("%s code %d trap %lld error %llx at the instruction: %d\n", sigabbrev_np(signal), info->si_code,
+		       r[REG_TRAPNO], r[REG_ERR], address == (unsigned long)r[REG_RIP]);
+	r[REG_RIP] = r[REG_R12];
+	r[REG_EFL] &= ~0x100;
+}
+
+static void goes(int signal, siginfo_t *info, void *context)
+{
+	((ucontext_t *)context)->uc_mcontext.gregs[REG_RIP] = ((ucontext_t *)context)->uc_mcontext.gregs[REG_R13];
+}
+
+/* A handler has its program go on at `place`. */
+static void go_on_at(unsigned long place)
+{
+	register unsigned long at asm("r13") = place;
+
+	asm volatile("lea 1f(%%rip), %%r12; syscall; 1:"
+		     : : "a"(SYS_kill), "D"(getpid()), "S"(SIGUSR1), "r"(at) : "rcx", "r11", "r12", "memory");
+}
+
+/* Each kind of trap in the frame of its handler, and in a frame after it. */
+static void traps(void)
+{
+	static void (*const all[])(void) = {
+		int1, stepped, breakpoint_of_two_bytes, gate_of_the_kernel, no_gate, halt, port, local_selector, local_code,
+		wrong_selector, behind_user_memory, before_user_memory, jump_into_the_kernel, jump_behind_user_memory,
+		jump_nowhere, stack_nowhere,
+	};
+	static const unsigned long places[] = { 0xffffffff81000000, 0x7ffffffff000, 0x8000000000000000, 0x123 };
+	static char stack[65536];
+	stack_t alternate = { .ss_sp = stack, .ss_size = sizeof(stack) };
+	struct sigaction action = { .sa_sigaction = tells, .sa_flags = SA_SIGINFO | SA_ONSTACK };
+	int signals[] = { SIGSEGV, SIGBUS, SIGTRAP, SIGUSR1 };
+
+	sigaltstack(&alternate, NULL);
+	for (int i = 0; i < 4; i++)
+		sigaction(signals[i], &action, NULL);
+	for (unsigned int i = 0; i < sizeof(all) / sizeof(*all); i++) {
+		printf("%u: ", i);
+		all[i]();
+	}
+	action.sa_sigaction = goes;
+	sigaction(SIGUSR1, &action, NULL);
+	for (unsigned int i = 0; i < sizeof(places) / sizeof(*places); i++)
+		go_on_at(places[i]);
+}
+
 static volatile int caught, code;
 
 static void catches(int signal, siginfo_t *info, void *context)
@@ -119,6 +203,7 @@ int main(void)
 	asm volatile("mov $7, %%rbx; lea 1f(%%rip), %%r12; movabs $0xffffffff81000000, %%rax\n"
 		     "mov (%%rax), %%rax\n1:" : "=a"(result) : : "rbx", "r12", "memory");
 	printf("kernel address: %ld\n", result);
+	traps();
 	unwritable_frame();
 	blocked_fault();
 	return 0;

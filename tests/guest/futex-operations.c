@@ -223,10 +223,44 @@ static void tracing(void)
 	TELL(WEXITSTATUS(status));
 }
 
+/* Threads that can own no lock: of the kernel, and ended. Words that an operation would write, and may not. */
+static void owners_and_rights(void)
+{
+	static const int locks[] = { FUTEX_LOCK_PI, FUTEX_TRYLOCK_PI, FUTEX_UNLOCK_PI, 13 /* LOCK_PI2 */ };
+	struct timespec past = { 1, 0 };
+	unsigned int *words = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	unsigned int *shared = mmap(NULL, PAGE, PROT_READ, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	pid_t zombie = fork();
+	siginfo_t info;
+
+	if (!zombie)
+		_exit(0);
+	waitid(P_PID, zombie, &info, WEXITED | WNOWAIT);
+	for (int i = 0; i < 8; i++) {
+		int op = locks[i / 2];
+		unsigned int owner = i % 2 ? zombie : 2;
+
+		words[0] = owner;
+		TELL(syscall(SYS_futex, words, op, 0, &past, 0, 0));
+		printf("waiters %d\n", words[0] == (owner | FUTEX_WAITERS));
+	}
+	words[0] = 0;
+	waitpid(zombie, NULL, 0);
+	for (int flag = 0; flag <= 128; flag += 128) {
+		TELL(syscall(SYS_futex, words, 5 /* WAKE_OP */ | flag, 1, 1L, shared, 0));
+		TELL(syscall(SYS_futex, words, 5 /* WAKE_OP */ | flag, 1, 1L, shared, 0x50000000));
+		TELL(syscall(SYS_futex, words, 3 /* REQUEUE */ | flag, 1, 1L, shared, 0));
+		TELL(syscall(SYS_futex, words, 12 /* CMP_REQUEUE_PI */ | flag, 1, 1L, shared, 0));
+		TELL(syscall(SYS_futex, words, 12 /* CMP_REQUEUE_PI */ | flag, 2, 1L, shared, 0));
+	}
+	TELL(syscall(SYS_futex, words, 11 /* WAIT_REQUEUE_PI */, 0, &past, shared, 0));
+}
+
 int main(void)
 {
 	setvbuf(stdout, NULL, _IONBF, 0);
 	operations();
+	owners_and_rights();
 	counts();
 	barriers();
 	stopped("nanosleep", 0, sleeps);

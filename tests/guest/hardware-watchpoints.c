@@ -104,6 +104,27 @@ static void refusals(void)
 	printf("DR0 %#lx, DR4 %#lx, DR6 %#lx, DR7 %#lx\n", get(0), get(4), get(6), get(7));
 }
 
+/* What DR7 said of an address last holds for that, on or off; addresses are those of user memory up to its end. */
+static void odd_values(void)
+{
+	static const struct {
+		int n;
+		unsigned long value;
+	} sets[] = {
+		{ 0, 0x7fffffffe000 }, { 0, 0x7fffffffefff }, { 0, 0x7ffffffff000 }, { 1, 0x7d0000000008 }, { 2, ~0ul },
+		{ 7, 0x90001 }, { 0, 0x7fffffffeffc }, { 7, 0x90001 }, { 0, 0x7fffffffeff8 }, { 7, 0x90001 }, { 0, 0x1001 },
+		{ 7, 0x90000 }, { 0, 0x1001 }, { 7, 0x20000 }, { 7, 0x40000 }, { 7, 0x60000 }, { 7, 0x700 }, { 0, 0x1001 },
+		{ 7, 0x50001 }, { 7, 0x50000 }, { 7, 1UL << 32 | 0x2000 }, { 3, 0 }, { 7, 0x10000040 }, { 7, 0x20000000 }, { 7, 0 },
+	};
+
+	for (unsigned int i = 0; i < sizeof(sets) / sizeof(*sets); i++) {
+		set(sets[i].n, sets[i].value);
+		printf("odd %u: %#lx\n", i, get(sets[i].n));
+	}
+	for (int n = 0; n < 4; n++)
+		set(n, 0);
+}
+
 int main(void)
 {
 	int i;
@@ -116,6 +137,7 @@ int main(void)
 	}
 	next("stopped");
 	refusals();
+	odd_values();
 	set(0, (long)&watched[0]);
 	set(1, (long)&watched[1]);
 	set(2, (long)function);

@@ -149,5 +149,9 @@ int main(void)
 	TELL_MAP(mremap(p, PAGE, 4 * PAGE, MREMAP_MAYMOVE | MREMAP_FIXED, 1));
 	TELL_MAP(mremap(p, PAGE, 4 * PAGE, MREMAP_MAYMOVE | MREMAP_FIXED, -PAGE));
 	TELL_MAP(mremap(p, 100, 200, 0) == p ? 0 : MAP_FAILED);
+	/* The LWK has addresses up to there, Linux some more: neither has anything behind them. */
+	hole = (char *)(0x7d0000000000 - (long)p);
+	TELL_MAP(mremap(p, (long)hole + 2 * PAGE, (long)hole + PAGE, 0) == p ? 0 : MAP_FAILED);
+	TELL_MAP(mremap(p, 4 * PAGE, 4 * PAGE, 0) == p ? 0 : MAP_FAILED);
 	return 0;
 }

@@ -1,6 +1,6 @@
 /*
  * Arguments whose sums do not fit into 64 bits: ends of moved mappings, structures behind the last address, offsets of pages of
- * files, touches of the last page that there is, and a tracer's.
+ * files, touches of the last page that there is, a tracer's, bases of segments, and sizes of masks.
  */
 #include "guest.h"
 #include <sys/ptrace.h>
@@ -129,6 +129,27 @@ static void words(void)
 	waitpid(pid, &status, 0);
 }
 
+static void bases_and_masks(void)
+{
+	static const unsigned long bases[] = { 0x7ffffffff000, 0x7fffffffffff, 1UL << 47, ~0UL };
+	unsigned long mask[16];
+
+	for (int i = 0; i < 4; i++)
+		result("base of gs", syscall(SYS_arch_prctl, 0x1001 /* ARCH_SET_GS */, bases[i]));
+	syscall(SYS_sched_getaffinity, 0, sizeof(mask), mask);
+	result("mask of 2^32 bytes", syscall(SYS_sched_setaffinity, 0, 1UL << 32, mask));
+	result("mask nowhere", syscall(SYS_sched_setaffinity, 0, sizeof(mask), 8));
+	result("mask nowhere, for no thread", syscall(SYS_sched_setaffinity, 0x7fffffff, sizeof(mask), 8));
+	result("mask for no thread", syscall(SYS_sched_setaffinity, 0x7fffffff, sizeof(mask), mask));
+	if (!fork()) {
+		setuid(65534);
+		result("mask for a process of another user", syscall(SYS_sched_setaffinity, 1, sizeof(mask), mask));
+		fflush(stdout);
+		_exit(0);
+	}
+	wait(NULL);
+}
+
 int main(void)
 {
 	moves();
@@ -136,5 +157,7 @@ int main(void)
 	file_pages();
 	touches();
 	words();
+	fflush(stdout);
+	bases_and_masks();
 	return 0;
 }

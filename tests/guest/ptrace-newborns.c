@@ -16,8 +16,16 @@
 
 #define USER_CS 0x33
 #define USER_SS 0x2b
-/* How long nobody may be born. */
+
+extern char etext;
+
+/* How long nobody may be born; and where a spoilt tracee may be what its parent waits for. */
 #define PATIENCE_S 5
+#define PATIENCE_WITH_SPOILT_S 1
+/* A spoilt child may breed, or compute for ever: all of one parent end after as many looks. */
+#define LOOKS_OF_ONE_PARENT 32
+/* A spoilt thread writes anywhere in the memory of its parent: nobody is judged behind the first. */
+#define JUDGED_LOOKS_OF_ONE_PARENT 20
 
 static unsigned int chance = 1;
 
@@ -101,8 +109,8 @@ static pid_t newborn(pid_t pid)
 }
 
 static int looked, wrong, set, killed;
-/* By thread id: its registers were made anything. */
-static unsigned char spoilt[1 << 22];
+/* Looks at newborns of this parent, and whether one of them is spoilt. */
+static int looked_of_parent, has_spoilt;
 
 /* Words that may be anything, or nearly right. Whatever becomes of the tracee, it harms nobody else. */
 static void spoil(pid_t tid, struct user_regs_struct *regs)
@@ -115,7 +123,7 @@ static void spoil(pid_t tid, struct user_regs_struct *regs)
 		words[below(sizeof(*regs) / sizeof(*words))] = below(2) ? value : below(256);
 	}
 	ptrace(PTRACE_SETREGS, tid, 0, regs);
-	spoilt[tid] = 1;
+	has_spoilt = 1;
 }
 
 /* Looks at a stopped tracee, and sets what it has. */
@@ -127,9 +135,12 @@ static void look(pid_t tid)
 	if (ptrace(PTRACE_GETREGSET, tid, NT_PRSTATUS, &all))
 		return; /* it has been killed meanwhile */
 	looked++;
-	if (!spoilt[tid] && (regs.cs != USER_CS || regs.ss != USER_SS || !regs.rip || !regs.rsp))
+	looked_of_parent++;
+	/* Static, and so with all of its code below etext. */
+	if (!has_spoilt && (regs.cs != USER_CS || regs.ss != USER_SS ||
+			    regs.rip - 1 >= (unsigned long)&etext || !regs.rsp))
 		wrong++;
-	if (!below(16)) {
+	if (looked_of_parent > JUDGED_LOOKS_OF_ONE_PARENT && !below(8)) {
 		spoil(tid, &regs);
 		set++;
 	} else if (below(2))
@@ -163,13 +174,25 @@ static pid_t begin_to_breed(char *program)
 {
 	pid_t parent = fork();
 
-	if (!parent)
+	if (!parent) {
+		setpgid(0, 0);
 		breed(program);
+	}
 	if (parent < 0) {
 		perror("fork");
 		exit(1);
 	}
+	setpgid(parent, parent);
+	looked_of_parent = has_spoilt = 0;
 	return parent;
+}
+
+/* Ends a parent with all that descends from it. Waits for threads that died attached as well. */
+static void end_all(pid_t parent)
+{
+	kill(-parent, SIGKILL);
+	while (waitpid(-1, NULL, __WALL) > 0)
+		;
 }
 
 int main(int argc, char **argv)
@@ -196,15 +219,14 @@ int main(int argc, char **argv)
 		if (looked > before)
 			last = time(NULL);
 		/* A child with its memory and registers that are anything may have it do anything, or nothing. */
-		if (time(NULL) > last + PATIENCE_S)
-			kill(parent, SIGKILL);
-		if (waitpid(parent, NULL, time(NULL) > last + PATIENCE_S ? 0 : WNOHANG) == parent) {
+		if (time(NULL) > last + (has_spoilt ? PATIENCE_WITH_SPOILT_S : PATIENCE_S) ||
+		    looked_of_parent >= LOOKS_OF_ONE_PARENT || waitpid(parent, NULL, WNOHANG) == parent) {
+			end_all(parent);
 			parent = begin_to_breed(argv[0]);
 			last = time(NULL);
 		}
 	}
-	kill(parent, SIGKILL);
-	waitpid(parent, NULL, 0);
+	end_all(parent);
 	printf("wrong registers %d, not set %d\n", wrong, looked - set);
 	return 0;
 }

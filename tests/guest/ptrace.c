@@ -146,6 +146,88 @@ static void registers(void)
 	printf("  own word %#lx\n", word);
 }
 
+static void odd_registers_run(void)
+{
+	for (;;)
+		;
+}
+
+static long set_kind(int request, pid_t pid, long kind, void *at, unsigned long bytes)
+{
+	struct iovec part = { at, bytes };
+	long result = ptrace(request, pid, kind, &part);
+
+	return result ? result : (long)part.iov_len;
+}
+
+/* Values, lengths and kinds that no debugger uses. */
+static void odd_registers(void)
+{
+	static const long kinds[] = { NT_PRSTATUS, NT_PRFPREG, 0x201, 0x203 };
+	static const unsigned long lengths[] = { 0, 4, 8, 504, 512, 516, 520, 1000, ~7UL };
+	static const unsigned long places[] = { 0x7fffffffefff, 0x7ffffffff000, 0x7fffffffffff, 1UL << 63 };
+	unsigned char bytes[8192] = { 0 }, *state = bytes + 64;
+	struct user_regs_struct old, set;
+	char *page = mmap(NULL, 2 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	pid_t pid = fork();
+
+	if (!pid)
+		odd_registers_run();
+	ptrace(PTRACE_SEIZE, pid, 0, 0);
+	ptrace(PTRACE_INTERRUPT, pid, 0, 0);
+	waitpid(pid, NULL, 0);
+	ptrace(PTRACE_GETREGS, pid, 0, &old);
+	for (int i = 0; i < 4; i++) {
+		unsigned long at = places[i];
+
+		TELL(ptrace(PTRACE_POKEUSER, pid, offsetof(struct user, regs.fs_base), at));
+		TELL(ptrace(PTRACE_POKEUSER, pid, offsetof(struct user, regs.gs_base), at));
+		TELL(ptrace(PTRACE_POKEUSER, pid, offsetof(struct user, regs.rip), at));
+		TELL(syscall(SYS_ptrace, 30 /* ARCH_PRCTL */, pid, at, 0x1002 /* SET_FS */));
+		ptrace(PTRACE_SETREGS, pid, 0, &old);
+	}
+	TELL(ptrace(PTRACE_POKEUSER, pid, offsetof(struct user, regs.eflags), 0x4242));
+	TELL(ptrace(PTRACE_PEEKUSER, pid, offsetof(struct user, regs.eflags), 0));
+	/* Those before the wrong one, and those that can be read. */
+	set = old;
+	set.r15 = 1;
+	set.cs = 0;
+	TELL(ptrace(PTRACE_SETREGS, pid, 0, &set));
+	TELL(ptrace(PTRACE_PEEKUSER, pid, offsetof(struct user, regs.r15), 0));
+	munmap(page + PAGE, PAGE);
+	memset(page, 2, PAGE);
+	TELL(ptrace(PTRACE_SETREGS, pid, 0, page + PAGE - 12));
+	TELL(ptrace(PTRACE_PEEKUSER, pid, offsetof(struct user, regs.r15), 0) == 0x202020202020202);
+	ptrace(PTRACE_SETREGS, pid, 0, &old);
+	for (unsigned int i = 0; i < sizeof(kinds) / sizeof(*kinds) * sizeof(lengths) / sizeof(*lengths); i++) {
+		long kind = kinds[i % 4];
+		unsigned long length = lengths[i / 4];
+
+		ptrace(PTRACE_GETREGSET, pid, kind, &(struct iovec){ bytes, sizeof(bytes) });
+		printf("kind %lx, length %lx: ", kind, length);
+		TELL(set_kind(PTRACE_GETREGSET, pid, kind, bytes, length));
+		TELL(set_kind(PTRACE_SETREGSET, pid, kind, bytes, length));
+	}
+	/* MXCSR counts where a component has it. */
+	long size = set_kind(PTRACE_GETREGSET, pid, NT_X86_XSTATE, state, 4096);
+	for (int components = 0; components < 8; components++) {
+		memset(state + 512, 0, 64);
+		state[512] = components;
+		state[26] = 1;
+		TELL(set_kind(PTRACE_SETREGSET, pid, NT_X86_XSTATE, state, size) == size);
+	}
+	/* It goes on where no program is. */
+	TELL(ptrace(PTRACE_POKEUSER, pid, offsetof(struct user, regs.rip), 0xffffffff81000000));
+	ptrace(PTRACE_CONT, pid, 0, 0);
+	int status;
+	siginfo_t info;
+	waitpid(pid, &status, 0);
+	ptrace(PTRACE_GETSIGINFO, pid, 0, &info);
+	printf("%#x, code %d at %p\n", status, info.si_code, info.si_addr);
+	kill(pid, SIGKILL);
+	waitpid(pid, &status, 0);
+}
+
 static void breakpoint_run(void)
 {
 	signals_run();
@@ -498,6 +580,7 @@ int main(int argc, char **argv)
 	signals();
 	faults();
 	registers();
+	odd_registers();
 	breakpoint();
 	calls(0);
 	calls(1);

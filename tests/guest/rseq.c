@@ -144,9 +144,67 @@ static void sections(void)
 	printf("a wrong signature: signal %d\n", WTERMSIG(status));
 }
 
+static void segv(int signal, siginfo_t *info, void *context)
+{
+	own()->rseq_cs = 0;
+	printf("handler: signal %d, code %d, trap %lld\n", signal, info->si_code,
+	       ((ucontext_t *)context)->uc_mcontext.gregs[REG_TRAPNO]);
+	fflush(stdout);
+}
+
+/* Sections that Linux takes and that it ends a process for, though no thread is in them. */
+static void forged(void)
+{
+	static struct rseq_cs section __attribute__((aligned(32)));
+	static unsigned int code[] = { 0, SIGNATURE, 0 };
+	static const struct {
+		const char *name;
+		unsigned int version, flags;
+		unsigned long at, start, len, abort;
+	} cases[] = {
+		{ "right", 0, 0, 0, 0x1000, 16, 0 },
+		{ "flags", 0, 5, 0, 0x1000, 16, 0 },
+		{ "nothing in it", 0, 0, 0, 0x1000, 0, 0 },
+		{ "beyond the last page", 0, 0, 0, 0x7fffffffe000, 0x1000, 0 },
+		{ "up to the last page", 0, 0, 0, 0x7fffffffe000, 0xfff, 0 },
+		{ "version", 1, 0, 0, 0x1000, 16, 0 },
+		{ "of the kernel", 0, 0, 0xffffffff81000000, 0, 0, 0 },
+		{ "not mapped", 0, 0, 8, 0, 0, 0 },
+		{ "handler not mapped", 0, 0, 0, 0x1000, 16, 0x10000 },
+		{ "handler inside", 0, 0, 0, 0x1000, 16, 0x1004 },
+	};
+
+	for (unsigned int i = 0; i < 2 * sizeof(cases) / sizeof(*cases); i++) {
+		struct sigaction action = { .sa_sigaction = handler, .sa_flags = SA_SIGINFO };
+		int status, pid;
+
+		fflush(stdout);
+		pid = fork();
+		if (!pid) {
+			sigaction(SIGUSR1, &action, NULL);
+			action.sa_sigaction = segv;
+			if (i % 2)
+				sigaction(SIGSEGV, &action, NULL);
+			section.version = cases[i / 2].version;
+			section.flags = cases[i / 2].flags;
+			section.start_ip = cases[i / 2].start;
+			section.post_commit_offset = cases[i / 2].len;
+			section.abort_ip = cases[i / 2].abort ?: (uintptr_t)&code[2];
+			own()->rseq_cs = cases[i / 2].at ?: (uintptr_t)&section;
+			raise(SIGUSR1);
+			printf("alive, section %d\n", own()->rseq_cs != 0);
+			fflush(stdout);
+			_exit(0);
+		}
+		waitpid(pid, &status, 0);
+		printf("%s: signal %d\n", cases[i / 2].name, WTERMSIG(status));
+	}
+}
+
 int main(void)
 {
 	registration();
+	forged();
 	moves();
 	sections();
 	return 0;

@@ -117,6 +117,91 @@ static void of_the_kernel(ucontext_t *c)
 	c->uc_mcontext.fpregs = (void *)0xffffffff80000000ul;
 }
 
+/* Marks of the shortest extended state, of the components in `features`. */
+static void mark(unsigned char *at, unsigned long features)
+{
+	memset(at + XSTATE_BV, 0, 64);
+	at[XSTATE_BV] = 3;
+	memcpy(at + MAGIC1 + 4, &(unsigned){ 580 }, 4);
+	memcpy(at + MAGIC1 + 8, &features, 8);
+	memcpy(at + MAGIC1 + 16, &(unsigned){ 576 }, 4);
+	memcpy(at + 576, &(unsigned){ 0x46505845 }, 4);
+}
+
+static void shorter(ucontext_t *c)
+{
+	xmm15(c);
+	mark(state(c), ~0ul);
+}
+
+static void shorter_without_sse(ucontext_t *c)
+{
+	xmm15(c);
+	mark(state(c), 1);
+}
+
+static void without_components(ucontext_t *c)
+{
+	xmm15(c);
+	memset(state(c) + MAGIC1 + 8, 0, 8);
+}
+
+static void wrong_header(ucontext_t *c)
+{
+	mark(state(c), 3);
+	state(c)[XSTATE_BV + 16] = 1;
+}
+
+static void reserved_rounding(ucontext_t *c)
+{
+	mark(state(c), 3);
+	state(c)[27] = 0x10;
+}
+
+/* An XSAVE area lies at a multiple of 64, one of FXSAVE at one of 16. */
+static void misaligned_shorter(ucontext_t *c)
+{
+	misaligned(c);
+	memmove(state(c) + 8, state(c), 584);
+	c->uc_mcontext.fpregs = (void *)(state(c) + 8);
+	mark(state(c), 3);
+}
+
+static void misaligned_legacy(ucontext_t *c)
+{
+	misaligned(c);
+	memset(state(c) + MAGIC1, 0, 4);
+}
+
+static void half_aligned_legacy(ucontext_t *c)
+{
+	misaligned_shorter(c);
+	memset(state(c) + MAGIC1, 0, 4);
+}
+
+/* The last bytes of a page, behind which none is. */
+static void at_the_end(ucontext_t *c, unsigned bytes)
+{
+	char *at = mmap(0, 3 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	munmap(at + 2 * PAGE, PAGE);
+	xmm15(c);
+	mark(state(c), 3);
+	memcpy(at + 2 * PAGE - bytes, state(c), bytes);
+	c->uc_mcontext.fpregs = (void *)(at + 2 * PAGE - bytes);
+}
+
+static void without_second_mark(ucontext_t *c)
+{
+	at_the_end(c, 576);
+}
+
+static void legacy_at_the_end(ucontext_t *c)
+{
+	at_the_end(c, 512);
+	memset(state(c) + MAGIC1, 0, 4);
+}
+
 static void show(const char *name)
 {
 	static unsigned char in[16], out[16], zero[16];
@@ -159,7 +244,11 @@ int main(void)
 		{ "unknown component", unknown_component }, { "compacted", compacted }, { "no marks", no_marks },
 		{ "no end mark", no_end_mark }, { "no state", no_state }, { "elsewhere", elsewhere },
 		{ "misaligned", misaligned }, { "untouched", untouched }, { "missing", missing },
-		{ "of the kernel", of_the_kernel },
+		{ "of the kernel", of_the_kernel }, { "shorter", shorter }, { "shorter without SSE", shorter_without_sse },
+		{ "without components", without_components }, { "wrong header", wrong_header },
+		{ "reserved rounding", reserved_rounding }, { "misaligned shorter", misaligned_shorter },
+		{ "misaligned legacy", misaligned_legacy }, { "half aligned legacy", half_aligned_legacy },
+		{ "without second mark", without_second_mark }, { "legacy at the end", legacy_at_the_end },
 	};
 	struct sigaction action = { .sa_sigaction = handler, .sa_flags = SA_SIGINFO };
 	int status;

@@ -23,15 +23,15 @@ PLAN = 'xtask/layers.toml'
 
 EVERY = ['changed', 'run', 'make']
 # What has to be there before a program runs on an LWK in a VM.
-STACK = [*EVERY, 'kernel/*', 'hal/*', 'core/*', 'abi/*', 'ikc/*', 'module/*', 'proxy/*', 'sdk/*', 'cli/build', 'cli/base',
-         'cli/commands', 'cli/main', 'workspace', 'vm', '!core/tests', '!core/properties', '!ikc/models']
+STACK = [*EVERY, 'kernel/*', 'hal/*', 'core/*', 'abi/*', 'ikc/*', 'module/*', 'proxy/*', 'sdk/*', 'syscall/*', 'common/*',
+         'cli/build', 'cli/base', 'cli/commands', 'cli/main', 'workspace', 'vm', '!core/tests', '!core/properties', '!ikc/models']
 # What `hanare bench` executes, the library of `hanare run --async` included.
-BENCHES = ['bench-guest/*', 'bench-posted/*', 'libhanare/*', 'async/*', '!async/tests']
+BENCHES = ['bench/*', 'bench-guest/*', 'bench-posted/*', 'libhanare/*', 'async/*', '!async/tests']
 LAYERS = {
     **dict.fromkeys((
         'attack', 'cgroup', 'conformance', 'conformance-6.12', 'conformance-7.2', 'cycles', 'dispatch', 'ends', 'faults',
         'files', 'files-box', 'files-copied', 'fuzz', 'guests-processes', 'guests-processes-box', 'guests-threads',
-        'guests-threads-box', 'guests-waits', 'guests-waits-box', 'hostile-users', 'module', 'numa', 'pseudo', 'security-hooks', 'smoke-6.12',
+        'guests-threads-box', 'guests-waits', 'guests-waits-box', 'module', 'numa', 'pseudo', 'security-hooks', 'smoke-6.12',
         'smoke-7.2', 'smoke-x2apic', 'soak', 'strikes', 'terminal',
         'entry', 'leaky-entry', 'machinecheck', 'tables',
         'vm',  # it boots no LWK, but is the first to tell that a VM is at fault
@@ -41,14 +41,14 @@ LAYERS = {
     'instructions': [*STACK, 'bench-count'],
     **dict.fromkeys(('accounts', 'memory', 'memory-copied'), [*STACK, 'cli/trace']),
     'native': [*STACK, 'cli/native', 'cli/trace', 'native/*'],
-    'noise': [*STACK, 'cli/noise', 'cli/bench', 'cli/trace', 'bench-guest/*'],
+    'noise': [*STACK, 'bench/*', 'cli/trace', 'bench-guest/*'],
     'pooled': [*STACK, 'cli/native', 'cli/trace', 'native/*'],
     'posted': [*STACK, 'libhanare/*', 'async/*'],
-    'rights': [*STACK, 'cli/doctor'],
+    **dict.fromkeys(('hostile-users', 'rights'), [*STACK, 'cli/doctor']),
     'signature': [*STACK, 'cli/doctor'],
     **dict.fromkeys(('suite-programs', 'suite-python', 'suite-stress'), [*STACK, 'suites']),
     # Files of the command and of the proxy that tests/fuzz/src reads, too.
-    'parsers': [*EVERY, 'fuzz/*', 'core/*', 'abi/*', 'ikc/*', 'cli/base', 'cli/gdb', 'cli/trace', 'proxy/base',
+    'parsers': [*EVERY, 'fuzz/*', 'core/*', 'abi/*', 'ikc/*', 'sdk/*', 'common/*', 'cli/gdb', 'cli/trace', 'proxy/base',
                 '!core/tests', '!core/properties', '!ikc/models'],
     # Every crate, and what tidy looks at: all files. What runs write down is no reason to run again.
     'host': ['*', '!record'],

@@ -49,4 +49,24 @@ static long spoil_registers(const uint64_t *args)
 	}
 }
 
+/* ---- a process that the LWK does not know ---- */
+
+static int register_as_stranger(void *bell)
+{
+	return !ioctl(DEVICE_FD, HANARE_IOCTL_WORKER, (uint64_t)thread_id() << HANARE_WORKER_SHIFT | (uintptr_t)bell) ||
+	       errno != EPERM;
+}
+
+/* A process that has the memory, and that the LWK does not know, says that it serves a slot. */
+static int stranger_is_refused(void)
+{
+	static char stack[64 << 10] __attribute__((aligned(16)));
+	uint64_t bell = slot_at(0)->bell;
+	int status, own = ioctl(DEVICE_FD, HANARE_IOCTL_WORKER, (uint64_t)thread_id() << HANARE_WORKER_SHIFT | bell);
+	pid_t pid = clone(register_as_stranger, stack + sizeof(stack), CLONE_VM | CLONE_VFORK | CLONE_FILES | SIGCHLD,
+			  (void *)(uintptr_t)bell);
+
+	return !own && pid > 0 && waitpid(pid, &status, __WALL) == pid && !status;
+}
+
 #endif

@@ -65,6 +65,13 @@ static pid_t thread_id(void)
 	return syscall(SYS_gettid);
 }
 
+/* The calling thread serves the slot: the module tells the LWK its id, whatever the slot says. */
+static void serve_as_worker(uint32_t slot)
+{
+	ioctl(DEVICE_FD, HANARE_IOCTL_WORKER, (uint64_t)thread_id() << HANARE_WORKER_SHIFT | slot_at(slot)->bell);
+	slot_at(slot)->tid = thread_id();
+}
+
 #include "servers.h"
 
 /* ---- becoming a space ---- */
@@ -140,8 +147,7 @@ static void write_start(char *const *argv, char *const *envp)
 {
 	struct hanare_start_block block = {
 		.magic = HANARE_MAGIC, .version = HANARE_VERSION, .strings_offset = sizeof(block),
-		.pid = getpid(), .ppid = getppid(), .uid = getuid(), .euid = geteuid(), .gid = getgid(),
-		.egid = getegid(), .control_fd = DEVICE_FD, .stack_soft = 8 << 20, .stack_hard = ~0ULL,
+		.control_fd = DEVICE_FD, .stack_soft = 8 << 20, .stack_hard = ~0ULL,
 		.as_soft = ~0ULL, .data_soft = ~0ULL, .hwcap = getauxval(AT_HWCAP),
 		.hwcap2 = getauxval(AT_HWCAP2), .clktck = 100, .cpu_soft = ~0ULL, .cpu_hard = ~0ULL,
 		.flags = start_flags,

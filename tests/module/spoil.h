@@ -55,7 +55,7 @@ static void make_plausible(unsigned int command, void *at)
 	case HANARE_IOCTL_ATTACH:
 		b->attach.fd = DEVICE_FD;
 		if (!below(3))
-			b->attach.cpus[0] = below(16);
+			b->attach.cpus.words[0] = below(16);
 		break;
 	case HANARE_IOCTL_SERVE:
 		b->first = below(3) ? any_slot() : below(512);
@@ -194,6 +194,9 @@ static void spoil_by_ioctl(void)
 	if (command == HANARE_IOCTL_SHUTDOWN || command == HANARE_IOCTL_DEBUG || !command)
 		command = command ? command : below(2) ? value() : 0x4800 | below(256);
 	/* These two take a number. */
+	if (command == HANARE_IOCTL_WORKER)
+		argument = (void *)((slot_at(any_slot())->bell + below(2)) |
+				    (uint64_t)(getpid() + below(8)) << HANARE_WORKER_SHIFT);
 	if (command == HANARE_IOCTL_WAIT || command == HANARE_IOCTL_RING)
 		argument = (void *)(any_slot() | (below(2) ? 0 : (1UL + below(512)) << HANARE_WAIT_RING_SHIFT));
 	switch (below(16)) {

@@ -5,7 +5,7 @@
  *   stranger NAME own-ring N   a proxy in which a thread sleeps rings that thread's bell, N times
  *   stranger NAME hold FILE    threads wait for pages of a file, and their workers are stopped
  *   stranger NAME crowd FILE   likewise; then the first thread wants one, and SIGTERM comes
- *   stranger NAME ask N        N threads of a forged proxy ask the LWK over and over
+ *   stranger NAME ask N CPU    reads a line; then N threads of a forged proxy ask a CPU over and over
  *   stranger NAME spaces N     N forged proxies with a space each
  *   stranger NAME keep N       as root: N threads ask over and over for what takes a CPU of the LWK 1 ms
  *   stranger NAME answers      looks for what others have left in the device's answers
@@ -50,7 +50,8 @@ static void say(const char *what)
 	fflush(stdout);
 }
 
-static int attach(void)
+/* `cpu`: of Linux' numbers, the only one where the space is; -1: all. */
+static int attach_on(int cpu)
 {
 	struct hanare_attach attach = {};
 	int fd = open("/dev/hanare", O_RDWR | O_CLOEXEC);
@@ -58,8 +59,15 @@ static int attach(void)
 	need(fd >= 0, "/dev/hanare");
 	strncpy((char *)attach.name, name, sizeof(attach.name) - 1);
 	attach.fd = fd;
+	if (cpu >= 0)
+		attach.cpus.words[cpu / 64] = 1UL << cpu % 64;
 	need(!ioctl(fd, HANARE_IOCTL_ATTACH, &attach), "attach");
 	return fd;
+}
+
+static int attach(void)
+{
+	return attach_on(-1);
 }
 
 /* ---- bells ---- */
@@ -280,12 +288,11 @@ static void crowd(const char *path)
 
 static int asked_fd;
 
+/* What is asked of the space's own CPU, whatever others are at. */
 static void *asker(void *unused)
 {
-	struct hanare_usage usage;
-
 	for (;;)
-		ioctl(asked_fd, HANARE_IOCTL_USAGE, &usage);
+		ioctl(asked_fd, HANARE_IOCTL_START, 0);
 	return unused;
 }
 
@@ -487,8 +494,13 @@ int main(int argc, char **argv)
 		return hold(how, 1), say("held"), pause();
 	if (!strcmp(what, "crowd"))
 		return crowd(how), 0;
-	if (!strcmp(what, "ask"))
-		return ask(atoi(how), asker, attach()), 0;
+	if (!strcmp(what, "ask") && argc > 4) {
+		int fd = attach_on(atoi(argv[4]));
+
+		say("there");
+		need(getchar() == '\n', "a line");
+		return ask(atoi(how), asker, fd), 0;
+	}
 	if (!strcmp(what, "answers"))
 		return answers(), 0;
 	if (!strcmp(what, "spaces"))

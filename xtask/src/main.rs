@@ -2,6 +2,7 @@
 
 mod abi;
 mod allocations;
+mod fences;
 mod layers;
 mod lints;
 mod locks;
@@ -15,6 +16,7 @@ mod sizes;
 mod sources;
 mod syscalls;
 mod tidy;
+mod transport;
 mod words;
 
 use std::process::ExitCode;

@@ -39,7 +39,7 @@ pub fn check(sources: &[Source]) -> Result<Vec<String>, String> {
         let (now, before) = (count(&source.text), listed.get(source.path.as_str()).copied());
         if now != before.unwrap_or(0) || now == 0 && before.is_some() {
             complaints.push(format!(
-                "{}: {now} assertions, {} in {PAGE}: say there why nobody outside of the kernel reaches them",
+                "{}: {now} assertions, {} in {PAGE}: say there why no input from outside of the kernel reaches them",
                 source.path,
                 before.unwrap_or(0)
             ));

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use hanare_core::syscalls::arguments::Argument;
-use hanare_core::syscalls::{By, Hook, LocalCall, Row, Service, rows};
+use hanare_core::syscalls::{By, Hook, Row, Service, rows};
 
 /// Above the greatest number.
 const NUMBERS: usize = 512;
@@ -23,7 +23,7 @@ const THREAD: &str = "it acts on the thread that makes it, or could: who posts i
 
 fn posted(row: &Row) -> Posted {
     match (row.service, row.by) {
-        (Service::Local(call), _) => Posted::Refused(why_local(call)),
+        (Service::Local, _) => Posted::Refused(why_local(row.name)),
         (Service::Refused(_, why), _) => Posted::Refused(why),
         (Service::Delegated(_), By::Any | By::Unmasked) => Posted::ByWorker,
         // About a descriptor, and nothing that is a thread's. (The working directory may be.)
@@ -37,32 +37,56 @@ fn posted(row: &Row) -> Posted {
     }
 }
 
-fn why_local(call: LocalCall) -> &'static str {
-    use LocalCall::*;
-    match call {
-        Mmap | Mprotect | Munmap | Brk | Mremap | Mincore | Madvise | Shmat | Shmdt | Mlock
-        | Munlock | Mlockall | Munlockall | RemapFilePages | Mbind | MovePages
-        | SetMempolicyHomeNode | MigratePages | SetMempolicy | GetMempolicy | Mlock2
-        | PkeyMprotect | IoSetup | IoDestroy | Membarrier => {
-            "memory is served by the kernel that the program runs on: call it"
+/// Why a call that the LWK serves is not posted. A call that none of the lists names has the last
+/// reason.
+fn why_local(name: &str) -> &'static str {
+    match name {
+        "mmap"
+        | "mprotect"
+        | "munmap"
+        | "brk"
+        | "mremap"
+        | "mincore"
+        | "madvise"
+        | "shmat"
+        | "shmdt"
+        | "mlock"
+        | "munlock"
+        | "mlockall"
+        | "munlockall"
+        | "remap_file_pages"
+        | "mbind"
+        | "move_pages"
+        | "set_mempolicy_home_node"
+        | "migrate_pages"
+        | "set_mempolicy"
+        | "get_mempolicy"
+        | "mlock2"
+        | "pkey_mprotect"
+        | "io_setup"
+        | "io_destroy"
+        | "membarrier" => "memory is served by the kernel that the program runs on: call it",
+        "clone" | "fork" | "vfork" | "execve" | "exit" | "exit_group" | "execveat" | "clone3"
+        | "ptrace" | "set_tid_address" | "set_robust_list" | "get_robust_list" | "rseq"
+        | "arch_prctl" | "prctl" | "seccomp" | "iopl" | "ioperm" => {
+            "it acts on the thread or process that makes it: call it"
         }
-        Clone | Fork | Vfork | Execve | Exit | ExitGroup | Execveat | Clone3 | Ptrace
-        | SetTidAddress | SetRobustList | GetRobustList | Rseq | ArchPrctl | Prctl | Seccomp
-        | Iopl | Ioperm => "it acts on the thread or process that makes it: call it",
-        RtSigaction | RtSigprocmask | RtSigreturn | RtSigpending | RtSigsuspend | Sigaltstack
-        | RestartSyscall => {
+        "rt_sigaction" | "rt_sigprocmask" | "rt_sigreturn" | "rt_sigpending" | "rt_sigsuspend"
+        | "sigaltstack" | "restart_syscall" => {
             "signals are served by the kernel that the program runs on, for the thread that calls: call it"
         }
-        Gettimeofday | Time | ClockGettime | ClockGetres | Getcpu | Getpid | Gettid | Getuid
-        | Getgid | Geteuid | Getegid | Getrusage | Times => {
+        "gettimeofday" | "time" | "clock_gettime" | "clock_getres" | "getcpu" | "getpid"
+        | "gettid" | "getuid" | "getgid" | "geteuid" | "getegid" | "getrusage" | "times" => {
             "it is answered at once by the kernel that the program runs on: call it"
         }
-        SchedYield | SchedSetaffinity | SchedGetaffinity | Nanosleep | ClockNanosleep => {
+        "sched_yield" | "sched_setaffinity" | "sched_getaffinity" | "nanosleep"
+        | "clock_nanosleep" => {
             "time and CPUs are served by the kernel that the program runs on: call it"
         }
-        Futex | FutexWaitv => {
+        "futex" | "futex_waitv" => {
             "threads wait for each other on the kernel that the program runs on: call it"
         }
+        _ => "it is served by the kernel that the program runs on: call it",
     }
 }
 

@@ -20,8 +20,12 @@ const PARTS: &[Part] = &[
     Part { name: "LWK: hal", folders: &["kernel/hal/"], product: None },
     Part { name: "abi, ikc", folders: &["abi/", "ikc/"], product: None },
     Part { name: "proxy", folders: &["tools/proxy/"], product: Some("bin/hanare-proxy") },
-    Part { name: "command, sdk", folders: &["tools/cli/", "sdk/"], product: Some("bin/hanare") },
-    Part { name: "tests", folders: &["tests/", "tools/cli/tests/"], product: None },
+    Part {
+        name: "command, sdk",
+        folders: &["tools/cli/", "tools/common/", "sdk/"],
+        product: Some("bin/hanare"),
+    },
+    Part { name: "tests", folders: &["tests/", "tools/cli/tests/", "bench/tests/"], product: None },
     Part { name: "tools, bench", folders: &["tools/", "bench/", "xtask/"], product: None },
 ];
 

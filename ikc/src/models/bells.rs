@@ -6,7 +6,7 @@ use loom::thread;
 use super::{Doorbell, SPACE, explore};
 use crate::bell::{BellRef, BellWord};
 use crate::mailbox::Bells;
-use crate::sync::{AtomicU32, AtomicU64, NO_COUNT, NO_RELEASE, Ordering, REAL};
+use crate::sync::{AtomicU32, AtomicU64, IN_C, NO_COUNT, NO_EXCHANGE, NO_RELEASE, Ordering, REAL};
 
 /// The ring for a call that the thread did not wait for comes when it sleeps in the next one.
 /// Neither is refused. A stranger gets none.
@@ -41,6 +41,7 @@ fn late_ring_model<const MUTANT: u8>(name: &str) {
 #[test]
 fn late_ring_leaves_one_for_the_next_call() {
     late_ring_model::<REAL>("late ring");
+    late_ring_model::<IN_C>("late ring in C");
 }
 
 #[test]
@@ -99,6 +100,40 @@ fn bells_wake_their_threads() {
     bells_model::<REAL>("bells, one", &[70], None);
     bells_model::<REAL>("bells of one word", &[3, 4], Some(2));
     bells_model::<REAL>("one bell for two", &[5, 5], Some(2));
+    bells_model::<IN_C>("bells in C, one", &[70], None);
+    bells_model::<IN_C>("bells in C of one word", &[3, 4], Some(2));
+}
+
+#[test]
+#[should_panic(expected = "rung without an answer")]
+fn bells_in_c_without_release_come_before_the_answer() {
+    bells_model::<{ IN_C | NO_RELEASE }>("bells in C without release", &[70], None);
+}
+
+/// Two workers ring a bell that was armed once: one of them does.
+fn two_rings_model<const MUTANT: u8>(name: &str) {
+    explore(name, None, || {
+        let word = Arc::new(BellWord::new());
+        BellRef::<REAL>::new(&word).arm(SPACE, 3);
+        let workers = [(); 2].map(|()| {
+            let word = word.clone();
+            thread::spawn(move || BellRef::<MUTANT>::new(&word).ring(SPACE).is_some())
+        });
+        let rings = workers.map(|worker| usize::from(worker.join().unwrap()));
+        assert_eq!(rings[0] + rings[1], 1, "rings of a bell that was armed once");
+    });
+}
+
+#[test]
+fn a_ring_is_taken_once() {
+    two_rings_model::<REAL>("two rings");
+    two_rings_model::<IN_C>("two rings in C");
+}
+
+#[test]
+#[should_panic(expected = "rings of a bell that was armed once")]
+fn a_ring_in_c_without_exchange_is_taken_twice() {
+    two_rings_model::<{ IN_C | NO_EXCHANGE }>("two rings in C without exchange");
 }
 
 #[test]

@@ -5,8 +5,9 @@ use loom::thread;
 
 use super::{Doorbell, explore};
 use crate::doorbell::{DoorbellRef, DoorbellWords};
+use crate::mailbox::Outbound as Events;
 use crate::ring::{EntryPair, Ring, ToLinux};
-use crate::sync::{AtomicU32, NO_EXCHANGE, NO_FENCE, NO_RELEASE, Ordering, REAL};
+use crate::sync::{AtomicU32, IN_C, NO_FENCE, NO_RELEASE, Ordering, REAL, SEES_LATE};
 
 /// An outbound ring: its words, the lock of its readers, and what its entries are about.
 struct Outbound {
@@ -42,7 +43,7 @@ impl Outbound {
     fn drain<const MUTANT: u8>(&self) -> u32 {
         let _locked = self.lock.lock().unwrap();
         let mut count = 0;
-        while let Some(number) = self.ring::<MUTANT>().pop() {
+        while let Some(number) = Events::new(self.ring::<MUTANT>()).pop() {
             assert_eq!(
                 u64::from(self.contents[number as usize - 1].load(Ordering::Relaxed)),
                 number
@@ -61,9 +62,11 @@ fn doorbells_model<const MUTANT: u8>(
     doorbells: usize,
     preemptions: Option<usize>,
 ) {
+    /// Counts that the handler of a doorbell has seen. One handler runs at a time.
+    type Seen = std::sync::Mutex<[u32; 2]>;
     struct Shared {
         rings: Vec<Outbound>,
-        doorbells: Vec<(DoorbellWords, Doorbell)>,
+        doorbells: Vec<(DoorbellWords, Doorbell, Seen)>,
         taken: AtomicU32,
     }
     let events: u32 = cpus.iter().map(|rung| rung.len() as u32).sum();
@@ -71,7 +74,7 @@ fn doorbells_model<const MUTANT: u8>(
         let shared = Arc::new(Shared {
             rings: cpus.iter().map(|_| Outbound::new()).collect(),
             doorbells: (0..doorbells)
-                .map(|_| (DoorbellWords::new(1), Doorbell::default()))
+                .map(|_| (DoorbellWords::new(1), Doorbell::default(), Seen::default()))
                 .collect(),
             taken: AtomicU32::new(0),
         });
@@ -81,7 +84,7 @@ fn doorbells_model<const MUTANT: u8>(
                 thread::spawn(move || {
                     for (i, &to) in cpus[cpu].iter().enumerate() {
                         shared.rings[cpu].push::<MUTANT>(i as u32 + 1);
-                        let (words, interrupt) = &shared.doorbells[to];
+                        let (words, interrupt, _) = &shared.doorbells[to];
                         assert_eq!(DoorbellRef::<MUTANT>::new(words).ring(cpu), 1);
                         interrupt.ring();
                     }
@@ -89,7 +92,9 @@ fn doorbells_model<const MUTANT: u8>(
             })
             .collect();
         let handle = |which: usize, shared: &Shared| {
-            DoorbellRef::<MUTANT>::new(&shared.doorbells[which].0).take(|cpu| {
+            let (words, _, seen) = &shared.doorbells[which];
+            let mut seen = seen.lock().unwrap();
+            DoorbellRef::<MUTANT>::new(words).take(&mut *seen, |cpu| {
                 let count = shared.rings[cpu].drain::<MUTANT>();
                 shared.taken.fetch_add(count, Ordering::Relaxed);
             });
@@ -125,18 +130,28 @@ fn a_handler_finds_what_its_doorbell_was_rung_for() {
     doorbells_model::<REAL>("doorbell, one event", ONE, 1, None);
     doorbells_model::<REAL>("doorbell, two events", TWO_EVENTS, 1, None);
     doorbells_model::<REAL>("doorbell of two CPUs", TWO_CPUS, 1, Some(3));
+    doorbells_model::<IN_C>("doorbell in C, one event", ONE, 1, None);
+    doorbells_model::<IN_C>("doorbell in C, two events", TWO_EVENTS, 1, Some(3));
+    doorbells_model::<IN_C>("doorbell in C of two CPUs", TWO_CPUS, 1, Some(2));
 }
 
 #[test]
 fn two_handlers_share_the_rings() {
     doorbells_model::<REAL>("two doorbells of one CPU", &[&[0, 1]], 2, Some(3));
     doorbells_model::<REAL>("two doorbells of two CPUs", &[&[0], &[1]], 2, Some(2));
+    doorbells_model::<IN_C>("two doorbells in C of one CPU", &[&[0, 1]], 2, Some(2));
 }
 
 #[test]
 #[should_panic(expected = "lost event")]
-fn a_handler_that_clears_after_it_read_loses_an_event() {
-    doorbells_model::<NO_EXCHANGE>("doorbell cleared late", TWO_EVENTS, 1, None);
+fn a_handler_that_remembers_after_it_read_loses_an_event() {
+    doorbells_model::<SEES_LATE>("doorbell seen late", TWO_EVENTS, 1, None);
+}
+
+#[test]
+#[should_panic(expected = "lost event")]
+fn a_doorbell_in_c_without_acquire_is_taken_before_its_event() {
+    doorbells_model::<{ IN_C | NO_RELEASE }>("doorbell in C without acquire", TWO_CPUS, 1, Some(3));
 }
 
 #[test]
@@ -168,6 +183,13 @@ fn moving_model<const MUTANT: u8>(name: &str) {
 #[test]
 fn who_moves_a_doorbell_finds_what_rang_elsewhere() {
     moving_model::<REAL>("doorbell that moves");
+    moving_model::<IN_C>("doorbell in C that moves");
+}
+
+#[test]
+#[should_panic(expected = "lost event")]
+fn a_doorbell_in_c_that_moves_without_fence_loses_an_event() {
+    moving_model::<{ IN_C | NO_FENCE }>("doorbell in C that moves without fence");
 }
 
 #[test]

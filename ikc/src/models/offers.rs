@@ -5,7 +5,7 @@ use loom::thread;
 
 use super::explore;
 use crate::offer::{OfferRef, OfferWords};
-use crate::sync::{AtomicU32, NO_FENCE, NO_RELEASE, Ordering, REAL};
+use crate::sync::{AtomicU32, IN_C, NO_FENCE, NO_RELEASE, Ordering, REAL};
 
 const SPACE: u32 = 1;
 const OTHER: u32 = 65;
@@ -51,6 +51,8 @@ fn model<const MUTANT: u8>(name: &str, other: bool, preemptions: Option<usize>) 
 fn an_offer_holds_until_it_is_withdrawn() {
     model::<REAL>("offer", false, Some(4));
     model::<REAL>("offers of two spaces", true, Some(2));
+    model::<IN_C>("offer in C", false, Some(4));
+    model::<IN_C>("offers in C of two spaces", true, Some(2));
 }
 
 /// Two spaces whose offers lie at the same place, each with its lock, wait for each other's writing: that ends.
@@ -69,6 +71,12 @@ fn spaces_that_withdraw_at_once_both_go_on() {
         });
         spaces.into_iter().for_each(|space| space.join().unwrap());
     });
+}
+
+#[test]
+#[should_panic(expected = "torn")]
+fn an_offer_that_is_read_in_c_without_fence_is_torn() {
+    model::<{ IN_C | NO_FENCE }>("offers in C without fence", true, Some(2));
 }
 
 #[test]

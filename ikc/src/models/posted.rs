@@ -1,5 +1,5 @@
 //! Models of the rings by which a program posts: each submission is executed once, with its arguments, or never; no worker sleeps while one waits that
-//! nobody takes ([`workers`]); results have always room; a waiter is rung once.
+//! no worker takes ([`workers`]); results have always room; a waiter is rung once.
 
 mod workers;
 

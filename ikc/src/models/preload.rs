@@ -26,7 +26,7 @@ impl<const MUTANT: u8> Library<MUTANT> {
         self.is_off.load(Ordering::Acquire) != 0
     }
 
-    /// Starts the worker, if nobody else does and `can` says that there is room for a thread.
+    /// Starts the worker, if no other thread does and `can` says that there is room for a thread.
     fn start(&self, can: bool) {
         if self.worker.begin_start(|| self.is_off()) {
             self.data.store(4096, Ordering::Relaxed);

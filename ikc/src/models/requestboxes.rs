@@ -1,4 +1,4 @@
-//! The request box. No server sleeps while a call waits that nobody takes. Each call is executed
+//! The request box. No server sleeps while a call waits that no server takes. Each call is executed
 //! once or taken back. A signal that comes at any moment keeps the call from beginning, or reaches
 //! the server that executes it.
 
@@ -96,7 +96,7 @@ fn a_server_that_sleeps_without_fence_is_not_rung() {
     wake_up::<NO_FENCE>("server goes to sleep without fence");
 }
 
-/// Two threads put calls in while a server goes to sleep and another one works: calls that nobody has taken by the end
+/// Two threads put calls in while a server goes to sleep and another one works: calls that no server has taken by the end
 /// are no more than servers that were rung, and each server is rung once.
 fn two_callers<const MUTANT: u8>(name: &str) {
     explore(name, Some(2), || {

@@ -3,7 +3,7 @@
 
 use crate::sync::{AtomicU32, Ordering, REAL, full_fence};
 
-/// Nobody wants to know.
+/// No thread wants to know.
 const OFF: u32 = 0;
 /// The next worker that finishes something tells.
 const ARMED: u32 = 1;
@@ -22,7 +22,7 @@ impl<const MUTANT: u8> Default for Armed<MUTANT> {
 }
 
 impl<const MUTANT: u8> Armed<MUTANT> {
-    /// Nobody wants to know.
+    /// No thread wants to know.
     #[must_use]
     #[cfg(not(loom))]
     pub const fn new() -> Self {
@@ -34,7 +34,7 @@ impl<const MUTANT: u8> Armed<MUTANT> {
         Self(AtomicU32::new(OFF))
     }
 
-    /// Nobody wants to know any more. Nobody else looks.
+    /// No thread wants to know any more. No other thread looks.
     pub fn reset(&self) {
         self.0.store(OFF, Ordering::Release);
     }
@@ -46,7 +46,7 @@ impl<const MUTANT: u8> Armed<MUTANT> {
     }
 
     /// Asks to be told of the next one that is finished: the caller has found none. `untell` makes the descriptor unreadable, where it is readable, or
-    /// waits until it is and makes it so. `false`: there is something meanwhile, see `is_empty`; nobody need be told.
+    /// waits until it is and makes it so. `false`: there is something meanwhile, see `is_empty`; no thread need be told.
     pub fn arm(&self, untell: impl FnOnce(), is_empty: impl FnOnce() -> bool) -> bool {
         if self.0.load(Ordering::Acquire) == TOLD {
             untell();

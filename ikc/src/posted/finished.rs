@@ -51,7 +51,7 @@ impl<'a, const MUTANT: u8> Finished<'a, MUTANT> {
         Self { head, tail, entries }
     }
 
-    /// Makes the ring empty. Nobody else uses it.
+    /// Makes the ring empty. No other thread uses it.
     pub fn reset(&self) {
         for index in 0..self.entries.len() {
             self.entries.at(index).0.store(0, Ordering::Relaxed);

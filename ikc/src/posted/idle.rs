@@ -28,7 +28,7 @@ impl<const MUTANT: u8> Default for Idle<MUTANT> {
 }
 
 impl<const MUTANT: u8> Idle<MUTANT> {
-    /// Nobody sleeps or polls.
+    /// No thread sleeps or polls.
     #[must_use]
     #[cfg(not(loom))]
     pub const fn new() -> Self {
@@ -40,7 +40,7 @@ impl<const MUTANT: u8> Idle<MUTANT> {
         Self(AtomicU64::new(0))
     }
 
-    /// Nobody sleeps or polls any more. Nobody else looks.
+    /// No thread sleeps or polls any more. No other thread looks.
     pub fn reset(&self) {
         self.0.store(0, Ordering::Release);
     }
@@ -94,20 +94,20 @@ impl<const MUTANT: u8> Idle<MUTANT> {
         if self.wake(worker) { Ok(false) } else { Err(WokenAlready) }
     }
 
-    /// Whether nobody sleeps: one look, behind a full fence.
+    /// Whether no thread sleeps: one look, behind a full fence.
     #[must_use]
     #[inline(always)]
     pub fn is_nobody_asleep(&self) -> bool {
         self.0.load(Ordering::Relaxed) as u32 == 0
     }
 
-    /// Whether nobody sleeps or polls.
+    /// Whether no thread sleeps or polls.
     #[must_use]
     pub fn are_all_busy(&self) -> bool {
         self.0.load(Ordering::Relaxed) == 0
     }
 
-    /// Behind a full fence: takes a worker that sleeps, if nobody polls. The caller wakes it.
+    /// Behind a full fence: takes a worker that sleeps, if no thread polls. The caller wakes it.
     #[must_use]
     pub fn take_sleeper(&self) -> Option<u32> {
         let mut idle = self.0.load(Ordering::Relaxed);
@@ -125,7 +125,7 @@ impl<const MUTANT: u8> Idle<MUTANT> {
         None
     }
 
-    /// Behind a full fence: whether a certain worker sleeps. If so the caller wakes it, and nobody else does.
+    /// Behind a full fence: whether a certain worker sleeps. If so the caller wakes it, and no other thread does.
     #[must_use]
     pub fn wake(&self, worker: u32) -> bool {
         self.0.load(Ordering::Relaxed) & asleep(worker) != 0

@@ -174,7 +174,7 @@ impl<'a, const MUTANT: u8> RecordRef<'a, MUTANT> {
         Self { record }
     }
 
-    /// Makes it what it was at first. Nobody else uses it.
+    /// Makes it what it was at first. No other thread uses it.
     pub fn reset(&self, ticket: Ticket) {
         self.record.state.store(ticket.word(), Ordering::Release);
     }
@@ -272,7 +272,7 @@ impl<'a, const MUTANT: u8> RecordRef<'a, MUTANT> {
         }
     }
 
-    /// Owner, of one that is cancelled: nobody wants it any more. `false`: the worker has completed it meanwhile.
+    /// Owner, of one that is cancelled: no thread wants it any more. `false`: the worker has completed it meanwhile.
     #[must_use]
     pub fn abandon(&self, ticket: Ticket) -> bool {
         // A waiter that is about to leave takes its bell out first.

@@ -111,7 +111,7 @@ impl<'a, const MUTANT: u8> Submissions<'a, MUTANT> {
         Self { head, entries }
     }
 
-    /// Makes the ring empty: its tail. Nobody else uses it. No entry of zeros looks published then.
+    /// Makes the ring empty: its tail. No other thread uses it. No entry of zeros looks published.
     #[must_use]
     pub fn reset(&self) -> u64 {
         for index in 0..self.entries.len() {

@@ -36,7 +36,7 @@ impl<const MUTANT: u8> Watch<MUTANT> {
         Self(AtomicU32::new(ASLEEP))
     }
 
-    /// The keeper sleeps. Nobody else looks.
+    /// The keeper sleeps. No other thread looks.
     pub fn reset(&self) {
         self.0.store(ASLEEP, Ordering::Release);
     }

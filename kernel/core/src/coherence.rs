@@ -30,7 +30,7 @@ pub type Range = (u64, u64);
 /// No addresses.
 pub const NOTHING: Range = (0, 0);
 
-/// What Linux may have of a page. The LWK never has less written down than Linux has.
+/// Most that Linux may have of a page. The LWK never has less written down than Linux has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Sight {
     /// Nothing: Linux was never given the page, or has forgotten it.
@@ -70,7 +70,7 @@ impl Sight {
     }
 }
 
-/// What has to happen to a page of ours before it is written.
+/// Steps that a page of the LWK's needs before it is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ForWrite {
     /// Nothing: nobody else has its frame.
@@ -116,10 +116,12 @@ pub fn for_write(sight: Sight, is_shared: bool, is_lent: bool, prepared: Prepare
 /// frame, or free it. Until then it is hidden.
 #[must_use]
 pub fn may_give_up(sight: Sight, prepared: Prepared) -> bool {
-    (prepared.is_flushed || wrong!(GivesUpUnflushed)) && (prepared.is_forgotten || !sight.is_seen())
+    let is_flushed = prepared.is_flushed || wrong!(GivesUpUnflushed);
+    let is_unseen = prepared.is_forgotten || !sight.is_seen() || wrong!(GivesUpSeen);
+    is_flushed && is_unseen
 }
 
-/// What addresses are kept for where no mapping is.
+/// Reason why addresses without a mapping are kept.
 ///
 /// An unmapping commits before Linux is asked: it cannot be undone, and needs one question less. So
 /// from the commit on its addresses are [`Busy`](Kept::Busy), and free when Linux has forgotten what
@@ -134,16 +136,16 @@ pub enum Kept {
     Replaced,
     /// A thread asks Linux to forget what was mapped.
     Busy,
-    /// What was mapped is gone here, but Linux, which could not be asked, may have it.
+    /// The old mapping is gone here, but Linux, which could not be asked, may have it.
     Unforgotten,
 }
 
-/// What who unmaps does about addresses that are kept.
+/// How a thread that unmaps deals with addresses that are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unmapping {
-    /// Takes them and asks nobody, which only a wrong step does.
+    /// Takes them without a question to Linux, which only a wrong step does.
     Take,
-    /// Waits: who takes them would map where Linux has something else, or where it is about to
+    /// Waits: a thread that takes them would map where Linux has something else, or is about to
     /// map something, or to take it away.
     Wait,
     /// Takes them, and asks Linux.
@@ -151,13 +153,13 @@ pub enum Unmapping {
 }
 
 impl Kept {
-    /// What the addresses of a mapping to come are kept for, where something `was_mapped` or not.
+    /// Reason to keep the addresses of a mapping to come, where something `was_mapped` or not.
     #[must_use]
     pub fn for_mapping(was_mapped: bool) -> Kept {
         if was_mapped && !wrong!(LeavesHole) { Kept::Replaced } else { Kept::Coming }
     }
 
-    /// See [`Unmapping`].
+    /// How a thread deals with these addresses that unmaps them.
     #[must_use]
     pub fn to_unmap(self) -> Unmapping {
         match self {
@@ -168,7 +170,7 @@ impl Kept {
         }
     }
 
-    /// Whether who changes what is mapped there waits. Nothing is where a mapping is to come.
+    /// Whether a thread waits that changes what is mapped there. Where a mapping is to come nothing is.
     #[must_use]
     pub fn keeps_waiting(self) -> bool {
         matches!(self, Kept::Busy | Kept::Replaced) && !wrong!(TakesBusy)
@@ -180,7 +182,7 @@ impl Kept {
         self == Kept::Replaced && !wrong!(SeesHole)
     }
 
-    /// What the addresses of an unmapping are kept for once Linux was asked; `None`: they are free.
+    /// Reason to keep the addresses of an unmapping after Linux was asked; `None`: they are free.
     #[must_use]
     pub fn after_asking(is_forgotten: bool) -> Option<Kept> {
         (!is_forgotten && !wrong!(FreesUnforgotten)).then_some(Kept::Unforgotten)
@@ -214,9 +216,39 @@ struct Reserved {
     /// Since then CPUs may have got translations that they have not dropped: a page of it was
     /// visible again, or there was a fork.
     is_disturbed: bool,
+    /// Where pages have arrived from other addresses since then.
+    arrived: Arrived,
 }
 
-/// What an address space knows of changes under way. Its lock guards it.
+/// Addresses where pages have arrived: up to four ranges, and more than that where there were more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Arrived([Range; 4]);
+
+impl Arrived {
+    const NOWHERE: Arrived = Arrived([NOTHING; 4]);
+
+    /// Takes a range in, into the one to which it is nearest where there are too many.
+    fn add(&mut self, new: Range) {
+        let joined = |old: Range| match old {
+            NOTHING => new,
+            old => (old.0.min(new.0), old.1.max(new.1)),
+        };
+        // A free place rather than addresses where nothing has arrived.
+        let gap = |old: &Range| match *old {
+            NOTHING => 0,
+            old => (joined(old).1 - joined(old).0).saturating_sub(old.1 - old.0 + new.1 - new.0),
+        };
+        if let Some(best) = self.0.iter_mut().min_by_key(|old| gap(old)) {
+            *best = joined(*best);
+        }
+    }
+
+    fn meets(&self, (start, end): Range) -> bool {
+        self.0.iter().any(|r| r.0 < end && start < r.1)
+    }
+}
+
+/// Changes under way in an address space, whose lock guards this.
 ///
 /// A page is *hidden* while its entry keeps the frame and is not present: no CPU gets a
 /// translation of it.
@@ -251,8 +283,15 @@ impl Coherence {
         }
     }
 
+    /// Pages have arrived from other addresses, where CPUs may have translations of them, and where
+    /// Linux may have been given them while the range itself was reserved.
+    pub fn arrive(&mut self, range: Range) {
+        self.disturb(range);
+        self.reserved.iter_mut().for_each(|r| r.arrived.add(range));
+    }
+
     /// A fork has made pages read-only; CPUs drop their translations once the lock is given back.
-    /// Who has prepared a copy did not have them drop all.
+    /// A thread that has prepared a copy did not have them drop all.
     pub fn begin_fork(&mut self) {
         self.unflushed_forks += 1;
         self.disturb((0, u64::MAX));
@@ -263,7 +302,8 @@ impl Coherence {
         self.unflushed_forks -= 1;
     }
 
-    /// What CPUs drop before a page that is hidden at `range` is copied: another copy must not be
+    /// Addresses that CPUs drop before a page that is hidden at `range` is copied.
+    /// Another copy must not be
     /// written while a CPU can still write to what a fork has just shared.
     #[must_use]
     pub fn to_flush(&self, range: Range, all: Range) -> Range {
@@ -273,21 +313,20 @@ impl Coherence {
 
     fn reserve(&mut self, range: Range) -> Result<u32, NoMemory> {
         let number = self.next;
-        let reserved = Reserved { number, range, is_disturbed: false };
+        let reserved = Reserved { number, range, is_disturbed: false, arrived: Arrived::NOWHERE };
         lists::push(&mut self.reserved, reserved).map_err(|_| NoMemory)?;
         self.next = number.wrapping_add(1);
         Ok(number)
     }
 
-    /// Whether it was left undisturbed.
-    fn release(&mut self, number: u32) -> bool {
-        let Some(at) = self.reserved.iter().position(|r| r.number == number) else { return false };
+    fn release(&mut self, number: u32) -> Option<Reserved> {
+        let at = self.reserved.iter().position(|r| r.number == number)?;
         let reserved = self.reserved.swap_remove(at);
         if self.reserved.is_empty() {
             // So that numbers stay small, and the list's memory is free.
             (self.reserved, self.next) = (Vec::new(), 0);
         }
-        !reserved.is_disturbed
+        Some(reserved)
     }
 }
 
@@ -305,6 +344,8 @@ pub struct Change {
     reserved: Option<(u32, Range)>,
     forgotten: Option<Range>,
     flushed: Option<Range>,
+    /// Where pages have arrived from other addresses while Linux was asked.
+    arrived: Arrived,
     has_asked: bool,
 }
 
@@ -312,7 +353,8 @@ impl Change {
     /// A change that has reserved nothing yet. `whole`: the whole range that it may need.
     #[must_use]
     pub const fn new(whole: Range) -> Change {
-        Change { whole, reserved: None, forgotten: None, flushed: None, has_asked: false }
+        let arrived = Arrived::NOWHERE;
+        Change { whole, reserved: None, forgotten: None, flushed: None, arrived, has_asked: false }
     }
 
     /// A change of a range that Linux has just forgotten by itself.
@@ -339,7 +381,9 @@ impl Change {
     pub fn resume(&mut self, c: &mut Coherence, is_forgotten: bool) {
         (self.forgotten, self.flushed) = (None, None);
         let Some((number, range)) = self.reserved.take() else { return };
-        self.flushed = c.release(number).then_some(range);
+        let reserved = c.release(number);
+        self.flushed = reserved.filter(|r| !r.is_disturbed).map(|r| r.range);
+        self.arrived = reserved.map_or(Arrived::NOWHERE, |r| r.arrived);
         self.forgotten = (is_forgotten || wrong!(TrustsFailure)).then_some(range);
     }
 
@@ -355,7 +399,7 @@ impl Change {
         is_in(self.forgotten, range)
     }
 
-    /// What is known of the page `range`, which is hidden, or not if `is_present`.
+    /// Preparation of the page `range`, which is hidden, or not if `is_present`.
     #[must_use]
     pub fn prepared(&self, range: Range, is_present: bool) -> Prepared {
         Prepared {
@@ -368,13 +412,15 @@ impl Change {
     ///
     /// A page is *lent* from when Linux was given it for writing. Linux may have pinned the frame since (`process_vm_writev`,
     /// `O_DIRECT`), and writes to it then though it has forgotten the page, by whichever change. So a lent page is shared
-    /// only where Linux has forgotten it for this fork, and after that did not hold the frame: `is_let_go`.
+    /// only where Linux has forgotten it for this fork, and after that did not hold the frame: `is_let_go`. The frame of a
+    /// page that has come from elsewhere meanwhile may have been lent there after that.
     #[must_use]
     pub fn may_share(&self, range: Range, is_lent: bool, is_let_go: bool) -> bool {
-        !is_lent || self.has_forgotten(range) && (is_let_go || wrong!(SharesHeld))
+        let has_stayed = !self.arrived.meets(range) || wrong!(TrustsMoved);
+        !is_lent || self.has_forgotten(range) && (is_let_go && has_stayed || wrong!(SharesHeld))
     }
 
-    /// What Linux may have of a page at the moment of the commit.
+    /// Sight of a page at the moment of the commit.
     #[must_use]
     pub fn sight(&self, range: Range, sight: Sight) -> Sight {
         if self.has_forgotten(range) { Sight::Unseen } else { sight }
@@ -383,4 +429,28 @@ impl Change {
 
 fn is_in(outer: Option<Range>, (start, end): Range) -> bool {
     outer.is_some_and(|o| o.0 <= start && end <= o.1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn where_pages_arrive_the_rest_stays() {
+        let mut arrived = Arrived::NOWHERE;
+        assert!(!arrived.meets((0, u64::MAX)));
+        for start in [10, 20, 30, 40] {
+            arrived.add((start, start + 2));
+        }
+        arrived.add((21, 23));
+        for (range, meets) in
+            [((12, 20), false), ((11, 12), true), ((22, 23), true), ((23, 30), false)]
+        {
+            assert_eq!(arrived.meets(range), meets, "{range:?}");
+        }
+        arrived.add((44, 45)); // one too many: what is between it and the nearest one counts
+        for (range, meets) in [((32, 40), false), ((42, 44), true), ((45, 90), false)] {
+            assert_eq!(arrived.meets(range), meets, "{range:?}");
+        }
+    }
 }

@@ -2,7 +2,7 @@
 //! SDM volume 3, 18.2). What is accepted is what Linux accepts (arch/x86/kernel/ptrace.c).
 
 use crate::errno::{self, Result};
-use hanare_abi::layout::USER_MAX;
+use crate::limits::TASK_SIZE;
 
 /// How many addresses there are.
 pub const ADDRESSES: usize = 4;
@@ -26,39 +26,45 @@ const PORT: u64 = 2;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DebugRegisters {
     addresses: [u64; ADDRESSES],
+    /// Kind and length for which each address was last checked, as Linux keeps a breakpoint that is off; `None`: there was none.
+    fields: [Option<Field>; ADDRESSES],
     /// DR6, bits that read as 1 left out.
     status: u64,
     control: u64,
 }
 
 /// Part of DR7 for one address.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Field {
-    on: bool,
     kind: u64,
     /// Bytes.
     len: u64,
 }
 
 impl Field {
+    /// The field of an address for which DR7 says nothing.
+    const FIRST: Field = Field { kind: 1, len: 1 };
+
     fn of(control: u64, i: usize) -> Field {
         let bits = control >> (16 + 4 * i);
         let len = [1, 2, 8, 4][(bits >> 2 & 3) as usize];
-        Field { on: control >> (2 * i) & 3 != 0, kind: bits & 3, len }
+        Field { kind: bits & 3, len }
     }
 
     /// `EINVAL`: nothing that an address may wait for.
     fn check(self, address: u64) -> Result<()> {
         let bad = self.kind == PORT || self.kind == EXECUTE && self.len != 1;
-        if bad
-            || !address.is_multiple_of(self.len)
-            || address >= USER_MAX
-            || address + self.len > USER_MAX
-        {
+        let end = address.checked_add(self.len).ok_or(errno::EINVAL)?;
+        if bad || !address.is_multiple_of(self.len) || end > TASK_SIZE {
             return Err(errno::EINVAL);
         }
         Ok(())
     }
+}
+
+/// Whether DR7 has the CPU look for address `i`.
+const fn is_on(control: u64, i: usize) -> bool {
+    control >> (2 * i) & 3 != 0
 }
 
 impl DebugRegisters {
@@ -80,20 +86,22 @@ impl DebugRegisters {
     pub fn set(&mut self, n: usize, value: u64) -> Result<()> {
         match n {
             0..ADDRESSES => {
-                let field = Field::of(self.control, n);
-                let idle = Field { on: false, kind: 1, len: 1 };
-                if field.on { field } else { idle }.check(value)?;
-                self.addresses[n] = value;
+                let field = self.fields[n].unwrap_or(Field::FIRST);
+                field.check(value)?;
+                (self.addresses[n], self.fields[n]) = (value, Some(field));
             }
             STATUS => self.status = value ^ STATUS_FIXED,
             CONTROL => {
-                for i in 0..ADDRESSES {
-                    let field = Field::of(value, i);
-                    if field.on {
+                // Also those that are off, if they were ever set.
+                let mut fields = self.fields;
+                for (i, known) in fields.iter_mut().enumerate() {
+                    if known.is_some() || is_on(value, i) {
+                        let field = Field::of(value, i);
                         field.check(self.addresses[i])?;
+                        *known = Some(field);
                     }
                 }
-                self.control = value;
+                (self.control, self.fields) = (value, fields);
             }
             _ => return Err(errno::EIO),
         }
@@ -118,6 +126,7 @@ impl DebugRegisters {
         };
         let mut new = *self;
         new.control &= !(3 << (2 * n) | 0xf << (16 + 4 * n));
+        new.fields[n] = None;
         new.set(n, if bytes == 0 { 0 } else { address })?;
         if bytes != 0 {
             new.set(CONTROL, new.control | 1 << (2 * n) | (kind | code << 2) << (16 + 4 * n))?;
@@ -128,15 +137,14 @@ impl DebugRegisters {
 
     /// Whether the CPU has to look for an address.
     pub fn is_on(&self) -> bool {
-        (0..ADDRESSES).any(|i| Field::of(self.control, i).on)
+        (0..ADDRESSES).any(|i| is_on(self.control, i))
     }
 
     /// Addresses and DR7 for the CPU. In that DR7 only the enabled addresses have bits, besides
     /// those that are fixed.
     pub fn hardware(&self) -> ([u64; ADDRESSES], u64) {
-        let control = (0..ADDRESSES)
-            .filter(|&i| Field::of(self.control, i).on)
-            .fold(CONTROL_FIXED, |control, i| {
+        let control =
+            (0..ADDRESSES).filter(|&i| is_on(self.control, i)).fold(CONTROL_FIXED, |control, i| {
                 control | 1 << (2 * i) | self.control & 0xf << (16 + 4 * i)
             });
         (self.addresses, control)
@@ -146,7 +154,7 @@ impl DebugRegisters {
     /// [`STATUS_HITS`] of addresses that are on, and whether it came before its instruction,
     /// which then has to be let through (RFLAGS.RF).
     pub fn met(&mut self, dr6: u64) -> (u64, bool) {
-        let on = (0..ADDRESSES).filter(|&i| dr6 >> i & 1 != 0 && Field::of(self.control, i).on);
+        let on = (0..ADDRESSES).filter(|&i| dr6 >> i & 1 != 0 && is_on(self.control, i));
         let (hits, before) = on.fold((0, false), |(hits, before), i| {
             (hits | 1 << i, before | (Field::of(self.control, i).kind == EXECUTE))
         });
@@ -193,12 +201,37 @@ mod tests {
         assert_eq!(d.set(7, 1 | 0b0010 << 16), Err(errno::EINVAL)); // a port
         assert_eq!(d.set(7, 1 | 0b0100 << 16), Err(errno::EINVAL)); // two bytes of code
         assert_eq!(d.set(0, 0xffff_8000_0000_0000), Err(errno::EINVAL));
-        assert_eq!(d.set(2, USER_MAX), Err(errno::EINVAL));
+        assert_eq!(d.set(2, TASK_SIZE), Err(errno::EINVAL));
         assert_eq!(d.set(4, 0), Err(errno::EIO));
         assert_eq!(d, before);
         d.set(0, 0x1000).unwrap();
         d.set(7, WRITE_8_LOCAL_0).unwrap();
         assert_eq!(d.set(0, 0x1004), Err(errno::EINVAL));
+    }
+
+    #[test]
+    fn the_last_bytes_of_user_memory_may_be_watched() {
+        let mut d = DebugRegisters::default();
+        d.set(0, TASK_SIZE - 4).unwrap(); // one byte
+        assert_eq!(d.set(7, WRITE_8_LOCAL_0), Err(errno::EINVAL));
+        d.set(0, TASK_SIZE - 8).unwrap();
+        d.set(7, WRITE_8_LOCAL_0).unwrap();
+        assert_eq!(d.set(0, TASK_SIZE), Err(errno::EINVAL));
+        assert_eq!(d.set(0, u64::MAX), Err(errno::EINVAL));
+    }
+
+    #[test]
+    fn an_address_that_is_off_is_checked_for_what_it_was_last() {
+        let mut d = DebugRegisters::default();
+        d.set(7, 0b0010 << 16).unwrap(); // there was none
+        d.set(0, 0x1000).unwrap();
+        for wrong in [0b0010, 0b0100, 0b0110] {
+            assert_eq!(d.set(7, wrong << 16), Err(errno::EINVAL));
+        }
+        d.set(7, 0b1001 << 16).unwrap(); // off, of 8 bytes
+        assert_eq!((d.is_on(), d.set(0, 0x1001)), (false, Err(errno::EINVAL)));
+        d.set(7, 0).unwrap();
+        d.set(0, 0x1001).unwrap();
     }
 
     #[test]
@@ -216,7 +249,7 @@ mod tests {
             (1, 0x1001, 2, 1),
             (1, 0x1000, 3, 1),
             (1, 0x1000, 4, 2),
-            (1, USER_MAX, 1, 1),
+            (1, TASK_SIZE, 1, 1),
         ] {
             assert_eq!(d.watch(n, address, bytes, kind), Err(errno::EINVAL));
         }
@@ -233,7 +266,7 @@ mod tests {
             for (n, v) in sets {
                 let _ = d.set(n, if n < 4 { v >> (v % 3 * 17) } else { v });
                 let (addresses, control) = d.hardware();
-                proptest::prop_assert!(addresses.iter().all(|a| *a < USER_MAX));
+                proptest::prop_assert!(addresses.iter().all(|a| *a < TASK_SIZE));
                 proptest::prop_assert_eq!(control & (1 << 13 | 0xffff_ffff << 32), 0);
                 let _ = d.met(v);
             }

@@ -33,29 +33,22 @@ pub const PHDR_SIZE: usize = size_of::<ProgramHeader>();
 pub enum ElfError {
     /// The file does not start with the ELF magic.
     NotElf,
-    /// The file ends before the header or the program headers do.
+    /// The file ends before the header does.
     Truncated,
     /// Neither an executable nor a shared object.
     BadType,
     /// For another machine (or 32-bit): `e_machine`.
     OtherMachine(u16),
-    /// Program headers of another size, none at all, or too many.
+    /// Program headers of another size, none at all, too many, or not in the file.
     BadProgramHeaders,
     /// The interpreter's path is too short, too long or not zero-terminated.
     BadInterpreter,
-    /// A segment is larger in the file than in memory, does not fit into the
-    /// address space, or its file offset does not match its address.
-    BadSegment,
-    /// A shared object without anything to load.
-    NothingToLoad,
     /// There is no memory for what it says.
     NoMemory,
 }
 
 impl ElfError {
-    /// Error of `execve` for the program itself. Linux notices bad segments only when the old
-    /// program is gone, and kills the process then. Here they are found before, and the caller gets
-    /// its error.
+    /// Error of `execve` for the program itself.
     #[must_use]
     pub const fn errno(self) -> Errno {
         match self {
@@ -65,20 +58,19 @@ impl ElfError {
             | Self::OtherMachine(_)
             | Self::BadProgramHeaders
             | Self::BadInterpreter => errno::ENOEXEC,
-            Self::BadSegment | Self::NothingToLoad => errno::EINVAL,
             Self::NoMemory => errno::ENOMEM,
         }
     }
 
-    /// Error of `execve` where the interpreter is at fault.
+    /// Error of `execve` where the interpreter is at fault; `None`: Linux notices that behind the point of no return.
     #[must_use]
-    pub const fn interpreter_errno(self) -> Errno {
-        match self {
+    pub const fn interpreter_errno(self) -> Option<Errno> {
+        Some(match self {
             Self::Truncated => errno::EIO,
             Self::NotElf | Self::OtherMachine(_) | Self::BadProgramHeaders => errno::ELIBBAD,
             Self::NoMemory => errno::ENOMEM,
-            _ => errno::EINVAL,
-        }
+            Self::BadType | Self::BadInterpreter => return None,
+        })
     }
 }
 
@@ -109,10 +101,10 @@ impl ElfHeader {
     /// # Errors
     /// See [`ElfError`].
     pub fn parse(head: &[u8]) -> Result<Self, ElfError> {
+        let (file, _) = from_bytes::<FileHeader>(head).map_err(|()| ElfError::Truncated)?;
         if !head.starts_with(&ELFMAG) {
             return Err(ElfError::NotElf);
         }
-        let (file, _) = from_bytes::<FileHeader>(head).map_err(|()| ElfError::Truncated)?;
         let kind = file.e_type.get(LittleEndian);
         if kind != ET_EXEC && kind != ET_DYN {
             return Err(ElfError::BadType);
@@ -134,7 +126,7 @@ impl ElfHeader {
             return Err(ElfError::BadProgramHeaders);
         }
         if i64::try_from(header.phoff).is_err() {
-            return Err(ElfError::Truncated);
+            return Err(ElfError::BadProgramHeaders);
         }
         Ok(header)
     }
@@ -225,6 +217,11 @@ pub struct ElfPlan {
     pub align: u64,
     /// `PT_GNU_STACK` asks for an executable stack.
     pub exec_stack: bool,
+    /// A segment cannot be loaded, or there is none to say where a movable program goes. A segment
+    /// cannot be loaded that is larger in the file than in memory, does not fit into the address
+    /// space, or whose file offset does not match its address. Linux notices that behind the
+    /// point of no return, and ends the process by SIGSEGV. Such segments are left out here.
+    pub is_broken: bool,
 }
 
 impl ElfPlan {
@@ -234,7 +231,7 @@ impl ElfPlan {
     /// See [`ElfError`].
     pub fn new(header: &ElfHeader, phdrs: &[u8]) -> Result<Self, ElfError> {
         let (phdrs, _) = slice_from_bytes::<ProgramHeader>(phdrs, header.phnum.into())
-            .map_err(|()| ElfError::Truncated)?;
+            .map_err(|()| ElfError::BadProgramHeaders)?;
         let mut plan = Self {
             segments: Vec::new(),
             interpreter: None,
@@ -244,13 +241,12 @@ impl ElfPlan {
             is_pie: header.is_pie,
             align: PAGE_SIZE,
             exec_stack: false,
+            is_broken: false,
         };
         for phdr in phdrs {
             plan.add(header, phdr)?;
         }
-        if plan.segments.is_empty() && plan.is_pie {
-            return Err(ElfError::NothingToLoad);
-        }
+        plan.is_broken |= plan.segments.is_empty() && plan.is_pie;
         Ok(plan)
     }
 
@@ -261,7 +257,7 @@ impl ElfPlan {
     pub fn parse(file: &[u8]) -> Result<Self, ElfError> {
         let header = ElfHeader::parse(file)?;
         let phdrs = usize::try_from(header.phoff).ok().and_then(|phoff| file.get(phoff..));
-        Self::new(&header, phdrs.ok_or(ElfError::Truncated)?)
+        Self::new(&header, phdrs.ok_or(ElfError::BadProgramHeaders)?)
     }
 
     fn add(&mut self, header: &ElfHeader, phdr: &ProgramHeader) -> Result<(), ElfError> {
@@ -273,7 +269,7 @@ impl ElfPlan {
         let align = phdr.p_align.get(LittleEndian);
         match phdr.p_type.get(LittleEndian) {
             PT_INTERP if self.interpreter.is_none() => {
-                if !(2..=PATH_MAX as u64).contains(&file_size) || i64::try_from(offset).is_err() {
+                if !(2..=PATH_MAX as u64).contains(&file_size) {
                     return Err(ElfError::BadInterpreter);
                 }
                 self.interpreter = Some((offset, file_size as usize));
@@ -297,10 +293,11 @@ impl ElfPlan {
                 prot.set(Prot::WRITE, flags.contains(PF_W));
                 prot.set(Prot::EXEC, flags.contains(PF_X));
                 let segment = Segment { vaddr, mem_size, file_offset: offset, file_size, prot };
-                if !is_loadable(&segment) {
-                    return Err(ElfError::BadSegment);
+                if is_loadable(&segment) {
+                    lists::push(&mut self.segments, segment).map_err(|_| ElfError::NoMemory)?;
+                } else {
+                    self.is_broken = true;
                 }
-                lists::push(&mut self.segments, segment).map_err(|_| ElfError::NoMemory)?;
             }
             _ => {}
         }
@@ -431,7 +428,7 @@ mod tests {
         let with = |at: usize, value: u64, size: usize| {
             let mut file = program();
             put(&mut file, at, value, size);
-            ElfPlan::parse(&file).map(|_| ())
+            ElfPlan::parse(&file).map(|plan| plan.is_broken)
         };
         assert_eq!(with(0, 0, 1), Err(ElfError::NotElf));
         assert_eq!(with(16, 1, 2), Err(ElfError::BadType));
@@ -439,25 +436,28 @@ mod tests {
         assert_eq!(with(54, 32, 2), Err(ElfError::BadProgramHeaders));
         assert_eq!(with(56, 0, 2), Err(ElfError::BadProgramHeaders));
         assert_eq!(with(56, 1171, 2), Err(ElfError::BadProgramHeaders));
-        assert_eq!(with(56, 100, 2), Err(ElfError::Truncated));
-        assert_eq!(with(32, u64::MAX, 8), Err(ElfError::Truncated));
-        assert_eq!(with(32, 0x1000, 8), Err(ElfError::Truncated));
+        assert_eq!(with(56, 100, 2), Err(ElfError::BadProgramHeaders));
+        assert_eq!(with(32, u64::MAX, 8), Err(ElfError::BadProgramHeaders));
+        assert_eq!(with(32, 0x1000, 8), Err(ElfError::BadProgramHeaders));
         // file size above memory size; offset not matching the address; outside
-        assert_eq!(with(64 + 32, 0x1001, 8), Err(ElfError::BadSegment));
-        assert_eq!(with(64 + 8, 8, 8), Err(ElfError::BadSegment));
-        assert_eq!(with(64 + 16, !0xfff, 8), Err(ElfError::BadSegment));
-        assert_eq!(with(64 + 40, USER_MAX, 8), Err(ElfError::BadSegment));
+        assert_eq!(with(64 + 32, 0x1001, 8), Ok(true));
+        assert_eq!(with(64 + 8, 8, 8), Ok(true));
+        assert_eq!(with(64 + 16, !0xfff, 8), Ok(true));
+        assert_eq!(with(64 + 40, USER_MAX, 8), Ok(true));
         // the program headers lie in no segment
         let mut apart = program();
         put(&mut apart, 64 + 32, 64, 8);
         assert_eq!(ElfPlan::parse(&apart).unwrap().phdr_vaddr, None);
         // a segment behind the end of the file is loaded
-        assert_eq!(with(64 + 8, 0x100_0000, 8), Ok(()));
+        assert_eq!(with(64 + 8, 0x100_0000, 8), Ok(false));
         // the class is not looked at, as on Linux
-        assert_eq!(with(4, 1, 1), Ok(()));
+        assert_eq!(with(4, 1, 1), Ok(false));
         assert_eq!(ElfError::NotElf.errno(), errno::ENOEXEC);
         assert_eq!(ElfPlan::parse(&program()[..63]), Err(ElfError::Truncated));
-        assert_eq!(ElfPlan::parse(b""), Err(ElfError::NotElf));
+        assert_eq!(ElfPlan::parse(b""), Err(ElfError::Truncated));
+        assert_eq!(ElfError::Truncated.interpreter_errno(), Some(errno::EIO));
+        assert_eq!(ElfError::BadProgramHeaders.interpreter_errno(), Some(errno::ELIBBAD));
+        assert_eq!(ElfError::BadType.interpreter_errno(), None);
         assert_eq!(interpreter_path(b"/lib/ld.so\0"), Ok(&b"/lib/ld.so"[..]));
         assert_eq!(interpreter_path(b"/lib/ld.so"), Err(ElfError::BadInterpreter));
         assert_eq!(interpreter_path(b""), Err(ElfError::BadInterpreter));

@@ -10,7 +10,7 @@ mod operation;
 mod pi;
 
 pub use operation::{Command, Operation, Timed, WakeOp};
-pub use pi::{Acquired, Fault, Given, Memory, Owner, Requeued, Stop};
+pub use pi::{Acquired, Being, Fault, Given, Memory, Owner, Requeued, Stop};
 
 use crate::errno::{EINVAL, Result};
 use crate::lists;

@@ -6,6 +6,7 @@
 //! transitions as tables, and the properties; `life/tests.rs` explores every order of events of
 //! small configurations.
 
+mod kept;
 mod process;
 mod space;
 #[cfg(test)]
@@ -13,6 +14,7 @@ mod tests;
 #[cfg(test)]
 mod world;
 
+pub use kept::{Kept, Used};
 pub use process::{Effects, Event, Process};
 pub use space::{Space, SpaceEffect, SpaceEvent};
 

@@ -111,10 +111,8 @@ pub fn kind(number: u32, args: &[u64; 6]) -> Kind {
     let Some(row) = syscalls::row(number.into()) else { return Kind::Refused };
     match row.service {
         Service::Refused(..) => Kind::Local, // which says why
-        Service::Local(_) if NEED_PROXY.contains(&number) || maps_file(number, args) => {
-            Kind::Refused
-        }
-        Service::Local(_) => Kind::Local,
+        Service::Local if NEED_PROXY.contains(&number) || maps_file(number, args) => Kind::Refused,
+        Service::Local => Kind::Local,
         Service::Delegated(_) => of_delegated(number, row.by, args),
     }
 }

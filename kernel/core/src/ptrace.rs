@@ -4,6 +4,7 @@
 pub mod permitted;
 
 use crate::errno::{EINVAL, EIO, Result};
+use crate::limits::TASK_SIZE;
 use crate::signal::{SIGRTMIN, SIGTRAP, SigSet};
 
 /// Requests.
@@ -85,6 +86,7 @@ pub mod event {
 pub mod regset {
     pub const PRSTATUS: u64 = 1;
     pub const PRFPREG: u64 = 2;
+    pub const X86_IOPERM: u64 = 0x201;
     pub const X86_XSTATE: u64 = 0x202;
 }
 
@@ -213,9 +215,7 @@ pub mod index {
 }
 
 /// The flags that a tracer may set.
-pub const SETTABLE_FLAGS: u64 = 0x5_0dd5;
-/// User addresses end here.
-const ADDRESS_END: u64 = 1 << 47;
+pub const SETTABLE_FLAGS: u64 = 0x5_4dd5;
 
 /// Selectors of code and data in user mode, as every Linux on x86-64 has them.
 const USER_CS: u64 = 0x33;
@@ -234,7 +234,7 @@ pub const fn enters_user_mode(cs: u64, ss: u64) -> bool {
 pub fn set_word(regs: &mut [u64; USER_REGS], which: usize, value: u64) -> Result<()> {
     match which {
         index::EFLAGS => regs[which] = regs[which] & !SETTABLE_FLAGS | value & SETTABLE_FLAGS,
-        index::FS_BASE | index::GS_BASE if value >= ADDRESS_END => return Err(EIO),
+        index::FS_BASE | index::GS_BASE if value >= TASK_SIZE => return Err(EIO),
         // A selector has 16 bits; one for another privilege is an error. What no CPU enters user mode with is found when it is
         // about to ([`enters_user_mode`]).
         index::CS | index::SS if value & 3 != 3 => return Err(EIO),
@@ -275,10 +275,14 @@ pub fn check_fxsave(bytes: &[u8]) -> Result<()> {
 /// # Errors
 /// `EINVAL`: its header says that it is something else.
 pub fn check_xsave(bytes: &[u8], mask: u64) -> Result<()> {
-    check_fxsave(bytes)?;
+    /// x87, SSE, AVX: those that MXCSR is about.
+    const WITH_MXCSR: u64 = 7;
     let header = bytes.get(FXSAVE..FXSAVE + 64).ok_or(EINVAL)?;
     let present = u64::from_le_bytes(header[..8].try_into().unwrap_or_default());
-    if present & !mask != 0 || header[8..].iter().any(|&b| b != 0) { Err(EINVAL) } else { Ok(()) }
+    if present & !mask != 0 || header[8..].iter().any(|&b| b != 0) {
+        return Err(EINVAL);
+    }
+    if present & WITH_MXCSR != 0 { check_fxsave(bytes) } else { Ok(()) }
 }
 
 /// How a child is, by wait4(2).

@@ -68,6 +68,8 @@ pub fn change(
 pub struct Section {
     start: u64,
     len: u64,
+    /// Flags, which Linux has given up: a thread inside may have none.
+    pub flags: u32,
     /// Where its thread goes on when it was disturbed.
     pub abort: u64,
 }
@@ -80,8 +82,9 @@ impl Section {
     pub fn parse(words: [u64; 4], limit: u64) -> Result<Section> {
         let [version_and_flags, start, len, abort] = words;
         let end = start.checked_add(len).ok_or(errno::EINVAL)?;
-        let section = Section { start, len, abort };
-        if version_and_flags != 0
+        let (version, flags) = (version_and_flags as u32, (version_and_flags >> 32) as u32);
+        let section = Section { start, len, flags, abort };
+        if version != 0
             || start >= limit
             || end >= limit
             || abort >= limit
@@ -116,12 +119,12 @@ mod tests {
         let s = section(0, 0, 0x1000, 0x10, 0x2000).unwrap();
         assert!(s.contains(0x1000) && s.contains(0x100f));
         assert!(!s.contains(0x1010) && !s.contains(0xfff) && !s.contains(0));
+        assert_eq!((s.flags, section(0, 8, 0x1000, 0x10, 0x2000).unwrap().flags), (0, 8));
     }
 
     #[test]
     fn what_linux_ends_a_program_for_is_refused() {
         assert!(section(1, 0, 0x1000, 0x10, 0x2000).is_err());
-        assert!(section(0, 1, 0x1000, 0x10, 0x2000).is_err());
         assert!(section(0, 0, 0x1000, 0x10, 0x1008).is_err());
         assert!(section(0, 0, u64::MAX - 4, 0x10, 0x2000).is_err());
         assert!(section(0, 0, LIMIT, 0x10, 0x2000).is_err());

@@ -1,6 +1,8 @@
 //! Signals: sets, actions, queues, and the frame a handler finds on its stack.
 
 use alloc::collections::VecDeque;
+use alloc::sync::Arc;
+use core::sync::atomic::{AtomicUsize, Ordering};
 
 use hanare_abi::control::Mirror;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -225,8 +227,8 @@ pub fn decide_forced(signal: u32, actions: &Actions, blocked: SigSet) -> Disposi
     }
 }
 
-/// How the proxy has to treat a signal of which the application has this action. Caught or fatal by default: forward. Stopping, continuing and
-/// doing nothing by default is left to Linux.
+/// How the proxy has to treat a signal of which the application has this action. Caught or fatal by
+/// default: forward. Stopping, continuing and doing nothing by default is left to Linux.
 #[must_use]
 pub const fn mirror(signal: u32, action: &SigAction) -> Mirror {
     if SigSet::UNBLOCKABLE.contains(signal) {
@@ -260,12 +262,63 @@ pub struct QueuedSignal {
     pub info: SigInfo,
 }
 
+impl QueuedSignal {
+    /// Whether it is queued though there is no room: a standard signal from the kernel or kill(2)
+    /// (Linux' `override_rlimit`), or from a timer, for which Linux has an entry from the timer's
+    /// beginning. A queue has one of each at most, so that no sender can fill memory with them.
+    const fn overrides_limit(&self) -> bool {
+        self.signal < SIGRTMIN && (self.info.code >= SI_USER || self.info.code == SI_TIMER)
+    }
+}
+
+/// Signals that are queued with information for one user, in all queues of all processes. Standard
+/// signals from the kernel, kill(2) and timers are counted, and are never too many.
+#[derive(Debug, Default)]
+pub struct UserSignals(AtomicUsize);
+
+impl UserSignals {
+    /// None.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self(AtomicUsize::new(0))
+    }
+
+    /// Number of them.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Counts one more, unless there are as many as there may be.
+    fn add(&self, limit: usize) -> bool {
+        let more = |count| (count < limit).then_some(count + 1);
+        self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
+    }
+
+    /// Counts one more, however many there are.
+    fn add_anyway(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn remove(&self, count: usize) {
+        self.0.fetch_sub(count, Ordering::Relaxed);
+    }
+}
+
 /// Signals sent and not delivered yet, of a thread or a process.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Pending {
     set: SigSet,
     queue: VecDeque<QueuedSignal>,
     limit: usize,
+    /// Where the queue's entries are counted; `None`: nowhere.
+    user: Option<Arc<UserSignals>>,
+}
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        self.uncount(self.queue.len());
+    }
 }
 
 impl Default for Pending {
@@ -278,7 +331,59 @@ impl Pending {
     /// Nothing pending; at most `limit` entries with information (RLIMIT_SIGPENDING).
     #[must_use]
     pub const fn new(limit: usize) -> Self {
-        Self { set: SigSet::EMPTY, queue: VecDeque::new(), limit }
+        Self { set: SigSet::EMPTY, queue: VecDeque::new(), limit, user: None }
+    }
+
+    /// Nothing pending; at most as many entries with information as the user may have in all
+    /// queues (RLIMIT_SIGPENDING binds a user).
+    #[must_use]
+    pub const fn of_user(user: Arc<UserSignals>) -> Self {
+        Self {
+            set: SigSet::EMPTY,
+            queue: VecDeque::new(),
+            limit: MAX_QUEUED_SIGNALS,
+            user: Some(user),
+        }
+    }
+
+    /// An empty one, counted where this one is.
+    #[must_use]
+    pub fn like(&self) -> Self {
+        Self {
+            set: SigSet::EMPTY,
+            queue: VecDeque::new(),
+            limit: self.limit,
+            user: self.user.clone(),
+        }
+    }
+
+    /// Whether the entry was added: the queue and the user have room, or it needs none, and the
+    /// kernel has memory.
+    fn enqueue(&mut self, queued: QueuedSignal) -> bool {
+        let user = self.user.as_deref();
+        if queued.overrides_limit() {
+            user.inspect(|user| user.add_anyway());
+        } else if self.queue.len() >= self.limit || !user.is_none_or(|u| u.add(self.limit)) {
+            return false;
+        }
+        let is_added = lists::enqueue(&mut self.queue, queued).is_ok();
+        if !is_added {
+            self.uncount(1);
+        }
+        is_added
+    }
+
+    /// Takes the entry at a place out.
+    fn remove(&mut self, position: Option<usize>) -> Option<QueuedSignal> {
+        let queued = self.queue.remove(position?)?;
+        self.uncount(1);
+        Some(queued)
+    }
+
+    fn uncount(&self, count: usize) {
+        if let Some(user) = self.user.as_ref().filter(|_| count != 0) {
+            user.remove(count);
+        }
     }
 
     /// The signals pending.
@@ -292,18 +397,15 @@ impl Pending {
     /// signals and the other way round.
     ///
     /// # Errors
-    /// `EINVAL`: no such signal. `EAGAIN`: the queue is full, or there is no memory, and
-    /// the signal was sent with data that would be lost (a real-time signal not from `kill`);
-    /// others become pending without their information.
+    /// `EINVAL`: no such signal. `EAGAIN`: the queue or its user has no room, or there is no
+    /// memory, and the signal was sent with data that would be lost (a real-time signal not from
+    /// `kill`); others become pending without their information.
     pub fn queue(&mut self, signal: u32, info: SigInfo) -> Result<bool> {
         if !self.admits(signal)? {
             return Ok(false);
         }
-        let is_full = self.queue.len() >= self.limit;
-        if (is_full || lists::enqueue(&mut self.queue, QueuedSignal { signal, info }).is_err())
-            && signal >= SIGRTMIN
-            && info.code != SI_USER
-        {
+        let is_queued = self.enqueue(QueuedSignal { signal, info });
+        if !is_queued && signal >= SIGRTMIN && info.code != SI_USER {
             return Err(EAGAIN);
         }
         self.set = self.set.with(signal);
@@ -343,7 +445,7 @@ impl Pending {
     fn take_next(&mut self, blocked: SigSet) -> Option<QueuedSignal> {
         let signal = self.set.difference(blocked).first()?;
         let position = self.queue.iter().position(|queued| queued.signal == signal);
-        let queued = match position.and_then(|position| self.queue.remove(position)) {
+        let queued = match self.remove(position) {
             Some(queued) => queued,
             // it became pending when the queue was full
             None => QueuedSignal { signal, info: SigInfo::user(signal, 0, 0) },
@@ -357,7 +459,7 @@ impl Pending {
     /// Takes the signal that was queued last, none of `blocked`.
     pub fn dequeue_last(&mut self, blocked: SigSet) -> Option<QueuedSignal> {
         let position = self.queue.iter().rposition(|queued| !blocked.contains(queued.signal));
-        let Some(queued) = position.and_then(|position| self.queue.remove(position)) else {
+        let Some(queued) = self.remove(position) else {
             return self.dequeue(blocked);
         };
         if !self.queue.iter().any(|other| other.signal == queued.signal) {
@@ -382,7 +484,9 @@ impl Pending {
     pub fn discard(&mut self, set: SigSet) {
         if !self.set.intersection(set).is_empty() {
             self.set = self.set.difference(set);
+            let before = self.queue.len();
             self.queue.retain(|queued| !set.contains(queued.signal));
+            self.uncount(before - self.queue.len());
         }
     }
 

@@ -17,12 +17,6 @@ pub fn header(bytes: &[u8; size_of::<StartBlock>()]) -> StartBlock {
         total_size: fields.u64(),
         argc: fields.u32(),
         envc: fields.u32(),
-        pid: fields.u32(),
-        ppid: fields.u32(),
-        uid: fields.u32(),
-        euid: fields.u32(),
-        gid: fields.u32(),
-        egid: fields.u32(),
         secure: fields.u32(),
         control_fd: fields.u32(),
         sigmask: fields.u64(),
@@ -127,8 +121,7 @@ mod tests {
                 assert_eq!(sizes + block.random.len(), size_of::<StartBlock>(), "no field is left out");
             };
         }
-        check!(magic: u64, version: u32, strings_offset: u32, total_size: u64, argc: u32, envc: u32,
-            pid: u32, ppid: u32, uid: u32, euid: u32, gid: u32, egid: u32, secure: u32,
+        check!(magic: u64, version: u32, strings_offset: u32, total_size: u64, argc: u32, envc: u32, secure: u32,
             control_fd: u32, sigmask: u64, sigignore: u64, stack_soft: u64, stack_hard: u64,
             as_soft: u64, data_soft: u64, hwcap: u64, hwcap2: u64, clktck: u64, flags: u64,
             cpu_soft: u64, cpu_hard: u64);

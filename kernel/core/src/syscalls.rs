@@ -12,7 +12,7 @@ mod row;
 mod table;
 use arguments::Argument;
 pub use native::{NATIVE, NATIVE_WORDS, SHOWN};
-pub use row::{By, Hook, LocalCall, PRCTL_RIGHTS, Restart, Row, Service, prctl_changes_rights};
+pub use row::{By, Hook, PRCTL_RIGHTS, Restart, Row, Service, prctl_changes_rights};
 use table::ROWS;
 
 /// One more than the highest number in the table.
@@ -32,41 +32,6 @@ static INDEX: [u16; NUMBERS] = {
     }
     index
 };
-
-// Every local call has one row, which has its name.
-const _: () = {
-    let mut served = [false; LocalCall::NAMES.len()];
-    let mut row = 0;
-    while row < ROWS.len() {
-        if let Service::Local(call) = ROWS[row].service {
-            assert!(!served[call as usize], "a local call has one row");
-            assert!(is_name(LocalCall::NAMES[call as usize], ROWS[row].name), "of another call");
-            served[call as usize] = true;
-        }
-        row += 1;
-    }
-    let mut call = 0;
-    while call < served.len() {
-        assert!(served[call], "a local call has a row");
-        call += 1;
-    }
-};
-
-/// Whether `RtSigaction` is to be `rt_sigaction`.
-const fn is_name(variant: &str, name: &str) -> bool {
-    let (variant, name) = (variant.as_bytes(), name.as_bytes());
-    let (mut at, mut in_name) = (0, 0);
-    while in_name < name.len() {
-        if name[in_name] != b'_' {
-            if at == variant.len() || variant[at].to_ascii_lowercase() != name[in_name] {
-                return false;
-            }
-            at += 1;
-        }
-        in_name += 1;
-    }
-    at == variant.len()
-}
 
 /// Whether call `number` is in a list of calls.
 pub(crate) const fn is_one_of(number: u32, list: &[u32]) -> bool {

@@ -162,6 +162,13 @@ impl Timeval {
     pub const fn from_ns(ns: u64) -> Self {
         Self { sec: (ns / NS_PER_SEC) as i64, usec: (ns % NS_PER_SEC / 1000) as i64 }
     }
+
+    /// From nanoseconds that may be fewer than none, rounded down.
+    #[must_use]
+    pub const fn from_signed_ns(ns: i64) -> Self {
+        let second = NS_PER_SEC as i64;
+        Self { sec: ns.div_euclid(second), usec: ns.rem_euclid(second) / 1000 }
+    }
 }
 
 #[cfg(test)]

@@ -14,6 +14,7 @@ use crate::addr::{PAGE_SIZE, align_down, align_up, is_page_aligned};
 use crate::errno::{EACCES, EFAULT, EINVAL, ENOMEM, Result};
 use crate::limits::{MAX_VMAS, STACK_GUARD_GAP, STACK_STEP};
 use crate::lists;
+use crate::pagerange::PageRange;
 
 mod backing;
 mod flags;
@@ -42,6 +43,13 @@ impl<F: Clone + PartialEq> Vma<F> {
     #[must_use]
     pub const fn len(&self) -> u64 {
         self.end - self.start
+    }
+
+    /// Range of its pages.
+    #[must_use]
+    #[inline(always)] // two words that the caller has
+    pub const fn range(&self) -> PageRange {
+        PageRange::of(self.start, self.end)
     }
 
     /// Whether it has no bytes; never so for a mapping in a map.

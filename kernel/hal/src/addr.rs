@@ -3,6 +3,7 @@
 use core::fmt;
 use core::ops::{Add, Sub};
 use hanare_abi::PAGE_SIZE;
+use hanare_abi::frame::PhysFrame;
 
 /// A physical address.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -11,7 +12,19 @@ pub struct PhysAddr(pub u64);
 
 impl PhysAddr {
     /// Bits that the address of a frame may have.
-    pub const FRAME_MASK: u64 = 0x000f_ffff_ffff_f000;
+    pub const FRAME_MASK: u64 = PhysFrame::MASK;
+
+    /// First byte of a frame that the other side names.
+    #[must_use]
+    pub const fn of_frame(frame: PhysFrame) -> Self {
+        Self(frame.address())
+    }
+
+    /// Frame in which it lies, as the other side is told of it.
+    #[must_use]
+    pub const fn frame(self) -> PhysFrame {
+        PhysFrame::holding(self.0)
+    }
 
     /// Start of the page it lies in.
     #[must_use]

@@ -72,18 +72,29 @@ static INITIAL: [Line; LEAST] = {
     lines
 };
 
+/// The components that FXSAVE has: x87 and SSE.
+pub const LEGACY: u64 = 3;
+
 /// Loads the registers with what a program starts with.
 pub fn reset() {
-    load(INITIAL.as_ptr());
+    load(INITIAL.as_ptr(), mask());
 }
 
-fn load(p: *const Line) {
-    let m = mask();
+/// As [`reset`], but for these components.
+pub fn reset_all_but(features: u64) {
+    let others = mask() & !features;
+    if others != 0 {
+        load(INITIAL.as_ptr(), others);
+    }
+}
+
+/// Loads those components of a state that `m` names: all that there are, where FXSAVE is all.
+fn load(p: *const Line, m: u64) {
     // SAFETY: only this module calls it, with the start of a state that has all the parts that its XSTATE_BV names. The
     // content was written by `save`, is `INITIAL` or passed `set_bytes`, so no reserved bit is set that would
     // make xrstor fault.
     unsafe {
-        if m != 0 {
+        if mask() != 0 {
             asm!("xrstor64 [{}]", in(reg) p, in("eax") m as u32, in("edx") (m >> 32) as u32, options(nostack, readonly, preserves_flags));
         } else {
             asm!("fxrstor64 [{}]", in(reg) p, options(nostack, readonly, preserves_flags));
@@ -131,7 +142,7 @@ impl FpuState {
 
     /// Loads the registers from here.
     pub fn restore(&self) {
-        load(self.0.as_ptr());
+        load(self.0.as_ptr(), mask());
     }
 
     /// The bytes, for a signal frame.

@@ -122,6 +122,8 @@ pub fn init(cpu: usize, stacks: u64, number: u32) {
             "push {cs}", "lea {t}, [rip + 2f]", "push {t}", "retfq", "2:",
             "mov ss, {ds:x}", "mov ds, {ds:x}", "mov es, {ds:x}",
             "xor {t:e}, {t:e}", "mov fs, {t:x}", "mov gs, {t:x}",
+            // After a reset a CPU takes 64 KiB at address 0, which are a program's, for its local descriptors.
+            "lldt {t:x}",
             "ltr {tss:x}",
             p = in(reg) &pointer, t = out(reg) _, cs = const KERNEL_CS as u64,
             ds = in(reg) u64::from(KERNEL_DS), tss = in(reg) u64::from(TSS_SELECTOR),

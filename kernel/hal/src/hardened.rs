@@ -10,10 +10,11 @@
 //! Buffers (MDS and its like; Documentation/arch/x86/mds.rst): `verw` with a selector in memory is the last
 //! that is done before user mode.
 //!
-//! Branch predictors (Spectre variant 2; "Speculative Execution Side Channel Mitigations" of Intel, 2.4.1; AMD,
-//! "Indirect Branch Control Extension"): where the CPU has only the first form of IBRS, it has to be turned on after
-//! each change from user mode, before an indirect branch or a return, and is turned off before user mode, which it
-//! would slow down. Between the entry and there, all branches here are direct.
+//! Branch predictors: Spectre variant 2 ("Speculative Execution Side Channel Mitigations" of Intel,
+//! 2.4.1; AMD, "Indirect Branch Control Extension"). A CPU that has only the first form of IBRS
+//! needs it turned on after each change from user mode, before an indirect branch or a return. It is
+//! turned off before user mode, which it would slow down. Between the entry and there, all branches
+//! here are direct.
 //!
 //! Branch history (BHI, CVE-2022-0001; Intel, "Branch History Injection and Intra-mode Branch Target Injection"): the
 //! call through the table of system calls is predicted by the branches before it, of user mode, too. Where the CPU

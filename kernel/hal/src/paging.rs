@@ -3,7 +3,7 @@
 //!
 //! A user leaf exists if its `VALID` software bit is set; `PRESENT` is clear for
 //! PROT_NONE, so that the frame is kept (inverted, see [`inverted`]). `SEEN` marks pages that Linux was told
-//! of, `SEEN_WRITE` those of them that it may write to; `FOREIGN` marks frames that are Linux' (shared file mappings).
+//! of, `SEEN_WRITE` those of them that it may write to. `KIND` holds the code of the frame's kind (`FrameKind`).
 //! `LENT`: Linux was given the page for writing, and may hold its frame, whatever it has seen of the page since.
 //! `USED`: it was accessed before `ACCESSED` was cleared (`clear_refs`).
 //! `DIRTY` stays when a page loses the right to be written: it was written. `SOFT_CLEAN` marks pages that nobody has

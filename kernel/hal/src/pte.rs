@@ -28,7 +28,6 @@ mod bits {
     pub const LARGE: Bits = Bits(Flags::HUGE_PAGE.bits());
     pub const GLOBAL: Bits = Bits(Flags::GLOBAL.bits());
     pub const SEEN: Bits = Bits(Flags::BIT_9.bits());
-    pub const FOREIGN: Bits = Bits(Flags::BIT_10.bits());
     pub const VALID: Bits = Bits(Flags::BIT_11.bits());
     pub const SEEN_WRITE: Bits = Bits(Flags::BIT_52.bits());
     pub const SOFT_CLEAN: Bits = Bits(Flags::BIT_53.bits());
@@ -36,8 +35,16 @@ mod bits {
     pub const LENT: Bits = Bits(Flags::BIT_55.bits());
     pub const NO_EXECUTE: Bits = Bits(Flags::NO_EXECUTE.bits());
     pub const ADDRESS: Bits = Bits(PhysAddr::FRAME_MASK);
+    pub const KIND: Bits = Bits(super::KIND_LOW | super::KIND_HIGH << super::KIND_HIGH_SHIFT);
 }
 pub use bits::*;
+
+/// Lowest bit of the code of a frame's kind: bit 10 of an entry.
+const KIND_LOW: u64 = Flags::BIT_10.bits();
+const KIND_LOW_SHIFT: u32 = KIND_LOW.trailing_zeros();
+/// The three bits above it: bits 56 to 58 of a leaf, of which the CPU makes nothing.
+const KIND_HIGH: u64 = 7;
+const KIND_HIGH_SHIFT: u32 = 56;
 
 /// A link's bit for the piece of the table below that has entry `index`: 52 to 59, of which the CPU makes nothing there.
 pub(crate) const fn used(index: usize) -> Bits {
@@ -59,6 +66,13 @@ impl Bits {
     #[must_use]
     pub const fn with(self, others: Bits) -> Bits {
         Bits(self.0 | others.0)
+    }
+
+    /// Bits for the code of a frame's kind, of four bits.
+    #[must_use]
+    pub const fn of_kind(code: u8) -> Bits {
+        let (low, high) = (code as u64 & 1, code as u64 >> 1 & KIND_HIGH);
+        Bits(low << KIND_LOW_SHIFT | high << KIND_HIGH_SHIFT)
     }
 
     /// An entry with these bits and no frame, never present.
@@ -112,6 +126,14 @@ impl Entry {
     #[must_use]
     pub const fn only(self, bits: Bits) -> Bits {
         Bits(self.0 & bits.0)
+    }
+
+    /// Code of the frame's kind, of four bits, as [`Bits::of_kind`] was given it.
+    #[must_use]
+    #[inline(always)] // for each leaf of a range that goes
+    pub const fn kind_code(self) -> u8 {
+        let (low, high) = (self.0 >> KIND_LOW_SHIFT & 1, self.0 >> KIND_HIGH_SHIFT & KIND_HIGH);
+        (low | high << 1) as u8
     }
 
     /// The frame.

@@ -3,7 +3,7 @@
 
 use crate::addr::PhysAddr;
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
-use hanare_abi::boot::{BootParams, CpuShared, DoorbellShared, MemoryChunk};
+use hanare_abi::boot::{BootParams, CpuShared, DoorbellShared, MemoryChunk, TRANSPORT_LOCAL};
 use hanare_abi::offer::{OFFERS, Offer};
 use hanare_abi::request::Request;
 use hanare_abi::service::Service;
@@ -54,7 +54,7 @@ fn at<T>(offset: u32, index: u32, count: u32) -> *mut T {
     base.wrapping_add(offset as usize).cast::<T>().wrapping_add(index as usize)
 }
 
-/// Verifies magic, version, and that every array lies within the shared region. Bells and doorbells are there after that.
+/// Verifies magic, version and transport, and that every array lies within the shared region. Bells and doorbells are there after that.
 pub fn check() -> Result<(), &'static str> {
     let p = params();
     if p.magic != hanare_abi::MAGIC {
@@ -62,6 +62,9 @@ pub fn check() -> Result<(), &'static str> {
     }
     if p.version != hanare_abi::VERSION || p.params_size as usize != size_of::<BootParams>() {
         return Err("the module has another version of the ABI");
+    }
+    if p.transport != TRANSPORT_LOCAL {
+        return Err("the module has a transport that the LWK does not know");
     }
     let fits = |offset: u32, bytes: usize| offset as usize + bytes <= p.shared_size as usize;
     let ok = fits(p.chunks_offset, p.chunk_count as usize * size_of::<MemoryChunk>())

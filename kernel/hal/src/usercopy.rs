@@ -46,6 +46,15 @@ hal_xrstor_user_end:
     xor eax, eax
     ret
 
+    // rdi = address of an FXSAVE area; returns as above.
+    .global hal_fxrstor_user
+hal_fxrstor_user:
+hal_fxrstor_user_begin:
+    fxrstor64 [rdi]
+hal_fxrstor_user_end:
+    xor eax, eax
+    ret
+
     // rdi = address, esi = expected, edx = new; returns what was there, all ones: fault.
     .global hal_exchange_user
 hal_exchange_user:
@@ -82,6 +91,9 @@ unsafe extern "C" {
     fn hal_xrstor_user(from: u64, low: u32, high: u32) -> u64;
     fn hal_xrstor_user_begin();
     fn hal_xrstor_user_end();
+    fn hal_fxrstor_user(from: u64) -> u64;
+    fn hal_fxrstor_user_begin();
+    fn hal_fxrstor_user_end();
     fn hal_exchange_user(addr: u64, expected: u32, new: u32) -> u64;
     fn hal_exchange_user_begin();
     fn hal_exchange_user_end();
@@ -95,10 +107,11 @@ unsafe extern "C" {
 /// `None`: it is none of ours.
 pub(crate) fn fixup(rip: u64) -> Option<u64> {
     type Place = unsafe extern "C" fn();
-    let places: [(Place, Place); 5] = [
+    let places: [(Place, Place); 6] = [
         (hal_copy_user_begin, hal_copy_user_end),
         (hal_xsave_user_begin, hal_xsave_user_end),
         (hal_xrstor_user_begin, hal_xrstor_user_end),
+        (hal_fxrstor_user_begin, hal_fxrstor_user_end),
         (hal_exchange_user_begin, hal_exchange_user_end),
         (hal_load_user_begin, hal_load_user_end),
     ];
@@ -236,27 +249,41 @@ pub fn write_from(addr: UserAddr, from: PhysAddr, bytes: usize) -> Result<(), Fa
 /// Saves the running thread's FPU state to an XSAVE area of [`fpu::size`] bytes in user memory, whose
 /// header is zeroed and which lies at a multiple of 64.
 pub fn save_fpu(to: UserAddr) -> Result<(), Fault> {
-    with_fpu(to, hal_xsave_user)
+    with_fpu(to, |at, mask| {
+        // SAFETY: as in `write`, of the bytes that the instruction accesses at most. It changes no registers that the
+        // kernel uses; a misaligned area is a fault, too.
+        unsafe { hal_xsave_user(at, mask as u32, (mask >> 32) as u32) }
+    })
 }
 
-/// Loads the running thread's FPU state from such an area. A `Fault`, too, where the CPU refuses what it finds there;
-/// the state is then any.
-pub fn load_fpu(from: UserAddr) -> Result<(), Fault> {
-    with_fpu(from, hal_xrstor_user)
+/// Loads those `features` of the running thread's FPU state that there are from such an area, whose header may be any; the
+/// others become initial. A `Fault`, too, where the CPU refuses what it finds there; the state is then any.
+pub fn load_fpu(from: UserAddr, features: u64) -> Result<(), Fault> {
+    with_fpu(from, |at, mask| {
+        let mask = mask & features;
+        // SAFETY: as in `save_fpu`, the other way round; reserved bits in the area are faults, too.
+        unsafe { hal_xrstor_user(at, mask as u32, (mask >> 32) as u32) }
+    })?;
+    fpu::reset_all_but(features);
+    Ok(())
 }
 
-fn with_fpu(
-    area: UserAddr,
-    instruction: unsafe extern "C" fn(u64, u32, u32) -> u64,
-) -> Result<(), Fault> {
-    let mask = fpu::mask();
-    if mask == 0 || !in_range(area, fpu::size()) {
+/// Loads the running thread's x87 and SSE state from an FXSAVE area in user memory. The rest, and faults, as in [`load_fpu`].
+pub fn load_legacy_fpu(from: UserAddr) -> Result<(), Fault> {
+    // SAFETY: as in `load_fpu`.
+    with_fpu(from, |at, _| unsafe { hal_fxrstor_user(at) })?;
+    fpu::reset_all_but(fpu::LEGACY);
+    Ok(())
+}
+
+/// Has an instruction access an area of [`fpu::size`] bytes in user memory: it is told its address and [`fpu::mask`], and gives 0
+/// or all ones, a fault.
+fn with_fpu(area: UserAddr, instruction: impl FnOnce(u64, u64) -> u64) -> Result<(), Fault> {
+    if !in_range(area, fpu::size()) {
         return Err(Fault);
     }
     open_window();
-    // SAFETY: as in `write`, of the bytes that the instruction accesses at most. It changes no registers that the
-    // kernel uses; a misaligned area and reserved bits in it are faults, too.
-    let result = unsafe { instruction(checked(area), mask as u32, (mask >> 32) as u32) };
+    let result = instruction(checked(area), fpu::mask());
     close_window();
     if result == 0 { Ok(()) } else { Err(Fault) }
 }

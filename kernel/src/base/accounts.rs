@@ -34,6 +34,7 @@ use hanare_core::errno::{self, Result};
 use hanare_core::groups::{self, NOBODY, Tag};
 use hanare_core::ledger::{FrameOwner, Subject, USERS_END};
 use hanare_core::nodes::{Nodes, Placement};
+use hanare_core::signal::UserSignals;
 use hanare_core::userlimits::{self, UserLimits};
 use hanare_hal::addr::PhysAddr;
 use hanare_hal::shared;
@@ -115,6 +116,8 @@ pub struct User {
     held: Held,
     /// The user's frames in quarantine.
     pub quarantined: Mutex<Quarantined<Account>, rank::QuarantinedAccounts>,
+    /// Signals that are queued for the user's programs.
+    pub signals: Arc<UserSignals>,
     /// Pages of the user's programs on the NUMA nodes that were looked at last, where those were
     /// full.
     pub on_nodes: AtomicU64,
@@ -133,6 +136,7 @@ impl User {
         heap::room_for_entry::<u32, Known>()?;
         let limits =
             if uid == ROOT { Limits::NONE } else { LIMITS.get().copied().unwrap_or(Limits::NONE) };
+        let signals = heap::arc(UserSignals::new())?;
         heap::room_for_arc::<User>()?; // made and dropped he would want the lock
         let number = next_number(&users);
         let new = lists::arc_within(User {
@@ -146,6 +150,7 @@ impl User {
             memory: AtomicU64::new(0),
             held: Held::of(limits.held),
             quarantined: Mutex::new(Quarantined::NOTHING),
+            signals,
             on_nodes: AtomicU64::new(0),
         });
         lists::insert_within(&mut users, uid, Known { user: Arc::downgrade(&new), number });
@@ -407,6 +412,12 @@ impl Account {
     /// All that is charged to it, bytes.
     pub fn bytes(&self) -> u64 {
         self.kernel.used() + self.memory.used()
+    }
+
+    /// Whether the user may have `more` bytes of pages.
+    pub fn has_room_for(&self, more: u64) -> bool {
+        let has = self.user.memory.load(Ordering::Relaxed);
+        more == 0 || has.saturating_add(more) <= self.user.limits.memory
     }
 
     /// Whether the account's user may have no more pages before one of the user's programs has

@@ -3,6 +3,7 @@
 //! on the way back must not have to ask for some.
 
 use crate::base::frames;
+use hanare_abi::frame::Extent;
 use hanare_hal::addr::PhysAddr;
 use hanare_hal::paging::SMALL;
 
@@ -46,7 +47,7 @@ impl Run {
 
     /// As a service of the module is told of it.
     pub fn extent(self) -> u64 {
-        self.frame.0 | u64::from(self.pages - 1)
+        Extent::of(self.frame.frame(), u64::from(self.pages)).word()
     }
 
     /// Gives it back.

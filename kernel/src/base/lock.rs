@@ -65,6 +65,8 @@ ranks! {
     TakenPlans,
     /// A part of the spaces.
     Spaces,
+    /// The use of spaces that have ended, kept for Linux.
+    Ends,
     /// Servers of a process' request box.
     Servers,
     /// Pools of proxies, by number; their proxies, by space.

@@ -2,6 +2,7 @@
 
 use crate::base::{frames, heap};
 use alloc::vec::Vec;
+use hanare_abi::frame::Extent;
 use hanare_core::errno::{self, Result};
 use hanare_core::ledger::FrameOwner;
 use hanare_hal::addr::PhysAddr;
@@ -21,7 +22,7 @@ impl Pages {
 
     /// For a service.
     pub fn extent(&self) -> u64 {
-        self.frame.0 | ((1 << self.order) - 1)
+        Extent::of(self.frame.frame(), 1 << self.order).word()
     }
 
     /// Up to a page, from `offset` on.

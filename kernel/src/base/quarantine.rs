@@ -68,11 +68,19 @@ pub fn add(run: Run, giver: Giver<'_>, known: Known) {
     };
     owners::set_run(run.frame, run.pages.into(), owner);
     BYTES.fetch_add(bytes_of(run), Ordering::Relaxed);
-    match giver {
-        Some(account) => account.move_held(0, bytes_of(run)),
-        None => _ = BYTES_OF_KERNEL.fetch_add(bytes_of(run), Ordering::Relaxed),
-    }
+    charge(giver, 0, bytes_of(run));
     enlist(run, giver, |inquiry| Some(inquiry.add(run.pages.into(), known)));
+}
+
+/// Charges the giver of frames for more or fewer of them.
+fn charge(giver: Giver<'_>, before: u64, now: u64) {
+    let Some(account) = giver else {
+        BYTES_OF_KERNEL.fetch_add(now.wrapping_sub(before), Ordering::Relaxed);
+        return;
+    };
+    // Under the lock: of two changes of one user the last one says whether it is above the bound.
+    let _one = account.user().quarantined.lock();
+    account.move_held(before, now);
 }
 
 /// Puts a run into the list that `place` says. False: into none.
@@ -100,10 +108,7 @@ pub fn answered(run: Run, giver: Giver<'_>, answer: Answer) {
         return;
     }
     run.free();
-    match giver {
-        Some(account) => account.move_held(bytes_of(run), 0),
-        None => _ = BYTES_OF_KERNEL.fetch_sub(bytes_of(run), Ordering::Relaxed),
-    }
+    charge(giver, bytes_of(run), 0);
     BYTES.fetch_sub(bytes_of(run), Ordering::Relaxed);
     CAME_BACK.fetch_add(bytes_of(run), Ordering::Relaxed);
 }

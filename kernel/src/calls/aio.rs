@@ -5,17 +5,25 @@
 //! for the context's name, as after any `mremap`.
 
 use crate::base::user::{self, UserAddr, put};
+use crate::calls::context::handlers;
 use crate::link::delegate;
-use crate::mm::free::choose_free;
-use crate::mm::unmap::unmap_range;
-use crate::mm::{anonymous, shared};
+use crate::mm::anonymous;
+use crate::mm::change::free_ranges::choose_free;
+use crate::mm::change::shared;
+use crate::mm::change::unmap::unmap_range;
 use crate::process::thread::Thread;
 use hanare_core::addr::page_up;
 use hanare_core::coherence::NOTHING;
 use hanare_core::errno::{self, Result};
+use hanare_core::pagerange::PageRange;
 use hanare_core::vma::{Backing, Prot, Vma, VmaFlags};
 use linux_raw_sys::general::{__NR_io_destroy, __NR_io_setup, __NR_mremap, __NR_process_vm_readv};
 use zerocopy::IntoBytes;
+
+handlers! { call:
+    __NR_io_setup => io_setup(call.thread, call.args[0], call.address(1)),
+    __NR_io_destroy => io_destroy(call.thread, call.args[0]),
+}
 
 /// Bytes of `struct aio_ring` without its events, and of one event.
 const RING_HEAD: u64 = 32;
@@ -48,7 +56,7 @@ fn place(me: &Thread, scratch: u64, ring: u64) -> Result<u64> {
         let _ = delegate::linux(__NR_io_destroy, [ring, 0, 0, 0, 0, 0]);
     })?;
     let backing = Backing::SharedLinux { watch: 0, file: None, offset: 0 };
-    let ring = anonymous(at, at + size, Prot::READ | Prot::WRITE, VmaFlags::SHARED);
+    let ring = anonymous(PageRange::of(at, at + size), Prot::READ | Prot::WRITE, VmaFlags::SHARED);
     let vma = Vma { backing, ..ring };
     shared::adopt(p, vma, None).inspect_err(|_| {
         let _ = delegate::linux(__NR_io_destroy, [at, 0, 0, 0, 0, 0]);
@@ -70,7 +78,7 @@ fn ring_size(me: &Thread, scratch: u64, ring: u64) -> Result<u64> {
 /// io_destroy: Linux unmaps the ring, which is forgotten here as well.
 pub fn io_destroy(me: &Thread, context: u64) -> Result<u64> {
     let p = &me.caller();
-    let ring = p.mm.lock().vmas.find(context).filter(|v| v.start == context).map(|v| v.end);
+    let ring = p.mm.lock().mappings().find(context).filter(|v| v.start == context).map(|v| v.end);
     delegate::linux(__NR_io_destroy, [context, 0, 0, 0, 0, 0])?;
     if let Some(end) = ring {
         unmap_range(p, context, end)?;

@@ -11,7 +11,6 @@ use crate::link::delegate;
 use crate::parts::cputimers::{ClockTimer, Timer};
 use crate::process::cputime::CpuClock;
 use crate::process::cputimers::{self, delete};
-use crate::process::thread;
 use crate::process::thread::Thread;
 use crate::process::{Process, futex};
 use hanare_core::cputimer::{Expiries, IntervalTimer};
@@ -27,11 +26,10 @@ const TIMER_ABSTIME: u64 = 1;
 
 /// timer_create, on whatever clock. Linux tells the number here, so that its timer goes again
 /// if the program cannot have it.
-pub fn create(clock: u64, event: u64, at: u64) -> Result<u64> {
-    let thread = thread::current();
+pub fn create(thread: &Thread, clock: u64, event: u64, at: u64) -> Result<u64> {
     let p = &thread.process;
     let ours = CpuClock::of(clock as i32, p);
-    let scratch = p.write_scratch(thread.slot_index, &[0; 4]).map_err(|_| errno::EAGAIN)?;
+    let scratch = p.write_scratch(thread.port.slot_index, &[0; 4]).map_err(|_| errno::EAGAIN)?;
     let linux_clock = if ours.is_some() { CLOCK_MONOTONIC } else { clock };
     delegate::linux(__NR_timer_create, [linux_clock, event, scratch, 0, 0, 0])?;
     let id: u32 = p.control(scratch);
@@ -63,33 +61,29 @@ fn enter(p: &Process, timer: Timer, clock: Option<CpuClock>) -> Result<()> {
 }
 
 /// timer_settime; `None`: it is Linux' business.
-pub fn set_time(a: &[u64; 6]) -> Option<Result<u64>> {
-    let p = &thread::current().process;
+pub fn set_time(p: &Process, a: &[u64; 6]) -> Option<Result<u64>> {
     is_ours(p, a[0] as u32).then(|| set(p, a))
 }
 
 /// timer_gettime; `None`: it is Linux' business.
-pub fn get_time(a: &[u64; 6]) -> Option<Result<u64>> {
-    let p = &thread::current().process;
+pub fn get_time(p: &Process, a: &[u64; 6]) -> Option<Result<u64>> {
     let id = a[0] as u32;
     is_ours(p, id).then(|| get(p, id).and_then(|now| write(a[1], now)))
 }
 
 /// timer_getoverrun; `None`: it is Linux' business.
-pub fn overrun(id: u64) -> Option<u64> {
-    let p = &thread::current().process;
+pub fn overrun(p: &Process, id: u64) -> Option<u64> {
     with(p, id as u32, |t| Ok(t.expiries.overrun())).ok().map(u64::from)
 }
 
 /// rt_sigtimedwait has taken a signal from Linux, and told of it at this address.
-pub fn waited(info: u64) {
+pub fn waited(p: &Process, info: u64) {
     const OVERRUN: u64 = 20; // offset of si_overrun
     const HEAD: usize = 24;
     let mut bytes = [0; size_of::<SigInfo>()];
     if info == 0 || usercopy::read(UserAddr::of(info), &mut bytes[..HEAD]).is_err() {
         return;
     }
-    let p = &thread::current().process;
     let mut told: SigInfo = zerocopy::transmute!(bytes);
     if told.timer().is_some_and(|id| is_ours(p, id)) {
         cputimers::tell(p, &mut told);

@@ -1,13 +1,15 @@
 //! Delegated calls, and the hooks of those that have consequences here.
 
 use crate::base::log_limit;
+use crate::calls::context::Context;
 use crate::calls::rlimits::{self, Change};
 use crate::calls::{clocktimers, itimer, madvise, mmap};
 use crate::gate::ptrace;
 use crate::life::target::AT_FDCWD;
 use crate::link::delegate;
-use crate::mm::limits;
-use crate::process::thread::{self, Thread};
+use crate::mm::map::limits;
+use crate::process::Process;
+use crate::process::thread::Thread;
 use crate::process::waited::{self, Place};
 use crate::process::{cputimers, rights, spaces, timens};
 use crate::process::{has_first_ended, workers};
@@ -20,7 +22,7 @@ use hanare_core::directed::looks_like_threads;
 use hanare_core::entropy::BYTES_MAX;
 use hanare_core::errno::{self, Result};
 use hanare_core::signal::{SI_QUEUE, SIGBUS, SigSet};
-use hanare_core::syscalls::{Hook, Row};
+use hanare_core::syscalls::Hook;
 use hanare_core::sysfs::{LOOKED_AT, may_be_hidden, process_link};
 use hanare_hal::cpu;
 use hanare_hal::usercopy::{self, UserAddr};
@@ -29,89 +31,85 @@ use linux_raw_sys::general::{
     __NR_readlink, __NR_readlinkat, __NR_statx,
 };
 
-/// A row that says `delegated`.
-pub fn serve(row: &Row, hook: Hook, args: [u64; 6]) -> Result<u64> {
-    if thread::current().process.pool.is_packed() {
-        return route::call(row, args); // what the LWK does beside Linux is about a program's own proxy
+/// Serves a call whose row says `delegated`.
+pub fn serve(call: &Context<'_>, hook: Hook) -> Result<u64> {
+    let (me, args) = (call.thread, call.args);
+    if call.process.pool.is_packed() {
+        return call.forward(); // what the LWK does beside Linux is about a program's own proxy
     }
     match hook {
-        Hook::None | Hook::OtherMemory | Hook::SigWait => route::call(row, args),
+        Hook::None | Hook::OtherMemory | Hook::SigWait => call.forward(),
         Hook::IoUringSetup => {
-            thread::current().process.last_mapped.never_holds();
-            route::call(row, args)
+            call.process.last_mapped.never_holds();
+            call.forward()
         }
-        Hook::Kill => kill(row, args),
-        Hook::Tkill => tkill(row, args),
-        Hook::Tgkill => tgkill(row, args),
-        Hook::QueueToThread => queue_to_thread(row, args),
-        Hook::QueueToProcess => queue_to_process(row, args),
-        Hook::Close => not_control(args[0]).and_then(|()| route::call(row, args)),
+        Hook::Kill => kill(call),
+        Hook::Tkill => tkill(call),
+        Hook::Tgkill => tgkill(call),
+        Hook::QueueToThread => queue_to_thread(call),
+        Hook::QueueToProcess => queue_to_process(call),
+        Hook::Close => not_control(call, args[0]).and_then(|()| call.forward()),
         Hook::Dup2 => {
-            not_control(args[0]).and_then(|()| not_control(args[1]))?;
-            route::call(row, args)
+            not_control(call, args[0]).and_then(|()| not_control(call, args[1]))?;
+            call.forward()
         }
-        Hook::CloseRange => close_range(row, args),
-        Hook::Credentials => route::call(row, args).inspect(|_| credentials_changed()),
-        Hook::Unshare => unshare(row, args),
-        Hook::Setns => setns(row, args),
-        Hook::Attributes => {
-            route::call(row, args).inspect(|_| workers::attributes_changed(thread::current()))
-        }
-        Hook::Rights => {
-            route::call(row, args).inspect(|_| workers::rights_changed(thread::current()))
-        }
+        Hook::CloseRange => close_range(call),
+        Hook::Credentials => call.forward().inspect(|_| credentials_changed(me)),
+        Hook::Unshare => unshare(call),
+        Hook::Setns => setns(call),
+        Hook::Attributes => call.forward().inspect(|_| workers::attributes_changed(me)),
+        Hook::Rights => call.forward().inspect(|_| workers::rights_changed(me)),
         Hook::Getitimer => {
-            itimer::itimer(args[0], None, args[1]).unwrap_or_else(|| route::call(row, args))
+            itimer::itimer(call.process, args[0], None, args[1]).unwrap_or_else(|| call.forward())
         }
-        Hook::Setitimer => itimer::itimer(args[0], Some(args[1]), args[2])
-            .unwrap_or_else(|| route::call(row, args)),
+        Hook::Setitimer => itimer::itimer(call.process, args[0], Some(args[1]), args[2])
+            .unwrap_or_else(|| call.forward()),
         Hook::TimerCreate if !limits::room_for_mappings(0) => Err(errno::EAGAIN),
-        Hook::TimerCreate => clocktimers::create(args[0], args[1], args[2]),
+        Hook::TimerCreate => clocktimers::create(me, args[0], args[1], args[2]),
         Hook::TimerSettime => {
-            clocktimers::set_time(&args).unwrap_or_else(|| route::call(row, args))
+            clocktimers::set_time(call.process, &args).unwrap_or_else(|| call.forward())
         }
         Hook::TimerGettime => {
-            clocktimers::get_time(&args).unwrap_or_else(|| route::call(row, args))
+            clocktimers::get_time(call.process, &args).unwrap_or_else(|| call.forward())
         }
         Hook::TimerGetoverrun => {
-            clocktimers::overrun(args[0]).map_or_else(|| route::call(row, args), Ok)
+            clocktimers::overrun(call.process, args[0]).map_or_else(|| call.forward(), Ok)
         }
-        Hook::TimerDelete => route::call(row, args).inspect(|_| cputimers::timer_deleted(args[0])),
-        Hook::Getrlimit => limit(row, args, &Change::by_getrlimit(&args)),
-        Hook::Setrlimit => limit(row, args, &Change::by_setrlimit(&args)),
-        Hook::Prlimit => limit(row, args, &Change::by_prlimit(&args)),
-        Hook::Truncate => {
-            route::call(row, args).inspect(|_| madvise::discard_behind_ends(thread::current()))
-        }
-        Hook::Msync => mmap::msync(thread::current(), args[0], args[1], args[2]),
-        Hook::Personality => route::call(row, args).inspect(|_| personality(args[0] as u32)),
-        Hook::Random => random(args).map_or_else(|| route::call(row, args), Ok),
-        Hook::Sysinfo => route::call(row, args).and_then(|_| super::machine::sysinfo(args[0])),
-        Hook::Sigtimedwait => pending::waited(&args)
-            .unwrap_or_else(|| route::call(row, args).inspect(|_| clocktimers::waited(args[1]))),
-        Hook::EpollPwait => with_mask(row, args, 4, 0),
-        Hook::Ppoll => with_mask(row, args, 3, 0),
-        Hook::Pselect => with_mask(row, args, 5, 16),
+        Hook::TimerDelete => call.forward().inspect(|_| cputimers::timer_deleted(args[0])),
+        Hook::Getrlimit => limit(call, &Change::by_getrlimit(&args)),
+        Hook::Setrlimit => limit(call, &Change::by_setrlimit(&args)),
+        Hook::Prlimit => limit(call, &Change::by_prlimit(&args)),
+        Hook::Truncate => call.forward().inspect(|_| madvise::discard_behind_ends(me)),
+        Hook::Msync => mmap::msync(me, args[0], args[1], args[2]),
+        Hook::Personality => call.forward().inspect(|_| personality(me, args[0] as u32)),
+        Hook::Random => random(call).map_or_else(|| call.forward(), Ok),
+        Hook::Sysinfo => call.forward().and_then(|_| super::machine::sysinfo(args[0])),
+        Hook::Sigtimedwait => pending::waited(me, &args).unwrap_or_else(|| {
+            call.forward().inspect(|_| clocktimers::waited(call.process, args[1]))
+        }),
+        Hook::EpollPwait => with_mask(call, 4, 0),
+        Hook::Ppoll => with_mask(call, 3, 0),
+        Hook::Pselect => with_mask(call, 5, 16),
         Hook::IoUringEnter => {
             const EXT_ARG: u64 = 8;
-            with_mask(row, args, 4, if args[3] & EXT_ARG != 0 { 24 } else { 0 })
+            with_mask(call, 4, if args[3] & EXT_ARG != 0 { 24 } else { 0 })
         }
-        Hook::Perf => not_counted(&args).and_then(|()| route::call(row, args)),
-        Hook::Wait4 => wait(row, args, waited::Call::Wait4),
-        Hook::Waitid => wait(row, args, waited::Call::Waitid),
-        Hook::Path => not_hidden(row, args, AT_FDCWD, args[0]),
-        Hook::PathAt => not_hidden(row, args, args[0], args[1]),
+        Hook::Perf => not_counted(call).and_then(|()| call.forward()),
+        Hook::Wait4 => wait(call, waited::Call::Wait4),
+        Hook::Waitid => wait(call, waited::Call::Waitid),
+        Hook::Path => not_hidden(call, AT_FDCWD, args[0]),
+        Hook::PathAt => not_hidden(call, args[0], args[1]),
     }
 }
 
 /// A call that looks at a file by its path: `ENOENT` for a file that Linux has found and the LWK's
 /// machine has not. The module says so, too, to a thread that opens it.
-fn not_hidden(row: &Row, args: [u64; 6], dir: u64, path: u64) -> Result<u64> {
+fn not_hidden(call: &Context<'_>, dir: u64, path: u64) -> Result<u64> {
     if has_first_ended() {
-        leads_somewhere(row, &args, dir, path)?;
+        leads_somewhere(call, dir, path)?;
     }
-    let result = route::call(row, args)?;
-    if matches!(row.number.into(), __NR_readlink | __NR_readlinkat) {
+    let result = call.forward()?;
+    if matches!(call.row.number.into(), __NR_readlink | __NR_readlinkat) {
         return Ok(result); // it says what the link is, whether that leads to something or not
     }
     if !usercopy::read_string(UserAddr::of(path), &mut [0; LOOKED_AT])
@@ -125,7 +123,7 @@ fn not_hidden(row: &Row, args: [u64; 6], dir: u64, path: u64) -> Result<u64> {
 /// `ENOENT`: the path goes by a link of a first thread that has ended. Its worker has what the link
 /// leads to.
 #[cold]
-fn leads_somewhere(row: &Row, args: &[u64; 6], dir: u64, path: u64) -> Result<()> {
+fn leads_somewhere(call: &Context<'_>, dir: u64, path: u64) -> Result<()> {
     const O_NOFOLLOW: u64 = 0o400_000;
     let mut bytes = [0; LOOKED_AT];
     let Ok(Some(text)) = usercopy::read_string(UserAddr::of(path), &mut bytes) else {
@@ -133,12 +131,11 @@ fn leads_somewhere(row: &Row, args: &[u64; 6], dir: u64, path: u64) -> Result<()
     };
     let Some(link) = process_link(text) else { return Ok(()) };
     let (end, length) = (link.end, text.len());
-    if link.outlives && end == length && looks_at_link(row.number.into(), args) {
+    if link.outlives && end == length && looks_at_link(call.row.number.into(), &call.args) {
         return Ok(());
     }
-    let me = thread::current();
     bytes[end] = 0;
-    let at = me.process.write_scratch(me.slot_index, &bytes[..=end])?;
+    let at = call.process.write_scratch(call.thread.port.slot_index, &bytes[..=end])?;
     is_there(dir, at, O_NOFOLLOW)
 }
 
@@ -171,47 +168,50 @@ const SI_USER: i32 = 0;
 /// `si_code` of tkill(2) and tgkill(2).
 const SI_TKILL: i32 = -6;
 
-fn is_own_pid(pid: u64) -> bool {
-    pid as u32 == thread::current().process.pid()
+fn is_own_pid(call: &Context<'_>, pid: u64) -> bool {
+    pid as u32 == call.process.pid()
 }
 
 /// kill(2): what a process of one thread sends itself is queued here.
-fn kill(row: &Row, a: [u64; 6]) -> Result<u64> {
-    let alone = is_own_pid(a[0]) && thread::current().process.thread_count() == 1;
-    if signals::send_to_self(a[1], SI_USER, alone) {
+fn kill(call: &Context<'_>) -> Result<u64> {
+    let a = call.args;
+    let alone = is_own_pid(call, a[0]) && call.process.thread_count() == 1;
+    if signals::send_to_self(call.thread, a[1], SI_USER, alone) {
         return Ok(0);
     }
-    not_ended(a[0])?;
-    route::call(row, a)
+    not_ended(call, a[0])?;
+    call.forward()
 }
 
 /// tkill(2): what a thread sends itself is queued here.
-fn tkill(row: &Row, a: [u64; 6]) -> Result<u64> {
-    let own = a[0] as u32 == thread::current().slot.tid();
-    if signals::send_to_self(a[1], SI_TKILL, own) {
+fn tkill(call: &Context<'_>) -> Result<u64> {
+    let a = call.args;
+    let own = a[0] as u32 == call.thread.tid();
+    if signals::send_to_self(call.thread, a[1], SI_TKILL, own) {
         return Ok(0);
     }
-    not_ended(a[0])?;
-    route::call(row, a)
+    not_ended(call, a[0])?;
+    call.forward()
 }
 
 /// tgkill(2), likewise.
-fn tgkill(row: &Row, a: [u64; 6]) -> Result<u64> {
-    let in_process = is_own_pid(a[0]);
-    let own = in_process && a[1] as u32 == thread::current().slot.tid();
-    if signals::send_to_self(a[2], SI_TKILL, own) {
+fn tgkill(call: &Context<'_>) -> Result<u64> {
+    let a = call.args;
+    let in_process = is_own_pid(call, a[0]);
+    let own = in_process && a[1] as u32 == call.thread.tid();
+    if signals::send_to_self(call.thread, a[2], SI_TKILL, own) {
         return Ok(0);
     }
     if in_process {
-        not_ended(a[1])?;
+        not_ended(call, a[1])?;
     }
-    route::call(row, a)
+    call.forward()
 }
 
 /// `ESRCH`: a thread of this process that has ended. Linux may not know yet: the worker ends on
 /// its own time.
-fn not_ended(tid: u64) -> Result<()> {
-    if workers::had_thread(&thread::current().process, tid as u32) {
+fn not_ended(call: &Context<'_>, tid: u64) -> Result<()> {
+    if workers::had_thread(call.process, tid as u32) {
         return Err(errno::ESRCH);
     }
     Ok(())
@@ -220,46 +220,48 @@ fn not_ended(tid: u64) -> Result<()> {
 /// Refuses perf_event_open(2) on a thread of the LWK: Linux would count its worker, not the
 /// program. `ENOENT` is what Linux says of events that it does not have: perf names them and goes
 /// on with others.
-fn not_counted(args: &[u64; 6]) -> Result<()> {
+fn not_counted(call: &Context<'_>) -> Result<()> {
     const PID_CGROUP: u64 = 4;
     const EVERY_TASK: u32 = !0;
-    let tid = args[1] as u32;
-    if args[4] & PID_CGROUP != 0 || tid == EVERY_TASK || rlimits::target(tid.into()).is_none() {
+    let tid = call.args[1] as u32;
+    let is_other = || rlimits::target(call.process, tid.into()).is_none();
+    if call.args[4] & PID_CGROUP != 0 || tid == EVERY_TASK || is_other() {
         return Ok(());
     }
     if log_limit::may_say() {
         crate::info!(
             "{}: perf_event_open: programs on the LWK are not counted, see docs/compatibility.md",
-            unhandled::name_of(thread::current())
+            unhandled::name_of(call.thread)
         );
     }
     Err(errno::ENOENT)
 }
 
-fn not_control(fd: u64) -> Result<()> {
-    let control = thread::current().process.identity.lock().control_fd;
+fn not_control(call: &Context<'_>, fd: u64) -> Result<()> {
+    let control = call.process.identity.lock().control_fd;
     if fd as u32 == control { Err(errno::EBADF) } else { Ok(()) }
 }
 
 /// close_range(2). With CLOSE_RANGE_UNSHARE the thread has a descriptor table of its own from then
 /// on.
-fn close_range(row: &Row, args: [u64; 6]) -> Result<u64> {
+fn close_range(call: &Context<'_>) -> Result<u64> {
     const UNSHARE: u32 = 2;
-    if args[2] as u32 & UNSHARE == 0 {
-        return close_around_control(row, args);
+    if call.args[2] as u32 & UNSHARE == 0 {
+        return close_around_control(call);
     }
-    set_apart();
-    let result = close_around_control(row, args);
+    set_apart(call.thread);
+    let result = close_around_control(call);
     // Also where it failed: of two calls the first one may have left the table.
-    workers::rights_changed(thread::current());
+    workers::rights_changed(call.thread);
     result
 }
 
-fn close_around_control(row: &Row, args: [u64; 6]) -> Result<u64> {
-    let control = u64::from(thread::current().process.identity.lock().control_fd);
+fn close_around_control(call: &Context<'_>) -> Result<u64> {
+    let args = call.args;
+    let control = u64::from(call.process.identity.lock().control_fd);
     let (first, last) = (args[0] & 0xffff_ffff, args[1] & 0xffff_ffff);
     if !(first..=last).contains(&control) {
-        return route::call(row, args);
+        return call.forward();
     }
     let part = |a: u64, b: u64| delegate::linux(__NR_close_range, [a, b, args[2], 0, 0, 0]);
     if control > first {
@@ -269,31 +271,31 @@ fn close_around_control(row: &Row, args: [u64; 6]) -> Result<u64> {
 }
 
 /// rt_tgsigqueueinfo: to a thread, which is told that the signal is its own.
-fn queue_to_thread(row: &Row, args: [u64; 6]) -> Result<u64> {
-    if is_own_pid(args[0]) {
-        not_ended(args[1])?;
+fn queue_to_thread(call: &Context<'_>) -> Result<u64> {
+    if is_own_pid(call, call.args[0]) {
+        not_ended(call, call.args[1])?;
     }
-    let signal = args[2] as u32;
-    let target = code_of(args[3]).filter(|&code| code == SI_QUEUE);
-    let Some(target) = target.and_then(|_| queued_to(args[1])) else {
-        return route::call(row, args);
+    let signal = call.args[2] as u32;
+    let target = code_of(call.args[3]).filter(|&code| code == SI_QUEUE);
+    let Some(target) = target.and_then(|_| queued_to(&call.thread.process, call.args[1])) else {
+        return call.forward();
     };
     target.signals.lock().directed.sent(signal);
-    route::call(row, args).inspect_err(|_| {
+    call.forward().inspect_err(|_| {
         target.signals.lock().directed.take(signal);
     })
 }
 
 /// rt_sigqueueinfo: to a process, which is told so where the signal looks like one for a thread.
-fn queue_to_process(row: &Row, args: [u64; 6]) -> Result<u64> {
-    let signal = args[1] as u32;
-    let target = code_of(args[2]).filter(|&code| looks_like_threads(code));
-    let Some(target) = target.and_then(|_| queued_to(args[0])) else {
-        return route::call(row, args);
+fn queue_to_process(call: &Context<'_>) -> Result<u64> {
+    let signal = call.args[1] as u32;
+    let target = code_of(call.args[2]).filter(|&code| looks_like_threads(code));
+    let Some(target) = target.and_then(|_| queued_to(&call.thread.process, call.args[0])) else {
+        return call.forward();
     };
     let p = &target.process;
     p.signals.lock().directed.sent(signal);
-    route::call(row, args).inspect_err(|_| {
+    call.forward().inspect_err(|_| {
         p.signals.lock().directed.take(signal);
     })
 }
@@ -303,9 +305,8 @@ fn code_of(info: u64) -> Option<i32> {
     usercopy::read_u64(UserAddr::behind(info, 8)).ok().map(|word| word as i32)
 }
 
-/// The thread `tid`, if the running one may send it signals.
-fn queued_to(tid: u64) -> Option<Arc<Thread>> {
-    let own = &thread::current().process;
+/// The thread `tid`, if the running one, of the process `own`, may send it signals.
+fn queued_to(own: &Arc<Process>, tid: u64) -> Option<Arc<Thread>> {
     let target = spaces::find_thread(own, tid as u32)?;
     let may = Arc::ptr_eq(&target.process, own)
         || rights::may(MAY_SIGNAL, tid as u32, &target.process).is_ok();
@@ -316,7 +317,8 @@ fn queued_to(tid: u64) -> Option<Arc<Thread>> {
 /// itself, and only in the call: what is ready comes before a signal that was blocked. `place` is
 /// the argument, `size` the length of the structure that begins with a pointer to the mask; 0: the
 /// argument points to the mask.
-fn with_mask(row: &Row, mut args: [u64; 6], place: usize, size: usize) -> Result<u64> {
+fn with_mask(call: &Context<'_>, place: usize, size: usize) -> Result<u64> {
+    let (me, mut args) = (call.thread, call.args);
     let pointer = match args[place] {
         behind if size != 0 && behind != 0 => usercopy::read_u64(UserAddr::of(behind)).unwrap_or(0),
         pointer => pointer,
@@ -325,27 +327,26 @@ fn with_mask(row: &Row, mut args: [u64; 6], place: usize, size: usize) -> Result
     if pointer != 0
         && let Ok(mask) = usercopy::read_u64(UserAddr::of(pointer))
     {
-        thread::current().signals.lock().begin_temporary(SigSet(mask));
-        signals::retarget(&thread::current().process);
-        if let Ok(other) = interruptible(SigSet(mask), args[place], size) {
+        me.signals.lock().begin_temporary(SigSet(mask));
+        signals::retarget(call.process);
+        if let Ok(other) = interruptible(me, SigSet(mask), args[place], size) {
             args[place] = other;
         }
     }
-    let result = route::call(row, args);
-    thread::current().signals.lock().end_temporary();
+    let result = route::call(me, call.row, args);
+    me.signals.lock().end_temporary();
     result
 }
 
 /// A worker is interrupted by SIGBUS: where its mask for a call lies without that one, or
 /// the copy of the `size` bytes at `argument` that points there. `Err`: it stays as it is.
-pub fn interruptible(mask: SigSet, argument: u64, size: usize) -> Result<u64> {
-    let thread = thread::current();
+pub fn interruptible(me: &Thread, mask: SigSet, argument: u64, size: usize) -> Result<u64> {
     if !mask.contains(SIGBUS) {
         return Ok(argument);
     }
-    let p = &thread.process;
+    let p = &me.process;
     let mask = mask.without(SIGBUS).0.to_ne_bytes();
-    let scratch = p.write_scratch(thread.slot_index, &mask)?;
+    let scratch = p.write_scratch(me.port.slot_index, &mask)?;
     if size == 0 {
         return Ok(scratch);
     }
@@ -353,41 +354,40 @@ pub fn interruptible(mask: SigSet, argument: u64, size: usize) -> Result<u64> {
     copy[..8].copy_from_slice(&mask);
     usercopy::read(UserAddr::of(argument), &mut copy[8..8 + size]).map_err(|_| errno::EFAULT)?;
     copy[8..16].copy_from_slice(&scratch.to_ne_bytes());
-    p.write_scratch(thread.slot_index, &copy)?;
+    p.write_scratch(me.port.slot_index, &copy)?;
     Ok(scratch + 8)
 }
 
 /// The running thread has other users, groups or namespaces.
-fn credentials_changed() {
-    workers::rights_changed(thread::current());
-    rights::refresh_ids();
+fn credentials_changed(me: &Thread) {
+    workers::rights_changed(me);
+    rights::refresh_ids(me);
 }
 
 /// unshare(2). CLONE_NEWTIME is for the children to come and, in newer Linux, the next program.
-fn unshare(row: &Row, args: [u64; 6]) -> Result<u64> {
+fn unshare(call: &Context<'_>) -> Result<u64> {
     const NEWTIME: u64 = 0x80;
-    set_apart();
-    let result = route::call(row, args)?;
-    credentials_changed();
-    if args[0] & NEWTIME != 0 {
-        thread::current().process.identity.lock().time.children = true;
+    set_apart(call.thread);
+    let result = call.forward()?;
+    credentials_changed(call.thread);
+    if call.args[0] & NEWTIME != 0 {
+        call.process.identity.lock().time.children = true;
     }
     Ok(result)
 }
 
 /// setns(2). A time namespace is entered at once.
-fn setns(row: &Row, args: [u64; 6]) -> Result<u64> {
-    set_apart();
-    let result = route::call(row, args)?;
-    credentials_changed();
-    let _ = timens::refresh(thread::current());
+fn setns(call: &Context<'_>) -> Result<u64> {
+    set_apart(call.thread);
+    let result = call.forward()?;
+    credentials_changed(call.thread);
+    let _ = timens::refresh(call.thread);
     Ok(result)
 }
 
 /// The running thread may get other namespaces than its process, of which execve has to know. Only
 /// a process of one thread may enter some of them.
-fn set_apart() {
-    let me = thread::current();
+fn set_apart(me: &Thread) {
     workers::await_exits(&me.process, me);
     if me.process.thread_count() == 1 {
         workers::dismiss(&me.process);
@@ -396,51 +396,51 @@ fn set_apart() {
 }
 
 /// Has Linux execute a wait that tells of a child at `place`.
-fn wait_at(row: &Row, args: [u64; 6], place: &Place) -> Result<u64> {
+fn wait_at(call: &Context<'_>, args: [u64; 6], place: &Place) -> Result<u64> {
     // The scratch page is none of the program's memory.
-    if place.is_scratch() { route::by_worker(row, args) } else { route::call(row, args) }
+    let by = if place.is_scratch() { route::by_worker } else { route::call };
+    by(call.thread, call.row, args)
 }
 
 /// wait4(2), waitid(2).
-fn wait(row: &Row, args: [u64; 6], call: waited::Call) -> Result<u64> {
-    let p = &thread::current().process;
+fn wait(call: &Context<'_>, which: waited::Call) -> Result<u64> {
+    let (p, args) = (&call.thread.process, call.args);
     if p.traces.load(Ordering::Relaxed) {
-        return ptrace::wait(call, args, |args, place| wait_at(row, args, place));
+        return ptrace::wait(which, args, |args, place| wait_at(call, args, place));
     }
-    let (made, place) = Place::of(call, args)?;
-    let result = wait_at(row, made, &place)?;
-    waited::waited(p, call, &args, &place, result)?;
+    let (made, place) = Place::of(which, args)?;
+    let result = wait_at(call, made, &place)?;
+    waited::waited(p, which, &args, &place, result)?;
     Ok(result)
 }
 
 /// getrandom(2) of a few bytes, as every program asks for when it begins. `None`: Linux is asked.
-fn random(args: [u64; 6]) -> Option<u64> {
+fn random(call: &Context<'_>) -> Option<u64> {
     const NONBLOCK: u32 = 1;
-    let [buffer, bytes, flags, ..] = args;
+    let [buffer, bytes, flags, ..] = call.args;
     if flags as u32 & !NONBLOCK != 0 || !(1..=BYTES_MAX as u64).contains(&bytes) {
         return None;
     }
-    let random = thread::current().process.entropy.take(bytes as usize, cpu::rdtsc())?;
+    let random = call.process.entropy.take(bytes as usize, cpu::rdtsc())?;
     usercopy::write(UserAddr::of(buffer), &random[..bytes as usize]).ok().map(|()| bytes)
 }
 
 /// Keeps the flags of personality(2) that execve and the memory calls look at. Linux keeps the
 /// flags for each thread, so the thread's attributes change.
-fn personality(wanted: u32) {
+fn personality(me: &Thread, wanted: u32) {
     const ADDR_NO_RANDOMIZE: u32 = 0x4_0000;
-    let thread = thread::current();
-    workers::attributes_changed(thread);
+    workers::attributes_changed(me);
     if wanted != rights::ONLY_ASKS {
-        let mut id = thread.process.identity.lock();
+        let mut id = me.process.identity.lock();
         id.no_random = wanted & ADDR_NO_RANDOMIZE != 0;
         id.read_implies_exec = wanted & rights::READ_IMPLIES_EXEC != 0;
     }
 }
 
 /// getrlimit(2), setrlimit(2), prlimit(2).
-fn limit(row: &Row, args: [u64; 6], change: &Change) -> Result<u64> {
-    let before = rlimits::before(change);
-    let result = route::call(row, args)?;
+fn limit(call: &Context<'_>, change: &Change) -> Result<u64> {
+    let before = rlimits::before(call.thread, change);
+    let result = call.forward()?;
     rlimits::made(change, before)?;
     Ok(result)
 }

@@ -1,17 +1,19 @@
 //! The system call entry: the table's row decides which function serves a call.
 
+use crate::calls::context::{Context, Served};
 use crate::calls::notified::{self, Decision};
 use crate::calls::seccomp::{self, Judged};
-use crate::calls::{delegated, local};
+use crate::calls::{delegated, handlers, identity};
 use crate::gate::ptrace;
-use crate::process::thread;
+use crate::process::thread::{self, Thread};
 use crate::route::{self, pooled};
 use crate::sched::cpus;
 use core::sync::atomic::Ordering;
 use hanare_core::errno::{self, Errno};
-use hanare_core::syscalls::{self, Hook, LocalCall, Row, Service};
+use hanare_core::syscalls::{self, Hook, Service};
 use hanare_hal::traps::{self, Call, Regs};
 use hanare_hal::{shared, speculation};
+use linux_raw_sys::general::__NR_getpid;
 
 /// Handlers of calls that are neither watched nor judged, by number.
 pub static CALLS: [Call; traps::CALLS] = {
@@ -23,7 +25,7 @@ pub static CALLS: [Call; traps::CALLS] = {
                 Service::Delegated(Hook::None | Hook::OtherMemory | Hook::SigWait) => {
                     route::entry(row)
                 }
-                Service::Local(LocalCall::Getpid) => local::getpid,
+                Service::Local if row.number as u32 == __NR_getpid => identity::getpid,
                 _ => other,
             };
         }
@@ -34,38 +36,38 @@ pub static CALLS: [Call; traps::CALLS] = {
 
 /// One that is not in a hurry.
 extern "C" fn other(_: u64, _: u64, _: u64, _: u64, _: u64, _: u64, regs: &mut Regs) -> u64 {
-    if execute(regs, regs.orig_rax).is_none() {
+    if execute(thread::current(), regs, regs.orig_rax).is_none() {
         cpus::request_attention(); // all of them are to be restored
     }
     regs.rax
 }
 
-/// Serves a call, if it is allowed to be made; `None` if the registers are another context's
-/// afterwards.
-pub fn serve(regs: &mut Regs, number: u64) -> Option<()> {
-    match seccomp::judge(regs) {
-        Judged::Allowed => execute(regs, number),
+/// Serves a call of the running thread `me`, if it is allowed to be made; `None` if the registers
+/// are another context's afterwards.
+pub fn serve(me: &'static Thread, regs: &mut Regs, number: u64) -> Option<()> {
+    match seccomp::judge(me, regs) {
+        Judged::Allowed => execute(me, regs, number),
         Judged::Permitted => {
-            let (thread, number) = (thread::current(), regs.orig_rax as u32);
-            ptrace::permit(thread, Some(number));
-            let returned = execute(regs, number.into());
-            ptrace::permit(thread, None);
+            let number = regs.orig_rax as u32;
+            ptrace::permit(me, Some(number));
+            let returned = execute(me, regs, number.into());
+            ptrace::permit(me, None);
             returned
         }
         Judged::Answered => Some(()),
-        Judged::Notified(listener) => match notified::ask(regs, listener) {
+        Judged::Notified(listener) => match notified::ask(me, regs, listener) {
             // The call about which it was asked: a tracer may have made that one of another.
-            Decision::GoesOn => execute(regs, u64::from(regs.orig_rax as u32)),
+            Decision::GoesOn => execute(me, regs, u64::from(regs.orig_rax as u32)),
             Decision::Departs(call) => {
-                let departs = &thread::current().seccomp.departs;
+                let departs = &me.seccomp.departs;
                 departs.store(call, Ordering::Relaxed);
-                let served = execute(regs, u64::from(regs.orig_rax as u32));
+                let served = execute(me, regs, u64::from(regs.orig_rax as u32));
                 departs.store(0, Ordering::Relaxed);
-                notified::forget(listener, call);
+                notified::forget(me, listener, call);
                 served
             }
             Decision::Plainly(row) => {
-                let result = route::call(row, regs.arguments());
+                let result = route::call(me, row, regs.arguments());
                 regs.rax = result.unwrap_or_else(|e| e.as_return() as u64);
                 Some(())
             }
@@ -78,34 +80,38 @@ pub fn serve(regs: &mut Regs, number: u64) -> Option<()> {
     }
 }
 
-fn execute(regs: &mut Regs, number: u64) -> Option<()> {
+fn execute(me: &'static Thread, regs: &mut Regs, number: u64) -> Option<()> {
     let Some(row) = syscalls::row(speculation::below(number, syscalls::NUMBERS as u64)) else {
         regs.rax = errno::ENOSYS.as_return() as u64;
         return Some(());
     };
-    crate::debug!("{} {:x?}", row.name, regs.arguments());
-    if let Some(error) = is_refused(row, &regs.arguments()) {
-        regs.rax = error.as_return() as u64;
+    let mut call = Context::new(me, row, regs);
+    crate::debug!("{} {:x?}", row.name, call.args);
+    if let Some(error) = is_refused(&call) {
+        call.regs.rax = error.as_return() as u64;
         return Some(());
     }
     let result = match row.service {
-        Service::Local(call) => {
+        Service::Local => {
             shared::here().count_local_call();
-            local::serve(call, row, regs)?
+            match handlers::serve(&mut call) {
+                Served::Answered(result) => result,
+                Served::Replaced => return None,
+            }
         }
-        Service::Delegated(hook) => delegated::serve(row, hook, regs.arguments()),
+        Service::Delegated(hook) => delegated::serve(&call, hook),
         Service::Refused(error, why) => {
             crate::debug!("{} is refused: {why}", row.name);
             Err(error)
         }
     };
     crate::debug!("{} = {:x?}", row.name, result);
-    regs.rax = result.unwrap_or_else(|e| e.as_return() as u64);
+    call.regs.rax = result.unwrap_or_else(|e| e.as_return() as u64);
     Some(())
 }
 
-/// Whether the running thread is a native task's, which has no such call: the error.
-fn is_refused(row: &Row, args: &[u64; 6]) -> Option<Errno> {
-    let is_native = thread::current().process.pool.is_packed();
-    is_native.then(|| pooled::refusal(row.number.into(), args))?
+/// Whether the calling thread is a native task's, which has no such call: the error.
+fn is_refused(call: &Context<'_>) -> Option<Errno> {
+    let is_native = call.process.pool.is_packed();
+    is_native.then(|| pooled::refusal(call.row.number.into(), &call.args))?
 }

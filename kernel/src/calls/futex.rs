@@ -4,12 +4,14 @@
 //! that would be moved is woken, as if for nothing, which programs have to expect, and looks for
 //! itself.
 
+use crate::calls::context::handlers;
 use crate::link::delegate;
 use crate::parts::signals::{Interrupted, Rest};
 use crate::process::Process;
-use crate::process::futex::{self, Waiting, count, place_of};
+use crate::process::futex::{self, Waiting, count, is_read_only, place_of};
+use crate::process::pi;
+use crate::process::thread::Thread;
 use crate::process::until::Until;
-use crate::process::{pi, thread};
 use crate::route;
 use hanare_core::errno::{self, Result};
 use hanare_core::futex::{Command, MATCH_ANY, Operation, Place, Timed, WakeOp};
@@ -19,9 +21,13 @@ use linux_raw_sys::general::{
     __NR_futex, FUTEX_CMP_REQUEUE, FUTEX_LOCK_PI2, FUTEX_REQUEUE, FUTEX_WAIT_BITSET, FUTEX_WAKE,
 };
 
+handlers! { call:
+    __NR_futex => futex(call.thread, call.row, call.args),
+}
+
 /// futex(2).
-pub fn futex(row: &Row, a: [u64; 6]) -> Result<u64> {
-    let p = &thread::current().process;
+fn futex(me: &Thread, row: &Row, a: [u64; 6]) -> Result<u64> {
+    let p = &me.process;
     let op = Operation::of(a[1] as u32);
     let (value, most, bits) = (a[2], a[3], a[5] as u32);
     let first = place_of(p, a[0], op.is_private);
@@ -35,8 +41,16 @@ pub fn futex(row: &Row, a: [u64; 6]) -> Result<u64> {
         ) => place_of(p, a[4], op.is_private),
         _ => first,
     };
+    let second = match op.command() {
+        Ok(Command::WakeOp | Command::WaitRequeuePi | Command::CmpRequeuePi)
+            if !op.is_private && is_read_only(p, a[4]) =>
+        {
+            second.and(Err(errno::EFAULT))
+        }
+        _ => second,
+    };
     if first == Ok(Place::Linux) && second == Ok(Place::Linux) {
-        return route::call(row, a);
+        return route::call(me, row, a);
     }
     let until = until(p, op, a[3])?;
     let key = || match first? {
@@ -55,8 +69,8 @@ pub fn futex(row: &Row, a: [u64; 6]) -> Result<u64> {
         {
             Err(errno::EINVAL)
         }
-        Command::Requeue => requeue(row, p, (first?, second?), &a, None),
-        Command::CmpRequeue => requeue(row, p, (first?, second?), &a, Some(bits)),
+        Command::Requeue => requeue(me, row, (first?, second?), &a, None),
+        Command::CmpRequeue => requeue(me, row, (first?, second?), &a, Some(bits)),
         Command::WakeOp => wake_op(p, (first?, second?), &a),
         Command::LockPi | Command::LockPi2 => pi::lock(key()?, until),
         Command::TrylockPi => pi::try_lock(key()?),
@@ -69,12 +83,12 @@ pub fn futex(row: &Row, a: [u64; 6]) -> Result<u64> {
         Command::WaitRequeuePi | Command::CmpRequeuePi if a[0] == a[4] => Err(errno::EINVAL),
         Command::WaitRequeuePi => {
             let lock = second?;
-            wait_for_lock(row, (first?, lock), &a, until)
+            wait_for_lock(me, row, (first?, lock), &a, until)
         }
         Command::CmpRequeuePi if value as u32 != 1 => Err(errno::EINVAL),
         Command::CmpRequeuePi => match (first?, second?) {
             (Place::Queues(from), Place::Queues(lock)) => pi::requeue(from, lock, most, bits),
-            places => requeue(row, p, places, &a, Some(bits)),
+            places => requeue(me, row, places, &a, Some(bits)),
         },
     }
 }
@@ -94,12 +108,13 @@ fn until(p: &Process, op: Operation, pointer: u64) -> Result<Until> {
 /// FUTEX_REQUEUE, FUTEX_CMP_REQUEUE; and FUTEX_CMP_REQUEUE_PI where a kernel has the waiters and
 /// the other one the lock.
 fn requeue(
+    me: &Thread,
     row: &Row,
-    p: &Process,
     places: (Place, Place),
     a: &[u64; 6],
     expected: Option<u32>,
 ) -> Result<u64> {
+    let p = &me.process;
     let all = count(a[2]).saturating_add(count(a[3])).min(i32::MAX as usize) as u64;
     match places {
         (Place::Queues(from), Place::Queues(to)) => {
@@ -108,7 +123,7 @@ fn requeue(
         (Place::Queues(from), Place::Linux) => futex::requeue(p, (from, from), (all, 0), expected),
         (Place::Linux, _) => {
             let op = if expected.is_some() { FUTEX_CMP_REQUEUE } else { FUTEX_REQUEUE };
-            route::call(row, [a[0], op.into(), all, 0, a[0], a[5]])
+            route::call(me, row, [a[0], op.into(), all, 0, a[0], a[5]])
         }
     }
 }
@@ -129,7 +144,13 @@ fn wake_op(p: &Process, places: (Place, Place), a: &[u64; 6]) -> Result<u64> {
 
 /// FUTEX_WAIT_REQUEUE_PI. Where a kernel has the word and the other one the lock, the thread gets
 /// the lock by itself.
-fn wait_for_lock(row: &Row, places: (Place, Place), a: &[u64; 6], until: Until) -> Result<u64> {
+fn wait_for_lock(
+    me: &Thread,
+    row: &Row,
+    places: (Place, Place),
+    a: &[u64; 6],
+    until: Until,
+) -> Result<u64> {
     let value = a[2] as u32;
     let clock = a[1] & u64::from(Operation::CLOCK_REALTIME);
     match places {
@@ -139,14 +160,13 @@ fn wait_for_lock(row: &Row, places: (Place, Place), a: &[u64; 6], until: Until) 
         (Place::Queues(word), Place::Linux) => {
             pi::wait_for_lock(word, value, until, None)?;
             let op = u64::from(FUTEX_LOCK_PI2) | clock;
-            route::call(row, [a[4], op, 0, a[3], 0, 0])
+            route::call(me, row, [a[4], op, 0, a[3], 0, 0])
         }
         (Place::Linux, lock) => {
             let op = u64::from(FUTEX_WAIT_BITSET) | clock;
             let wait = [a[0], op, a[2], a[3], 0, u64::from(MATCH_ANY)];
-            route::call(row, wait).inspect_err(|&error| {
+            route::call(me, row, wait).inspect_err(|&error| {
                 if error == errno::EINTR {
-                    let me = thread::current();
                     me.signals.lock().set_interrupted(Interrupted::NotStarted);
                 }
             })?;

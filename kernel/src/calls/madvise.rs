@@ -1,16 +1,21 @@
 //! madvise.
 
+use crate::calls::context::handlers;
 use crate::calls::mlock::{populate, whole_pages};
 use crate::link::{delegate, services};
-use crate::mm::change::carry_out;
-use crate::mm::removed::Removed;
-use crate::mm::reserve::{kept_for, lock_settled};
-use crate::mm::{Caller, FileRef, access, huge};
+use crate::mm::change::reserve::lock_settled;
+use crate::mm::change::transaction::carry_out;
+use crate::mm::map::kept::kept_for;
+use crate::mm::pages::access;
+use crate::mm::pages::leftovers::Removed;
+use crate::mm::{Caller, FileRef};
 use crate::process::thread::Thread;
 use hanare_abi::service::SERVICE_FILE_SIZE;
 use hanare_core::addr::{align_up, page_up};
 use hanare_core::coherence::Kept;
 use hanare_core::errno::{self, Result};
+use hanare_core::mmap;
+use hanare_core::pagerange::PageRange;
 use hanare_core::vma::{Backing, Prot, SpecialKind, Vma, VmaFlags};
 use hanare_hal::paging::{LARGE, SMALL};
 use linux_raw_sys::general::{
@@ -19,6 +24,10 @@ use linux_raw_sys::general::{
     MADV_NOHUGEPAGE, MADV_PAGEOUT, MADV_POPULATE_READ, MADV_POPULATE_WRITE, MADV_RANDOM,
     MADV_REMOVE, MADV_SEQUENTIAL, MADV_SOFT_OFFLINE, MADV_WIPEONFORK,
 };
+
+handlers! { call:
+    __NR_madvise => madvise(call.thread, call.args[0], call.args[1], call.args[2]),
+}
 
 /// madvise: mapping by mapping from the lowest up; holes are an error that does
 /// not keep the rest from being done.
@@ -45,7 +54,8 @@ pub fn madvise(me: &Thread, addr: u64, len: u64, advice: u64) -> Result<u64> {
     let mut holes = Ok(0);
     let mut at = addr;
     while at < end {
-        let Some(vma) = p.mm.lock().vmas.find_next(at).filter(|v| v.start < end).cloned() else {
+        let Some(vma) = p.mm.lock().mappings().find_next(at).filter(|v| v.start < end).cloned()
+        else {
             return Err(errno::ENOMEM);
         };
         if kept_for(&vma).is_some_and(Kept::keeps_waiting) {
@@ -78,7 +88,7 @@ fn one(me: &Thread, v: &Vma<FileRef>, start: u64, end: u64, advice: u32) -> Resu
         MADV_DONTNEED | MADV_FREE if locked => return Err(errno::EINVAL),
         MADV_FREE if !matches!(v.backing, Backing::Anonymous) => return Err(errno::EINVAL),
         MADV_DONTNEED | MADV_DONTNEED_LOCKED
-            if huge::size_of(v.flags).is_some_and(|s| !start.is_multiple_of(s)) =>
+            if mmap::size_of(v.flags).is_some_and(|s| !start.is_multiple_of(s)) =>
         {
             return Err(errno::EINVAL);
         }
@@ -117,9 +127,11 @@ fn one(me: &Thread, v: &Vma<FileRef>, start: u64, end: u64, advice: u32) -> Resu
     let mut mm = lock_settled(p, start, end)?;
     if (add | remove).intersects(VmaFlags::DONTFORK | VmaFlags::WIPEONFORK) {
         // fork shares the pages of a mapping that begin in it.
-        mm.split_edges(start, end).map_err(full)?;
+        mm.split_edges(PageRange::of(start, end)).map_err(full)?;
     }
-    mm.may_part(start, end).and_then(|()| mm.vmas.set_flags(start, end, add, remove)).map_err(full)
+    mm.may_part(PageRange::of(start, end))
+        .and_then(|()| mm.cursor(PageRange::of(start, end)).set_flags(add, remove))
+        .map_err(full)
 }
 
 /// Whether a large page fits into a mapping that may have some.
@@ -152,7 +164,7 @@ fn discard(p: &Caller<'_>, start: u64, end: u64, linux: bool) -> Result<()> {
         p,
         (start, end),
         |mm, change| {
-            mm.split_edges(start, end)?;
+            mm.split_edges(PageRange::of(start, end))?;
             if mm.hide_shared((start, end), change) {
                 return Ok(Some((start, end)));
             }
@@ -160,7 +172,7 @@ fn discard(p: &Caller<'_>, start: u64, end: u64, linux: bool) -> Result<()> {
         },
         |mm, change| {
             mm.unmap_pages((start, end), change, true, &mut removed); // the plan has hidden them
-            mm.forget_known(start, end);
+            mm.forget_known(PageRange::of(start, end));
             Ok(())
         },
     )?;
@@ -178,7 +190,7 @@ pub fn discard_behind_ends(me: &Thread) {
     let mut at = 0;
     loop {
         // A lock taken in the condition would be held in the loop.
-        let next = p.mm.lock().vmas.iter_from(at).find(is_data).cloned();
+        let next = p.mm.lock().mappings().iter_from(at).find(is_data).cloned();
         let Some(vma) = next else { return };
         at = vma.end;
         let (Backing::PrivateFile { file, .. }, Some(offset)) =

@@ -5,12 +5,13 @@ use crate::base::frames;
 use crate::base::heap;
 use crate::base::user::{self, UserAddr, put};
 use crate::base::usermemory::Running;
+use crate::calls::context::{Context, handlers};
 use crate::calls::rlimits;
 use crate::link::delegate;
-use crate::mm::limits;
-use crate::mm::policy::node_of;
-use crate::process::rights;
-use crate::process::thread;
+use crate::mm::map::limits;
+use crate::mm::window::policy::node_of;
+use crate::process::thread::Thread;
+use crate::process::{Process, rights};
 use crate::sched::cpus;
 use alloc::sync::Arc;
 use hanare_abi::service::MAY_SCHEDULE;
@@ -19,11 +20,25 @@ use hanare_core::limits::MAX_VMAS;
 use hanare_core::link::ENDING;
 use hanare_core::mempolicy::{Policy, check_mode};
 use hanare_core::nodes::Nodes;
+use hanare_core::pagerange::PageRange;
 use hanare_core::vma::Backing;
 use hanare_hal::paging::SMALL;
 use hanare_hal::shared;
 use linux_raw_sys::general::{__NR_get_mempolicy, __NR_migrate_pages, __NR_move_pages};
 use zerocopy::IntoBytes;
+
+handlers! { call:
+    __NR_get_mempolicy => {
+        get(call, call.address(0), call.address(1), call.args[2], call.args[3], call.args[4])
+    },
+    __NR_set_mempolicy => set(call.thread, call.args[0], call.args[1], call.args[2]),
+    __NR_set_mempolicy_home_node => {
+        set_home(call.process, call.args[0], call.args[1], call.args[2], call.args[3])
+    },
+    __NR_mbind => mbind(call),
+    __NR_move_pages => move_pages(call),
+    __NR_migrate_pages => migrate_pages(call),
+}
 
 /// MPOL_MF_STRICT of mbind(2): pages on other nodes than the policy's make the call fail (EIO).
 const STRICT: u64 = 1;
@@ -51,24 +66,22 @@ fn range(start: u64, len: u64) -> Result<(u64, u64)> {
 }
 
 /// set_mempolicy(2), of the running thread.
-pub fn set(mode: u64, at: u64, max_node: u64) -> Result<u64> {
+pub fn set(me: &Thread, mode: u64, at: u64, max_node: u64) -> Result<u64> {
     let mode = self::mode(mode)?;
     let policy = Policy::new(mode, read_nodes(at, max_node)?, frames::nodes())?;
-    let me = thread::current();
     me.policy.set(policy, &me.process);
     Ok(0)
 }
 
 /// mbind(2). What is there already stays where it is.
-pub fn mbind(a: &[u64; 6]) -> Result<u64> {
-    let [start, len, mode, at, max_node, flags] = *a;
+pub fn mbind(call: &Context<'_>) -> Result<u64> {
+    let [start, len, mode, at, max_node, flags] = call.args;
     let (mode, flags) = (self::mode(mode)?, flags & 0xffff_ffff);
     let wished = read_nodes(at, max_node)?;
     if flags & !(STRICT | MOVE | MOVE_ALL) != 0 {
         return Err(errno::EINVAL);
     }
-    let p = &thread::current().process;
-    if flags & MOVE_ALL != 0 && thread::current().ids.lock().euid != 0 {
+    if flags & MOVE_ALL != 0 && call.thread.ids.lock().euid != 0 {
         return Err(errno::EPERM);
     }
     let (start, end) = range(start, len)?;
@@ -76,14 +89,15 @@ pub fn mbind(a: &[u64; 6]) -> Result<u64> {
         return Ok(0);
     }
     let policy = Policy::new(mode, wished, frames::nodes())?;
-    let mut mm = p.mm.lock();
-    let mapped: u64 = mm.vmas.range(start, end).map(|v| v.end.min(end) - v.start.max(start)).sum();
+    let mut mm = call.process.mm.lock();
+    let mapped: u64 =
+        mm.mappings().range(start, end).map(|v| v.end.min(end) - v.start.max(start)).sum();
     // The default may be given back over holes.
     if mapped == 0 || mapped != end - start && policy != Policy::default() {
         return Err(errno::EFAULT);
     }
     // On Linux a piece with a policy of its own is a mapping of its own.
-    if mm.policies.count_with(start, end) + mm.vmas.count() > MAX_VMAS
+    if mm.policies().count_with(start, end) + mm.mappings().count() > MAX_VMAS
         || !limits::room_for_mappings(0)
     {
         return Err(errno::ENOMEM);
@@ -93,13 +107,13 @@ pub fn mbind(a: &[u64; 6]) -> Result<u64> {
     let elsewhere = Nodes(wished.0.map(|word| !word));
     let fails = is_strict && mm.pages_on(&elsewhere, start, end) > 0;
     if !fails || flags & (MOVE | MOVE_ALL) != 0 {
-        mm.policies.set(start, end, policy)?;
+        mm.cursor(PageRange::of(start, end)).set_policy(policy)?;
     }
     if fails { Err(errno::EIO) } else { Ok(0) }
 }
 
 /// set_mempolicy_home_node(2).
-pub fn set_home(start: u64, len: u64, node: u64, flags: u64) -> Result<u64> {
+pub fn set_home(p: &Process, start: u64, len: u64, node: u64, flags: u64) -> Result<u64> {
     let (start, end) = range(start, len)?;
     let has_cpu = |node: u32| {
         (0..shared::params().cpu_count as usize).any(|cpu| shared::cpu(cpu).node() == node)
@@ -111,23 +125,24 @@ pub fn set_home(start: u64, len: u64, node: u64, flags: u64) -> Result<u64> {
     if end == start {
         return Ok(0);
     }
-    let mut mm = thread::current().process.mm.lock();
-    if mm.policies.count() + 2 + mm.vmas.count() > MAX_VMAS || !limits::room_for_mappings(0) {
+    let mut mm = p.mm.lock();
+    if mm.policies().count() + 2 + mm.mappings().count() > MAX_VMAS || !limits::room_for_mappings(0)
+    {
         return Err(errno::ENOMEM);
     }
-    mm.policies.set_home(start, end, node)?;
+    mm.cursor(PageRange::of(start, end)).set_home(node)?;
     Ok(0)
 }
 
 /// migrate_pages(2): how many pages could not be moved. Linux says whether the caller may, and
 /// moves what it shares with the process; ours stay where they are.
-pub fn migrate_pages(a: &[u64; 6]) -> Result<u64> {
-    let [pid, max_node, from, to, ..] = *a;
-    let of_linux = delegate::linux(__NR_migrate_pages, *a)?;
+pub fn migrate_pages(call: &Context<'_>) -> Result<u64> {
+    let [pid, max_node, from, to, ..] = call.args;
+    let of_linux = delegate::linux(__NR_migrate_pages, call.args)?;
     let (from, to) = (read_nodes(from, max_node)?, read_nodes(to, max_node)?);
-    let Some(p) = rlimits::target(pid) else { return Ok(of_linux) };
+    let Some(p) = rlimits::target(call.process, pid) else { return Ok(of_linux) };
     // That was the worker's word.
-    if !Arc::ptr_eq(&p, &thread::current().process) {
+    if !Arc::ptr_eq(&p, call.process) {
         rights::may(MAY_SCHEDULE, pid as u32, &p)?;
     }
     let left = from.and(&Nodes(to.0.map(|word| !word)));
@@ -135,18 +150,19 @@ pub fn migrate_pages(a: &[u64; 6]) -> Result<u64> {
 }
 
 /// move_pages(2) without `nodes`: where pages are. None is moved.
-pub fn move_pages(a: &[u64; 6]) -> Result<u64> {
-    let [pid, count, pages, to, status, flags] = *a;
+pub fn move_pages(call: &Context<'_>) -> Result<u64> {
+    let [pid, count, pages, to, status, flags] = call.args;
     if flags & !(MOVE | MOVE_ALL) != 0 {
         return Err(errno::EINVAL);
     }
     if to != 0 {
         return Err(errno::ENOSYS);
     }
-    let me = thread::current();
-    let Some(p) = rlimits::target(pid) else { return delegate::linux(__NR_move_pages, *a) };
-    let is_own = p.space == me.process.space;
-    if !Arc::ptr_eq(&p, &me.process) || flags & MOVE_ALL != 0 {
+    let Some(p) = rlimits::target(call.process, pid) else {
+        return delegate::linux(__NR_move_pages, call.args);
+    };
+    let is_own = p.space == call.process.space;
+    if !Arc::ptr_eq(&p, call.process) || flags & MOVE_ALL != 0 {
         // Whether it may: asked about no page.
         delegate::linux(__NR_move_pages, [pid, 0, 0, 0, 0, flags])?;
     }
@@ -156,21 +172,21 @@ pub fn move_pages(a: &[u64; 6]) -> Result<u64> {
     }
     for i in 0..count {
         cpus::serve_all(); // what is asked of this CPU does not wait for all the pages
-        if me.must_end() {
+        if call.thread.must_end() {
             return Err(ENDING);
         }
         let at = |list: u64, size: u64| list.wrapping_add(i.wrapping_mul(size));
         let addr = user::get::<u64>(UserAddr::of(at(pages, 8)))?;
         let node = {
             let mm = p.mm.lock();
-            let vma = mm.vmas.find(addr);
+            let vma = mm.mappings().find(addr);
             // Of plain memory that no thread has touched Linux says this, too.
             let is_file = vma.is_some_and(|v| v.backing != Backing::Anonymous);
             let why = if is_file { errno::ENOENT } else { errno::EFAULT };
-            vma.and_then(|_| mm.table.find(addr)).map(|leaf| node_of(&leaf)).ok_or(why)
+            vma.and_then(|_| mm.leaf(addr)).map(|leaf| node_of(&leaf)).ok_or(why)
         };
         let node = match node {
-            Ok(None) if is_own => of_linux(__NR_move_pages, addr),
+            Ok(None) if is_own => of_linux(call.thread, __NR_move_pages, addr),
             Ok(node) => node.ok_or(errno::ENOENT),
             Err(e) => Err(e),
         };
@@ -182,9 +198,8 @@ pub fn move_pages(a: &[u64; 6]) -> Result<u64> {
 
 /// The node of a page of Linux' own. Linux is asked by the call that the program makes, which its
 /// filters let pass.
-fn of_linux(call: u32, addr: u64) -> Result<u32> {
-    let me = thread::current();
-    let to = me.process.write_scratch(me.slot_index, addr.as_bytes())?;
+fn of_linux(me: &Thread, call: u32, addr: u64) -> Result<u32> {
+    let to = me.process.write_scratch(me.port.slot_index, addr.as_bytes())?;
     let args = match call {
         __NR_move_pages => [0, 1, to, 0, to + 8, 0],
         _ => [to + 8, 0, 0, addr, NODE | ADDR, 0],
@@ -201,6 +216,7 @@ const ADDR: u64 = 2;
 
 /// get_mempolicy(2).
 pub fn get(
+    call: &Context<'_>,
     mode_to: UserAddr,
     nodes_to: UserAddr,
     max_node: u64,
@@ -213,7 +229,7 @@ pub fn get(
     if flags & !(NODE | ADDR | MEMS_ALLOWED) != 0 || !nodes_to.is_null() && max_node < node_ids {
         return Err(errno::EINVAL);
     }
-    let own = thread::current().policy.get();
+    let own = call.thread.policy.get();
     let (mode, mask) = match flags {
         0 | NODE if addr != 0 => return Err(errno::EINVAL),
         0 => (own.mode, own.nodes),
@@ -223,8 +239,8 @@ pub fn get(
         }
         MEMS_ALLOWED => (0, *frames::nodes()),
         f if f & ADDR != 0 && f & MEMS_ALLOWED == 0 => {
-            let policy = at_address(addr)?;
-            (if f & NODE != 0 { node_at(addr)? } else { policy.mode }, policy.nodes)
+            let policy = at_address(call.process, addr)?;
+            (if f & NODE != 0 { node_at(call.thread, addr)? } else { policy.mode }, policy.nodes)
         }
         _ => return Err(errno::EINVAL),
     };
@@ -245,17 +261,17 @@ pub fn get(
     Ok(0)
 }
 
-fn at_address(addr: u64) -> Result<Policy> {
-    let mm = thread::current().process.mm.lock();
-    if mm.vmas.find(addr).is_none() {
+fn at_address(p: &Process, addr: u64) -> Result<Policy> {
+    let mm = p.mm.lock();
+    if mm.mappings().find(addr).is_none() {
         return Err(errno::EFAULT);
     }
-    Ok(mm.policies.get(addr))
+    Ok(mm.policies().get(addr))
 }
 
 /// Node of the page at `addr`, which is brought in.
-fn node_at(addr: u64) -> Result<u32> {
+fn node_at(me: &Thread, addr: u64) -> Result<u32> {
     user::get::<u8>(UserAddr::of(addr))?;
-    let leaf = thread::current().process.mm.lock().table.find(addr).ok_or(errno::EFAULT)?;
-    node_of(&leaf).map_or_else(|| of_linux(__NR_get_mempolicy, addr), Ok)
+    let leaf = me.process.mm.lock().leaf(addr).ok_or(errno::EFAULT)?;
+    node_of(&leaf).map_or_else(|| of_linux(me, __NR_get_mempolicy, addr), Ok)
 }

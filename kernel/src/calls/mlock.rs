@@ -5,10 +5,15 @@
 
 use crate::base::heap;
 use crate::base::user::{UserAddr, put};
+use crate::calls::context::handlers;
 use crate::calls::rlimits::LockLimit;
 use crate::link::{delegate, services};
-use crate::mm::reserve::{holds_accesses, lock_settled};
-use crate::mm::{AddressSpace, FileRef, access, fault, is_used};
+use crate::mm::change::reserve::lock_settled;
+use crate::mm::fault::thread as fault;
+use crate::mm::map::kept::holds_accesses;
+use crate::mm::pages::access;
+use crate::mm::pages::entry::is_used;
+use crate::mm::{AddressSpace, FileRef};
 use crate::process::thread::Thread;
 use crate::sched::cpus;
 use hanare_abi::layout::USER_MAX;
@@ -16,10 +21,20 @@ use hanare_abi::service::{EXTENTS_MAX, SERVICE_CACHED};
 use hanare_core::addr::{page_down, page_up};
 use hanare_core::errno::{self, Result};
 use hanare_core::limits::TASK_SIZE;
+use hanare_core::pagerange::PageRange;
 use hanare_core::vma::{Backing, Prot, Vma, VmaFlags};
 use hanare_hal::paging::SMALL;
 use hanare_hal::pte;
 use linux_raw_sys::general::__NR_mincore;
+
+handlers! { call:
+    __NR_mincore => mincore(call.thread, call.args[0], call.args[1], call.args[2]),
+    __NR_mlock => mlock(call.thread, call.args[0], call.args[1], 0),
+    __NR_mlock2 => mlock(call.thread, call.args[0], call.args[1], call.args[2]),
+    __NR_munlock => munlock(call.thread, call.args[0], call.args[1]),
+    __NR_mlockall => mlockall(call.thread, call.args[0]),
+    __NR_munlockall => munlockall(call.thread),
+}
 
 const MCL_CURRENT: u64 = 1;
 const MCL_FUTURE: u64 = 2;
@@ -44,7 +59,7 @@ pub fn populate(
     let mut at = start;
     while at < end && !me.must_end() {
         cpus::serve_all(); // what is asked of this CPU does not wait for all the pages
-        let leaf = p.mm.lock().table.find(at).filter(|l| l.entry.only(needed) == needed);
+        let leaf = p.mm.lock().leaf(at).filter(|l| l.entry.only(needed) == needed);
         match leaf {
             Some(l) => at = l.addr + l.size,
             None => fault::user(me, at, error)?,
@@ -66,7 +81,7 @@ pub fn populate_mapped(
     while at < end {
         let next =
             p.mm.lock()
-                .vmas
+                .mappings()
                 .find_next(at)
                 .filter(|v| v.start < end)
                 .map(|v| (v.start.max(at), v.end.min(end), v.prot, holds_accesses(v)));
@@ -100,8 +115,8 @@ fn span(addr: u64, len: u64) -> Result<(u64, u64)> {
 
 /// Sets or clears the lock on a range, up to the first hole.
 fn apply(mm: &mut AddressSpace, start: u64, end: u64, add: VmaFlags) -> Result<()> {
-    mm.may_part(start, end)?;
-    mm.vmas.update(start, end, |v| {
+    mm.may_part(PageRange::of(start, end))?;
+    mm.cursor(PageRange::of(start, end)).update(|v| {
         // As Linux: nothing is to be locked of what the kernel maps and of MAP_HUGETLB.
         if !matches!(v.backing, Backing::Special(_)) && !v.flags.contains(VmaFlags::HUGETLB) {
             v.flags = (v.flags - BOTH) | add;
@@ -121,7 +136,7 @@ pub fn mlock(me: &Thread, addr: u64, len: u64, flags: u64) -> Result<u64> {
     {
         let mut mm = lock_settled(&me.caller(), start, end)?;
         let there: u64 = mm
-            .vmas
+            .mappings()
             .range(start, end)
             .filter(|v| v.flags.contains(VmaFlags::LOCKED))
             .map(|v| v.end.min(end) - v.start.max(start))
@@ -159,10 +174,10 @@ pub fn mlockall(me: &Thread, flags: u64) -> Result<u64> {
     let kind = if flags & MCL_ONFAULT != 0 { BOTH } else { VmaFlags::LOCKED };
     let mut mm = p.mm.lock();
     let current = flags & MCL_CURRENT != 0;
-    if current && !limit.allows(mm.vmas.total_bytes()) {
+    if current && !limit.allows(mm.mappings().total_bytes()) {
         return Err(errno::ENOMEM);
     }
-    mm.lock_future = if flags & MCL_FUTURE != 0 { kind } else { VmaFlags::empty() };
+    mm.set_lock_future(if flags & MCL_FUTURE != 0 { kind } else { VmaFlags::empty() });
     if !current {
         return Ok(0);
     }
@@ -174,7 +189,7 @@ pub fn mlockall(me: &Thread, flags: u64) -> Result<u64> {
     let mut at = 0;
     loop {
         // A lock taken in the condition would be held in the loop.
-        let next = p.mm.lock().vmas.find_next(at).map(|v| (v.start.max(at), v.end));
+        let next = p.mm.lock().mappings().find_next(at).map(|v| (v.start.max(at), v.end));
         let Some((start, end)) = next else { break };
         let _ = populate_mapped(me, start, end); // as Linux: as far as it goes
         at = end;
@@ -185,7 +200,7 @@ pub fn mlockall(me: &Thread, flags: u64) -> Result<u64> {
 /// munlockall.
 pub fn munlockall(me: &Thread) -> Result<u64> {
     let mut mm = me.process.mm.lock();
-    mm.lock_future = VmaFlags::empty();
+    mm.set_lock_future(VmaFlags::empty());
     lock_all(&mut mm, VmaFlags::empty());
     Ok(0)
 }
@@ -193,7 +208,7 @@ pub fn munlockall(me: &Thread) -> Result<u64> {
 fn lock_all(mm: &mut AddressSpace, add: VmaFlags) {
     let mut at = 0;
     while let Some((start, end, flags)) =
-        mm.vmas.find_next(at).map(|v| (v.start.max(at), v.end, v.flags))
+        mm.mappings().find_next(at).map(|v| (v.start.max(at), v.end, v.flags))
     {
         if !flags.contains(VmaFlags::FIXED_KERNEL) {
             let _ = apply(mm, start, end, add);
@@ -206,7 +221,7 @@ fn lock_all(mm: &mut AddressSpace, add: VmaFlags) {
 /// `mlockall(MCL_FUTURE)`.
 pub fn future(me: &Thread, len: u64, map_locked: bool) -> Result<VmaFlags> {
     let p = &me.process;
-    let default = p.mm.lock().lock_future;
+    let default = p.mm.lock().lock_future();
     if !map_locked && default.is_empty() {
         return Ok(VmaFlags::empty());
     }
@@ -239,7 +254,7 @@ pub fn mincore(me: &Thread, addr: u64, len: u64, vec: u64) -> Result<u64> {
     while at < end {
         let (vma, stop) = {
             let mut mm = lock_settled(p, at, at + SMALL)?;
-            let vma = mm.vmas.find(at).cloned().ok_or(errno::ENOMEM)?;
+            let vma = mm.mappings().find(at).cloned().ok_or(errno::ENOMEM)?;
             let stop = vma.end.min(end).min(at + CHUNK * SMALL);
             let is_own = matches!(vma.backing, Backing::Anonymous);
             resident(&mut mm, at, stop, is_own, &mut bytes);
@@ -284,12 +299,11 @@ fn is_linux(v: &Vma<FileRef>) -> bool {
 /// shows none.
 fn resident(mm: &mut AddressSpace, start: u64, end: u64, is_own: bool, bytes: &mut [u8]) {
     bytes.fill(0);
-    let first = mm.table.find(start).map_or(start, |l| l.addr);
-    mm.table.update(first, end.min(USER_MAX), &mut |l| {
+    let first = mm.leaf(start).map_or(start, |l| l.addr);
+    mm.pages().each(PageRange::of(first, end.min(USER_MAX)), |l| {
         let (from, to) = (l.addr.max(start), (l.addr + l.size).min(end));
         let is_there = !is_own || is_used(l.entry);
         bytes[((from - start) / SMALL) as usize..((to - start) / SMALL) as usize]
             .fill(u8::from(is_there));
-        l.entry
     });
 }

@@ -1,45 +1,50 @@
 //! The memory calls that make, change and remove mappings: mmap, munmap, mprotect, brk, msync.
 
 use crate::base::lists;
+use crate::calls::context::handlers;
 use crate::calls::{mlock, rlimits};
 use crate::link::delegate;
-use crate::mm::files::{self, Private};
-use crate::mm::fork::unwritten;
-use crate::mm::free::MAP_STACK;
-use crate::mm::huge::MAP_HUGETLB;
-use crate::mm::parts::reach;
-use crate::mm::place::{MAP_FIXED, MAP_FIXED_NOREPLACE, choose};
-use crate::mm::reserve::{fill_reserved, lock_settled, unreserve};
-use crate::mm::unmap::{unmap_after, unmap_range};
-use crate::mm::{AddressSpace, Caller, FileRef, anonymous, huge, limits, protect, shared};
+use crate::mm::change::fork::unwritten;
+use crate::mm::change::placement::choose;
+use crate::mm::change::reserve::{fill_reserved, lock_settled, unreserve};
+use crate::mm::change::unmap::{unmap_after, unmap_range};
+use crate::mm::change::{huge, protect, shared};
+use crate::mm::map::address_space::Heap;
+use crate::mm::map::limits;
+use crate::mm::window::address_parts::reach;
+use crate::mm::window::files::{self, Private};
+use crate::mm::{AddressSpace, Caller, FileRef, anonymous};
 use crate::process::thread::Thread;
 use alloc::vec::Vec;
-use hanare_abi::layout::{USER_MAX, USER_MIN};
+use hanare_abi::layout::USER_MAX;
 use hanare_core::addr::page_up;
 use hanare_core::coherence::NOTHING;
 use hanare_core::errno::{self, Result};
 use hanare_core::limits::TASK_SIZE;
+use hanare_core::mmap::{
+    Behind, MAP_ANONYMOUS, MAP_FIXED, MAP_FIXED_NOREPLACE, MAP_LOCKED, MAP_NORESERVE, Plan,
+    Request, Source, prot_of,
+};
+use hanare_core::pagerange::PageRange;
 use hanare_core::vma::{Backing, Prot, Vma, VmaFlags};
 use hanare_hal::paging::SMALL;
 use linux_raw_sys::general::{__NR_fcntl, __NR_mprotect, __NR_msync};
 
-const MAP_SHARED: u64 = 1;
-const MAP_PRIVATE: u64 = 2;
-const MAP_SHARED_VALIDATE: u64 = 3;
-const MAP_ANONYMOUS: u64 = 0x20;
-const MAP_GROWSDOWN: u64 = 0x100;
-const MAP_LOCKED: u64 = 0x2000;
-const MAP_NORESERVE: u64 = 0x4000;
-const MAP_POPULATE: u64 = 0x8000;
-const MAP_NONBLOCK: u64 = 0x1_0000;
+handlers! { call:
+    __NR_mmap => mmap(call.thread, &call.args),
+    __NR_munmap => munmap(call.thread, call.args[0], call.args[1]),
+    __NR_mprotect => mprotect(call.thread, call.args[0], call.args[1], call.args[2]),
+    __NR_pkey_mprotect => match call.args[3] as i32 {
+        -1 => mprotect(call.thread, call.args[0], call.args[1], call.args[2]),
+        _ => Err(errno::EINVAL),
+    },
+    __NR_brk => Ok(brk(call.thread, call.args[0])),
+}
+
 /// Without a meaning on this machine, and valid.
 const PROT_SEM: u64 = 8;
 const PROT_GROWSDOWN: u64 = 0x0100_0000;
 const PROT_GROWSUP: u64 = 0x0200_0000;
-
-fn prot_of(bits: u64) -> Prot {
-    Prot::from_bits_truncate(bits as u32 & 7)
-}
 
 /// The rights that a mapping gets: with READ_IMPLIES_EXEC (personality(2)) more than asked for.
 fn with_implied(me: &Thread, prot: Prot) -> Prot {
@@ -62,108 +67,96 @@ pub fn mmap(me: &Thread, a: &[u64; 6]) -> Result<u64> {
 }
 
 fn map(me: &Thread, a: &[u64; 6]) -> Result<u64> {
-    let [addr, len, prot, flags, fd, offset] = *a;
-    if len == 0 {
-        return Err(errno::EINVAL);
+    let request = Request::of(a)?;
+    let (file, source) = look_up(&me.caller(), &request);
+    let implies_exec = me.process.identity.lock().read_implies_exec;
+    let plan = request.plan(source, implies_exec)?;
+    let place = reserve(me, &request, &plan)?;
+    install(me, &request, &plan, place, file)
+}
+
+/// The file that is read for a mapping, if it is one, and what lies behind the mapping.
+fn look_up(p: &Caller<'_>, request: &Request) -> (Option<FileRef>, Option<Result<Source>>) {
+    if request.is_anonymous() {
+        return (None, None);
     }
+    match request.is_private().then(|| files::private(p, request.fd, request.prot)) {
+        Some(Err(error)) => (None, Some(Err(error))),
+        Some(Ok(Private::Regular { file, max_prot })) => {
+            (Some(file), Some(Ok(Source::Read(max_prot))))
+        }
+        Some(Ok(Private::Device)) | None => {
+            (None, Some(Ok(Source::Linux(huge::page_size_of_file(p, request.fd)))))
+        }
+    }
+}
+
+/// A place for a mapping, whose addresses are reserved.
+struct Place {
+    at: u64,
+    /// The flags of the mapping for memory that is locked.
+    locks: VmaFlags,
+    /// A mapping that is put back there if Linux refuses its own.
+    unused: Option<Vma<FileRef>>,
+}
+
+fn reserve(me: &Thread, request: &Request, plan: &Plan) -> Result<Place> {
     let p = &me.caller();
-    let anonymous_map = flags & MAP_ANONYMOUS != 0;
-    let kind = flags & 0xf;
-    let private = kind == MAP_PRIVATE;
-    let prot = prot_of(prot);
-    // An error is returned below: Linux looks at the length first.
-    let file = (private && !anonymous_map).then(|| files::private(p, fd, prot));
-    let huge = match flags & MAP_HUGETLB != 0 {
-        true if anonymous_map => Some(huge::page_size(flags)?),
-        _ if anonymous_map || matches!(file, Some(Err(_) | Ok(Private::Regular { .. }))) => None,
-        _ => huge::page_size_of_file(p, fd),
-    };
-    let (align, mut vma_flags) = huge.unwrap_or((SMALL, VmaFlags::empty()));
-    let len = len.checked_add(SMALL - 1).ok_or(errno::ENOMEM)? & !(SMALL - 1);
-    if len > USER_MAX - USER_MIN {
-        return Err(errno::ENOMEM);
-    }
-    let len = huge::round(len, align)?;
-    if !matches!(kind, MAP_SHARED | MAP_PRIVATE | MAP_SHARED_VALIDATE)
-        || anonymous_map && kind == MAP_SHARED_VALIDATE
-    {
-        return Err(errno::EINVAL);
-    }
-    if !anonymous_map && offset.checked_add(len).is_none_or(|end| end > i64::MAX as u64) {
-        return Err(errno::EOVERFLOW);
-    }
-    let file = file.transpose()?;
-    let prot = match &file {
-        Some(Private::Regular { max_prot, .. }) => with_implied(me, prot) & (prot | *max_prot),
-        _ => with_implied(me, prot),
-    };
-    if flags & MAP_HUGETLB != 0 && huge.is_none()
-        || flags & MAP_GROWSDOWN != 0 && !(anonymous_map && private)
-    {
-        return Err(errno::EINVAL);
-    }
-    check_fixed(p, addr, len, align, flags)?;
-    if kind == MAP_SHARED_VALIDATE && flags & MAP_FIXED_NOREPLACE != 0 {
-        return Err(errno::EOPNOTSUPP); // not one of the flags that this kind promises to look at
-    }
-    vma_flags |= mlock::future(me, len, flags & MAP_LOCKED != 0)?;
-    for (bit, flag) in [(MAP_NORESERVE, VmaFlags::NORESERVE), (MAP_GROWSDOWN, VmaFlags::GROWSDOWN)]
-    {
-        vma_flags.set(flag, flags & bit != 0);
-    }
-    // As Linux since 6.7: there may be thousands of stacks, each used a little, at its end.
-    vma_flags.set(VmaFlags::NOHUGE, flags & MAP_STACK != 0 && huge.is_none());
-    within_limits(me, addr, len, prot, flags)?;
-    let shared = match (private, anonymous_map) {
-        (true, _) => VmaFlags::empty(),
-        (_, true) => VmaFlags::SHARED | VmaFlags::ANONYMOUS_SHARED,
-        _ => VmaFlags::SHARED,
-    };
-    let linux = !anonymous_map && !matches!(file, Some(Private::Regular { .. }));
-    let from_pool = linux && huge.is_some();
-    limits::enough_memory(if !from_pool && limits::is_accounted(prot, vma_flags | shared) {
-        len
-    } else {
-        0
-    })?;
+    check_fixed(p, plan)?;
+    plan.check_kind()?;
+    let locks = mlock::future(me, plan.len, plan.has(MAP_LOCKED))?;
+    within_limits(me, plan)?;
+    let is_promised =
+        !plan.is_from_pool() && limits::is_accounted(plan.prot, plan.vma_flags | locks);
+    limits::enough_memory(if is_promised { plan.len } else { 0 })?;
     let mut unused = None;
-    if linux
-        && flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) == MAP_FIXED
-        && p.mm.lock().vmas.overlaps(addr, addr + len)
+    if plan.replaces()
+        && matches!(plan.behind, Behind::Linux { of_file: true })
+        && p.mm.lock().mappings().overlaps(plan.addr, plan.end())
     {
-        unused = unused_reservation(p, addr, addr + len);
+        unused = unused_reservation(p, plan.addr, plan.end());
         if unused.is_none() {
-            shared::try_elsewhere(len, prot, flags, fd, offset)?;
+            let Request { fd, offset, .. } = *request;
+            shared::try_elsewhere(plan.len, plan.prot, plan.flags, fd, offset)?;
         }
     }
-    let flags_of_place = if huge.is_some() { huge::with_size(flags, align) } else { flags };
-    let mut at = choose(p, addr, len, flags_of_place, NOTHING)?;
-    let end = at + len;
-    match file {
-        Some(Private::Regular { file, max_prot }) => {
-            let flags = vma_flags | unwritten(prot);
-            let backing = Backing::PrivateFile { file, offset };
-            fill_reserved(p, &Vma { start: at, end, prot, max_prot, flags, backing })?;
+    let at = choose(p, plan.addr, plan.len, plan.flags_of_place(), NOTHING)?;
+    Ok(Place { at, locks, unused })
+}
+
+/// Makes the mapping at its place; its address.
+fn install(
+    me: &Thread,
+    request: &Request,
+    plan: &Plan,
+    place: Place,
+    file: Option<FileRef>,
+) -> Result<u64> {
+    let p = &me.caller();
+    let Plan { len, prot, .. } = *plan;
+    let (mut at, flags) = (place.at, plan.vma_flags | place.locks);
+    let plain = anonymous(PageRange::of(at, at + len), prot, flags);
+    match (plan.behind, file) {
+        (Behind::File, Some(file)) => {
+            let backing = Backing::PrivateFile { file, offset: request.offset };
+            let (flags, max_prot) = (flags | unwritten(prot), plan.max_prot);
+            fill_reserved(p, &Vma { max_prot, flags, backing, ..plain })?;
         }
-        None if private => {
-            let vma = anonymous(at, end, prot, vma_flags);
-            if huge.is_some() && flags & MAP_NORESERVE == 0 {
-                huge::reserve(p, &vma).inspect_err(|_| unreserve(p, at, end))?;
+        (Behind::Memory | Behind::File, _) => {
+            if plan.huge.is_some() && !plan.has(MAP_NORESERVE) {
+                huge::reserve(p, &plain).inspect_err(|_| unreserve(p, at, at + len))?;
             }
-            fill_reserved(p, &vma)?;
+            fill_reserved(p, &plain)?;
         }
         // A private mapping of a device means what the device says; one of huge pages takes them
-        // from Linux' pool.
-        Some(Private::Device) | None => {
-            // What Linux refuses leaves what was there.
-            let (flags_there, back) = (vma_flags | shared, unused.as_ref());
-            at = shared::map(p, at, len, prot, flags, fd, offset, flags_there, back)?;
+        // from Linux' pool. What Linux refuses leaves what was there.
+        (Behind::Linux { .. }, _) => {
+            let (Request { fd, offset, .. }, back) = (*request, place.unused.as_ref());
+            at = shared::map(p, at, len, prot, plan.flags, fd, offset, flags, back)?;
         }
     }
-    let end = at + len;
-    let locked = vma_flags & (VmaFlags::LOCKED | VmaFlags::LOCK_ON_FAULT) == VmaFlags::LOCKED;
-    if flags & (MAP_POPULATE | MAP_NONBLOCK) == MAP_POPULATE || locked {
-        let _ = mlock::populate_mapped(me, at, end); // as Linux: as far as it goes
+    if plan.is_populated(place.locks) {
+        let _ = mlock::populate_mapped(me, at, at + len); // as Linux: as far as it goes
     }
     Ok(at)
 }
@@ -174,45 +167,35 @@ fn unused_reservation(p: &Caller<'_>, start: u64, end: u64) -> Option<Vma<FileRe
     let mut mm = p.mm.lock();
     let plain =
         |v: &&Vma<FileRef>| v.end >= end && v.prot.is_empty() && v.backing == Backing::Anonymous;
-    let vma = mm.vmas.find(start).filter(plain)?.slice(start, end)?;
+    let vma = mm.mappings().find(start).filter(plain)?.slice(start, end)?;
     let mut used = false;
-    mm.table.update(start, end, &mut |leaf| {
-        used = true;
-        leaf.entry
-    });
+    mm.pages().each(PageRange::of(start, end), |_| used = true);
     (!used).then_some(vma)
 }
 
-/// Checks of a wished-for address that are made before anything is changed.
-fn check_fixed(p: &Caller<'_>, addr: u64, len: u64, align: u64, flags: u64) -> Result<()> {
-    if flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) == 0 {
+/// Checks of what is at a fixed address that are made before anything is changed.
+fn check_fixed(p: &Caller<'_>, plan: &Plan) -> Result<()> {
+    if !plan.is_fixed() {
         return Ok(());
     }
-    let end = addr.checked_add(len).filter(|&end| end <= USER_MAX).ok_or(errno::ENOMEM)?;
-    if !addr.is_multiple_of(align) {
-        return Err(errno::EINVAL);
-    }
-    if addr < USER_MIN {
-        return Err(errno::EPERM);
-    }
-    let mm = lock_settled(p, addr, end)?;
-    if flags & MAP_FIXED_NOREPLACE != 0 && mm.vmas.overlaps(addr, end) {
+    let mm = lock_settled(p, plan.addr, plan.end())?;
+    if plan.has(MAP_FIXED_NOREPLACE) && mm.mappings().overlaps(plan.addr, plan.end()) {
         return Err(errno::EEXIST);
     }
-    mm.may_cut(addr, end)
+    mm.may_cut(PageRange::of(plan.addr, plan.end()))
 }
 
 /// RLIMIT_AS and RLIMIT_DATA; what `MAP_FIXED` replaces does not count twice.
-fn within_limits(me: &Thread, addr: u64, len: u64, prot: Prot, flags: u64) -> Result<()> {
+fn within_limits(me: &Thread, plan: &Plan) -> Result<()> {
     let limits = rlimits::of_memory(me);
     let mm = me.process.mm.lock();
-    let replaced: u64 = if flags & MAP_FIXED == 0 {
+    let replaced: u64 = if !plan.has(MAP_FIXED) {
         0
     } else {
-        mm.vmas.range(addr, addr + len).map(|v| v.end.min(addr + len) - v.start.max(addr)).sum()
+        let (start, end) = (plan.addr, plan.end());
+        mm.mappings().range(start, end).map(|v| v.end.min(end) - v.start.max(start)).sum()
     };
-    let data = flags & (0xf | MAP_GROWSDOWN) == MAP_PRIVATE && prot.contains(Prot::WRITE);
-    if limits.allow(&mm, len - replaced, data) { Ok(()) } else { Err(errno::ENOMEM) }
+    if limits.allow(&mm, plan.len - replaced, plan.is_data()) { Ok(()) } else { Err(errno::ENOMEM) }
 }
 
 /// munmap.
@@ -251,7 +234,7 @@ pub fn mprotect(me: &Thread, addr: u64, len: u64, prot: u64) -> Result<u64> {
     drop(lock_settled(p, start, end)?);
     if grows != 0 {
         let mm = p.mm.lock();
-        let v = mm.vmas.find_next(start).filter(|v| v.start < end).ok_or(errno::ENOMEM)?;
+        let v = mm.mappings().find_next(start).filter(|v| v.start < end).ok_or(errno::ENOMEM)?;
         // Nothing grows up on this machine.
         if grows == PROT_GROWSUP || !v.flags.contains(VmaFlags::GROWSDOWN) {
             return Err(errno::EINVAL);
@@ -265,11 +248,14 @@ pub fn mprotect(me: &Thread, addr: u64, len: u64, prot: u64) -> Result<u64> {
             !v.prot.contains(Prot::WRITE) && !v.flags.contains(VmaFlags::SHARED)
         };
         let bytes = |v: &Vma<FileRef>| v.end.min(end) - v.start.max(start);
-        if !limits.allow_data(&mm, mm.vmas.range(start, end).filter(gains).map(bytes).sum()) {
+        if !limits.allow_data(&mm, mm.mappings().range(start, end).filter(gains).map(bytes).sum()) {
             return Err(errno::ENOMEM);
         }
-        let promised =
-            mm.vmas.range(start, end).filter(gains).filter(|v| limits::is_accounted(prot, v.flags));
+        let promised = mm
+            .mappings()
+            .range(start, end)
+            .filter(gains)
+            .filter(|v| limits::is_accounted(prot, v.flags));
         limits::enough_memory(promised.map(bytes).max().unwrap_or(0))?;
     }
     let (end, refused) = protect_shared(p, start, end, prot);
@@ -284,14 +270,14 @@ fn protect_shared(p: &Caller<'_>, start: u64, end: u64, prot: Prot) -> (u64, Res
     let protect = |s: u64, e: u64| {
         delegate::linux(__NR_mprotect, [s, e - s, u64::from(prot.bits()), 0, 0, 0])
     };
-    let reach = p.mm.lock().vmas.protectable(start, end, prot);
+    let reach = p.mm.lock().mappings().protectable(start, end, prot);
     let Ok(parts) = shared_parts(p, start, reach) else { return (start, Err(errno::ENOMEM)) };
     for (s, e) in parts {
         if protect(s, e).is_ok() {
             continue;
         }
         // One of its pieces; those below are changed.
-        let piece = |at| p.mm.lock().vmas.range(at, e).next().map(|v| v.end.min(e));
+        let piece = |at| p.mm.lock().mappings().range(at, e).next().map(|v| v.end.min(e));
         let mut at = s;
         while let Some(end) = piece(at).filter(|&end| end > at) {
             if let Err(error) = protect(at, end) {
@@ -306,7 +292,8 @@ fn protect_shared(p: &Caller<'_>, start: u64, end: u64, prot: Prot) -> (u64, Res
 fn shared_parts(p: &Caller<'_>, start: u64, end: u64) -> Result<Vec<(u64, u64)>> {
     let mm = lock_settled(p, start, end)?;
     let mut parts: Vec<(u64, u64)> = Vec::new();
-    for v in mm.vmas.range(start, end).filter(|v| matches!(v.backing, Backing::SharedLinux { .. }))
+    for v in
+        mm.mappings().range(start, end).filter(|v| matches!(v.backing, Backing::SharedLinux { .. }))
     {
         let (s, e) = (v.start.max(start), v.end.min(end));
         // Neighbours as one: a mapping may be in thousands of pieces, each a call.
@@ -322,10 +309,7 @@ fn shared_parts(p: &Caller<'_>, start: u64, end: u64) -> Result<Vec<(u64, u64)>>
 pub fn brk(me: &Thread, wanted: u64) -> u64 {
     let p = &me.caller();
     loop {
-        let (start, old) = {
-            let mm = p.mm.lock();
-            (mm.brk_start, mm.brk)
-        };
+        let Heap { start, end: old } = p.mm.lock().heap();
         crate::process::limits::look(me);
         let limit = me.process.identity.lock().data_soft;
         if wanted < start || wanted > USER_MAX || wanted - start > limit && wanted > old {
@@ -342,16 +326,17 @@ pub fn brk(me: &Thread, wanted: u64) -> u64 {
         match moved {
             Ok(true) => return wanted,
             Ok(false) => {} // another thread has moved it: it is looked at anew
-            Err(_) => return p.mm.lock().brk,
+            Err(_) => return p.mm.lock().heap().end,
         }
     }
 }
 
 /// Moves the end of the heap; false: it is not `old` any more.
 fn move_end(mm: &mut AddressSpace, old: u64, wanted: u64) -> bool {
-    let is_there = mm.brk == old;
+    let heap = mm.heap();
+    let is_there = heap.end == old;
     if is_there {
-        mm.brk = wanted;
+        mm.set_heap(Heap { end: wanted, ..heap });
     }
     is_there
 }
@@ -367,16 +352,17 @@ fn grow_heap(me: &Thread, old: u64, wanted: u64) -> Result<bool> {
     {
         // A page is kept free between the heap and what follows.
         let mut mm = lock_settled(p, from, to + SMALL)?;
-        if mm.brk != old {
+        let heap = mm.heap();
+        if heap.end != old {
             return Ok(false);
         }
-        if !limits.allow(&mm, to - from, true) || !mm.vmas.is_free(from, to + SMALL) {
+        if !limits.allow(&mm, to - from, true) || !mm.mappings().is_free(from, to + SMALL) {
             return Err(errno::ENOMEM);
         }
         let flags = VmaFlags::HEAP | lock_flags;
-        mm.vmas.insert(anonymous(from, to, Prot::READ | Prot::WRITE, flags))?;
-        mm.policies.clear(from, to);
-        mm.brk = wanted;
+        mm.insert(anonymous(PageRange::of(from, to), Prot::READ | Prot::WRITE, flags))?;
+        mm.cursor(PageRange::of(from, to)).clear_policy();
+        mm.set_heap(Heap { end: wanted, ..heap });
     }
     if lock_flags == VmaFlags::LOCKED {
         let _ = mlock::populate_mapped(me, from, to);
@@ -407,7 +393,7 @@ pub fn msync(me: &Thread, addr: u64, len: u64, flags: u64) -> Result<u64> {
     let p = &me.caller();
     if flags & INVALIDATE != 0
         && lock_settled(p, start, end)?
-            .vmas
+            .mappings()
             .range(start, end)
             .any(|v| v.flags.contains(VmaFlags::LOCKED))
     {
@@ -416,7 +402,7 @@ pub fn msync(me: &Thread, addr: u64, len: u64, flags: u64) -> Result<u64> {
     for (s, e) in shared_parts(p, start, end)? {
         delegate::linux(__NR_msync, [s, e - s, flags, 0, 0, 0])?;
     }
-    if wanted <= USER_MAX && p.mm.lock().vmas.is_covered(start, end) {
+    if wanted <= USER_MAX && p.mm.lock().mappings().is_covered(start, end) {
         Ok(0)
     } else {
         Err(errno::ENOMEM)

@@ -1,17 +1,21 @@
 //! mremap, remap_file_pages.
 
+use crate::calls::context::handlers;
 use crate::calls::mlock::{self, whole_pages};
 use crate::calls::rlimits::{self, LockLimit};
 use crate::link::{delegate, services};
-use crate::mm::change::carry_out;
-use crate::mm::parts::reach;
-use crate::mm::place::{MAP_FIXED, choose};
-use crate::mm::removed::Removed;
-use crate::mm::reserve::{
-    begin_move, fill_whole, kept, lock_settled, reservation, settle, settle_move, unreserve,
+use crate::mm::change::placement::choose;
+use crate::mm::change::reserve::{
+    begin_move, fill_whole, lock_settled, settle, settle_move, unreserve,
 };
-use crate::mm::unmap::unmap_range;
-use crate::mm::{AddressSpace, Caller, FileRef, huge, limits, shared};
+use crate::mm::change::shared;
+use crate::mm::change::transaction::carry_out;
+use crate::mm::change::unmap::unmap_range;
+use crate::mm::map::kept::{kept, reservation};
+use crate::mm::map::limits;
+use crate::mm::pages::leftovers::Removed;
+use crate::mm::window::address_parts::reach;
+use crate::mm::{AddressSpace, Caller, FileRef};
 use crate::process::thread::Thread;
 use crate::sched::hold;
 use hanare_abi::layout::{USER_MAX, USER_MIN};
@@ -20,9 +24,16 @@ use hanare_core::addr::page_down;
 use hanare_core::coherence::{Change, Kept, Range};
 use hanare_core::errno::{self, Errno, Result};
 use hanare_core::limits::TASK_SIZE;
+use hanare_core::mmap::{self, MAP_FIXED};
+use hanare_core::pagerange::PageRange;
 use hanare_core::vma::{Backing, Vma, VmaFlags};
 use hanare_hal::paging::SMALL;
 use linux_raw_sys::general::{__NR_mremap, __NR_munmap, __NR_remap_file_pages};
+
+handlers! { call:
+    __NR_mremap => mremap(call.thread, &call.args),
+    __NR_remap_file_pages => file_pages(call.thread, &call.args),
+}
 
 const MAYMOVE: u64 = 1;
 const FIXED: u64 = 2;
@@ -69,12 +80,12 @@ pub fn mremap(me: &Thread, a: &[u64; 6]) -> Result<u64> {
     }
     let p = &me.caller();
     let vma = lock_settled(p, old, old.saturating_add(SMALL))?
-        .vmas
+        .mappings()
         .find(old)
         .cloned()
         .ok_or(errno::EFAULT)?;
-    if let Some(size) = huge::size_of(vma.flags) {
-        (m.old_size, m.new_size) = (huge::round(m.old_size, size)?, huge::round(m.new_size, size)?);
+    if let Some(size) = mmap::size_of(vma.flags) {
+        (m.old_size, m.new_size) = (mmap::round(m.old_size, size)?, mmap::round(m.new_size, size)?);
         if !old.is_multiple_of(size)
             || flags & FIXED != 0 && !new.is_multiple_of(size)
             || m.new_size > m.old_size
@@ -89,7 +100,8 @@ pub fn mremap(me: &Thread, a: &[u64; 6]) -> Result<u64> {
         let end = end_of_source(&m);
         if m.old_size > m.new_size {
             let end = end.ok_or(errno::EINVAL)?;
-            unmap_range(p, old + m.new_size, end.min(USER_MAX))?;
+            // Behind `USER_MAX` nothing is mapped.
+            unmap_range(p, (old + m.new_size).min(USER_MAX), end.min(USER_MAX))?;
         } else if end.is_none() {
             // Nothing is to be done: of a size beyond all addresses Linux 6.1 says so, and
             // later ones `EINVAL`.
@@ -147,11 +159,11 @@ fn move_from(me: &Thread, m: &mut Move, fixed: bool, new: u64) -> Result<u64> {
     let p = &me.caller();
     if m.old_size > m.new_size {
         let end = end_of_source(m).ok_or(errno::EINVAL)?;
-        unmap_range(p, m.old + m.new_size, end.min(USER_MAX))?;
+        unmap_range(p, (m.old + m.new_size).min(USER_MAX), end.min(USER_MAX))?;
         m.old_size = m.new_size;
     }
     let vma = lock_settled(p, m.old, m.old.saturating_add(SMALL))?
-        .vmas
+        .mappings()
         .find(m.old)
         .cloned()
         .ok_or(errno::EFAULT)?;
@@ -169,7 +181,7 @@ fn resizable(me: &Thread, vma: &Vma<FileRef>, m: &Move) -> Result<VmaFlags> {
         return Err(errno::EINVAL);
     }
     // As Linux, where another policy makes another mapping.
-    if m.old_size > vma.end - m.old || !p.mm.lock().policies.is_one(m.old, m.old + m.old_size) {
+    if m.old_size > vma.end - m.old || !p.mm.lock().policies().is_one(m.old, m.old + m.old_size) {
         return Err(errno::EFAULT);
     }
     let more = m.new_size - m.old_size;
@@ -211,20 +223,19 @@ fn grow(p: &Caller<'_>, vma: &Vma<FileRef>, m: &Move, end: u64) -> Result<bool> 
     }
     {
         let mut mm = lock_settled(p, m.old, end.min(USER_MAX))?;
-        if end > USER_MAX || mm.vmas.overlaps(vma.end, end) {
+        if end > USER_MAX || mm.mappings().overlaps(vma.end, end) {
             return Ok(false);
         }
         if !linux {
             let now = movable(&mm, vma, m)?; // which ends there: nothing is behind it
             let backing = now.backing.advanced(vma.end - now.start);
-            let policy = mm.policies.get(vma.end - 1);
-            mm.policies.set(vma.end, end, policy)?;
-            mm.vmas
-                .insert(Vma { start: vma.end, end, backing, ..now })
-                .inspect_err(|_| mm.policies.clear(vma.end, end))?;
+            let policy = mm.policies().get(vma.end - 1);
+            mm.cursor(PageRange::of(vma.end, end)).set_policy(policy)?;
+            mm.insert(Vma { start: vma.end, end, backing, ..now })
+                .inspect_err(|_| mm.cursor(PageRange::of(vma.end, end)).clear_policy())?;
             return Ok(true);
         }
-        mm.vmas.insert(reservation(p.slot, vma.end, end))?;
+        mm.insert(reservation(p.slot, PageRange::of(vma.end, end)))?;
     }
     let result = begin_move(p, m.old, vma.end).and_then(|now| {
         let grown = grow_linux(p, &now, end);
@@ -245,13 +256,13 @@ fn grow_linux(p: &Caller<'_>, vma: &Vma<FileRef>, end: u64) -> Result<()> {
     let mut old = watch;
     let mut enter = || {
         let mut mm = p.mm.lock();
-        mm.vmas.update(vma.start, vma.end, |v| {
+        mm.cursor(vma.range()).update(|v| {
             if let Backing::SharedLinux { watch: w, .. } = &mut v.backing {
                 old = core::mem::replace(w, watch);
             }
             Ok(())
         })?;
-        let last = mm.vmas.find(vma.end - 1).cloned().ok_or(errno::EFAULT)?;
+        let last = mm.mappings().find(vma.end - 1).cloned().ok_or(errno::EFAULT)?;
         let backing = last.backing.advanced(vma.end - last.start);
         let flags = last.flags - VmaFlags::MOVING;
         fill_whole(p, &mut mm, p.slot, Vma { start: vma.end, end, flags, backing, ..last })
@@ -354,7 +365,7 @@ fn enter_moved(
     target: u64,
     watch: u32,
 ) -> Result<()> {
-    let vma = mm.vmas.find(m.old).cloned().ok_or(errno::EFAULT)?;
+    let vma = mm.mappings().find(m.old).cloned().ok_or(errno::EFAULT)?;
     let mut backing = vma.backing.advanced(m.old - vma.start);
     if let Backing::SharedLinux { watch: of_old, .. } = &mut backing {
         *of_old = watch;
@@ -365,11 +376,10 @@ fn enter_moved(
 
 /// Takes the mapping out of its old place, whose addresses the caller is busy with from now on.
 fn vacate(mm: &mut AddressSpace, slot: u32, old: u64, size: u64) {
-    drop(mm.vmas.remove(old, old + size));
-    mm.policies.clear(old, old + size);
+    drop(mm.cursor(PageRange::of(old, old + size)).remove());
     let (whole, mut none) = ((old, old + size), Removed::default()); // foreign frames: nothing to free
     mm.unmap_pages(whole, &Change::new(whole), true, &mut none);
-    let _ = mm.vmas.insert_anyway(kept(Kept::Busy, slot, old, old + size)); // it is free: cannot fail
+    let _ = mm.insert_anyway(kept(Kept::Busy, slot, PageRange::of(old, old + size))); // it is free: cannot fail
 }
 
 /// Moves private pages, once Linux has forgotten the old place. The mapping that moves is the one
@@ -382,7 +392,7 @@ fn move_pages(p: &Caller<'_>, vma: &Vma<FileRef>, m: &Move, target: u64) -> Resu
         (old, old_end),
         |mm, change| {
             movable(mm, vma, m)?;
-            mm.split_edges(old, old_end)?;
+            mm.split_edges(PageRange::of(old, old_end))?;
             Ok(mm.must_forget((old, old_end), change, |_, sight| sight.is_seen()))
         },
         |mm, _| {
@@ -390,21 +400,21 @@ fn move_pages(p: &Caller<'_>, vma: &Vma<FileRef>, m: &Move, target: u64) -> Resu
             let backing = vma.backing.advanced(old - vma.start);
             let moved = Vma { start: target, end: target + new_size, backing, ..vma };
             fill_whole(p, mm, p.slot, moved)?;
-            let policy = mm.policies.get(old);
-            let placed = mm.policies.set(target, target + new_size, policy);
-            if let Err(e) = placed.and_then(|()| mm.place_leaves(old, old_end, target)) {
-                drop(mm.vmas.remove(target, target + new_size));
-                mm.policies.clear(target, target + new_size);
+            let policy = mm.policies().get(old);
+            let placed = mm.cursor(PageRange::of(target, target + new_size)).set_policy(policy);
+            if let Err(e) =
+                placed.and_then(|()| mm.place_leaves(PageRange::of(old, old_end), target))
+            {
+                drop(mm.cursor(PageRange::of(target, target + new_size)).remove());
                 return Err(e);
             }
-            mm.displace_leaves(old, old_end);
+            mm.displace_leaves(PageRange::of(old, old_end));
             if keep {
                 // The old place is as new, and not locked any more.
                 let locks = VmaFlags::LOCKED | VmaFlags::LOCK_ON_FAULT;
-                let _ = mm.vmas.set_flags(old, old_end, VmaFlags::empty(), locks);
+                let _ = mm.cursor(PageRange::of(old, old_end)).set_flags(VmaFlags::empty(), locks);
             } else {
-                drop(mm.vmas.remove(old, old_end));
-                mm.policies.clear(old, old_end);
+                drop(mm.cursor(PageRange::of(old, old_end)).remove());
             }
             Ok(())
         },
@@ -419,9 +429,9 @@ fn movable(mm: &AddressSpace, vma: &Vma<FileRef>, m: &Move) -> Result<Vma<FileRe
         now.end - m.old >= m.old_size
             && !matches!(now.backing, Backing::SharedLinux { .. })
             && (!special(now) || now.backing == vma.backing)
-            && huge::size_of(now.flags) == huge::size_of(vma.flags)
+            && mmap::size_of(now.flags) == mmap::size_of(vma.flags)
     };
-    mm.vmas.find(m.old).filter(is_alike).cloned().ok_or(errno::EFAULT)
+    mm.mappings().find(m.old).filter(is_alike).cloned().ok_or(errno::EFAULT)
 }
 
 /// remap_file_pages: Linux maps the other pages of the file where its mapping is; the
@@ -442,7 +452,7 @@ pub fn file_pages(me: &Thread, a: &[u64; 6]) -> Result<u64> {
     };
     // Anything else is the device's in the proxy, which must not be touched.
     let mut at = start;
-    for v in p.mm.lock().vmas.range(start, end).filter(|&v| shared(v)) {
+    for v in p.mm.lock().mappings().range(start, end).filter(|&v| shared(v)) {
         if v.start <= at {
             at = v.end;
         }
@@ -452,7 +462,7 @@ pub fn file_pages(me: &Thread, a: &[u64; 6]) -> Result<u64> {
     }
     delegate::linux(__NR_remap_file_pages, [addr, len, prot, page, flags, 0])?;
     let offset = offset.ok_or(errno::EOVERFLOW)?; // as Linux has said, whatever a proxy says
-    p.mm.lock().vmas.update(start, end, |v| {
+    p.mm.lock().cursor(PageRange::of(start, end)).update(|v| {
         let distance = v.start - start;
         if let Backing::SharedLinux { offset: o, .. } = &mut v.backing {
             *o = offset + distance;

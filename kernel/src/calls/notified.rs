@@ -14,7 +14,7 @@
 use crate::life::depart;
 use crate::link::{direct, services};
 use crate::parts::signals::Interrupted;
-use crate::process::thread::{self, Thread};
+use crate::process::thread::Thread;
 use crate::signal::dispositions;
 use hanare_abi::service::{
     CALL_WORDS, NOTIFY_ALONE, NOTIFY_EXECVE, SERVICE_CONTINUED, SERVICE_NOTIFY,
@@ -39,9 +39,8 @@ pub enum Decision {
     Answered(u64),
 }
 
-/// Has a listener decide about a call of the running thread.
-pub fn ask(regs: &Regs, listener: u64) -> Decision {
-    let me = thread::current();
+/// Has a listener decide about a call of the running thread `me`.
+pub fn ask(me: &Thread, regs: &Regs, listener: u64) -> Decision {
     let (number, args) = (regs.orig_rax as u32, regs.arguments());
     let row = syscalls::row(number.into());
     let control_fd = me.process.identity.lock().control_fd;
@@ -55,11 +54,11 @@ pub fn ask(regs: &Regs, listener: u64) -> Decision {
     match way(row, &args, control_fd, departs) {
         Way::AsEver => Decision::GoesOn,
         Way::Plainly => row.map_or(Decision::GoesOn, Decision::Plainly),
-        Way::Execve => match tell(regs, listener, NOTIFY_EXECVE) {
+        Way::Execve => match tell(me, regs, listener, NOTIFY_EXECVE) {
             Ok(call) => Decision::Departs(call),
             Err(answered) => answered,
         },
-        Way::Apart => match tell(regs, listener, NOTIFY_ALONE) {
+        Way::Apart => match tell(me, regs, listener, NOTIFY_ALONE) {
             Ok(call) => decided(me, listener, call),
             Err(answered) => answered,
         },
@@ -68,31 +67,30 @@ pub fn ask(regs: &Regs, listener: u64) -> Decision {
 
 /// An execve that failed, perhaps before Linux has heard of it: what the module knows is for no
 /// later one.
-pub fn forget(listener: u64, call: u64) {
+pub fn forget(me: &Thread, listener: u64, call: u64) {
     // One that succeeded ends the thread, whose worker is another program's.
-    if !thread::current().must_end() {
+    if !me.must_end() {
         let _ = services::by_worker(SERVICE_CONTINUED, &[listener, call], &[]);
     }
 }
 
-/// Has the module know the call of the running thread: the number by which it does.
-fn tell(regs: &Regs, listener: u64, how: u64) -> Result<u64, Decision> {
+/// Has the module know the call of the running thread `me`: the number by which it does.
+fn tell(me: &Thread, regs: &Regs, listener: u64, how: u64) -> Result<u64, Decision> {
     let mut words = [0; CALL_WORDS];
     (words[0], words[1]) = (regs.orig_rax & 0xffff_ffff, regs.rip);
     words[2..].copy_from_slice(&regs.arguments());
-    let me = thread::current();
-    let (process, tid) = (me.process.first_slot.into(), me.slot.tid().into());
+    let (process, tid) = (me.process.first_slot.into(), me.tid().into());
     let told = services::by_worker_unless_signalled(
         SERVICE_NOTIFY,
         &[listener, how, process, tid],
         &words,
     );
-    told.map(|answer| answer.status).map_err(failed)
+    told.map(|answer| answer.status).map_err(|why| failed(me, why))
 }
 
-fn failed(why: Failure) -> Decision {
+fn failed(me: &Thread, why: Failure) -> Decision {
     match why {
-        Failure::NotStarted => again(),
+        Failure::NotStarted => again(me),
         why => error(why.into()),
     }
 }
@@ -103,8 +101,8 @@ const fn error(e: Errno) -> Decision {
 
 /// A signal came: the call is made again when it has been delivered, as it is where a listener is
 /// left without an answer.
-fn again() -> Decision {
-    thread::current().signals.lock().set_interrupted(Interrupted::NotStarted);
+fn again(me: &Thread) -> Decision {
+    me.signals.lock().set_interrupted(Interrupted::NotStarted);
     error(errno::EINTR)
 }
 
@@ -116,11 +114,11 @@ fn decided(me: &Thread, listener: u64, call: u64) -> Decision {
             match services::by_worker(SERVICE_CONTINUED, &[listener, call], &[]) {
                 Ok(answer) if answer.status == 1 => Decision::GoesOn,
                 Ok(_) | Err(Failure::Refused(_)) => error(errno::ENOSYS),
-                Err(why) => failed(why),
+                Err(why) => failed(me, why),
             }
         }
         Outcome::Done(value) => Decision::Answered(value as u64),
-        Outcome::NotStarted => again(),
+        Outcome::NotStarted => again(me),
         Outcome::ThreadEnding | Outcome::PeerGone => error(ENDING),
     }
 }

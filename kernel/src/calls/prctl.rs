@@ -1,8 +1,9 @@
 //! prctl(2): Linux' business but for what would hit the proxy instead of the program.
 
 use crate::base::user::put;
+use crate::calls::context::handlers;
 use crate::calls::seccomp;
-use crate::process::thread;
+use crate::process::thread::Thread;
 use crate::process::workers;
 use crate::route::{self, pooled, utility};
 use core::sync::atomic::Ordering;
@@ -17,16 +18,19 @@ use linux_raw_sys::prctl::{
     PR_SET_TIMERSLACK, PR_SET_TSC, PR_SET_VMA, PR_TSC_ENABLE, PR_TSC_SIGSEGV,
 };
 
+handlers! { call:
+    __NR_prctl => prctl(call.thread, call.row, call.args),
+}
+
 const TSC_ENABLE: u64 = PR_TSC_ENABLE as u64;
 const TSC_SIGSEGV: u64 = PR_TSC_SIGSEGV as u64;
 
 /// Serves a call.
-pub fn prctl(row: &Row, a: [u64; 6]) -> Result<u64> {
-    let thread = thread::current();
+fn prctl(thread: &Thread, row: &Row, a: [u64; 6]) -> Result<u64> {
     match a[0] as u32 {
-        PR_SET_SECCOMP => seccomp::prctl(a[1], UserAddr::of(a[2])),
+        PR_SET_SECCOMP => seccomp::prctl(thread, a[1], UserAddr::of(a[2])),
         PR_HANARE_PROXY => pooled::proxy(a[1]),
-        PR_HANARE_RUN_ON => utility::run_on(&a),
+        PR_HANARE_RUN_ON => utility::run_on(thread, &a),
         PR_GET_SECCOMP => Ok(u64::from(thread.seccomp.mode())),
         // The last two as without CONFIG_KSM.
         PR_SET_SYSCALL_USER_DISPATCH | PR_GET_AUXV | PR_SET_MEMORY_MERGE | PR_GET_MEMORY_MERGE => {
@@ -51,7 +55,7 @@ pub fn prctl(row: &Row, a: [u64; 6]) -> Result<u64> {
         PR_SET_VMA if a[1] == 0 && a[2].is_multiple_of(4096) => Ok(0), // names of memory are not shown
         PR_SET_VMA => Err(errno::EINVAL),
         PR_SET_NAME => {
-            let result = route::call(row, a)?;
+            let result = route::call(thread, row, a)?;
             let mut name = [0; 16];
             if let Ok(Some(text)) = usercopy::read_string(UserAddr::of(a[1]), &mut [0; 16]) {
                 name[..text.len()].copy_from_slice(text);
@@ -62,7 +66,7 @@ pub fn prctl(row: &Row, a: [u64; 6]) -> Result<u64> {
             Ok(result)
         }
         other => {
-            let result = route::call(row, a)?;
+            let result = route::call(thread, row, a)?;
             if prctl_changes_rights(other) {
                 workers::rights_changed(thread);
             } else if other == PR_SET_TIMERSLACK {

@@ -2,9 +2,9 @@
 
 use crate::base::user::{UserAddr, put};
 use crate::link::delegate;
-use crate::mm::limits::Limits;
+use crate::mm::map::limits::Limits;
 use crate::process::spaces;
-use crate::process::thread::{self, Thread};
+use crate::process::thread::Thread;
 use crate::process::{Process, limits, rights};
 use alloc::sync::Arc;
 use hanare_abi::service::MAY_LIMIT;
@@ -43,7 +43,7 @@ impl LockLimit {
     /// `EPERM`: it may lock nothing at all.
     pub fn ask(me: &Thread) -> Result<LockLimit> {
         let [bytes, _] = linux_limit(me, 0, MEMLOCK as u64)?;
-        let privileged = capable(&me.process, me.slot_index, CAP_IPC_LOCK)?;
+        let privileged = capable(&me.process, me.port.slot_index, CAP_IPC_LOCK)?;
         if bytes == 0 && !privileged {
             Err(errno::EPERM)
         } else {
@@ -60,7 +60,7 @@ impl LockLimit {
 /// A limit as Linux has it: soft, hard. `pid` 0: the caller's.
 fn linux_limit(me: &Thread, pid: u64, resource: u64) -> Result<[u64; 2]> {
     let p = &me.process;
-    let scratch = p.write_scratch(me.slot_index, &[])?;
+    let scratch = p.write_scratch(me.port.slot_index, &[])?;
     delegate::linux(__NR_prlimit64, [pid, resource, 0, scratch, 0, 0])?;
     Ok(p.control(scratch))
 }
@@ -74,14 +74,12 @@ pub fn capable(p: &Process, slot: u32, capability: u32) -> Result<bool> {
     Ok(effective >> capability & 1 != 0)
 }
 
-/// The process of the instance that `prlimit64` names; `None`: one of Linux'.
-pub fn target(pid: u64) -> Option<Arc<Process>> {
-    let p = &thread::current().process;
-    let own = pid as u32 == 0 || pid as u32 == p.pid();
-    if own {
-        Some(p.clone())
+/// The process of the instance that `prlimit64` of `caller` names; `None`: one of Linux'.
+pub fn target(caller: &Arc<Process>, pid: u64) -> Option<Arc<Process>> {
+    if pid as u32 == 0 || pid as u32 == caller.pid() {
+        Some(caller.clone())
     } else {
-        spaces::find_thread(p, pid as u32).map(|t| t.process.clone())
+        spaces::find_thread(caller, pid as u32).map(|t| t.process.clone())
     }
 }
 
@@ -154,14 +152,13 @@ pub enum Before {
 }
 
 /// Looks, before Linux makes the call.
-pub fn before(change: &Change) -> Before {
+pub fn before(me: &Thread, change: &Change) -> Before {
     if change.new.is_none() && !change.is_of_space() {
         return Before::Nothing;
     }
-    let Some(process) = target(change.pid) else { return Before::Nothing };
-    let me = thread::current();
+    let Some(process) = target(&me.process, change.pid) else { return Before::Nothing };
     let is_own = core::ptr::eq(&*process, &*me.process);
-    let tid = if is_own { me.slot.tid() } else { change.pid as u32 };
+    let tid = if is_own { me.tid() } else { change.pid as u32 };
     // Its own proxy's answer is no permission.
     match if is_own { Ok(()) } else { rights::may(MAY_LIMIT, tid, &process) } {
         Ok(()) => {}

@@ -10,14 +10,14 @@
 use crate::base::heap;
 use crate::base::lists;
 use crate::base::user::{self, UserAddr};
+use crate::calls::context::handlers;
 use crate::calls::rlimits;
 use crate::gate::{coredump, ptrace, raise};
 use crate::life::exit;
 use crate::link::{delegate, services};
-use crate::mm::limits;
+use crate::mm::map::limits;
 use crate::parts::seccomp::{FILTER, Filter, Inherited, NONE, STRICT};
 use crate::process::Process;
-use crate::process::thread;
 use crate::process::thread::Thread;
 use crate::process::workers;
 use crate::sched::cpus;
@@ -37,6 +37,10 @@ use linux_raw_sys::general::{
     __NR_close, __NR_exit, __NR_prctl, __NR_read, __NR_rt_sigreturn, __NR_write,
 };
 use zerocopy::{FromZeros, IntoBytes};
+
+handlers! { call:
+    __NR_seccomp => seccomp(call.thread, call.args[0], call.args[1], call.address(2)),
+}
 
 /// Operations of seccomp(2).
 mod operation {
@@ -83,9 +87,8 @@ pub enum Judged {
     Replaced,
 }
 
-/// Judges a call of the running thread.
-pub fn judge(regs: &mut Regs) -> Judged {
-    let thread = thread::current();
+/// Judges a call of the running thread `thread`.
+pub fn judge(thread: &Thread, regs: &mut Regs) -> Judged {
     match thread.seccomp.mode() {
         _ if thread.ptrace.wants(option::SUSPEND_SECCOMP) => Judged::Allowed,
         STRICT
@@ -96,7 +99,7 @@ pub fn judge(regs: &mut Regs) -> Judged {
         {
             Judged::Allowed
         }
-        STRICT => exit::by_call(killed_by(signal::SIGKILL)),
+        STRICT => exit::by_call(thread, killed_by(signal::SIGKILL)),
         FILTER => filtered(thread, regs, false),
         _ => Judged::Allowed,
     }
@@ -130,11 +133,11 @@ fn filtered(thread: &Thread, regs: &mut Regs, is_permitted: bool) -> Judged {
         }
         action::TRAP => {
             regs.rax = regs.orig_rax;
-            raise::force_call(sigsys(regs, value), regs);
+            raise::force_call(thread, sigsys(regs, value), regs);
             Judged::Replaced
         }
         action::KILL_THREAD if thread.process.thread_count() > 1 => {
-            exit::by_call(killed_by(signal::SIGSYS))
+            exit::by_call(thread, killed_by(signal::SIGSYS))
         }
         _ => {
             regs.rax = regs.orig_rax;
@@ -152,10 +155,10 @@ fn sigsys(regs: &Regs, value: u32) -> QueuedSignal {
 }
 
 /// seccomp(2).
-pub fn seccomp(what: u64, flags: u64, args: UserAddr) -> Result<u64> {
+pub fn seccomp(thread: &Thread, what: u64, flags: u64, args: UserAddr) -> Result<u64> {
     match what as u32 {
-        operation::STRICT if flags as u32 == 0 && args.is_null() => set_strict(),
-        operation::FILTER => set_filter(flags & 0xffff_ffff, args),
+        operation::STRICT if flags as u32 == 0 && args.is_null() => set_strict(thread),
+        operation::FILTER => set_filter(thread, flags & 0xffff_ffff, args),
         operation::ACTION_AVAILABLE if flags as u32 == 0 => {
             use action::{ALLOW, ERRNO, KILL_PROCESS, KILL_THREAD, LOG, TRACE, TRAP, USER_NOTIF};
             match user::get::<u32>(args)? {
@@ -173,21 +176,20 @@ pub fn seccomp(what: u64, flags: u64, args: UserAddr) -> Result<u64> {
 }
 
 /// PR_SET_SECCOMP.
-pub fn prctl(mode: u64, filter: UserAddr) -> Result<u64> {
+pub fn prctl(thread: &Thread, mode: u64, filter: UserAddr) -> Result<u64> {
     match mode {
-        1 => set_strict(),
-        2 => set_filter(0, filter),
+        1 => set_strict(thread),
+        2 => set_filter(thread, 0, filter),
         _ => Err(errno::EINVAL),
     }
 }
 
-fn set_strict() -> Result<u64> {
-    let thread = thread::current();
+fn set_strict(thread: &Thread) -> Result<u64> {
     if thread.seccomp.mode() == FILTER {
         return Err(errno::EINVAL);
     }
     if thread.seccomp.mode() == NONE {
-        let _turn = Turn::take(&thread.process)?;
+        let _turn = Turn::take(thread)?;
         workers::await_exits(&thread.process, thread);
         tell_linux(thread, &worker::STRICT, 0, true).map(drop)?;
     }
@@ -195,7 +197,7 @@ fn set_strict() -> Result<u64> {
     Ok(0)
 }
 
-fn set_filter(flags: u64, from: UserAddr) -> Result<u64> {
+fn set_filter(thread: &Thread, flags: u64, from: UserAddr) -> Result<u64> {
     let listens = flags & flag::NEW_LISTENER != 0;
     let synchronised = flags & flag::TSYNC != 0;
     // Of a thread that does not follow there is no room beside the listener's descriptor.
@@ -205,13 +207,12 @@ fn set_filter(flags: u64, from: UserAddr) -> Result<u64> {
     {
         return Err(errno::EINVAL);
     }
-    let thread = thread::current();
     let p = &thread.process;
     // Filters cost kernel memory, as threads and processes do: they leave the kernel its share.
     if !limits::room_for_tasks() {
         return Err(errno::ENOMEM);
     }
-    let program = read_program(p, thread.slot_index, from)?;
+    let program = read_program(p, thread.port.slot_index, from)?;
     let bytes = program.len() * size_of::<Instruction>() + FILTER_OBJECTS;
     let _charge = p.account.charge(bytes as u64)?;
     let waits = flags & flag::WAIT_KILLABLE_RECV != 0;
@@ -219,7 +220,7 @@ fn set_filter(flags: u64, from: UserAddr) -> Result<u64> {
     if thread.seccomp.mode() == STRICT {
         return Err(errno::EINVAL);
     }
-    let _turn = Turn::take(p)?;
+    let _turn = Turn::take(thread)?;
     workers::await_exits(p, thread); // whose filters nobody has to follow any more
     if let Some(refused) = p.with_threads(|threads| refusal(thread, threads, &filter, flags)) {
         return refused;
@@ -273,8 +274,8 @@ fn killed_by(signal: u32) -> Last {
 struct Turn<'a>(&'a Process);
 
 impl Turn<'_> {
-    fn take(p: &Process) -> Result<Turn<'_>> {
-        let thread = thread::current();
+    fn take(thread: &Thread) -> Result<Turn<'_>> {
+        let p = &*thread.process;
         // The one whose turn it is waits for Linux, which may wait for this CPU: no spinning.
         while p.filtering.swap(true, Ordering::Acquire) {
             let is_free = || !p.filtering.load(Ordering::Relaxed);
@@ -348,7 +349,7 @@ fn send(thread: &Thread, filter: &[Instruction], flags: u64, confine: bool) -> R
     let bytes = filter.as_bytes();
     let mut result = Ok(0);
     for (i, part) in bytes.chunks(FILTER_PART).enumerate() {
-        let at = thread.process.write_scratch(thread.slot_index, part)?;
+        let at = thread.process.write_scratch(thread.port.slot_index, part)?;
         let (before, whole) = ((i * FILTER_PART) as u64, bytes.len() as u64);
         let bytes = part.len() as u64;
         result = delegate::result_of(Control::Filter { at, bytes, before, whole, flags, confine });
@@ -392,7 +393,7 @@ fn refusal(
     Some(if flags & flag::TSYNC_ESRCH != 0 {
         Err(errno::ESRCH)
     } else {
-        Ok(u64::from(other.slot.tid()))
+        Ok(u64::from(other.tid()))
     })
 }
 

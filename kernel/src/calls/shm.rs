@@ -4,19 +4,28 @@
 //! so its attach count, its permissions and its removal are right without any
 //! bookkeeping; here it is a shared mapping like another.
 
+use crate::calls::context::handlers;
 use crate::calls::rlimits;
 use crate::link::delegate;
-use crate::mm::place::{MAP_FIXED, MAP_FIXED_NOREPLACE, choose};
-use crate::mm::reserve::unreserve;
-use crate::mm::unmap::unmap_range;
-use crate::mm::{Caller, FileRef, anonymous, huge, shared};
+use crate::mm::change::placement::choose;
+use crate::mm::change::reserve::unreserve;
+use crate::mm::change::shared;
+use crate::mm::change::unmap::unmap_range;
+use crate::mm::{Caller, FileRef, anonymous};
 use crate::process::thread::Thread;
 use hanare_abi::layout::{USER_MAX, USER_MIN};
 use hanare_core::coherence::NOTHING;
 use hanare_core::errno::{self, Result};
+use hanare_core::mmap::{self, MAP_FIXED, MAP_FIXED_NOREPLACE};
+use hanare_core::pagerange::PageRange;
 use hanare_core::vma::{Backing, Prot, Vma, VmaFlags};
 use hanare_hal::paging::{LARGE, SMALL};
 use linux_raw_sys::general::{__NR_mprotect, __NR_munmap, __NR_shmat, __NR_shmctl};
+
+handlers! { call:
+    __NR_shmat => shmat(call.thread, call.args[0], call.args[1], call.args[2]),
+    __NR_shmdt => shmdt(call.thread, call.args[0]),
+}
 
 const IPC_STAT: u64 = 2;
 const SHM_RDONLY: u64 = 0o10000;
@@ -69,7 +78,7 @@ pub fn shmat(me: &Thread, id: u64, addr: u64, flags: u64) -> Result<u64> {
     };
     if let Some(at) = other {
         // As shmdt, and a filter of the program's lets a worker unmap.
-        let len = huge::round(size, if is_large { LARGE } else { SMALL })?;
+        let len = mmap::round(size, if is_large { LARGE } else { SMALL })?;
         let _ = delegate::linux(__NR_munmap, [at, len, 0, 0, 0, 0]);
     }
     attached
@@ -106,7 +115,7 @@ fn attach(
         true => (LARGE, VmaFlags::HUGETLB),
         false => (SMALL, VmaFlags::empty()),
     };
-    let len = huge::round(size, page)?;
+    let len = mmap::round(size, page)?;
     if !rlimits::of_memory(me).allow(&p.mm.lock(), len, false) {
         return Err(errno::ENOMEM);
     }
@@ -118,7 +127,8 @@ fn attach(
     }
     let backing = Backing::SharedLinux { watch: 0, file: None, offset: 0 };
     // With all rights to be had: Linux decides, mprotect is delegated too.
-    let segment = anonymous(at, at + len, prot, VmaFlags::SHARED | VmaFlags::SYSV | kind);
+    let segment =
+        anonymous(PageRange::of(at, at + len), prot, VmaFlags::SHARED | VmaFlags::SYSV | kind);
     shared::adopt(p, Vma { backing, ..segment }, None)?;
     Ok(at)
 }
@@ -126,7 +136,7 @@ fn attach(
 /// Picks the address and reserves it.
 fn place(p: &Caller<'_>, addr: u64, len: u64, is_large: bool, replace: bool) -> Result<u64> {
     if addr == 0 && is_large {
-        return choose(p, 0, len, huge::MAP_HUGETLB, NOTHING);
+        return choose(p, 0, len, mmap::MAP_HUGETLB, NOTHING);
     }
     if addr == 0 {
         // Not where a large page could begin.
@@ -160,7 +170,7 @@ pub fn shmdt(me: &Thread, addr: u64) -> Result<u64> {
     loop {
         let part = {
             let mm = p.mm.lock();
-            mm.vmas.range(addr, USER_MAX).find(|v| belongs(v, addr)).map(|v| (v.start, v.end))
+            mm.mappings().range(addr, USER_MAX).find(|v| belongs(v, addr)).map(|v| (v.start, v.end))
         };
         let Some((start, end)) = part else { break };
         // The device takes its place in the proxy, which detaches it there.

@@ -1,18 +1,23 @@
 //! nanosleep(2), clock_nanosleep(2).
 
 use crate::base::user::{UserAddr, put};
+use crate::calls::context::{Context, handlers};
 use crate::parts::signals::{Interrupted, Rest};
 use crate::process::cputime::{self, CpuClock};
-use crate::process::thread;
+use crate::process::thread::{self, Thread};
 use crate::process::until::Until;
 use crate::process::{Process, futex, timens};
-use crate::route;
 use alloc::sync::Arc;
 use hanare_core::errno::{self, Result};
-use hanare_core::syscalls::{Restart, Row};
+use hanare_core::syscalls::Restart;
 use hanare_core::time::{Clock, Timespec};
 use hanare_hal::shared;
 use zerocopy::IntoBytes;
+
+handlers! { call:
+    __NR_nanosleep => nanosleep(call.thread, call.args[0], call.args[1]),
+    __NR_clock_nanosleep => clock_nanosleep(call),
+}
 
 const TIMER_ABSTIME: u64 = 1;
 /// The last moment of a clock, as for Linux.
@@ -37,12 +42,13 @@ pub struct Sleep {
 }
 
 /// nanosleep(2).
-pub fn nanosleep(request: u64, remaining: u64) -> Result<u64> {
-    begin(Kind::Clock(Clock::Monotonic), 0, request, remaining)
+pub fn nanosleep(me: &Thread, request: u64, remaining: u64) -> Result<u64> {
+    begin(me, Kind::Clock(Clock::Monotonic), 0, request, remaining)
 }
 
 /// clock_nanosleep(2).
-pub fn clock_nanosleep(row: &Row, a: &[u64; 6]) -> Result<u64> {
+pub fn clock_nanosleep(call: &Context<'_>) -> Result<u64> {
+    let a = &call.args;
     let id = a[0] as i32;
     let kind = match Clock::from_id(id) {
         Some(clock @ (Clock::Realtime | Clock::Monotonic | Clock::Boottime | Clock::Tai)) => {
@@ -51,16 +57,16 @@ pub fn clock_nanosleep(row: &Row, a: &[u64; 6]) -> Result<u64> {
         Some(Clock::ProcessCpu) | None => match cputime::find(id) {
             Some(_) if cputime::is_own_thread(id) => return Err(errno::EINVAL),
             Some((process, clock)) => Kind::Cpu(process, clock),
-            None => return route::call(row, *a),
+            None => return call.forward(),
         },
         Some(Clock::ThreadCpu) if id < 0 => return Err(errno::EINVAL),
         // Clocks that can be read only.
         Some(_) => return Err(errno::EOPNOTSUPP),
     };
-    begin(kind, a[1], a[2], a[3])
+    begin(call.thread, kind, a[1], a[2], a[3])
 }
 
-fn begin(kind: Kind, flags: u64, request: u64, remaining: u64) -> Result<u64> {
+fn begin(me: &Thread, kind: Kind, flags: u64, request: u64, remaining: u64) -> Result<u64> {
     let ns = futex::read_timespec(request)?.min(LAST_NS);
     let absolute = flags & TIMER_ABSTIME != 0;
     let kind = match kind {
@@ -70,24 +76,24 @@ fn begin(kind: Kind, flags: u64, request: u64, remaining: u64) -> Result<u64> {
     };
     let mut sleep = Sleep { kind, end: ns, absolute, remaining };
     if !absolute {
-        sleep.end = sleep.now()?.saturating_add(ns).min(LAST_NS);
+        sleep.end = sleep.now(&me.process)?.saturating_add(ns).min(LAST_NS);
     }
-    sleep.go_on()
+    sleep.sleep(me)
 }
 
 impl Sleep {
-    fn now(&self) -> Result<u64> {
+    fn now(&self, caller: &Process) -> Result<u64> {
         match &self.kind {
-            Kind::Clock(clock) => Ok(timens::now(&thread::current().process, *clock).unwrap_or(0)),
+            Kind::Clock(clock) => Ok(timens::now(caller, *clock).unwrap_or(0)),
             Kind::Cpu(process, clock) => clock.now(process).ok_or(errno::ESRCH),
         }
     }
 
     /// Until it makes sense to look at the clock again; the clock itself decides.
-    fn pause(&self, left: u64) -> Until {
+    fn pause(&self, caller: &Process, left: u64) -> Until {
         const LOOK_NS: u64 = 1_000_000;
         match &self.kind {
-            Kind::Clock(clock) => Until::at(&thread::current().process, *clock, self.end),
+            Kind::Clock(clock) => Until::at(caller, *clock, self.end),
             // It can come no sooner than with all of the threads running.
             Kind::Cpu(process, _) => Until::after(
                 (left
@@ -97,8 +103,8 @@ impl Sleep {
         }
     }
 
-    fn interrupted(&self, left: u64) -> Result<u64> {
-        let signals = &thread::current().signals;
+    fn interrupted(&self, me: &Thread, left: u64) -> Result<u64> {
+        let signals = &me.signals;
         if self.absolute {
             signals.lock().set_interrupted(Interrupted::Local(Restart::NoHand));
         } else {
@@ -109,23 +115,28 @@ impl Sleep {
         }
         Err(errno::EINTR)
     }
-}
 
-impl Rest for Sleep {
     /// Sleeps until the end or a signal.
-    fn go_on(&self) -> Result<u64> {
+    fn sleep(&self, me: &Thread) -> Result<u64> {
         loop {
-            let left = self.end.saturating_sub(self.now()?);
+            let left = self.end.saturating_sub(self.now(&me.process)?);
             if left == 0 {
                 return Ok(0);
             }
-            if futex::sleep_until(self.pause(left)).is_err() {
+            if futex::sleep_until(self.pause(&me.process, left)).is_err() {
                 // The last look, so that what is left is never nothing.
-                return match self.end.saturating_sub(self.now()?) {
+                return match self.end.saturating_sub(self.now(&me.process)?) {
                     0 => Ok(0),
-                    left => self.interrupted(left),
+                    left => self.interrupted(me, left),
                 };
             }
         }
+    }
+}
+
+impl Rest for Sleep {
+    fn go_on(&self) -> Result<u64> {
+        // A part of a thread names none: the running one has the rest.
+        self.sleep(thread::current())
     }
 }

@@ -6,10 +6,11 @@
 
 use crate::base::user;
 use crate::base::{heap, lists};
+use crate::calls::context::handlers;
 use crate::parts::futexes::Futexes;
 use crate::process::Process;
 use crate::process::futex::{self, Sleeper};
-use crate::process::thread::{self, Thread};
+use crate::process::thread::Thread;
 use crate::process::until::Until;
 use crate::route;
 use alloc::vec::Vec;
@@ -20,6 +21,10 @@ use hanare_core::syscalls::{Restart, Row};
 use hanare_core::time::Clock;
 use hanare_hal::usercopy::{self, UserAddr};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+handlers! { call:
+    __NR_futex_waitv => futex_waitv(call.thread, call.row, &call.args),
+}
 
 const MOST: u64 = 128;
 const SIZE_32: u32 = 2;
@@ -35,24 +40,23 @@ struct Waiter {
 }
 
 /// futex_waitv(2): the index of a word that was woken.
-pub fn futex_waitv(row: &Row, a: &[u64; 6]) -> Result<u64> {
+fn futex_waitv(thread: &Thread, row: &Row, a: &[u64; 6]) -> Result<u64> {
     let (count, flags) = (a[1] as u32, a[2] as u32);
     if flags != 0 || count == 0 || u64::from(count) > MOST || a[0] == 0 {
         return Err(errno::EINVAL);
     }
-    let until = timeout(a[3], a[4] as i32)?;
+    let until = timeout(&thread.process, a[3], a[4] as i32)?;
     let words = words(a[0], count as usize)?;
-    let p = &thread::current().process;
+    let p = &thread.process;
     let mut places = lists::filled(words.len(), Place::Linux)?;
     for (place, w) in places.iter_mut().zip(&words) {
         *place = futex::place_of(p, w.addr, w.flags & Operation::PRIVATE != 0)?;
     }
     if places.iter().all(|&place| place == Place::Linux) {
-        return route::call(row, *a);
+        return route::call(thread, row, *a);
     }
     heap::room(words.len() * Futexes::<Thread>::ENTRY_BYTES)?;
     let mixed = places.contains(&Place::Linux);
-    let thread = thread::current();
     thread.futex_woken.store(false, Ordering::Relaxed);
     for (i, key) in local(&places) {
         if let Err(e) = queue(p, i, key, words[i].value, mixed) {
@@ -61,7 +65,7 @@ pub fn futex_waitv(row: &Row, a: &[u64; 6]) -> Result<u64> {
         }
     }
     if mixed {
-        return wait_on_linux(row, a, &words, &places);
+        return wait_on_linux(thread, row, a, &words, &places);
     }
     futex::wait_until(thread, until);
     match give_up(p, local(&places)) {
@@ -79,7 +83,7 @@ fn local(places: &[Place]) -> impl Iterator<Item = (usize, Key)> + '_ {
 }
 
 /// The timeout, a time of one of two clocks.
-fn timeout(pointer: u64, clock: i32) -> Result<Until> {
+fn timeout(p: &Process, pointer: u64, clock: i32) -> Result<Until> {
     if pointer == 0 {
         return Ok(Until::NEVER);
     }
@@ -87,7 +91,7 @@ fn timeout(pointer: u64, clock: i32) -> Result<Until> {
         .filter(|c| matches!(c, Clock::Realtime | Clock::Monotonic))
         .ok_or(errno::EINVAL)?;
     let ns = futex::read_timespec(pointer)?;
-    Ok(Until::at(&thread::current().process, clock, ns))
+    Ok(Until::at(p, clock, ns))
 }
 
 fn words(addr: u64, count: usize) -> Result<Vec<Waiter>> {
@@ -127,16 +131,22 @@ fn give_up(p: &Process, words: impl Iterator<Item = (usize, Key)>) -> Option<u64
 }
 
 /// The rest of a wait on words of both kinds.
-fn wait_on_linux(row: &Row, a: &[u64; 6], words: &[Waiter], places: &[Place]) -> Result<u64> {
-    let thread = thread::current();
+fn wait_on_linux(
+    thread: &Thread,
+    row: &Row,
+    a: &[u64; 6],
+    words: &[Waiter],
+    places: &[Place],
+) -> Result<u64> {
     let p = &thread.process;
     let told = words.iter().zip(places).map(|(w, &place)| {
         let private = if place == Place::Linux { 0 } else { Operation::PRIVATE };
         Waiter { flags: w.flags | private, ..*w }
     });
-    let scratch =
-        lists::collected(told).and_then(|told| p.write_scratch(thread.slot_index, told.as_bytes()));
-    let result = scratch.and_then(|scratch| route::call(row, [scratch, a[1], a[2], a[3], a[4], 0]));
+    let scratch = lists::collected(told)
+        .and_then(|told| p.write_scratch(thread.port.slot_index, told.as_bytes()));
+    let result =
+        scratch.and_then(|scratch| route::call(thread, row, [scratch, a[1], a[2], a[3], a[4], 0]));
     match give_up(p, local(places)) {
         Some(index) if result.is_err() => {
             thread.signals.lock().clear_interrupted();

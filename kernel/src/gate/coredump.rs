@@ -5,6 +5,8 @@
 use crate::base::lists;
 use crate::gate::{fatal, ptrace};
 use crate::link::delegate;
+use crate::mm::map::cursor::Pages;
+use crate::mm::pages::entry::is_owned;
 use crate::mm::{AddressSpace, FileRef};
 use crate::process::thread::Thread;
 use crate::process::{self, Process, servers};
@@ -20,8 +22,6 @@ use hanare_core::signal::{self, QueuedSignal};
 use hanare_core::vma::{Backing, Prot, Vma, VmaFlags};
 use hanare_hal::cpu;
 use hanare_hal::fpu::FpuState;
-use hanare_hal::paging::PageTable;
-use hanare_hal::pte;
 use hanare_hal::traps::Regs;
 use zerocopy::{IntoBytes, transmute};
 
@@ -56,7 +56,7 @@ pub fn die(thread: &Thread, queued: &QueuedSignal, regs: &Regs) {
             dump_thread(thread, regs, Some(queued));
         }
     }
-    fatal::die(queued.signal);
+    fatal::die(thread, queued.signal);
 }
 
 /// Before user mode, while another thread makes a dump.
@@ -69,7 +69,7 @@ fn gather(p: &Process, me: &Thread) -> bool {
     if p.thread_count() > 1 {
         p.kick_all();
         for other in p.threads().filter(|t| !core::ptr::eq(&**t, me)) {
-            let _ = delegate::ask(Control::Interrupt { tid: other.slot.tid() });
+            let _ = delegate::ask(Control::Interrupt { tid: other.tid() });
         }
         cpus::until(|| p.parked().1 || me.must_end(), cpus::deadline(PATIENCE_NS));
     }
@@ -98,11 +98,14 @@ fn dump_thread(thread: &Thread, regs: &Regs, queued: Option<&QueuedSignal>) {
     }
     assert!(end == size_of::<DumpThread>() + 2 * size_of::<u64>());
     page[FPU_AT..].copy_from_slice(&fpu.bytes()[..FXSAVE]);
-    let Ok(at) = p.write_scratch(thread.slot_index, &page) else { return };
+    let Ok(at) = p.write_scratch(thread.port.slot_index, &page) else { return };
     if queued.is_none() && !p.park(thread) {
         return;
     }
-    process::end_by_request(Control::DumpThread { at, signal: queued.map_or(0, |q| q.signal) });
+    process::end_by_request(
+        thread,
+        Control::DumpThread { at, signal: queued.map_or(0, |q| q.signal) },
+    );
 }
 
 /// Ranges that the proxy has to map for a core dump: start, end, kind. How many there are depends
@@ -124,7 +127,8 @@ impl Ranges {
 fn ranges(mm: &mut AddressSpace) -> Result<Vec<(u64, u64, DumpKind)>> {
     let mut all = Ranges::default();
     let mut at = USER_MIN;
-    let linux = mm.vmas.iter().filter(|v| matches!(v.backing, Backing::SharedLinux { .. }));
+    let (map, _, mut pages) = mm.view();
+    let linux = map.iter().filter(|v| matches!(v.backing, Backing::SharedLinux { .. }));
     for v in linux {
         if v.start > at {
             all.push((at, v.start, DumpKind::Nothing));
@@ -135,7 +139,7 @@ fn ranges(mm: &mut AddressSpace) -> Result<Vec<(u64, u64, DumpKind)>> {
     if at < USER_MAX {
         all.push((at, USER_MAX, DumpKind::Nothing));
     }
-    for v in mm.vmas.iter().filter(|v| !v.flags.contains(VmaFlags::DONTDUMP)) {
+    for v in map.iter().filter(|v| !v.flags.contains(VmaFlags::DONTDUMP)) {
         let gap = match v.backing {
             Backing::SharedLinux { .. } => continue,
             Backing::Anonymous => GAP_PAGES * 4096,
@@ -143,7 +147,7 @@ fn ranges(mm: &mut AddressSpace) -> Result<Vec<(u64, u64, DumpKind)>> {
             Backing::PrivateFile { .. } if v.prot.contains(Prot::EXEC) => continue,
             _ => 0,
         };
-        add_runs(&mut mm.table, v, gap, &mut all);
+        add_runs(&mut pages, v, gap, &mut all);
         if all.is_cut || all.all.len() > RANGES_MAX {
             break;
         }
@@ -152,13 +156,13 @@ fn ranges(mm: &mut AddressSpace) -> Result<Vec<(u64, u64, DumpKind)>> {
 }
 
 /// The runs of pages of `v` that are there.
-fn add_runs(table: &mut PageTable, v: &Vma<FileRef>, gap: u64, all: &mut Ranges) {
+fn add_runs(pages: &mut Pages<'_>, v: &Vma<FileRef>, gap: u64, all: &mut Ranges) {
     let kind = if v.prot.contains(Prot::WRITE) { DumpKind::Write } else { DumpKind::Read };
     let mut run: Option<(u64, u64)> = None;
-    table.update(v.start, v.end, &mut |leaf| {
+    pages.each(v.range(), |leaf| {
         let (start, end) = (leaf.addr.max(v.start), (leaf.addr + leaf.size).min(v.end));
         run = match run {
-            _ if leaf.entry.has(pte::FOREIGN) => run,
+            _ if !is_owned(leaf.entry) => run,
             Some((a, b)) if start <= b + gap => Some((a, end)),
             Some((a, b)) => {
                 all.push((a, b, kind));
@@ -166,7 +170,6 @@ fn add_runs(table: &mut PageTable, v: &Vma<FileRef>, gap: u64, all: &mut Ranges)
             }
             None => Some((start, end)),
         };
-        leaf.entry
     });
     if let Some((a, b)) = run {
         all.push((a, b, kind));

@@ -2,7 +2,6 @@
 //! breakpoints of the CPU.
 
 use crate::parts::tracee;
-use crate::process::thread;
 use crate::process::thread::Thread;
 use core::sync::atomic::{AtomicBool, Ordering};
 use hanare_core::debugregs::{DebugRegisters, STATUS_HITS, STATUS_STEP};
@@ -75,15 +74,14 @@ pub enum Cause {
     Met(u64, bool),
     /// An address that is not watched any more: the registers are as they should be now.
     Stale,
-    /// A single step, or `int1`.
-    Other,
+    /// A single step; false: `int1`.
+    Other(bool),
 }
 
 /// A debug exception of the running thread.
-pub fn exception(regs: &mut Regs) -> Cause {
+pub fn exception(thread: &Thread, regs: &mut Regs) -> Cause {
     let dr6 = debugregs::take_status();
     step_blocks(false);
-    let thread = thread::current();
     let (hits, before) = thread.debug.registers.lock().met(dr6);
     if before {
         regs.rflags |= RESUME_FLAG;
@@ -94,7 +92,7 @@ pub fn exception(regs: &mut Regs) -> Cause {
             switch(Some(thread));
             Cause::Stale
         }
-        (0, _) => Cause::Other,
+        (0, _) => Cause::Other(stepped),
         _ => Cause::Met(hits, stepped),
     }
 }

@@ -3,8 +3,8 @@
 use crate::gate::{coredump, debugregs, expiry, fatal, observe, park, ptrace, raise};
 use crate::link::delegate;
 use crate::parts::tracee::{EXECED, TRACED, WRONG_SELECTORS};
+use crate::process;
 use crate::process::thread::Thread;
-use crate::process::{self, thread};
 use crate::signal::restart::finish_interrupted;
 use crate::signal::signals;
 use hanare_abi::control::Control;
@@ -33,10 +33,9 @@ fn stands(thread: &Thread, reason: Reason) -> bool {
     }
 }
 
-/// Lets the running thread through, before every return to user mode. False: registers changed
-/// (or may have), so the slow return is needed.
-pub fn deliver(regs: &mut Regs) -> bool {
-    let thread = thread::current();
+/// Lets the running thread `thread` through, before every return to user mode. False: registers
+/// changed (or may have), so the slow return is needed.
+pub fn deliver(thread: &Thread, regs: &mut Regs) -> bool {
     let p = &thread.process;
     let mut pass = Pass::default();
     let mut fast = true;
@@ -52,7 +51,7 @@ pub fn deliver(regs: &mut Regs) -> bool {
             Reason::Registers => park::take_back(thread, regs),
             Reason::Selectors => {
                 thread.ptrace.clear(WRONG_SELECTORS);
-                raise::force_segv(regs);
+                raise::force_segv(thread, regs);
             }
             Reason::Exec => ptrace::exec_stop(thread, regs),
             Reason::TracerStep => ptrace::step_stop(thread, regs),
@@ -107,7 +106,7 @@ fn deliver_signal(
             let _ = delegate::ask(Control::StopSignal { signal: queued.signal });
         }
         Disposition::Terminate { core: true } => coredump::die(thread, &queued, regs),
-        Disposition::Terminate { core: false } => fatal::die(queued.signal),
+        Disposition::Terminate { core: false } => fatal::die(thread, queued.signal),
         Disposition::Handle(action) => {
             p.signals.lock().actions.on_handled(queued.signal);
             finish_interrupted(thread, regs, Some((queued.signal, &action)), true);

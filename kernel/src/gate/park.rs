@@ -44,7 +44,7 @@ impl Debugger<Process> {
             {
                 return;
             }
-            s.stop.complete(first.slot.tid());
+            s.stop.complete(first.tid());
         }
         tell(self.session);
     }
@@ -66,7 +66,7 @@ fn tell_holders(thread: &Thread) {
 pub fn tell_tracer(thread: &Thread) {
     let tracer = thread.ptrace.state.lock().tracer.upgrade();
     if let Some(tracer) = tracer {
-        cpus::kick(&tracer);
+        cpus::kick(tracer.task());
     }
 }
 
@@ -219,7 +219,7 @@ pub fn let_go_by(thread: &Thread, change: impl FnOnce(&mut Parking)) {
 /// The tracer lets the thread go.
 pub fn let_go(thread: &Thread) {
     let_go_by(thread, |parking| parking.hold(Who::Tracer, false));
-    cpus::kick(thread);
+    cpus::kick(thread.task());
 }
 
 /// The tracer holds the thread.

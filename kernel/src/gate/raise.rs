@@ -2,10 +2,10 @@
 //! be), and the beginning and end of handlers.
 
 use crate::gate::{coredump, fatal, observe, park, ptrace, rseq};
-use crate::mm::access::Signal as Fault;
+use crate::mm::pages::access::Signal as Fault;
 use crate::parts::signals::Trap;
 use crate::process::thread::Thread;
-use crate::process::{self, oom, thread};
+use crate::process::{self, oom};
 use crate::sched::{cpus, panic};
 use crate::signal::{sigframe, unhandled};
 use hanare_core::errno::Result;
@@ -14,45 +14,44 @@ use hanare_hal::fpu::FpuState;
 use hanare_hal::traps::{Regs, vector};
 
 /// A page fault that could not be served.
-pub fn fault(fault: Fault, addr: u64, regs: &mut Regs) {
+pub fn fault(thread: &Thread, fault: Fault, addr: u64, regs: &mut Regs) {
     let (signal, code) = match fault {
         Fault::NotMapped => (signal::SIGSEGV, signal::SEGV_MAPERR),
         Fault::NotAllowed => (signal::SIGSEGV, signal::SEGV_ACCERR),
         Fault::Bus => (signal::SIGBUS, signal::BUS_ADRERR),
         Fault::BadMemory => {
-            trapped(Trap::page_fault(regs.orig_rax, addr));
-            return bad_memory(addr, regs);
+            trapped(thread, Trap::page_fault(regs.orig_rax, addr));
+            return bad_memory(thread, addr, regs);
         }
         Fault::NoMemory => {
-            oom::kill_current();
-            return fatal::die(signal::SIGKILL);
+            oom::kill_own(&thread.process);
+            return fatal::die(thread, signal::SIGKILL);
         }
     };
-    trapped(Trap::page_fault(regs.orig_rax, addr));
-    force(signal, SigInfo::fault(signal, code, addr), regs, Cause::Exception);
+    trapped(thread, Trap::page_fault(regs.orig_rax, addr));
+    force(thread, signal, SigInfo::fault(signal, code, addr), regs, Cause::Exception);
 }
 
 /// The program used memory at `addr` that is bad.
-pub fn bad_memory(addr: u64, regs: &mut Regs) {
-    force(signal::SIGBUS, SigInfo::bad_memory(addr), regs, Cause::Exception);
+pub fn bad_memory(thread: &Thread, addr: u64, regs: &mut Regs) {
+    force(thread, signal::SIGBUS, SigInfo::bad_memory(addr), regs, Cause::Exception);
 }
 
 /// An exception is about to raise a signal.
-fn trapped(trap: Trap) {
-    thread::current().signals.lock().trap = trap;
+fn trapped(thread: &Thread, trap: Trap) {
+    thread.signals.lock().trap = trap;
 }
 
 /// An exception that tells no address is about to raise a signal.
-fn trapped_by(v: u8, error: u64) {
-    let cr2 = thread::current().signals.lock().trap.cr2;
-    trapped(Trap { number: u64::from(v), error, cr2 });
+fn trapped_by(thread: &Thread, v: u8, error: u64) {
+    let cr2 = thread.signals.lock().trap.cr2;
+    trapped(thread, Trap { number: u64::from(v), error, cr2 });
 }
 
 /// Any other exception of the application.
-pub fn exception(regs: &mut Regs, v: u8) {
+pub fn exception(thread: &Thread, regs: &mut Regs, v: u8) {
     let (signal, info) = match v {
         vector::DIVIDE => fault_at(signal::SIGFPE, signal::FPE_INTDIV, regs.rip),
-        vector::DEBUG => fault_at(signal::SIGTRAP, signal::TRAP_TRACE, regs.rip),
         vector::BREAKPOINT => (signal::SIGTRAP, SigInfo::kernel(signal::SIGTRAP)),
         vector::INVALID_OPCODE => fault_at(signal::SIGILL, signal::ILL_ILLOPN, regs.rip),
         vector::X87 | vector::SIMD => match float_code(v == vector::X87) {
@@ -63,8 +62,8 @@ pub fn exception(regs: &mut Regs, v: u8) {
         vector::STACK | vector::NOT_PRESENT => (signal::SIGBUS, SigInfo::kernel(signal::SIGBUS)),
         _ => (signal::SIGSEGV, SigInfo::kernel(signal::SIGSEGV)),
     };
-    trapped_by(v, if matches!(v, vector::DEBUG | vector::BREAKPOINT) { 0 } else { regs.orig_rax });
-    force(signal, info, regs, Cause::Exception);
+    trapped_by(thread, v, if v == vector::BREAKPOINT { 0 } else { regs.orig_rax });
+    force(thread, signal, info, regs, Cause::Exception);
 }
 
 /// Which float exception the running thread has met.
@@ -75,10 +74,19 @@ fn float_code(x87: bool) -> Option<i32> {
 }
 
 /// The thread has met an address of its debug registers.
-pub fn watched(regs: &mut Regs) {
-    let (signal, info) = fault_at(signal::SIGTRAP, signal::TRAP_HWBKPT, regs.rip);
-    trapped_by(vector::DEBUG, 0);
-    force(signal, info, regs, Cause::Exception);
+pub fn watched(thread: &Thread, regs: &mut Regs) {
+    debug_trap(thread, regs, signal::TRAP_HWBKPT);
+}
+
+/// The thread has `stepped`, or executed `int1`.
+pub fn debug(thread: &Thread, regs: &mut Regs, stepped: bool) {
+    debug_trap(thread, regs, if stepped { signal::TRAP_TRACE } else { signal::TRAP_BRKPT });
+}
+
+fn debug_trap(thread: &Thread, regs: &mut Regs, code: i32) {
+    let (signal, info) = fault_at(signal::SIGTRAP, code, regs.rip);
+    trapped_by(thread, vector::DEBUG, 0);
+    force(thread, signal, info, regs, Cause::Exception);
 }
 
 fn fault_at(signal: u32, code: i32, addr: u64) -> (u32, SigInfo) {
@@ -86,15 +94,15 @@ fn fault_at(signal: u32, code: i32, addr: u64) -> (u32, SigInfo) {
 }
 
 /// A signal that a system call raises instead of being made: handled now, or the end.
-pub fn force_call(queued: QueuedSignal, regs: &mut Regs) {
+pub fn force_call(thread: &Thread, queued: QueuedSignal, regs: &mut Regs) {
     cpus::request_attention();
-    force(queued.signal, queued.info, regs, Cause::Kernel);
+    force(thread, queued.signal, queued.info, regs, Cause::Kernel);
     regs.orig_rax = hanare_hal::traps::NO_CALL;
 }
 
 /// A frame cannot be taken or made: SIGSEGV, as Linux' force_sig().
-pub fn force_segv(regs: &mut Regs) {
-    force(signal::SIGSEGV, SigInfo::kernel(signal::SIGSEGV), regs, Cause::Kernel);
+pub fn force_segv(thread: &Thread, regs: &mut Regs) {
+    force(thread, signal::SIGSEGV, SigInfo::kernel(signal::SIGSEGV), regs, Cause::Kernel);
 }
 
 /// The source of a signal that the program itself caused.
@@ -107,9 +115,8 @@ enum Cause {
 }
 
 /// A signal of the program's own doing: handled now, or the end.
-fn force(raised: u32, info: SigInfo, regs: &mut Regs, cause: Cause) {
+fn force(thread: &Thread, raised: u32, info: SigInfo, regs: &mut Regs, cause: Cause) {
     let queued = QueuedSignal { signal: raised, info };
-    let thread = thread::current();
     if thread.must_end() {
         // What was read or written may be missing for that very reason.
         process::end_thread(&thread.process, thread);
@@ -132,7 +139,7 @@ fn force(raised: u32, info: SigInfo, regs: &mut Regs, cause: Cause) {
             }
             match disposition {
                 Disposition::Terminate { core: true } => coredump::die(thread, &queued, regs),
-                _ => fatal::die(queued.signal),
+                _ => fatal::die(thread, queued.signal),
             }
         }
     }
@@ -142,11 +149,26 @@ fn force(raised: u32, info: SigInfo, regs: &mut Regs, cause: Cause) {
 /// a handler on a stack of its own, or the end.
 pub fn handle(thread: &Thread, queued: &QueuedSignal, action: &SigAction, regs: &mut Regs) {
     park::stepped(thread, regs);
-    if begin_handler(thread, queued, action, regs).is_err() {
-        match queued.signal {
-            signal::SIGSEGV => fatal::die(signal::SIGSEGV),
-            _ => force_segv(regs),
-        }
+    let leaves_section = rseq::before_handler(thread, regs);
+    match (begin_handler(thread, queued, action, regs), queued.signal) {
+        (Err(_), signal::SIGSEGV) => fatal::die(thread, signal::SIGSEGV),
+        (Err(_), _) => force_segv(thread, regs),
+        (Ok(()), _) if leaves_section.is_ok() => {}
+        (Ok(()), signal::SIGSEGV) => end_behind_handler(thread),
+        (Ok(()), _) => force_segv(thread, regs), // its handler runs before this one
+    }
+}
+
+/// A handler of SIGSEGV begins, and another SIGSEGV follows, which ends the process: as on Linux, as soon as the handler lets
+/// it through.
+fn end_behind_handler(thread: &Thread) {
+    let mut own = thread.signals.lock();
+    let queued = own.queue(signal::SIGSEGV, SigInfo::kernel(signal::SIGSEGV));
+    let is_kept = own.mask.contains(signal::SIGSEGV) && queued.is_ok();
+    drop(own);
+    let default = thread.process.signals.lock().actions.set(signal::SIGSEGV, SigAction::default());
+    if !is_kept || default.is_err() {
+        fatal::die(thread, signal::SIGSEGV);
     }
 }
 
@@ -164,7 +186,6 @@ fn begin_handler(
         let s = thread.signals.lock();
         (s.alt, s.lasting, s.trap)
     };
-    rseq::before_handler(thread, regs)?;
     sigframe::build(queued, action, regs, &alt, mask, trap)?;
     let mut s = thread.signals.lock();
     let mask = action.mask_in_handler(queued.signal, s.mask);
@@ -176,11 +197,11 @@ fn begin_handler(
 }
 
 /// rt_sigreturn: takes the frame back. A bad frame raises SIGSEGV.
-pub fn sigreturn(regs: &mut Regs) {
+pub fn sigreturn(thread: &Thread, regs: &mut Regs) {
     regs.rax = 0;
     regs.orig_rax = hanare_hal::traps::NO_CALL;
-    if sigframe::restore(regs).is_err() {
+    if sigframe::restore(thread, regs).is_err() {
         cpus::request_attention();
-        force_segv(regs);
+        force_segv(thread, regs);
     }
 }

@@ -4,6 +4,7 @@
 use crate::gate::{observe, ptrace};
 use crate::life::fork;
 use crate::link::{direct, pool};
+use crate::mm::window::space::Opener;
 use crate::parts::observed::COPIES;
 use crate::process::thread::Thread;
 use crate::process::{INIT, Identity, Ids, Process, identity};
@@ -33,8 +34,7 @@ pub fn program(p: &Arc<Process>, start: extern "C" fn() -> !) -> Result<()> {
         p.observed.set(COPIES, copies);
     }
     p.signals.lock().inherit_ignored(block.sigignore);
-    p.signals.lock().actions.is_init = block.pid == INIT;
-    p.pid.store(block.pid, Ordering::Relaxed);
+    p.signals.lock().actions.is_init = p.opener.pid == INIT;
     *p.identity.lock() = Identity {
         secure: block.secure != 0,
         control_fd: block.control_fd,
@@ -58,26 +58,21 @@ pub fn program(p: &Arc<Process>, start: extern "C" fn() -> !) -> Result<()> {
         None => p.pool.begin(Way::of_program(block.flags, pool::options().way)),
     }
     let thread = first_thread(p, start)?;
-    *thread.ids.lock() = Ids { uid: block.uid, euid: block.euid, gid: block.gid, egid: block.egid };
     run_first(p, thread)
 }
 
-/// Has the child of a fork go on where its parent was; `words` as of
-/// `REQUEST_SPACE_OPEN`.
-pub fn child(p: &Arc<Process>, mut e: Box<fork::Embryo>, words: &[u64]) -> Result<()> {
+/// Has the child of a fork go on where its parent was.
+pub fn child(p: &Arc<Process>, mut e: Box<fork::Embryo>) -> Result<()> {
     p.memory().start()?;
-    let [pid, uid, euid, gid, egid] = core::array::from_fn(|i: usize| words[i] as u32);
     if let Some(waits) = e.waits.take() {
         p.set_parent_waits(waits);
     }
     p.pool.begin(e.parent.process.pool.inherited());
     p.pool.take_handlers(&e.parent.process.pool);
     let thread = first_thread(p, fork::first_step_of_child)?;
-    thread.slot.set_tid(pid); // the proxy may come to it later than the thread
-    p.pid.store(pid, Ordering::Relaxed);
-    e.inherited.ids = Ids { uid, euid, gid, egid };
+    e.inherited.ids = *thread.ids.lock();
     e.inherited.give(p, &thread);
-    p.signals.lock().actions.is_init = pid == INIT;
+    p.signals.lock().actions.is_init = p.pid() == INIT;
     if e.traced {
         ptrace::hold_child(&e.parent, &thread);
     }
@@ -94,35 +89,35 @@ pub fn program_of(
 ) -> Result<()> {
     p.memory().start()?;
     let word = |i: usize| words.get(i).copied().unwrap_or(0);
-    let [pid, uid, euid, gid, egid] = core::array::from_fn(|i| word(i) as u32);
     let random = zerocopy::transmute!([word(7), word(8), word(9), word(10)]);
     p.pool.begin(old.process.pool.inherited());
     let thread = first_thread(p, start)?;
-    thread.slot.set_tid(pid); // the proxy may come to it later than the thread
     let before = *old.process.identity.lock();
     let secure = word(6) != 0;
-    p.pid.store(pid, Ordering::Relaxed);
     let until = cpu::rdtsc() + u64::from(shared::params().tsc_khz) * RANDOM_MS;
     p.entropy.fill(words.get(RANDOM_WORD..LEFT_WORD).unwrap_or_default(), until);
     *p.identity.lock() =
         Identity { secure, random, membarrier: 0, read_implies_exec: false, ..before };
     old.process.continue_as(p, &thread);
     observe::continue_as(old, p);
-    p.signals.lock().actions.is_init = pid == INIT;
+    p.signals.lock().actions.is_init = p.pid() == INIT;
     thread.take_over(old);
     ptrace::continue_as(old, &thread);
-    *thread.ids.lock() = Ids { uid, euid, gid, egid };
     // Once the old process has moved on nothing fails any more.
     p.prepare(&thread)?;
     old.process.move_on(p)?;
     run(p, thread)
 }
 
+/// The first thread of a process that has opened its space, with the ids that the module says.
 fn first_thread(p: &Arc<Process>, start: extern "C" fn() -> !) -> Result<Arc<Thread>> {
+    let Opener { pid, ids: [uid, euid, gid, egid] } = p.opener;
     let slot = p.slot(0).ok_or(errno::ENOMEM)?;
     slot.set_poll_us(direct::worker_poll_us());
-    let thread = Thread::new(p.clone(), 0, slot, start).ok_or(errno::ENOMEM)?;
-    thread.bind(p.allowed);
+    let thread = Thread::new(p.clone(), 0, slot, pid, start).ok_or(errno::ENOMEM)?;
+    p.pid.store(pid, Ordering::Relaxed);
+    *thread.ids.lock() = Ids { uid, euid, gid, egid };
+    thread.task().bind(p.allowed);
     Ok(thread)
 }
 
@@ -134,7 +129,7 @@ fn run_first(p: &Process, thread: Arc<Thread>) -> Result<()> {
 
 fn run(p: &Process, thread: Arc<Thread>) -> Result<()> {
     p.begin(&thread)?;
-    let cpu = balance::place_first(&thread);
+    let cpu = balance::place_first(thread.task());
     cpus::enqueue(thread, cpu);
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use crate::base::{heap, lists};
 use crate::link::services;
-use crate::process::thread;
+use crate::process::thread::Thread;
 use crate::sched::hold;
 use alloc::vec::Vec;
 use hanare_abi::layout::scratch;
@@ -27,9 +27,8 @@ pub struct Taker {
 
 /// The entry that takes the program that is called `name` and begins with `head`: the first one
 /// that fits, in the order of Linux.
-pub fn taker(name: &[u8], head: &[u8]) -> Result<Option<Taker>> {
-    let thread = thread::current();
-    let at = scratch(thread.slot_index);
+pub fn taker(thread: &Thread, name: &[u8], head: &[u8]) -> Result<Option<Taker>> {
+    let at = scratch(thread.port.slot_index);
     let (mut found, mut is_off, mut from) = (None, false, 0);
     loop {
         let answer = services::by_worker(SERVICE_BINFMT, &[at, SCRATCH_BYTES, from], &[]);

@@ -21,9 +21,10 @@ use hanare_hal::traps::{self, Regs};
 use hanare_hal::usercopy::{self, UserAddr};
 use linux_raw_sys::general::__NR_prctl;
 
-/// Start state of the child that the running thread makes, with stack, TLS and ids as `r` asks.
-pub fn birth(r: &Request, regs: &Regs) -> Birth {
-    let mut b = Birth::of_current(regs);
+/// Start state of the child that the running thread `me` makes, with stack, TLS and ids as `r`
+/// asks.
+pub fn birth(me: &Thread, r: &Request, regs: &Regs) -> Birth {
+    let mut b = Birth::of(me, regs);
     if r.stack != 0 {
         b.regs.rsp = r.stack;
     }
@@ -52,14 +53,14 @@ pub extern "C" fn first_step() -> ! {
     traps::save_registers(&regs);
     hold::at("thread-begins");
     for at in [b.set_tid, b.parent_tid].into_iter().filter(|&at| at != 0) {
-        let _ = usercopy::write(UserAddr::of(at), &thread.slot.tid().to_le_bytes());
+        let _ = usercopy::write(UserAddr::of(at), &thread.tid().to_le_bytes());
     }
     thread.clear_tid.store(b.clear_tid, Ordering::Relaxed);
     thread.rseq.set(b.rseq);
     thread.policy.set(b.policy, &thread.process);
     thread.forbid_tsc(b.no_tsc);
     if b.clear_handlers {
-        dispositions::clear_handlers();
+        dispositions::clear_handlers(thread);
     }
     if let Some(name) = b.name {
         name_worker(thread, &name);
@@ -87,7 +88,7 @@ pub fn clear_tid(thread: &Thread) {
 /// PR_SET_NAME of a worker that served another thread before.
 fn name_worker(thread: &Thread, name: &[u8; 16]) {
     const SET_NAME: u64 = 15;
-    if let Ok(at) = thread.process.write_scratch(thread.slot_index, name) {
+    if let Ok(at) = thread.process.write_scratch(thread.port.slot_index, name) {
         let _ = delegate::linux(__NR_prctl, [SET_NAME, at, 0, 0, 0, 0]);
     }
 }
@@ -121,15 +122,19 @@ pub struct Inherited {
 }
 
 impl Inherited {
-    /// Bytes that [`of_current`](Self::of_current) takes without being refused, to be asked for
+    /// Bytes that [`of`](Self::of) takes without being refused, to be asked for
     /// before.
     pub fn bytes() -> usize {
         size_of::<Actions>() + size_of::<Mirrored>() + fpu::size() + heap::SMALL_PARTS
     }
 
-    /// From the running thread. `shares`: the child has its memory, not a copy.
-    pub fn of_current(r: &Request, regs: &Regs, shares: bool) -> hanare_core::Result<Inherited> {
-        let me = thread::current();
+    /// From the running thread `me`. `shares`: the child has its memory, not a copy.
+    pub fn of(
+        me: &Thread,
+        r: &Request,
+        regs: &Regs,
+        shares: bool,
+    ) -> hanare_core::Result<Inherited> {
         let p = &me.process;
         let mut identity = *p.identity.lock();
         identity.time.children |= r.flags & flag::NEWTIME != 0;
@@ -139,7 +144,7 @@ impl Inherited {
         let thread_signals =
             me.signals.lock().inherit(r.flags & (flag::VM | flag::VFORK) != flag::VM, worker);
         let exe = heap::copied(&p.exe.lock())?;
-        let affinity = *me.affinity.lock();
+        let affinity = *me.task().affinity.lock();
         let name = *me.name.lock();
         let ids = *me.ids.lock();
         Ok(Inherited {
@@ -157,11 +162,11 @@ impl Inherited {
             cpu_limit: p.cpu_timers.limit(),
             identity,
             shares_table: r.flags & flag::FILES != 0,
-            creator: me.slot.tid(),
+            creator: me.tid(),
             ids,
             birth: Birth {
                 rseq: me.rseq.area().filter(|_| r.flags & flag::VM == 0),
-                ..birth(r, regs)
+                ..birth(me, r, regs)
             },
         })
     }
@@ -178,7 +183,7 @@ impl Inherited {
         p.pool.set_owes(!self.signals.mirrored.owed().is_empty());
         *p.signals.lock() = self.signals;
         p.cpu_timers.set_limit(self.cpu_limit.0, self.cpu_limit.1);
-        first.bind(self.affinity);
+        first.task().bind(self.affinity);
         *first.ids.lock() = self.ids;
         *first.name.lock() = self.name;
         first.seccomp.inherit(self.seccomp);

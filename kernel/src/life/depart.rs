@@ -20,7 +20,7 @@ use crate::life::image;
 use crate::life::program::{self, Failed, Program, Strings};
 use crate::life::target::{self, Target};
 use crate::link::delegate;
-use crate::mm::space::Space;
+use crate::mm::window::space::Space;
 use crate::process::thread;
 use crate::process::thread::Thread;
 use crate::process::workers;
@@ -91,7 +91,8 @@ pub fn is_needed(thread: &Thread) -> bool {
     if ALL.load(Ordering::Relaxed) && !p.observed.is_debugged() {
         return true;
     }
-    let is_apart = thread.is_apart.load(Ordering::Relaxed) && thread.slot_index != p.first_slot;
+    let is_apart =
+        thread.is_apart.load(Ordering::Relaxed) && thread.port.slot_index != p.first_slot;
     let left_by_linux = p.shares_table.load(Ordering::Relaxed)
         || workers::is_leader_gone(p)
         || timens::may_change_by_exec(p);
@@ -101,6 +102,7 @@ pub fn is_needed(thread: &Thread) -> bool {
 /// execve of the running thread, called with `regs`. `told`: where its arguments are for Linux and
 /// for those that observe the call there, or 0. Comes back with an error only.
 pub fn exec(
+    thread: &Thread,
     target: &Target,
     program: Program,
     interpreter: Option<Program>,
@@ -109,7 +111,7 @@ pub fn exec(
     told: u64,
     regs: &Regs,
 ) -> Failed {
-    let me = thread::current_arc();
+    let me = thread.arc();
     let p = &me.process;
     // Of `TAKEN`, where nothing may fail any more.
     let room = heap::room_for_entry::<u32, Box<Plan>>()
@@ -212,7 +214,7 @@ pub extern "C" fn first_step() -> ! {
             ptrace::on_exec(thread, &mut regs);
             ptrace::leave(thread, &mut regs);
         }
-        Err(_) => fatal::die(signal::SIGSEGV), // the old program is gone
+        Err(_) => fatal::die(thread, signal::SIGSEGV), // the old program is gone
     }
     user_mode::enter(&mut regs)
 }

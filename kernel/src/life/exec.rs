@@ -11,14 +11,15 @@ use crate::life::begin;
 use crate::life::exit;
 use crate::life::image;
 use crate::life::program::{
-    Failed, Program, SHARED, Strings, check_strings, is_hidden, open, open_program, parse,
+    BROKEN, Failed, Program, SHARED, Strings, check_strings, is_hidden, open, open_program, parse,
     read_file, slices,
 };
 use crate::life::rights;
 use crate::life::target::{AT_FDCWD, Target};
 use crate::life::{depart, share};
 use crate::link::{delegate, services};
-use crate::mm::unmap;
+use crate::mm::change::unmap;
+use crate::mm::map::address_space::Heap;
 use crate::process::thread;
 use crate::process::thread::{Birth, Thread};
 use crate::process::workers;
@@ -29,7 +30,7 @@ use crate::signal::dispositions;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use hanare_abi::control::{
-    Control, START_FAILED_FILE, START_FAILED_INTERPRETER, START_FAILED_MEMORY,
+    Control, START_FAILED_FILE, START_FAILED_FORMAT, START_FAILED_INTERPRETER, START_FAILED_MEMORY,
 };
 use hanare_abi::layout::START_BASE;
 use hanare_core::elf::interpreter_path;
@@ -52,14 +53,17 @@ extern "C" fn first_step() -> ! {
     match start_block_strings(&thread.process).map_err(|e| Failed(e, START_FAILED_FILE)).and_then(
         |(path, argv, envp)| {
             let target = Target::path(path).map_err(|e| Failed(e, START_FAILED_MEMORY))?;
-            run(&target, argv, envp, &mut regs)
+            run(thread, &target, argv, envp, &mut regs)
         },
     ) {
         Ok(()) => observe::debug::loads(thread, false),
-        Err(Failed(e, cause)) => exit::by_last_call(Last::Request(Control::StartFailed {
-            errno: e.0.unsigned_abs(),
-            cause,
-        })),
+        Err(Failed(e, cause)) => exit::by_last_call(
+            thread,
+            Last::Request(Control::StartFailed {
+                errno: e.0.unsigned_abs(),
+                cause: if cause == BROKEN { START_FAILED_FORMAT } else { cause },
+            }),
+        ),
     }
     user_mode::enter(&mut regs)
 }
@@ -84,13 +88,20 @@ fn start_block_strings(p: &Process) -> Result<(Vec<u8>, Strings, Strings)> {
 }
 
 /// execve of the running thread: on success `regs` are the new program's.
-pub fn execve(target: &Target, argv: Strings, envp: Strings, regs: &mut Regs) -> Result<()> {
-    let before = thread::current().process.mm.lock().brk_start;
+pub fn execve(
+    thread: &Thread,
+    target: &Target,
+    argv: Strings,
+    envp: Strings,
+    regs: &mut Regs,
+) -> Result<()> {
+    let heap_start = || thread.process.mm.lock().heap().start;
+    let before = heap_start();
     // Of what it could not run it leaves nothing open when it says so.
-    let result = services::put_together(|| run(target, argv, envp, regs));
-    result.inspect(|()| observe::debug::on_exec(thread::current())).map_err(|Failed(e, _)| {
-        if thread::current().process.mm.lock().brk_start != before {
-            fatal::die(hanare_core::signal::SIGSEGV); // the old program is gone
+    let result = services::put_together(|| run(thread, target, argv, envp, regs));
+    result.inspect(|()| observe::debug::on_exec(thread)).map_err(|Failed(e, kind)| {
+        if kind == BROKEN || heap_start() != before {
+            fatal::die(thread, hanare_core::signal::SIGSEGV); // the old program is gone
         }
         e
     })
@@ -104,7 +115,7 @@ fn end_others(p: &Process, me: &Thread) -> Result<()> {
         hold::at("exec-dooms");
         p.kick_all();
         for other in p.threads().filter(|t| !core::ptr::eq(&**t, me)) {
-            let _ = delegate::ask(Control::Interrupt { tid: other.slot.tid() });
+            let _ = delegate::ask(Control::Interrupt { tid: other.tid() });
         }
         cpus::until(|| p.is_alone() || me.must_end(), cpus::NEVER);
     }
@@ -113,18 +124,15 @@ fn end_others(p: &Process, me: &Thread) -> Result<()> {
 
 /// The thread that replaced the program is the process' first one from now on: it has the process'
 /// own id, so the worker that has it serves it. May not come back: the caller owns nothing.
-pub fn take_first_slot(regs: &Regs) {
-    let me = thread::current();
+pub fn take_first_slot(me: &Thread, regs: &Regs) {
     let p = &me.process;
-    if me.slot_index == p.first_slot {
+    if me.port.slot_index == p.first_slot {
         return;
     }
     // All there is to it first: what is taken cannot be given back.
     let Some(slot) = p.slot(p.first_slot) else { return };
-    let Some(new) = Thread::new(p.clone(), p.first_slot, slot, crate::life::child::first_step)
-    else {
-        return;
-    };
+    let start = crate::life::child::first_step;
+    let Some(new) = Thread::new(p.clone(), p.first_slot, slot, p.pid(), start) else { return };
     if !workers::take_first(p, slot) {
         return;
     }
@@ -133,7 +141,7 @@ pub fn take_first_slot(regs: &Regs) {
     *new.signals.lock() = signals;
     new.be_like(me);
     let name = *me.name.lock();
-    *new.birth.lock() = Some(Birth { name, ..Birth::of_program(regs) });
+    *new.birth.lock() = Some(Birth { name, ..Birth::of_program(me, regs) });
     new.seccomp.inherit(me.seccomp.inherited());
     ptrace::succeed(me, &new);
     if !p.hand_over(me, &new) {
@@ -146,40 +154,48 @@ pub fn take_first_slot(regs: &Regs) {
 /// Replaces the program of the running process, in its memory, or in new memory where others
 /// share that.
 fn run(
+    thread: &Thread,
     target: &Target,
     mut argv: Strings,
     envp: Strings,
     regs: &mut Regs,
 ) -> core::result::Result<(), Failed> {
     let path = &target.name[..];
-    limits::look(thread::current());
+    limits::look(thread);
     let check = |argv: &Strings| {
-        let limit = thread::current().process.identity.lock().stack_soft;
+        let limit = thread.process.identity.lock().stack_soft;
         check_limits(argv, &envp, path, limit).map_err(|e| Failed(e, START_FAILED_MEMORY))
     };
     check(&argv)?;
-    let program = open_program(target, &mut argv)?;
+    let program = open_program(thread, target, &mut argv)?;
     check(&argv)?; // a script's interpreter gets more of them
     let interpreter = match program.plan.interpreter {
         None => None,
         Some((offset, len)) => {
             let failed = |e| Failed(e, START_FAILED_INTERPRETER);
-            let name = read_file(&program, offset, len).map_err(failed)?;
+            let name = read_file(thread, &program, offset, len).map_err(failed)?;
             let name = interpreter_path(&name).map_err(|e| failed(e.errno()))?;
-            let opened = open(AT_FDCWD, name, 0).map_err(failed)?;
-            Some(parse(opened).map_err(|e| failed(e.interpreter_errno()))?)
+            let opened = open(thread, AT_FDCWD, name, 0).map_err(failed)?;
+            let opened = parse(thread, opened).map_err(|e| match e.interpreter_errno() {
+                Some(e) => failed(e),
+                None => Failed(errno::EINVAL, BROKEN),
+            });
+            Some(opened?)
         }
     };
-    if !depart::is_needed(thread::current()) {
-        match load(&program, interpreter.as_ref(), path, &argv, &envp, regs) {
+    if program.plan.is_broken || interpreter.as_ref().is_some_and(|i| i.plan.is_broken) {
+        return Err(Failed(errno::EINVAL, BROKEN));
+    }
+    if !depart::is_needed(thread) {
+        match load(thread, &program, interpreter.as_ref(), path, &argv, &envp, regs) {
             Err(Failed(_, SHARED)) => {} // another thread has made a process that shares them, meanwhile
             result => return result,
         }
     }
-    if is_hidden(&program, interpreter.as_ref()) && thread::current().process.observed.is_on() {
+    if is_hidden(&program, interpreter.as_ref()) && thread.process.observed.is_on() {
         return Err(Failed(errno::EACCES, START_FAILED_FILE)); // see `rights::hide`
     }
-    Err(depart::exec(target, program, interpreter, argv, envp, arguments_of(regs), regs))
+    Err(depart::exec(thread, target, program, interpreter, argv, envp, arguments_of(regs), regs))
 }
 
 /// Where the arguments of the execve or execveat lie that is under way; 0: it is neither.
@@ -193,6 +209,7 @@ fn arguments_of(regs: &Regs) -> u64 {
 
 /// The point of no return: replaces the memory and sets the registers.
 fn load(
+    thread: &Thread,
     program: &Program,
     interpreter: Option<&Program>,
     path: &[u8],
@@ -200,7 +217,6 @@ fn load(
     envp: &[Vec<u8>],
     regs: &mut Regs,
 ) -> core::result::Result<(), Failed> {
-    let thread = thread::current();
     let p = &thread.process;
     let memory = |e| Failed(e, START_FAILED_MEMORY);
     let (argv, envp) = (slices(argv).map_err(memory)?, slices(envp).map_err(memory)?);
@@ -231,12 +247,12 @@ fn load(
     share::leave(thread);
     robust::release(thread);
     if !unmap::unmap_all(&thread.caller()) {
-        p.mm.lock().brk_start = 0; // nothing is left of the old program
+        p.mm.lock().set_heap(Heap::default()); // nothing is left of the old program
         return Err(memory(errno::ENOMEM));
     }
     cputimers::on_exec(p);
     rights::forget_read_implies_exec(p);
-    dispositions::on_exec();
+    dispositions::on_exec(thread);
     hold::at("exec-cleared");
     image::build(thread, program, interpreter, path, &argv, &envp, regs)
 }

@@ -3,9 +3,9 @@
 use crate::gate::{observe, ptrace};
 use crate::life::{child, share};
 use crate::link::delegate;
-use crate::mm::messages;
+use crate::mm::window::messages;
 use crate::process::thread::Thread;
-use crate::process::{Process, robust, servers, thread as threads, usage, workers};
+use crate::process::{Process, robust, servers, usage, workers};
 use crate::sched::cpus;
 use crate::signal::signals;
 use alloc::sync::Arc;
@@ -16,11 +16,13 @@ use hanare_hal::paging;
 /// Ends the running thread: the process is gone, or only the thread ends. Nothing on its stack is
 /// dropped: callers own nothing.
 pub fn thread(p: &Arc<Process>, thread: &Thread) -> ! {
-    let (user, system) = thread.cycles();
+    let (user, system) = thread.task().cycles();
     p.ended_cycles.0.fetch_add(user, Ordering::Relaxed);
     p.ended_cycles.1.fetch_add(system, Ordering::Relaxed);
-    p.ended_calls.fetch_add(thread.counts.delegated.load(Ordering::Relaxed), Ordering::Relaxed);
-    p.ended_faults.fetch_add(thread.counts.faults.load(Ordering::Relaxed), Ordering::Relaxed);
+    p.ended_calls
+        .fetch_add(thread.task().counts.delegated.load(Ordering::Relaxed), Ordering::Relaxed);
+    p.ended_faults
+        .fetch_add(thread.task().counts.faults.load(Ordering::Relaxed), Ordering::Relaxed);
     if p.is_killed() {
         share::leave(thread);
     } else {
@@ -50,9 +52,9 @@ pub fn process_gone(p: &Process) {
     usage::ended(p);
 }
 
-/// The running thread's process ends by what is never answered, see [`delegate::last_call`].
-pub fn by_last_call(last: Last) {
-    let me = threads::current();
+/// The process of the running thread `me` ends by what is never answered, see
+/// [`delegate::last_call`].
+pub fn by_last_call(me: &Thread, last: Last) {
     me.process.last_call(me);
     delegate::last_call(last, || {
         if me.must_end() && !me.process.is_killed() {
@@ -61,16 +63,15 @@ pub fn by_last_call(last: Last) {
     });
 }
 
-/// Ends the running thread; if it is the last one, the process by that last call.
-pub fn by_call(last: Last) -> ! {
-    let me = threads::current();
+/// Ends the running thread `me`; if it is the last one, the process by that last call.
+pub fn by_call(me: &Thread, last: Last) -> ! {
     if me.process.exit(me) {
         share::leave(me);
         robust::forget_empty(me);
         if me.robust_list.load(Ordering::Relaxed) == 0 {
             me.process.quiet(me);
         }
-        by_last_call(last);
+        by_last_call(me, last);
         thread(&me.process, me)
     }
     workers::rights_end(me);

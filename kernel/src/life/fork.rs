@@ -9,10 +9,12 @@ use crate::gate::ptrace;
 use crate::life::child::{Inherited, Request, child_event, first_step, flag};
 use crate::life::comes::{await_child, is_watched};
 use crate::life::expected::Expected;
+use crate::life::newborn::Bearing;
 use crate::link::{delegate, services};
-use crate::mm::fork::fork;
-use crate::mm::quarantine::{How, holds_too_much};
-use crate::mm::{AddressSpace, FileHandle, FileRef, content};
+use crate::mm::change::fork::fork;
+use crate::mm::pages::content;
+use crate::mm::pages::quarantine::{How, holds_too_much};
+use crate::mm::{AddressSpace, FileHandle, FileRef};
 use crate::process::states;
 use crate::process::thread::{self, ParentWaits, Thread};
 use crate::process::workers;
@@ -25,6 +27,7 @@ use hanare_abi::control::Control;
 use hanare_abi::layout::{PARTS_ALL, USER_MAX, USER_MIN};
 use hanare_abi::service::SERVICE_WATCH;
 use hanare_core::errno::{self, Result};
+use hanare_core::pagerange::PageRange;
 use hanare_core::vma::{Backing, Vma};
 use hanare_hal::traps::Regs;
 use hanare_hal::usercopy;
@@ -63,7 +66,7 @@ pub fn claim(parent: u32, token: u64) -> Option<Box<Embryo>> {
 /// The child is there, or is not going to be: `parent`, a thread of the space, may go on.
 pub fn come(space: u32, token: u64, parent: &Arc<Thread>) {
     EMBRYOS.settle((space, token));
-    cpus::kick(parent);
+    cpus::kick(parent.task());
 }
 
 /// A child whose maker has gone on, or is about to, has ended on Linux.
@@ -71,7 +74,7 @@ pub fn end(parent: u32, token: u64) {
     let Some(embryo) = EMBRYOS.end((parent, token)) else { return };
     let maker = embryo.parent.clone();
     drop(embryo);
-    cpus::kick(&maker);
+    cpus::kick(maker.task());
 }
 
 /// A process has ended: children that never came up are given up, but for those whose ends Linux
@@ -90,8 +93,7 @@ fn room_for_embryo(p: &Process) -> Result<Charge> {
 }
 
 /// fork(2), or vfork(2): a new process with a copy of the running one's memory. Its process id.
-pub fn process(r: &Request, regs: &mut Regs) -> Result<u64> {
-    let me = thread::current();
+pub fn process(me: &Thread, r: &Request, regs: &mut Regs) -> Result<u64> {
     let p = &me.process;
     let key = (p.space, p.next_token());
     let charge = room_for_embryo(p)?;
@@ -100,12 +102,12 @@ pub fn process(r: &Request, regs: &mut Regs) -> Result<u64> {
         return Err(errno::EAGAIN);
     }
     let memory = fork(&me.caller())?;
-    let parent = thread::current_arc();
+    let parent = me.arc();
     let vforks = r.flags & flag::VFORK != 0;
     if vforks {
         ptrace::on_vfork(me);
     }
-    let inherited = Inherited::of_current(r, regs, false)?;
+    let inherited = Inherited::of(me, r, regs, false)?;
     let traced = ptrace::before_child(me, None, child_event(r));
     let embryo = lists::boxed_within(Embryo {
         mm: memory,
@@ -117,6 +119,7 @@ pub fn process(r: &Request, regs: &mut Regs) -> Result<u64> {
         _counted: Counted::new(Kind::Child),
     });
     p.create(me, vforks)?;
+    let bearing = Bearing::by(me);
     EMBRYOS.insert(key, embryo);
     hold::at("fork-embryo");
     let request = Control::Fork {
@@ -137,6 +140,7 @@ pub fn process(r: &Request, regs: &mut Regs) -> Result<u64> {
         await_child(me, pid, has_come, |late| cpus::until(has_come, late), entrust);
     }
     drop(EMBRYOS.give_up(key)); // the proxy could not fork, or died at once
+    drop(bearing);
     if !vforks {
         p.resume(me);
     }
@@ -172,7 +176,7 @@ pub fn adopt_files(mm: &mut AddressSpace, space: u32) -> Result<()> {
         _ => None,
     };
     loop {
-        let next = mm.vmas.iter_from(at).find_map(of_file);
+        let next = mm.mappings().iter_from(at).find_map(of_file);
         let Some((start, end, file)) = next else { return Ok(()) };
         if !known.contains_key(&file.id) {
             heap::room_for_entry::<u64, FileRef>()?;
@@ -189,7 +193,7 @@ pub fn adopt_files(mm: &mut AddressSpace, space: u32) -> Result<()> {
             lists::insert_within(&mut known, file.id, lists::arc_within(own));
         }
         // The whole of a mapping: nothing is cut.
-        mm.vmas.update(start, end, |v| {
+        mm.cursor(PageRange::of(start, end)).update(|v| {
             if let Backing::PrivateFile { file: to, .. } = &mut v.backing
                 && let Some(own) = known.get(&file.id)
             {
@@ -203,7 +207,7 @@ pub fn adopt_files(mm: &mut AddressSpace, space: u32) -> Result<()> {
 
 /// The mappings that are Linux' own.
 pub fn shared_with_linux(mm: &AddressSpace) -> impl Iterator<Item = (u64, u64)> {
-    mm.vmas.iter().filter(|v| is_shared(v)).map(|v| (v.start, v.end))
+    mm.mappings().iter().filter(|v| is_shared(v)).map(|v| (v.start, v.end))
 }
 
 fn is_shared(v: &Vma<FileRef>) -> bool {
@@ -217,7 +221,7 @@ pub fn settle(p: &Process) {
     // One at a time: a list might be refused.
     let next = |from: u64| {
         let mm = p.mm.lock();
-        mm.vmas.iter_from(from).find(|v| is_shared(v)).map(|v| (v.start, v.end))
+        mm.mappings().iter_from(from).find(|v| is_shared(v)).map(|v| (v.start, v.end))
     };
     if next(0).is_none() {
         return;
@@ -236,7 +240,7 @@ pub fn settle(p: &Process) {
         at = end;
         let Ok(answer) = services::by_worker(SERVICE_WATCH, &[start, end], &[]) else { continue };
         let mut mm = p.mm.lock();
-        let _ = mm.vmas.update(start, end, |v| {
+        let _ = mm.cursor(PageRange::of(start, end)).update(|v| {
             if let Backing::SharedLinux { watch, .. } = &mut v.backing {
                 *watch = answer.status as u32;
             }
@@ -249,8 +253,9 @@ pub fn settle(p: &Process) {
 pub extern "C" fn first_step_of_child() -> ! {
     cpus::reap();
     hold::at("child-begins");
-    settle(&thread::current().process);
-    timens::begin(thread::current());
+    let me = thread::current();
+    settle(&me.process);
+    timens::begin(me);
     hold::at("child-settled");
     first_step()
 }

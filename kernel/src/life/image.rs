@@ -4,7 +4,11 @@ use crate::base::{heap, lists};
 use crate::gate::{debugregs, park};
 use crate::life::program::{BROKEN, Failed, Program, is_hidden};
 use crate::link::{delegate, services};
-use crate::mm::{self, AddressSpace, parts, vdso};
+use crate::mm::AddressSpace;
+use crate::mm::map::address_space::Heap;
+use crate::mm::map::vdso;
+use crate::mm::window::address_parts;
+use crate::mm::{self, change};
 use crate::process::thread::Thread;
 use crate::process::{Identity, Ids, Process};
 use crate::sched::hold;
@@ -16,6 +20,7 @@ use hanare_abi::service::SERVICE_EXEC_FILE;
 use hanare_core::addr::{page_down, page_up};
 use hanare_core::errno::{self, Result};
 use hanare_core::limits::{COMM_SIZE, STACK_EXPAND};
+use hanare_core::pagerange::PageRange;
 use hanare_core::stack::{StackImage, at};
 use hanare_core::vma::{Backing, Prot, Search, Vma, VmaFlags};
 use hanare_hal::traps::Regs;
@@ -80,12 +85,12 @@ pub fn build(
     let place = layout(&id);
     let bias = {
         let mut mm = p.mm.lock();
-        (mm.mmap_base, mm.brk_start, mm.brk) = (place.mmap_base, 0, 0);
+        mm.set_mmap_base(place.mmap_base);
         let bias = program.plan.bias_above(place.pie_base).ok_or(memory(errno::ENOMEM))?;
         map_segments(&mut mm, program, bias).map_err(memory)?;
         let end = page_up(moved(bias, program.plan.data_end()));
-        mm.brk_start = end + place.brk_gap;
-        mm.brk = mm.brk_start;
+        let start = end + place.brk_gap;
+        mm.set_heap(Heap { start, end: start });
         bias
     };
     clear_tails(program, bias).map_err(|_| Failed(errno::ENOEXEC, BROKEN))?;
@@ -134,10 +139,10 @@ pub fn build(
     let length = name.len().min(COMM_SIZE - 1);
     comm[..length].copy_from_slice(&name[..length]);
     *thread.name.lock() = Some(comm);
-    let words = words_for_linux(program, bias, p.mm.lock().brk_start, &stack);
+    let words = words_for_linux(program, bias, p.mm.lock().heap().start, &stack);
     let (scratch, strings) = tell_linux(thread, name, words, &stack).map_err(memory)?;
     hold::at("exec-built");
-    parts::reach_all(&thread.caller()).map_err(memory)?;
+    address_parts::reach_all(&thread.caller()).map_err(memory)?;
     p.release_parent();
     let _ = delegate::ask(Control::Execed {
         name: scratch,
@@ -146,7 +151,7 @@ pub fn build(
         strings,
         is_hidden: is_hidden(program, interpreter),
     });
-    dispositions::execed();
+    dispositions::execed(thread);
     Ok(())
 }
 
@@ -170,7 +175,7 @@ fn tell_linux(
     };
     let auxv = part(stack.auxv_start, stack.auxv_end);
     let strings = part(stack.arg_start, stack.env_end);
-    let scratch = scratch(thread.slot_index);
+    let scratch = scratch(thread.port.slot_index);
     words[AUXV_WORD] = scratch + AUXV_AT as u64;
     let mut shown = [0; WORDS_AT];
     let length = name.len().min(WORDS_AT - 1);
@@ -179,7 +184,7 @@ fn tell_linux(
     let fits = before + strings.len() <= SCRATCH_BYTES;
     let strings = if fits { strings } else { &[] };
     let told = lists::joined(&[&shown, words.as_bytes(), auxv, strings])?;
-    thread.process.write_scratch(thread.slot_index, &told)?;
+    thread.process.write_scratch(thread.port.slot_index, &told)?;
     Ok((scratch, if fits { scratch + before as u64 } else { 0 }))
 }
 
@@ -224,22 +229,30 @@ fn map_stack(mm: &mut AddressSpace, top: u64, least: u64, limit: u64, exec: bool
     prot.set(Prot::EXEC, exec);
     let lowest = page_up(top.saturating_sub(limit));
     let bottom = page_down((least - STACK_EXPAND).max(lowest).min(least));
-    mm.vmas.insert(mm::anonymous(bottom, top, prot, VmaFlags::STACK | VmaFlags::GROWSDOWN))
+    mm.insert(mm::anonymous(
+        PageRange::of(bottom, top),
+        prot,
+        VmaFlags::STACK | VmaFlags::GROWSDOWN,
+    ))
 }
 
 fn map_segments(mm: &mut AddressSpace, program: &Program, bias: u64) -> Result<()> {
     for s in &program.plan.segments {
         let [start, middle, end] =
             [s.map_start(), s.file_map_end(), s.map_end()].map(|at| moved(bias, at));
-        drop(mm.vmas.remove(start, end));
+        drop(mm.cursor(PageRange::of(start, end)).remove());
         if middle > start {
             let backing =
                 Backing::PrivateFile { file: program.file.clone(), offset: s.map_offset() };
-            let plain = mm::anonymous(start, middle, s.prot, mm::fork::unwritten(s.prot));
-            mm.vmas.insert(Vma { backing, ..plain })?;
+            let plain = mm::anonymous(
+                PageRange::of(start, middle),
+                s.prot,
+                change::fork::unwritten(s.prot),
+            );
+            mm.insert(Vma { backing, ..plain })?;
         }
         if end > middle {
-            mm.vmas.insert(mm::anonymous(middle, end, s.prot, VmaFlags::empty()))?;
+            mm.insert(mm::anonymous(PageRange::of(middle, end), s.prot, VmaFlags::empty()))?;
         }
     }
     Ok(())
@@ -260,9 +273,9 @@ fn clear_tails(program: &Program, bias: u64) -> Result<()> {
 fn map_interpreter(p: &Process, i: &Program) -> Result<u64> {
     let mut mm = p.mm.lock();
     let (min, max) = i.plan.span();
-    let below = Search::TopDown(mm.mmap_base);
+    let below = Search::TopDown(mm.mmap_base());
     let bias = if i.plan.is_pie {
-        let at = mm.vmas.find_gap(max - min, i.plan.align, below).ok_or(errno::ENOMEM)?;
+        let at = mm.find_gap(max - min, i.plan.align, below).ok_or(errno::ENOMEM)?;
         at.wrapping_sub(min)
     } else {
         0

@@ -11,6 +11,7 @@ pub mod exit;
 mod expected;
 pub mod fork;
 pub mod image;
+pub mod newborn;
 pub mod open;
 pub mod program;
 pub mod rights;

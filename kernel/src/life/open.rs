@@ -5,11 +5,13 @@ use crate::base::accounts::Account;
 use crate::life::fork;
 use crate::life::{begin, depart};
 use crate::mm::AddressSpace;
-use crate::mm::quarantine::{How, holds_too_much};
-use crate::mm::space::Space;
-use crate::mm::{messages, parts};
+use crate::mm::pages::quarantine::{How, holds_too_much};
+use crate::mm::window::address_parts;
+use crate::mm::window::messages;
+use crate::mm::window::space::Space;
 use crate::process::members;
 use crate::process::spaces::ProcessSpace;
+use crate::sched::cpu_mask::CpuMask;
 use alloc::boxed::Box;
 use alloc::sync::{Arc, Weak};
 use hanare_abi::layout::{PARTS_ALL, PARTS_USUAL};
@@ -18,27 +20,32 @@ use hanare_core::life::Process;
 
 /// Opens a space (`REQUEST_SPACE_OPEN`).
 ///
-/// args: [0] = CPUs it may use, [2], [3] = parent space and token of a fork, whose child, described
-/// by `words`, begins to run. Without a parent [3] is what it is to a pool of proxies. Gives which
-/// parts of its addresses the proxy is to map at once.
-pub fn space(space: u32, args: &[u64; 4], words: &[u64]) -> Result<(Arc<ProcessSpace>, u32)> {
+/// Threads of the space may run on `cpus`. args: [2], [3] = parent space and token of a fork, whose
+/// child, described by `words`, begins to run. Without a parent [3] is what the space is to a pool
+/// of proxies. Gives which parts of its addresses the proxy is to map at once.
+pub fn space(
+    space: u32,
+    cpus: CpuMask,
+    args: &[u64; 4],
+    words: &[u64],
+) -> Result<(Arc<ProcessSpace>, u32)> {
     let parent = args[2] as u32;
     if parent == 0 {
-        return make(space, args[0], None, args[3], words);
+        return make(space, cpus, None, args[3], words);
     }
     if let Some(plan) = depart::claim(parent, args[3], words)? {
-        return for_program(space, args[0], plan, words);
+        return for_program(space, cpus, plan, words);
     }
     let embryo = fork::claim(parent, args[3]).ok_or(errno::ESRCH)?;
     let maker = embryo.parent.clone();
-    let made = make(space, args[0], Some(embryo), 0, words);
+    let made = make(space, cpus, Some(embryo), 0, words);
     fork::come(parent, args[3], &maker);
     made
 }
 
 fn make(
     space: u32,
-    cpus: u64,
+    cpus: CpuMask,
     embryo: Option<Box<fork::Embryo>>,
     to_pool: u64,
     words: &[u64],
@@ -55,7 +62,7 @@ fn make(
     let parts = match &embryo {
         None => PARTS_ALL,
         Some(_) if fork::shared_with_linux(&mm).next().is_some() => 0,
-        Some(_) => parts::of_mappings(&mm),
+        Some(_) => address_parts::of_mappings(&mm),
     };
     let new = ProcessSpace::new(Space::new(space, cpus, mm, account, words))?;
     new.set_parts(parts);
@@ -66,7 +73,7 @@ fn make(
     let parent = embryo.as_ref().map_or(Weak::new(), |e| Arc::downgrade(&e.parent.process));
     let first = new.enter_first(parent, life, words)?;
     if let Some(e) = embryo {
-        begin::child(&first, e, words).inspect_err(|_| first.fail())?;
+        begin::child(&first, e).inspect_err(|_| first.fail())?;
     }
     let parts = members::join(&new, &first, to_pool, parts)?;
     Ok((new, parts))
@@ -84,7 +91,7 @@ fn account_of(words: &[u64]) -> Result<Arc<Account>> {
 /// The space of a process that leaves other memory by execve.
 fn for_program(
     space: u32,
-    cpus: u64,
+    cpus: CpuMask,
     plan: Box<depart::Plan>,
     words: &[u64],
 ) -> Result<(Arc<ProcessSpace>, u32)> {

@@ -8,10 +8,10 @@ use crate::base::pages::Pages;
 use crate::life::binfmt::{self, Taker};
 use crate::life::target::{AT_FDCWD, Target, write_path};
 use crate::link::services;
-use crate::mm::content::{self, Content};
-use crate::mm::space::Space;
+use crate::mm::pages::content::{self, Content};
+use crate::mm::window::space::Space;
 use crate::mm::{FileHandle, FileRef};
-use crate::process::thread::{self, Thread};
+use crate::process::thread::Thread;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -68,7 +68,7 @@ pub struct Failed(pub Errno, pub u64);
 /// `Failed` kind of an error behind the point of no return, where the file's
 /// content does not hold what its headers say. A new process says so; execve(2)
 /// ends by SIGSEGV, as on Linux.
-pub const BROKEN: u64 = START_FAILED_FORMAT;
+pub const BROKEN: u64 = u64::MAX - 1;
 /// `Failed` kind of memory, or a descriptor table, that others share: it is left, not replaced.
 pub const SHARED: u64 = u64::MAX;
 
@@ -115,19 +115,24 @@ pub struct Opened {
 
 /// Opens a program, following entries of binfmt_misc and `#!` lines; `argv` is rewritten as Linux
 /// does.
-pub fn open_program(target: &Target, argv: &mut Strings) -> core::result::Result<Program, Failed> {
+pub fn open_program(
+    thread: &Thread,
+    target: &Target,
+    argv: &mut Strings,
+) -> core::result::Result<Program, Failed> {
     let memory = |e| Failed(e, START_FAILED_MEMORY);
     let mut name = heap::copied(&target.name).map_err(memory)?;
     let (mut interprets, mut is_fixed) = (Interprets::default(), false);
     for depth in 0..=MAX_INTERPRETERS {
         let kind = if depth == 0 { START_FAILED_FILE } else { START_FAILED_INTERPRETER };
         let opened = match depth {
-            0 => open(target.dir, &target.open, target.flags),
-            _ => open(AT_FDCWD, &name, 0),
+            0 => open(thread, target.dir, &target.open, target.flags),
+            _ => open(thread, AT_FDCWD, &name, 0),
         };
         // Linux has it open; by its path it is not to be found here.
         let opened = opened.map_err(|e| Failed(if is_fixed { errno::ENOEXEC } else { e }, kind))?;
-        let taker = if opened.has_binfmt { binfmt::taker(&name, &opened.head) } else { Ok(None) };
+        let taker =
+            if opened.has_binfmt { binfmt::taker(thread, &name, &opened.head) } else { Ok(None) };
         let taker = taker.map_err(|e| Failed(e, kind))?;
         let script = match &taker {
             None => Script::parse(&opened.head).map_err(|e| Failed(e, START_FAILED_FORMAT))?,
@@ -136,7 +141,8 @@ pub fn open_program(target: &Target, argv: &mut Strings) -> core::result::Result
         is_fixed = taker.as_ref().is_some_and(|taker| taker.is_fixed);
         let next = match (taker, script) {
             (None, None) => {
-                let program = parse(opened).map_err(|e| Failed(e.errno(), START_FAILED_FORMAT))?;
+                let program =
+                    parse(thread, opened).map_err(|e| Failed(e.errno(), START_FAILED_FORMAT))?;
                 let hidden = program.hidden || interprets.hidden;
                 return Ok(Program { hidden, interprets, ..program });
             }
@@ -194,11 +200,10 @@ fn replace_first<'a>(
     Ok(())
 }
 
-pub fn open(dir: u64, path: &[u8], flags: u64) -> Result<Opened> {
+pub fn open(thread: &Thread, dir: u64, path: &[u8], flags: u64) -> Result<Opened> {
     if path.len() >= PATH_MAX {
         return Err(errno::ENAMETOOLONG);
     }
-    let thread = thread::current();
     content::give_back_if_short();
     let scratch = write_path(thread, path)?;
     let pages = Pages::new(1, answers_of(thread))?;
@@ -232,15 +237,18 @@ fn answers_of(thread: &Thread) -> FrameOwner {
 }
 
 /// Up to one page of a file.
-fn read_at(file: &FileHandle, offset: u64, bytes: usize) -> Result<Vec<u8>> {
-    let page = Pages::new(0, answers_of(thread::current()))?;
+fn read_at(thread: &Thread, file: &FileHandle, offset: u64, bytes: usize) -> Result<Vec<u8>> {
+    let page = Pages::new(0, answers_of(thread))?;
     let bytes = bytes.min(4096) as u64;
     let answer =
         services::by_worker(SERVICE_FILL, &[file.id, offset, bytes, bytes], &[page.extent()])?;
     page.bytes(0, answer.status as usize)
 }
 
-pub fn parse(opened: Opened) -> core::result::Result<Program, hanare_core::elf::ElfError> {
+pub fn parse(
+    thread: &Thread,
+    opened: Opened,
+) -> core::result::Result<Program, hanare_core::elf::ElfError> {
     use hanare_core::elf::ElfError;
     let header = ElfHeader::parse(&opened.head)?;
     let end = header.phoff.saturating_add(header.phdr_bytes() as u64);
@@ -250,32 +258,32 @@ pub fn parse(opened: Opened) -> core::result::Result<Program, hanare_core::elf::
         let mut phdrs = Vec::new();
         while phdrs.len() < header.phdr_bytes() {
             let part = read_at(
+                thread,
                 &opened.file,
                 header.phoff + phdrs.len() as u64,
                 header.phdr_bytes() - phdrs.len(),
             )
-            .map_err(|_| ElfError::Truncated)?;
+            .map_err(|_| ElfError::BadProgramHeaders)?;
             if part.is_empty() {
-                return Err(ElfError::Truncated);
+                return Err(ElfError::BadProgramHeaders);
             }
             phdrs = lists::joined(&[&phdrs, &part]).map_err(|_| ElfError::NoMemory)?;
         }
         heap::fallible(|| ElfPlan::new(&header, &phdrs))?
     };
-    // The interpreter's path is nearly always in the first page.
-    let mut head = opened.head;
-    if let Some((offset, len)) = plan.interpreter
-        && offset.saturating_add(len as u64) > head.len() as u64
-    {
-        head = read_at(&opened.file, offset, len).map_err(|_| ElfError::Truncated)?;
-    }
     let interprets = Interprets::default();
-    Ok(Program { file: opened.file, head, hidden: opened.hidden, plan, interprets })
+    Ok(Program { file: opened.file, head: opened.head, hidden: opened.hidden, plan, interprets })
 }
 
-pub fn read_file(program: &Program, offset: u64, len: usize) -> Result<Vec<u8>> {
-    let inside = program.head.get(offset as usize..offset as usize + len);
-    heap::copied(inside.unwrap_or(&program.head[..len.min(program.head.len())]))
+/// Reads a part of a program's file, which is nearly always in its first page. `EIO`: the file ends before the part does.
+pub fn read_file(thread: &Thread, program: &Program, offset: u64, len: usize) -> Result<Vec<u8>> {
+    let offset = i64::try_from(offset).map_err(|_| errno::EINVAL)? as u64;
+    let end = (offset as usize).saturating_add(len);
+    if let Some(inside) = program.head.get(offset as usize..end) {
+        return heap::copied(inside);
+    }
+    let part = read_at(thread, &program.file, offset, len)?;
+    if part.len() < len { Err(errno::EIO) } else { Ok(part) }
 }
 
 /// Whether the user may not read all of the program.

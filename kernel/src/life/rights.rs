@@ -28,7 +28,7 @@ pub struct Rights {
 /// there the program gets no more.
 pub fn renew(thread: &Thread) -> Result<Rights> {
     let p = &thread.process;
-    let scratch = p.write_scratch(thread.slot_index, &[0; RANDOM_BYTES])?;
+    let scratch = p.write_scratch(thread.port.slot_index, &[0; RANDOM_BYTES])?;
     let keeps = u32::from(p.observed.is_debugged());
     let flags = delegate::result_of(Control::Rights { random: scratch, keeps })?;
     Ok(Rights { flags, random: p.control(scratch) })
@@ -50,7 +50,7 @@ impl Rights {
         if has(RIGHTS_CHANGED)
             || [known.uid, known.euid, known.gid, known.egid].contains(&NOT_MAPPED)
         {
-            refresh_ids();
+            refresh_ids(thread);
         }
         let mut id = p.identity.lock();
         (id.random, id.secure, id.membarrier) = (self.random, has(RIGHTS_SECURE), 0);

@@ -15,7 +15,7 @@ use hanare_hal::{paging, percpu};
 
 impl Runs for Thread {
     fn task(&self) -> &Task {
-        self
+        &self.port.task
     }
 
     fn enter(&self) {
@@ -75,13 +75,13 @@ impl Runs for Thread {
     }
 
     fn ids(&self) -> (u32, u32) {
-        (self.slot.tid(), self.process.space)
+        (Thread::tid(self), self.process.space)
     }
 }
 
 impl Delegates for Thread {
     fn port(&self) -> &Port {
-        self
+        &self.port
     }
 
     fn owner(&self) -> Owner {

@@ -9,9 +9,9 @@ use crate::base::heap;
 use crate::gate::ptrace;
 use crate::life::child::{self, Inherited, Request, flag};
 use crate::life::comes::{await_child, is_watched};
+use crate::life::newborn;
 use crate::link::direct;
 use crate::process::states;
-use crate::process::thread;
 use crate::process::thread::{ParentWaits, Thread};
 use crate::process::workers;
 use crate::process::{INIT, Process, robust};
@@ -25,8 +25,7 @@ use hanare_hal::traps::Regs;
 use hanare_hal::usercopy::{self, UserAddr};
 
 /// A new process with the memory of the running one. Its process id.
-pub fn process(r: &Request, regs: &mut Regs) -> Result<u64> {
-    let me = thread::current();
+pub fn process(me: &Thread, r: &Request, regs: &mut Regs) -> Result<u64> {
     let p = &me.process;
     heap::room(Inherited::bytes())?;
     let index = p.take_slot().ok_or(errno::EAGAIN)?;
@@ -40,7 +39,7 @@ pub fn process(r: &Request, regs: &mut Regs) -> Result<u64> {
     if vforks {
         ptrace::on_vfork(me);
     }
-    let made = bear(r, regs, &new);
+    let made = bear(me, r, regs, &new);
     if made.is_err() {
         new.give_up();
     }
@@ -75,21 +74,21 @@ fn give_up(new: &Arc<Process>) {
 
 /// Prepares the new process `new` with what it has from the running one, then has Linux make its
 /// proxy, which has it begin.
-fn bear(r: &Request, regs: &mut Regs, new: &Arc<Process>) -> Result<u64> {
-    let me = thread::current();
+fn bear(me: &Thread, r: &Request, regs: &mut Regs, new: &Arc<Process>) -> Result<u64> {
     let p = &me.process;
     let vforks = r.flags & flag::VFORK != 0;
     if vforks {
-        new.set_parent_waits(ParentWaits::new(thread::current_arc()));
+        new.set_parent_waits(ParentWaits::new(me.arc()));
     }
     // An execve of another thread ends this one first, and then sees whether there is a sharer.
     p.create(me, vforks)?;
     let slot = p.slot(new.first_slot).ok_or(errno::ENOMEM)?;
     slot.lwk_reset();
     slot.set_poll_us(direct::worker_poll_us());
-    let first =
-        Thread::new(new.clone(), new.first_slot, slot, child::first_step).ok_or(errno::ENOMEM)?;
-    let mut inherited = Inherited::of_current(r, regs, true)?;
+    // Linux gives it an id later: `begin` stores that.
+    let first = Thread::new(new.clone(), new.first_slot, slot, 0, child::first_step)
+        .ok_or(errno::ENOMEM)?;
+    let mut inherited = Inherited::of(me, r, regs, true)?;
     // Written by the child: it may have cleared the word again when the parent goes on.
     inherited.birth.parent_tid = r.parent_tid_in_child();
     let names_itself = inherited.birth.parent_tid != 0;
@@ -100,6 +99,7 @@ fn bear(r: &Request, regs: &mut Regs, new: &Arc<Process>) -> Result<u64> {
     }
     let traced = ptrace::before_child(me, Some(&first), child::child_event(r));
     new.prepare(&first)?;
+    let birth = newborn::begin(&first);
     drop(first);
     hold::at("share-ready");
     let linux = r.flags & (flag::LINUX | flag::FILES | flag::SIGHAND) | r.exit_signal;
@@ -122,6 +122,8 @@ fn bear(r: &Request, regs: &mut Regs, new: &Arc<Process>) -> Result<u64> {
         let goes_on = await_child(me, pid, has_come, |late| cpus::until(has_come, late), entrust);
         if !goes_on && new.is_expected() && !me.must_end() {
             give_up(new);
+        } else if goes_on && let Some(first) = new.thread(new.first_slot) {
+            newborn::end(&first, birth); // Linux may have stopped it for long
         }
     }
     if r.flags & flag::PARENT_SETTID != 0 && !names_itself {
@@ -132,16 +134,19 @@ fn bear(r: &Request, regs: &mut Regs, new: &Arc<Process>) -> Result<u64> {
 }
 
 /// `REQUEST_SPACE_START` of such a process: its proxy is there, its first thread runs.
-pub fn begin(p: &Arc<Process>, pid_namespace: u64) -> Result<()> {
+/// `pid` is the id that the process itself sees, which in a namespace of its own is not what its
+/// parent sees.
+pub fn begin(p: &Arc<Process>, pid_namespace: u64, pid: u32) -> Result<()> {
     let first = p.thread(p.first_slot).ok_or(errno::EBUSY)?;
     p.claim()?;
     p.set_pid_namespace(pid_namespace);
-    // What it itself sees, which in a namespace of its own is not what its parent sees.
-    p.pid.store(first.slot.tid(), Ordering::Relaxed);
-    p.signals.lock().actions.is_init = first.slot.tid() == INIT;
+    p.pid.store(pid, Ordering::Relaxed);
+    first.tid.store(pid, Ordering::Relaxed);
+    p.signals.lock().actions.is_init = pid == INIT;
     let wakes = !p.is_vforked() || first.is_held();
     p.begin(&first)?;
-    let cpu = balance::place(&first);
+    newborn::has_begun(&first);
+    let cpu = balance::place(first.task());
     cpus::enqueue(first, cpu);
     if wakes {
         p.wake_parent();

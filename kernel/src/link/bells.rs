@@ -30,11 +30,11 @@ pub struct Bell {
 }
 
 impl Bell {
-    /// One for a space with this account.
+    /// One for a slot of `space`, which has this account.
     ///
     /// # Errors
     /// `EAGAIN`: there are as many slots as there are bells, or the user has as many as allowed.
-    pub fn new(account: &Arc<Account>) -> Result<Bell> {
+    pub fn new(space: u32, account: &Arc<Account>) -> Result<Bell> {
         let place = account.bell()?;
         let mut free = FREE.lock();
         let number = match take(&mut free.first).checked_sub(1) {
@@ -48,6 +48,7 @@ impl Bell {
             }
             None => return Err(errno::EAGAIN),
         };
+        shared::bell(number).give(space);
         Ok(Bell { number, _place: place })
     }
 

@@ -3,7 +3,6 @@
 use crate::base::lock::{Mutex, rank};
 use crate::sched::task::{Runs, Task};
 use alloc::vec::Vec;
-use core::ops::Deref;
 use hanare_abi::control::Control;
 pub use hanare_core::fair::Owner;
 use hanare_core::link::Call;
@@ -11,7 +10,7 @@ use hanare_core::link::pool::PassesBy;
 use hanare_ikc::{Patience, SlotRef};
 use spin::Once;
 
-/// The link's part of a thread. It dereferences to its [`Task`]. All that each call needs is on one
+/// The link's part of a thread, with the scheduler's in it. All that each call needs is on one
 /// cache line.
 #[repr(C, align(64))]
 pub struct Port {
@@ -39,14 +38,8 @@ impl Port {
     }
 }
 
-impl Deref for Port {
-    type Target = Task;
-    fn deref(&self) -> &Task {
-        &self.task
-    }
-}
-
-/// An object with a [`Port`], and what the link asks of it.
+/// An object with a [`Port`], and what the link asks of it. Only threads are: they stand above the
+/// link, which calls up to tell tracers and debuggers, and to learn masks and dispositions.
 pub trait Delegates: Runs {
     /// The link's part of the thread.
     fn port(&self) -> &Port;

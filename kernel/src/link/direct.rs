@@ -94,7 +94,7 @@ impl<C: Delegates + ?Sized> cpus::Wait for Answered<'_, C> {
     fn announce(&self, asleep: bool) {
         let slot = &self.caller.port().slot;
         if asleep {
-            bells::expect_ring(self.caller.port().space, slot, self.caller.port().bell);
+            bells::expect_ring(self.caller.port().space, slot, self.caller.port().task.bell);
         } else {
             slot.lwk_awake();
         }
@@ -136,7 +136,7 @@ pub fn ask(context: &(impl Delegates + ?Sized), request: Control) -> Outcome {
             return outcome;
         }
         context.asks(&request);
-        counts::count(&context.port().counts.controls);
+        counts::count(&context.port().task.counts.controls);
         let outcome = exchange(context, needs_mask(&request), |slot| slot.lwk_ask(request));
         context.asked(Some(&request));
         if outcome != Outcome::NotStarted {
@@ -172,7 +172,7 @@ fn exchange(
 ) -> Outcome {
     shared::here().count_delegated_call();
     let port = caller.port();
-    counts::count(&port.counts.delegated);
+    counts::count(&port.task.counts.delegated);
     // The second cache line of the slot only when something changed.
     if !needs_mask {
         port.slot.set_robust_list(caller.robust_list());

@@ -29,27 +29,28 @@ use spin::Once;
 const PATIENCE_NS: u64 = 10_000_000_000;
 /// How long a CPU without a thread that can wait looks for its answer, ns.
 const AT_ONCE_NS: u64 = 100_000_000;
-/// Entries of a CPU that only the service thread gets, as bits: what is asked of it, others must not
-/// hold up whose files are slow.
+/// Entries of a CPU that only the service thread gets, as bits: users whose files are slow must not
+/// hold up what is asked of it.
 const RESERVED: u64 = 0xff;
-/// How often a thread looks for a free entry, ns: at first, and after a while.
+/// Time from one look of a thread for a free entry to the next, ns, at first.
 const LOOK_NS: u64 = 1_000_000;
-/// See [`LOOK_NS`]. Many may wait for what one user holds, on a CPU that others have, too.
+/// Longest time from one look to the next, ns. Many threads may wait for what one user holds, on a
+/// CPU that others have, too.
 const LOOK_MOST_NS: u64 = 32_000_000;
 
 /// Bit i: entry i of this CPU's share is in use.
 static USED: [AtomicU64; CPUS_MAX] = [const { AtomicU64::new(0) }; CPUS_MAX];
-/// Whose the entries in use are: user << 32 | space.
+/// Owners of the entries in use: user << 32 | space.
 static OWNERS: [[AtomicU64; 64]; CPUS_MAX] =
     [const { [const { AtomicU64::new(0) }; 64] }; CPUS_MAX];
 /// Bit i: entry i was posted without a waiter; free once it is done.
 static ASYNC: [AtomicU64; CPUS_MAX] = [const { AtomicU64::new(0) }; CPUS_MAX];
 
-/// What services have to know of the memory that they are for.
+/// Questions of services about the memory that they are for.
 pub struct Memory {
-    /// Frees entries that nobody comes for.
+    /// Frees entries for which no thread comes.
     pub sweep: fn(),
-    /// Whose the space with this id is, if Linux still has it.
+    /// The owner of the space with this id, if Linux still has the space.
     pub owner: fn(u32) -> Option<Owner>,
 }
 
@@ -64,7 +65,7 @@ fn memory() -> Option<&'static Memory> {
     MEMORY.get().copied()
 }
 
-/// Who is to run a service.
+/// The task that is to run a service.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum By {
     /// A worker of the space.
@@ -80,7 +81,7 @@ pub struct Entry {
     index: u32,
 }
 
-/// What came back.
+/// Result of a service.
 pub struct Answer {
     /// Non-negative result.
     pub status: u64,
@@ -99,7 +100,7 @@ pub struct Extents {
 }
 
 impl Extents {
-    /// Of some numbers, as many as there is room for.
+    /// Takes some numbers, as many as there is room for.
     pub fn of(numbers: impl Iterator<Item = u64>) -> Extents {
         let (mut all, mut count) = ([0; EXTENTS_MAX], 0);
         for (place, number) in all.iter_mut().zip(numbers) {
@@ -146,7 +147,7 @@ impl Entry {
         Some(Entry { index: base + i })
     }
 
-    /// Its index, for `STATUS_SERVE_FIRST`.
+    /// Index of the entry, for `STATUS_SERVE_FIRST`.
     pub fn index(&self) -> u32 {
         self.index
     }
@@ -189,7 +190,7 @@ impl Drop for Entry {
     }
 }
 
-/// Whose an entry of the calling CPU is.
+/// The owner of an entry of the calling CPU.
 fn owner_of(i: u32) -> Owner {
     let owner = OWNERS[percpu::index()][i as usize].load(Ordering::Relaxed);
     Owner { user: (owner >> 32) as u32, space: owner as u32 }
@@ -388,7 +389,7 @@ fn answer_or_leave(entry: Entry) -> Option<Answer> {
     None
 }
 
-/// What the service thread makes come, with this CPU kept. `None`: it is too late.
+/// Waits, with this CPU kept, for what the service thread makes come. `None`: it is too late.
 fn spin_for<T>(until: u64, mut look: impl FnMut() -> Option<T>) -> Option<T> {
     loop {
         let found = look();

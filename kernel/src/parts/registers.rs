@@ -4,7 +4,7 @@ use crate::base::heap;
 use crate::base::lock::{Mutex, rank};
 use alloc::boxed::Box;
 use core::sync::atomic::{AtomicU32, Ordering};
-use hanare_core::errno::{self, Result};
+use hanare_core::errno::Result;
 use hanare_core::gate::{Parking, TRAP_FLAG};
 use hanare_core::ptrace::{self, FXSAVE, USER_REGS, index};
 use hanare_hal::cpu;
@@ -78,19 +78,15 @@ impl Snapshot {
         words
     }
 
-    /// Sets all of them; what may not be set stays. `EIO`: not such registers.
-    pub fn set_words(&mut self, wanted: &[u64; USER_REGS]) -> Result<()> {
-        const TOP: u64 = 1 << 47;
-        if wanted[index::RIP] >= TOP {
-            return Err(errno::EIO);
-        }
+    /// Sets the first ones, one after the other as Linux does; what may not be set stays. `EIO`: not such registers, and
+    /// those before are set.
+    pub fn set_words(&mut self, wanted: &[u64]) -> Result<()> {
         let mut w = self.words();
-        for (which, &value) in wanted.iter().enumerate() {
-            ptrace::set_word(&mut w, which, value)?;
-        }
+        let mut all = wanted.iter().enumerate();
+        let result = all.try_for_each(|(which, &value)| ptrace::set_word(&mut w, which, value));
         self.regs.as_mut_bytes().copy_from_slice(&w.as_bytes()[..size_of::<Regs>()]);
         (self.fs_base, self.gs_base) = (w[index::FS_BASE], w[index::GS_BASE]);
-        Ok(())
+        result
     }
 
     /// State of x87 and SSE, as FXSAVE has it.

@@ -9,8 +9,9 @@ use alloc::sync::Arc;
 use core::sync::atomic::{AtomicBool, Ordering};
 use hanare_core::directed::Directed;
 use hanare_core::errno::Result;
+use hanare_core::limits::TASK_SIZE;
 use hanare_core::signal::{
-    self, Actions, AltStack, Mirrored, Pending, QueuedSignal, SigInfo, SigSet,
+    self, Actions, AltStack, Mirrored, Pending, QueuedSignal, SigInfo, SigSet, UserSignals,
 };
 use hanare_core::syscalls::Restart;
 use hanare_hal::traps::vector;
@@ -31,7 +32,7 @@ impl Trap {
     pub fn page_fault(error: u64, addr: u64) -> Trap {
         Trap {
             number: u64::from(vector::PAGE_FAULT),
-            error: if addr >= 1 << 47 { error | 1 } else { error },
+            error: if addr >= TASK_SIZE { error | 1 } else { error },
             cr2: addr,
         }
     }
@@ -73,6 +74,11 @@ pub struct ProcessSignals {
 }
 
 impl ProcessSignals {
+    /// Signals of a new process, which are counted for the `user`.
+    pub fn new(user: Arc<UserSignals>) -> ProcessSignals {
+        ProcessSignals { pending: Pending::of_user(user), ..ProcessSignals::default() }
+    }
+
     /// Signals that the parent had ignored stay ignored.
     pub fn inherit_ignored(&mut self, ignored: u64) {
         *self.actions = Actions::with_ignored(SigSet(ignored));
@@ -84,7 +90,8 @@ impl ProcessSignals {
     pub fn hand_over(&mut self) -> (SigSet, Pending) {
         let ignored =
             (1..=signal::SIGNAL_MAX).filter(|&s| self.actions.get(s).handler == signal::SIG_IGN);
-        (ignored.fold(SigSet::EMPTY, SigSet::with), core::mem::take(&mut self.pending))
+        let left = self.pending.like();
+        (ignored.fold(SigSet::EMPTY, SigSet::with), core::mem::replace(&mut self.pending, left))
     }
 
     /// Takes over what [`hand_over`](Self::hand_over) gave.
@@ -98,7 +105,7 @@ impl ProcessSignals {
         ProcessSignals {
             actions: lists::boxed_within(Actions::clone(&self.actions)),
             mirrored: lists::boxed_within(self.mirrored.of_child()),
-            pending: Pending::default(),
+            pending: self.pending.like(),
             directed: Directed::default(),
             telling: false,
             waiting_to_tell: 0,
@@ -126,9 +133,9 @@ pub struct OfThread {
 }
 
 impl OfThread {
-    /// With the mask of a new thread.
-    pub fn new(mask: u64) -> OfThread {
-        let inner = Mutex::new(ThreadSignals::new(mask));
+    /// With the mask of a new thread, whose signals are counted for the `user`.
+    pub fn new(mask: u64, user: Arc<UserSignals>) -> OfThread {
+        let inner = Mutex::new(ThreadSignals::new(mask, Pending::of_user(user)));
         OfThread { touched: AtomicBool::new(true), inner }
     }
 
@@ -196,14 +203,15 @@ pub struct ThreadSignals {
 }
 
 impl ThreadSignals {
-    /// With the mask of a new thread.
-    pub fn new(mask: u64) -> ThreadSignals {
+    /// With the mask of a new thread, and the queue of its own signals.
+    pub fn new(mask: u64, pending: Pending) -> ThreadSignals {
         let mask = SigSet(mask).blockable();
+        let chosen = pending.like();
         ThreadSignals {
             mask,
             lasting: mask,
-            pending: Pending::default(),
-            chosen: Pending::default(),
+            pending,
+            chosen,
             directed: Directed::default(),
             alt: AltStack::DISABLED,
             applied: mask,
@@ -274,7 +282,7 @@ impl ThreadSignals {
     /// For a new thread or process: the mask and, with `alt`, the alternate stack are
     /// inherited, pending signals are not.
     pub fn inherit(&self, alt: bool, worker: WorkerMask) -> ThreadSignals {
-        let new = ThreadSignals::new(self.lasting.0);
+        let new = ThreadSignals::new(self.lasting.0, self.pending.like());
         let applied = match worker {
             WorkerMask::All => SigSet::ALL.blockable(),
             WorkerMask::Copied => self.applied.union(new.applied),
@@ -368,9 +376,9 @@ impl ThreadSignals {
 
     /// For the thread that takes this one's place: all there is.
     pub fn hand_over(&mut self) -> ThreadSignals {
-        let (pending, chosen) =
-            (core::mem::take(&mut self.pending), core::mem::take(&mut self.chosen));
-        ThreadSignals { pending, chosen, trap: self.trap, ..ThreadSignals::new(self.mask.0) }
+        let chosen = core::mem::replace(&mut self.chosen, self.pending.like());
+        let pending = core::mem::replace(&mut self.pending, chosen.like());
+        ThreadSignals { chosen, trap: self.trap, ..ThreadSignals::new(self.mask.0, pending) }
     }
 
     /// exec: the alternate stack goes, the rest stays.

@@ -18,14 +18,14 @@ pub fn process_ns(p: &Process) -> u64 {
 
 /// CPU time of a thread: user and system, ns.
 pub fn thread_ns(t: &Thread) -> (u64, u64) {
-    let (user, system) = t.cycles();
+    let (user, system) = t.task().cycles();
     (time::cycles_to_ns(user), time::cycles_to_ns(system))
 }
 
 /// Whether a CPU clock that names a thread means the running one.
 pub fn is_own_thread(id: i32) -> bool {
     let target = !(id >> 3) as u32;
-    id & 4 != 0 && (target == 0 || target == thread::current().slot.tid())
+    id & 4 != 0 && (target == 0 || target == thread::current().tid())
 }
 
 /// A clock of CPU time of a process, or of one of its threads.
@@ -40,7 +40,7 @@ impl CpuClock {
         const KIND: i32 = 3;
         const USER: i32 = 1;
         const DEVICE: i32 = 3;
-        let own = || Some(Arc::downgrade(&thread::current_arc()));
+        let own = || Some(Arc::downgrade(&thread::current().arc()));
         match Clock::from_id(id) {
             Some(Clock::ProcessCpu) => return Some(CpuClock { thread: None, user: false }),
             Some(Clock::ThreadCpu) => return Some(CpuClock { thread: own(), user: false }),
@@ -54,7 +54,7 @@ impl CpuClock {
         }
         let thread = match target {
             0 => own(),
-            tid => Some(Arc::downgrade(&p.threads().find(|t| t.slot.tid() == tid)?)),
+            tid => Some(Arc::downgrade(&p.threads().find(|t| t.tid() == tid)?)),
         };
         Some(CpuClock { thread, user })
     }

@@ -2,9 +2,9 @@
 
 use crate::base::counts;
 use crate::mm::Caller;
-use crate::mm::caller::Ends;
-use crate::mm::fault::Faulting;
-use crate::mm::limits::Growth;
+use crate::mm::fault::thread::Faulting;
+use crate::mm::map::limits::Growth;
+use crate::mm::window::caller::Ends;
 use crate::process::thread::Thread;
 use crate::process::{Process, limits, oom};
 
@@ -32,7 +32,7 @@ impl Faulting for Thread {
     }
 
     fn count_fault(&self) {
-        counts::count(&self.counts.faults);
+        counts::count(&self.task().counts.faults);
     }
 
     fn has_signal(&self) -> bool {

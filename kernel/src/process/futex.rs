@@ -38,16 +38,24 @@ pub fn place_of(p: &Process, addr: u64, is_private: bool) -> Result<Place> {
 
 /// Whether a word lies in memory that Linux shares among processes.
 pub fn is_common(p: &Process, addr: u64) -> bool {
-    p.mm.lock().vmas.find(addr).is_some_and(|v| matches!(v.backing, Backing::SharedLinux { .. }))
+    p.mm.lock()
+        .mappings()
+        .find(addr)
+        .is_some_and(|v| matches!(v.backing, Backing::SharedLinux { .. }))
 }
 
 /// Whether it lies in memory of no file that may not be written: Linux finds no page there
 /// that processes could have in common.
 fn is_constant(p: &Process, addr: u64) -> bool {
     p.mm.lock()
-        .vmas
+        .mappings()
         .find(addr)
         .is_some_and(|v| matches!(v.backing, Backing::Anonymous) && !v.prot.contains(Prot::WRITE))
+}
+
+/// Whether a word lies in memory that may not be written.
+pub fn is_read_only(p: &Process, addr: u64) -> bool {
+    p.mm.lock().mappings().find(addr).is_some_and(|v| !v.prot.contains(Prot::WRITE))
 }
 
 /// A thread, as the queues know it.
@@ -56,7 +64,7 @@ pub type Sleeper = futexes::Sleeper<Thread>;
 impl Sleeper {
     /// The running thread, which waits on one word of several.
     pub fn one_of(index: usize, on_linux: Option<u64>) -> Sleeper {
-        Sleeper { thread: thread::current_arc(), index, on_linux }
+        Sleeper { thread: thread::current().arc(), index, on_linux }
     }
 }
 
@@ -226,7 +234,7 @@ pub fn mark(woken: Woken<Sleeper>) -> Woken<Sleeper> {
 pub fn rouse(woken: &Woken<Sleeper>) {
     for w in woken.iter() {
         match w.on_linux {
-            None => cpus::kick(&w.thread),
+            None => cpus::kick(w.thread.task()),
             Some(word) => {
                 let op = u64::from(FUTEX_WAKE | Operation::PRIVATE);
                 let all = [word, op, i32::MAX as u64, 0, 0, 0];

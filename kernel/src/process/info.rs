@@ -4,24 +4,28 @@
 use crate::base::frames;
 use crate::base::quarantine;
 use crate::base::time::cycles_to_ns;
-use crate::mm::limits::is_accounted;
-use crate::mm::policy::{each_leaf, node_of};
-use crate::mm::refs::{Clear, is_own};
+use crate::mm::change::refs::{Clear, is_own};
+use crate::mm::map::cursor::Pages;
+use crate::mm::map::limits::is_accounted;
+use crate::mm::pages::entry::is_owned;
+use crate::mm::window::policy::node_of;
 use crate::mm::{AddressSpace, FileRef};
 use crate::process::Process;
 use crate::process::thread::Thread;
 use core::sync::atomic::{AtomicU64, Ordering};
 use hanare_abi::info::*;
 use hanare_abi::request::PAGES_MAX;
+use hanare_abi::requestbox::{BOX_SLOTS, BOXES};
 use hanare_abi::slot::SLOT_REQUESTED;
 use hanare_core::errno::{self, Result};
 use hanare_core::gate::TRAP_FLAG;
 use hanare_core::life::ThreadState;
 use hanare_core::nodes::Nodes;
 use hanare_core::pagemap::Runs;
+use hanare_core::pagerange::PageRange;
 use hanare_core::signal::{SIGNAL_MAX, SigAction};
 use hanare_core::vma::{Backing, Prot, SpecialKind, Vma, VmaFlags};
-use hanare_hal::paging::{LARGE, PageTable, SMALL};
+use hanare_hal::paging::{LARGE, SMALL};
 use hanare_hal::pte::{self, Entry};
 use hanare_hal::traps::NO_CALL;
 use hanare_ikc::{RequestCall, RequestRef};
@@ -31,6 +35,8 @@ const THREAD_WORDS: usize = size_of::<ThreadInfo>() / 8;
 const PROCESS_WORDS: usize = size_of::<ProcessInfo>() / 8;
 const VMA_WORDS: usize = size_of::<VmaInfo>() / 8;
 const _: () = assert!(PROCESS_WORDS <= PAGES_MAX);
+// What `of_process` puts together.
+const _: () = assert!(PROCESS_WORDS == THREAD_WORDS + 21 + hanare_abi::cpus::CPU_SET_WORDS + 4);
 
 /// The id by which a `REQUEST_INFO` means a process among those that share a space, or a thread of
 /// it; 0: the first one.
@@ -84,17 +90,27 @@ pub fn memory(r: &RequestRef<'_>, node: u64) {
     }
 }
 
-/// Whether it waits; for a server, too. Not for a worker that sleeps, which has not seen the
-/// thread's call yet or has answered it: that is as good as running.
+/// Whether its call is with a server of the request box, which has taken it.
+fn is_served(t: &Thread) -> bool {
+    let pool = &t.process.pool;
+    let waits_in =
+        |number| pool.request_box(number).is_some_and(|calls| calls.waits(t.port.slot_index));
+    t.port.slot.is_boxed() && !(t.port.slot_index < BOX_SLOTS && (0..BOXES).any(waits_in))
+}
+
+/// Whether it waits; for a server that has taken its call, too. Not for a worker that sleeps, which
+/// has not seen the thread's call yet or has answered it, nor in the request box for a server to
+/// take its call: that is as good as running.
 fn waits(t: &Thread) -> bool {
-    t.counts.waits.load(Ordering::Relaxed)
-        && (t.slot.is_idle() || t.slot.is_boxed() || t.slot.worker_is_awake())
+    let by_other =
+        || if t.port.slot.is_boxed() { is_served(t) } else { t.port.slot.worker_is_awake() };
+    t.task().counts.waits.load(Ordering::Relaxed) && (t.port.slot.is_idle() || by_other())
 }
 
 /// Whether it is in a call that its worker makes, also in the short time in which it polls for the
 /// answer before it waits.
 fn polls(t: &Thread) -> bool {
-    t.slot.state() == SLOT_REQUESTED && t.slot.worker_is_awake()
+    t.port.slot.state() == SLOT_REQUESTED && t.port.slot.worker_is_awake()
 }
 
 /// `THREAD_*`, by its life.
@@ -126,39 +142,40 @@ fn state(t: &Thread) -> u32 {
 /// State of its slot | `LINK_*`.
 fn link(t: &Thread) -> u32 {
     let flag = |is_set, flag| if is_set { flag } else { 0 };
-    t.slot.state()
-        | flag(t.counts.waits.load(Ordering::Relaxed), LINK_WAITS)
-        | flag(!t.slot.lwk_is_awake(), LINK_SLEEPS)
-        | flag(!t.slot.worker_is_awake(), LINK_WORKER_SLEEPS)
+    t.port.slot.state()
+        | flag(t.task().counts.waits.load(Ordering::Relaxed), LINK_WAITS)
+        | flag(!t.port.slot.lwk_is_awake(), LINK_SLEEPS)
+        | flag(!t.port.slot.worker_is_awake(), LINK_WORKER_SLEEPS)
 }
 
 fn thread_words(t: &Thread) -> [u64; THREAD_WORDS] {
     let get = |c: &AtomicU64| c.load(Ordering::Relaxed);
-    let (user, system) = t.cycles();
+    let (user, system) = t.task().cycles();
     [
-        u64::from(t.slot.tid()) | u64::from(state(t)) << 32,
-        t.whereabouts.cpu() as u64 | u64::from(t.seccomp.told()) << 32,
+        u64::from(t.tid()) | u64::from(state(t)) << 32,
+        t.task().whereabouts.cpu() as u64 | u64::from(t.seccomp.told()) << 32,
         cycles_to_ns(user),
         cycles_to_ns(system),
-        get(&t.counts.delegated),
-        get(&t.counts.voluntary),
-        get(&t.counts.involuntary),
-        get(&t.counts.faults),
-        u64::from(t.slot.number()) | u64::from(link(t)) << 32,
+        get(&t.task().counts.delegated),
+        get(&t.task().counts.voluntary),
+        get(&t.task().counts.involuntary),
+        get(&t.task().counts.faults),
+        u64::from(t.port.slot.number()) | u64::from(link(t)) << 32,
+        if is_served(t) { t.port.slot.server().into() } else { 0 },
     ]
 }
 
 /// The call in which a thread waits; nothing of one that runs, or has gone on meanwhile.
 fn call_of(p: &Process, r: &RequestRef<'_>, tid: u32) -> Result<()> {
-    let thread = p.threads().find(|t| t.slot.tid() == tid).ok_or(errno::ESRCH)?;
+    let thread = p.threads().find(|t| t.tid() == tid).ok_or(errno::ESRCH)?;
     // Its CPU may halt on its stack: what counts is that it waits.
     let looks = || {
-        let counts = [&thread.counts.voluntary, &thread.counts.delegated];
+        let counts = [&thread.task().counts.voluntary, &thread.task().counts.delegated];
         let counts = counts.map(|count| count.load(Ordering::SeqCst));
         (state(&thread) != THREAD_RUNS || polls(&thread)).then_some(counts)
     };
     let before = looks();
-    let regs = thread.registers_on_stack().filter(|_| before.is_some() && looks() == before);
+    let regs = thread.task().registers_on_stack().filter(|_| before.is_some() && looks() == before);
     let mut words = [0; 9];
     let Some(regs) = regs else {
         r.set_pages(&[]);
@@ -191,12 +208,6 @@ fn threads(p: &Process, r: &RequestRef<'_>, from: usize) {
     r.set_pages(&words[..told * THREAD_WORDS]);
 }
 
-/// CPUs of the instance, by index, that a thread may run on, or `ALLOWED_ALL`.
-fn allowed(t: &Thread) -> u64 {
-    let mask = *t.affinity.lock();
-    mask.first_word()
-}
-
 /// Sizes of a process's memory by kind, bytes.
 #[derive(Default)]
 struct Sizes {
@@ -212,8 +223,8 @@ struct Sizes {
 fn sizes(mm: &mut AddressSpace) -> Sizes {
     let mut s = Sizes::default();
     let mut program = None;
-    let (vmas, table) = (&mm.vmas, &mut mm.table);
-    for v in vmas.iter() {
+    let (map, _, mut pages) = mm.view();
+    for v in map.iter() {
         if v.flags.contains(VmaFlags::LOCKED) {
             s.locked += v.len();
         }
@@ -237,11 +248,10 @@ fn sizes(mm: &mut AddressSpace) -> Sizes {
             } else {
                 &mut s.file
             };
-            table.update(v.start, v.end, &mut |leaf| {
+            pages.each(v.range(), |leaf| {
                 if !is_anonymous(v, leaf.entry) {
                     *amount += leaf.size;
                 }
-                leaf.entry
             });
         }
     }
@@ -255,30 +265,32 @@ fn is_anonymous(v: &Vma<FileRef>, entry: Entry) -> bool {
 
 /// Number of threads as Linux counts them: the first one counts until the process ends.
 fn threads_as_counted(p: &Process) -> u64 {
-    let has_first = p.threads().any(|t| t.slot_index == p.first_slot);
+    let has_first = p.threads().any(|t| t.port.slot_index == p.first_slot);
     p.thread_count() as u64 + u64::from(!has_first)
 }
 
 fn process(p: &Process, r: &RequestRef<'_>, tid: u32) -> Result<()> {
     let thread = match tid {
-        0 => p.threads().min_by_key(|t| t.slot_index),
-        _ => p.threads().find(|t| t.slot.tid() == tid),
+        0 => p.threads().min_by_key(|t| t.port.slot_index),
+        _ => p.threads().find(|t| t.tid() == tid),
     };
     let thread = &*thread.ok_or(errno::ESRCH)?;
     let mut words = [0; PROCESS_WORDS];
     words[..THREAD_WORDS].copy_from_slice(&thread_words(thread));
     let (user, system) = p.times_ns();
-    let delegated = p.threads().map(|t| t.counts.delegated.load(Ordering::Relaxed)).sum::<u64>()
-        + p.ended_calls.load(Ordering::Relaxed);
+    let delegated =
+        p.threads().map(|t| t.task().counts.delegated.load(Ordering::Relaxed)).sum::<u64>()
+            + p.ended_calls.load(Ordering::Relaxed);
     let (mapped, mapped_peak, resident, peak, tables, s) = {
         let mut mm = p.mm.lock();
         let s = sizes(&mut mm);
+        let (resident, peak) = mm.resident_bytes();
         (
-            mm.vmas.total_bytes(),
-            mm.vmas.peak_bytes(),
-            mm.resident * 4096,
-            mm.peak * 4096,
-            mm.table.pages() * 4096,
+            mm.mappings().total_bytes(),
+            mm.mappings().peak_bytes(),
+            resident,
+            peak,
+            mm.table_bytes(),
             s,
         )
     };
@@ -296,7 +308,7 @@ fn process(p: &Process, r: &RequestRef<'_>, tid: u32) -> Result<()> {
         let id = p.identity.lock();
         (id.as_soft, id.as_hard.unwrap_or(0))
     };
-    let rest = [
+    let before = [
         user,
         system,
         delegated,
@@ -318,13 +330,11 @@ fn process(p: &Process, r: &RequestRef<'_>, tid: u32) -> Result<()> {
         blocked,
         ignored,
         caught,
-        allowed(thread),
-        p.faults(),
-        p.usage.lock().waited().faults,
-        space.0,
-        space.1,
     ];
-    words[THREAD_WORDS..].copy_from_slice(&rest);
+    let after = [p.faults(), p.usage.lock().waited().faults, space.0, space.1];
+    let allowed = thread.task().affinity.lock().as_set();
+    let rest = before.iter().chain(&allowed.words).chain(&after);
+    words[THREAD_WORDS..].iter_mut().zip(rest).for_each(|(to, word)| *to = *word);
     r.set_pages(&words);
     Ok(())
 }
@@ -381,15 +391,16 @@ fn vma_flags(v: &Vma<FileRef>) -> u64 {
 fn numa(p: &Process, r: &RequestRef<'_>, at: u64) -> Result<()> {
     let first = p.with_threads(|all| all.first().map(|t| t.policy.get())).unwrap_or_default();
     let mut mm = p.mm.lock();
-    let AddressSpace { vmas, table, policies, .. } = &mut *mm;
-    let v = vmas.find(at).ok_or(errno::EFAULT)?;
+    let (map, policies, mut all_pages) = mm.view();
+    let v = map.find(at).ok_or(errno::EFAULT)?;
     let policy = policies.find(at).unwrap_or(&first);
     let nodes = policy.effective(frames::nodes());
     let end = policies.end_of(at, v.end);
     let mut by_node = [0; NUMA_NODES];
     let mut written = 0;
     let shared = v.flags.contains(VmaFlags::SHARED);
-    each_leaf(table, at, end, |leaf, pages| {
+    let range = PageRange::around(at, end).ok_or(errno::EFAULT)?;
+    all_pages.each_within(range, |leaf, pages| {
         let is_written =
             if shared { leaf.entry.has(pte::WRITE) } else { is_anonymous(v, leaf.entry) };
         written += if is_written { pages } else { 0 };
@@ -412,16 +423,16 @@ fn numa(p: &Process, r: &RequestRef<'_>, at: u64) -> Result<()> {
 }
 
 /// The last words of a `VmaInfo`.
-fn resident(v: &Vma<FileRef>, table: &mut PageTable) -> [u64; 4] {
+fn resident(v: &Vma<FileRef>, pages: &mut Pages<'_>) -> [u64; 4] {
     let (mut all, mut written, mut large, mut shared, mut shared_written, mut proportional) =
         (0, 0, 0, 0, 0, 0);
     let mut referenced = 0;
     let everybodys = v.flags.contains(VmaFlags::SHARED);
-    table.update(v.start, v.end, &mut |leaf| {
+    pages.each(v.range(), |leaf| {
         let own = is_anonymous(v, leaf.entry);
         let is_written = if everybodys { leaf.entry.has(pte::WRITE) } else { own };
         let mappings = match v.backing {
-            _ if leaf.entry.has(pte::FOREIGN) => 1,
+            _ if !is_owned(leaf.entry) => 1,
             // What is kept of a file counts as one.
             Backing::PrivateFile { .. } if !own => (frames::mappings(leaf.frame()) - 1).max(1),
             _ => frames::mappings(leaf.frame()),
@@ -435,7 +446,6 @@ fn resident(v: &Vma<FileRef>, table: &mut PageTable) -> [u64; 4] {
         shared += when(is_shared);
         shared_written += when(is_shared && is_written);
         proportional += leaf.size / mappings;
-        leaf.entry
     });
     let pair = |low: u64, high: u64| low | high << 32;
     [
@@ -485,13 +495,13 @@ fn vmas(p: &Process, r: &RequestRef<'_>, from: u64, with_resident: bool) {
     let mut used = 0;
     let mut next = 0;
     let mut mm = p.mm.lock();
-    let AddressSpace { vmas, table, .. } = &mut *mm;
-    for v in vmas.iter_from(from) {
+    let (map, _, mut pages) = mm.view();
+    for v in map.iter_from(from) {
         let Some(to) = words.get_mut(used..used + VMA_WORDS) else {
             next = v.start;
             break;
         };
-        let amounts = if with_resident { resident(v, table) } else { [0; 4] };
+        let amounts = if with_resident { resident(v, &mut pages) } else { [0; 4] };
         let (file, offset) = match &v.backing {
             Backing::PrivateFile { file, offset } => (file.id, *offset),
             Backing::SharedLinux { file, offset, .. } => {

@@ -18,17 +18,17 @@ type Service = fn(u32, &[u64], &[u64]) -> core::result::Result<services::Answer,
 
 /// Whether limits may be others by what the running thread knows.
 pub fn may_differ(me: &Thread) -> bool {
-    me.limits_looked.load(Ordering::Relaxed) != me.counts.calls()
+    me.limits_looked.load(Ordering::Relaxed) != me.task().counts.calls()
         && me.process.native.get().is_none()
 }
 
 /// Asks for the running process' limits if they may be others. Takes no lock meanwhile.
 pub fn look(me: &Thread) {
     if may_differ(me) {
-        let calls = me.counts.calls();
+        let calls = me.task().counts.calls();
         // Those of before, where no worker can be asked now: others are told of within a second.
         let by = services::by_worker_at_once;
-        let _ = ask_by(by, &me.process, me.slot.tid());
+        let _ = ask_by(by, &me.process, me.tid());
         me.limits_looked.store(calls, Ordering::Relaxed);
     }
 }

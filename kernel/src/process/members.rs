@@ -11,7 +11,7 @@
 use crate::base::lock::{Mutex, rank};
 use crate::base::{heap, lists, time};
 use crate::link::{delegate, direct};
-use crate::mm::messages;
+use crate::mm::window::messages;
 use crate::parts::pooled;
 use crate::process::Process;
 use crate::process::spaces::{ProcessSpace, Visit};
@@ -140,7 +140,7 @@ fn claim(pool: &ProxyPool, me: &Thread) -> Option<(Arc<Member>, Visit)> {
         |member| {
             let visit = member.page.claim().then(|| member.space.visit())??;
             member.is_taken.store(true, Ordering::Relaxed);
-            *member.user.lock() = me.whole();
+            *member.user.lock() = me.task().whole();
             Some((member.clone(), visit))
         },
     )
@@ -180,7 +180,7 @@ pub fn take(me: &Thread, task: &Native) -> core::result::Result<Taken, NoProxy> 
     let kept = task.has.lock().take();
     if let Some(member) = kept {
         let visit = member.space.visit().filter(|_| !is_gone(&member)).ok_or(NoProxy::Lost)?;
-        *member.user.lock() = me.whole();
+        *member.user.lock() = me.task().whole();
         *task.has.lock() = Some(member.clone());
         return Ok(Taken { member, _visit: visit, is_kept: true });
     }
@@ -224,14 +224,14 @@ fn find(me: &Thread, pool: &ProxyPool) -> core::result::Result<(Arc<Member>, Vis
 /// Waits until the pool has changed since `seen`, the thread has to see to something else, or the
 /// TSC value `late`.
 fn wait(me: &Thread, pool: &ProxyPool, seen: u32, late: u64) -> Result<()> {
-    let Some(whole) = me.whole() else { return Ok(()) };
+    let Some(whole) = me.task().whole() else { return Ok(()) };
     lists::push(&mut pool.waiting.lock(), whole)?;
     let changed = || pool.changes.load(Ordering::SeqCst) != seen;
     cpus::until_told(
         || changed() || me.process.is_killed() || me.must_end() || me.has_signal(),
         late,
     );
-    pool.waiting.lock().retain(|one| !core::ptr::eq(one.task(), &***me));
+    pool.waiting.lock().retain(|one| !core::ptr::eq(one.task(), me.task()));
     Ok(())
 }
 

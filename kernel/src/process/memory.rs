@@ -5,7 +5,7 @@ use crate::base::counts::{Counted, Kind};
 use crate::base::heap;
 use crate::base::lists;
 use crate::base::lock::{Mutex, Rank, rank};
-use crate::mm::space;
+use crate::mm::window::space;
 use crate::parts::futexes::Futexes;
 use alloc::sync::Arc;
 use alloc::vec::Vec;

@@ -178,13 +178,14 @@ impl Process {
         );
         let observed = observed::OfProcess::default();
         observed.set(observed::COPIES, memory.copies());
+        let user = memory.account.user().signals.clone();
         let process = lists::arc_within(Process {
             memory,
             first_slot,
             parent,
             creator: AtomicU32::new(0),
             usage,
-            signals: Mutex::new(signals::ProcessSignals::default()),
+            signals: Mutex::new(signals::ProcessSignals::new(user)),
             filtering: AtomicBool::new(false),
             shares_table: AtomicBool::new(false),
             attributes_vary: AtomicBool::new(false),
@@ -281,12 +282,12 @@ impl Process {
 
     /// Every thread of it looks again at what it waits for, or comes by the kernel.
     pub fn kick_all(&self) {
-        self.threads().for_each(|t| cpus::kick(&t));
+        self.threads().for_each(|t| cpus::kick(t.task()));
     }
 
     /// The thread `me` is about to end. Said before any other thread can see that it has ended.
     fn ends(&self, me: &Thread) {
-        if me.slot.tid() == self.pid() && !self.first_ended.0.swap(true, Ordering::Relaxed) {
+        if me.tid() == self.pid() && !self.first_ended.0.swap(true, Ordering::Relaxed) {
             shared::firsts_ended().fetch_add(1, Ordering::Release);
         }
     }
@@ -298,7 +299,7 @@ impl Process {
 
     /// The thread with this slot.
     pub fn thread(&self, slot: u32) -> Option<Arc<Thread>> {
-        self.threads.lock().all.iter().find(|t| t.slot_index == slot).cloned()
+        self.threads.lock().all.iter().find(|t| t.port.slot_index == slot).cloned()
     }
 
     /// Sets the signal mask of the first thread.
@@ -313,7 +314,7 @@ impl Process {
 
     /// Page faults of all threads, ended ones too.
     pub fn faults(&self) -> u64 {
-        let of = |t: &Arc<Thread>| t.counts.faults.load(Ordering::Relaxed);
+        let of = |t: &Arc<Thread>| t.task().counts.faults.load(Ordering::Relaxed);
         self.ended_faults.load(Ordering::Relaxed)
             + self.threads.lock().all.iter().map(of).sum::<u64>()
     }
@@ -331,7 +332,7 @@ impl Process {
             self.ended_cycles.1.load(Ordering::Relaxed),
         );
         for t in self.threads.lock().all.iter() {
-            let (u, s) = t.cycles();
+            let (u, s) = t.task().cycles();
             user += u;
             system += s;
         }
@@ -344,7 +345,7 @@ pub struct Ends {
     /// Ends the running thread: its process is gone, or only the thread ends.
     pub thread: fn(&Arc<Process>, &Thread) -> !,
     /// The running thread's process ends by what is never answered.
-    pub by_last_call: fn(Last),
+    pub by_last_call: fn(&Thread, Last),
     /// The process is gone, once, unless it goes on as another one.
     pub process: fn(&Process),
     /// The space with this id is gone.
@@ -367,9 +368,9 @@ pub fn end_thread(p: &Arc<Process>, thread: &Thread) -> ! {
     (ends().thread)(p, thread)
 }
 
-/// The running thread's process ends by a request that is never answered.
-pub fn end_by_request(request: Control) {
-    (ends().by_last_call)(Last::Request(request));
+/// The process of the running thread `thread` ends by a request that is never answered.
+pub fn end_by_request(thread: &Thread, request: Control) {
+    (ends().by_last_call)(thread, Last::Request(request));
 }
 
 /// A process is gone: tracers and debuggers are told, and its parent gets what it used.

@@ -15,11 +15,10 @@ use crate::base::lock::{Mutex, rank};
 use crate::base::quarantine::{self, Of};
 use crate::base::time;
 use crate::link::services;
-use crate::mm::content;
-use crate::mm::quarantine::{How, ask};
+use crate::mm::pages::content;
+use crate::mm::pages::quarantine::{How, ask};
 use crate::process::Process;
 use crate::process::spaces::{self, ProcessSpace};
-use crate::process::thread;
 use crate::sched::cpus;
 use alloc::sync::{Arc, Weak};
 use core::sync::atomic::Ordering;
@@ -327,9 +326,8 @@ pub fn relieve(p: &Process) -> bool {
     }
 }
 
-/// No other process' end would help the running one: it is killed.
-pub fn kill_current() {
-    let p = &thread::current().process;
+/// No other process' end would help the running one, `p`: it is killed.
+pub fn kill_own(p: &Process) {
     let short = Short::of(p);
     short.log(p);
     let _ = services::by_worker(SERVICE_KILL, &short.report(p), &[]);

@@ -18,10 +18,10 @@ use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 use hanare_core::errno::{self, Result};
 use hanare_core::futex::{
-    Acquired, Fault, Given, Key, MATCH_ANY, Memory, OWNER, Owner, Requeued, Stop, Waited,
+    Acquired, Being, Fault, Given, Key, MATCH_ANY, Memory, OWNER, Owner, Requeued, Stop, Waited,
 };
 use hanare_hal::usercopy::{self, UserAddr};
-use linux_raw_sys::general::__NR_tkill;
+use linux_raw_sys::general::{__NR_futex, FUTEX_PRIVATE_FLAG, FUTEX_TRYLOCK_PI};
 
 /// How often a thread that waits for one of another program looks whether that one is there, ns.
 const LOOK_NS: u64 = 100_000_000;
@@ -73,7 +73,7 @@ fn until_done<T>(
                 if known.is_some() {
                     cpus::yield_now();
                 }
-                known = Some(Owner { tid, lives: where_is(p, tid) != Whereabouts::Nowhere });
+                known = Some(Owner { tid, is: where_is(p, tid).being() });
             }
         }
     }
@@ -86,16 +86,27 @@ enum Whereabouts {
     Here,
     /// In another program, whose end the LWK is not told of.
     Elsewhere,
+    /// In Linux' kernel.
+    Kernel,
     /// There is no such thread any more.
     Nowhere,
+}
+
+impl Whereabouts {
+    const fn being(self) -> Being {
+        match self {
+            Self::Here | Self::Elsewhere => Being::Alive,
+            Self::Kernel => Being::Kernel,
+            Self::Nowhere => Being::Gone,
+        }
+    }
 }
 
 fn where_is(p: &Process, tid: u32) -> Whereabouts {
     let (mut is_here, mut was_here) = (false, false);
     for process in p.memory().processes() {
         was_here |= process.pid() == tid || had_thread(&process, tid);
-        let is_it =
-            |t: &Arc<Thread>| t.slot.tid() == tid && !t.has_left_locks.load(Ordering::SeqCst);
+        let is_it = |t: &Arc<Thread>| t.tid() == tid && !t.has_left_locks.load(Ordering::SeqCst);
         is_here |= process.with_threads(|all| all.iter().any(is_it));
     }
     if is_here {
@@ -103,17 +114,29 @@ fn where_is(p: &Process, tid: u32) -> Whereabouts {
     } else if was_here {
         Whereabouts::Nowhere // a worker may outlive its thread
     } else {
-        match delegate::linux(__NR_tkill, [tid.into(), 0, 0, 0, 0, 0]) {
-            Err(errno::ESRCH) => Whereabouts::Nowhere,
-            _ => Whereabouts::Elsewhere,
-        }
+        elsewhere(tid)
+    }
+}
+
+/// Where an owner of another program runs, as Linux says that tries to get a lock of that thread's for this one.
+fn elsewhere(tid: u32) -> Whereabouts {
+    const OP: u32 = FUTEX_TRYLOCK_PI | FUTEX_PRIVATE_FLAG;
+    let me = thread::current();
+    let result = me
+        .process
+        .write_scratch(me.port.slot_index, &tid.to_le_bytes())
+        .and_then(|word| delegate::linux(__NR_futex, [word, OP.into(), 0, 0, 0, 0]));
+    match result {
+        Err(errno::ESRCH) => Whereabouts::Nowhere,
+        Err(errno::EPERM) => Whereabouts::Kernel,
+        _ => Whereabouts::Elsewhere,
     }
 }
 
 /// FUTEX_TRYLOCK_PI.
 pub fn try_lock(key: Key) -> Result<u64> {
     let me = thread::current();
-    until_done(&me.process, |queues, known| queues.try_lock(key, me.slot.tid(), known, &Words))?;
+    until_done(&me.process, |queues, known| queues.try_lock(key, me.tid(), known, &Words))?;
     Ok(0)
 }
 
@@ -123,7 +146,7 @@ pub fn lock(key: Key, until: Until) -> Result<u64> {
     let p = &me.process;
     me.futex_woken.store(false, Ordering::Relaxed);
     let acquired = until_done(p, |queues, known| {
-        queues.lock(key, Sleeper::one_of(0, None), me.slot.tid(), known, &Words)
+        queues.lock(key, Sleeper::one_of(0, None), me.tid(), known, &Words)
     })?;
     let Acquired::By(owner) = acquired else { return Ok(0) };
     wait(me, until, owner);
@@ -164,7 +187,7 @@ fn stop_waiting(me: &Thread, key: Key) -> Option<Waited> {
 /// The thread was woken: it has the lock, unless the word has gone ([`give_on`]).
 fn owned(me: &Thread, key: Key) -> Result<u64> {
     match Words.read(key) {
-        Ok(value) if value & OWNER == me.slot.tid() => Ok(0),
+        Ok(value) if value & OWNER == me.tid() => Ok(0),
         _ => Err(errno::EFAULT),
     }
 }
@@ -182,7 +205,7 @@ fn given_up(me: &Thread, until: Until) -> Result<u64> {
 pub fn unlock(key: Key) -> Result<u64> {
     let me = thread::current();
     let given =
-        until_done(&me.process, |queues, _| queues.unlock(key, me.slot.tid(), &Words).map(marked))?;
+        until_done(&me.process, |queues, _| queues.unlock(key, me.tid(), &Words).map(marked))?;
     told(&given);
     Ok(0)
 }
@@ -191,7 +214,7 @@ pub fn unlock(key: Key) -> Result<u64> {
 /// is not there. `EPERM`: the caller does not own it.
 pub fn check_owner(addr: u64) -> Result<()> {
     let value = usercopy::read_u32(UserAddr::of(addr)).map_err(|usercopy::Fault| errno::EFAULT)?;
-    if value & OWNER == thread::current().slot.tid() { Ok(()) } else { Err(errno::EPERM) }
+    if value & OWNER == thread::current().tid() { Ok(()) } else { Err(errno::EPERM) }
 }
 
 fn marked(given: Given<Sleeper>) -> Given<Sleeper> {
@@ -219,7 +242,7 @@ pub fn wait_for_lock(word: Key, value: u32, until: Until, lock: Option<Key>) -> 
         }
         let who = Sleeper::one_of(0, None);
         let queued = match lock {
-            Some(lock) => queues.push_for_lock(word, who, me.slot.tid(), lock),
+            Some(lock) => queues.push_for_lock(word, who, me.tid(), lock),
             None => queues.push(word, who, MATCH_ANY),
         };
         // Without memory it cannot wait: the program looks at the word again.
@@ -238,7 +261,7 @@ pub fn wait_for_lock(word: Key, value: u32, until: Until, lock: Option<Key>) -> 
 fn wait_to_be_moved(me: &Thread, until: Until, lock: Option<Key>) {
     wait_until_or(me, until, || me.looks_for_owner.load(Ordering::Acquire));
     if me.looks_for_owner.swap(false, Ordering::Relaxed) {
-        let owner = |lock| me.process.futexes.lock().owner_for(lock, me.slot.tid());
+        let owner = |lock| me.process.futexes.lock().owner_for(lock, me.tid());
         match lock.and_then(owner) {
             Some(owner) => wait(me, until, owner),
             None => wait_until(me, until), // it has it, or has been woken
@@ -250,9 +273,9 @@ fn wait_to_be_moved(me: &Thread, until: Until, lock: Option<Key>) {
 fn look_for_owner(p: &Process, lock: Key) {
     for process in p.memory().processes() {
         for thread in process.threads() {
-            if p.futexes.lock().owner_for(lock, thread.slot.tid()).is_some() {
+            if p.futexes.lock().owner_for(lock, thread.tid()).is_some() {
                 thread.looks_for_owner.store(true, Ordering::Release);
-                cpus::kick(&thread);
+                cpus::kick(thread.task());
             }
         }
     }
@@ -272,7 +295,7 @@ pub fn requeue(from: Key, lock: Key, most: u64, expected: u32) -> Result<u64> {
         && value & OWNER != 0
     {
         match where_is(p, value & OWNER) {
-            Whereabouts::Here => {}
+            Whereabouts::Here | Whereabouts::Kernel => {}
             Whereabouts::Elsewhere => look_for_owner(p, lock),
             Whereabouts::Nowhere => give_on(p, value & OWNER),
         }
@@ -285,7 +308,7 @@ pub fn release(thread: &Thread) {
     // Before the queues are looked at. A thread that waits from then on finds the owner gone
     // (`wait`).
     thread.has_left_locks.store(true, Ordering::SeqCst);
-    give_on(&thread.process, thread.slot.tid());
+    give_on(&thread.process, thread.tid());
 }
 
 /// The locks of an owner that is gone go to those that wait for them.

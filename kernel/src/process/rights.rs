@@ -3,7 +3,7 @@
 use crate::link::{delegate, services};
 use crate::process::Ids;
 use crate::process::Process;
-use crate::process::thread;
+use crate::process::thread::Thread;
 use hanare_abi::service::SERVICE_MAY;
 use hanare_core::errno::Result;
 use linux_raw_sys::general::{__NR_getegid, __NR_geteuid, __NR_getgid, __NR_getuid};
@@ -16,11 +16,11 @@ pub fn may(what: u64, tid: u32, of: &Process) -> Result<()> {
 }
 
 /// Asks Linux for the running thread's users and groups, which are told without it.
-pub fn refresh_ids() {
+pub fn refresh_ids(me: &Thread) {
     let ask = |nr| delegate::linux(nr, [0; 6]).unwrap_or(0) as u32;
     let ids = [__NR_getuid, __NR_geteuid, __NR_getgid, __NR_getegid].map(ask);
     let [uid, euid, gid, egid] = ids;
-    *thread::current().ids.lock() = Ids { uid, euid, gid, egid };
+    *me.ids.lock() = Ids { uid, euid, gid, egid };
 }
 
 /// Flag of personality(2): memory that may be read may be executed.

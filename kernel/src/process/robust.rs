@@ -34,7 +34,7 @@ fn walk(thread: &Thread) {
     ) else {
         return;
     };
-    let tid = thread.slot.tid();
+    let tid = thread.tid();
     let die = |entry: u64, is_pending: bool| {
         let word = (entry & !PI).wrapping_add(offset);
         if word % 4 != 0 {

@@ -34,11 +34,11 @@ const LOOKED_AT: usize = 256;
 /// process has the memory.
 pub fn may_execute(me: &Thread, by: By, call: &Call) -> bool {
     me.signals.is_told()
-        && me.slot.robust_list() == me.robust_list.load(Ordering::Relaxed)
+        && me.port.slot.robust_list() == me.robust_list.load(Ordering::Relaxed)
         && me.seccomp.mode() == 0
         && !me.process.is_shared()
         // As its worker has been told: the proxy could have changed it, and hurts its own process.
-        && (by == By::Any || SigSet(me.slot.sigmask()).intersection(RAISED).is_empty())
+        && (by == By::Any || SigSet(me.port.slot.sigmask()).intersection(RAISED).is_empty())
         && !names_own(me, call)
 }
 
@@ -107,7 +107,7 @@ fn place(me: &Thread, pool: &Pool, of_box: usize) -> Option<(usize, u32, SlotRef
     let p = &me.process;
     let mut places = pool.places.lock();
     // Its thread may still be in its last call.
-    let has_ended = |place: &Place| place.slot.is_none_or(|(_, slot)| slot.tid() == 0);
+    let has_ended = |place: &Place| place.slot.is_none_or(|(_, slot)| !slot.has_worker());
     let have_ended = || places.iter().all(|place| !place.is_used && has_ended(place));
     if !(are_like(me) || have_ended() && pool.change(me.attributes.load(Ordering::Relaxed))) {
         return None;
@@ -167,7 +167,7 @@ pub fn leave_alone(p: &Process) {
 
 /// How many servers there are, told to end or not.
 fn living(places: &Places) -> usize {
-    places.iter().filter(|place| place.slot.is_some_and(|(_, slot)| slot.tid() != 0)).count()
+    places.iter().filter(|place| place.slot.is_some_and(|(_, slot)| slot.has_worker())).count()
 }
 
 /// Tells all servers to end. Whether there were any to be told, and the ids of those that may live.

@@ -2,10 +2,10 @@
 //! without one. What is done with workers stands in [`workers`](crate::process::workers).
 
 use crate::base::{heap, lists};
-use crate::mm::space::Space;
+use crate::mm::window::space::Space;
 use alloc::vec::Vec;
 use hanare_core::errno::Result;
-use hanare_ikc::SlotRef;
+use hanare_ikc::{BellRef, SlotRef};
 
 /// Ids of ended threads that are remembered.
 const GONE_MAX: usize = 64;
@@ -16,6 +16,8 @@ pub struct Spare {
     pub index: u32,
     /// The shared slot with that number.
     pub slot: SlotRef<'static>,
+    /// The slot's bell, by which the worker is known.
+    pub bell: BellRef<'static>,
     /// Attributes of the thread that left the worker behind.
     pub attributes: u64,
     /// Name of the worker on Linux.
@@ -46,6 +48,8 @@ pub struct Taken {
     pub index: u32,
     /// The slot.
     pub slot: SlotRef<'static>,
+    /// Id of the worker.
+    pub tid: u32,
 }
 
 impl Slots {
@@ -104,10 +108,11 @@ impl Slots {
         Some(self.spare.remove(i))
     }
 
-    /// Whether `tid` is that of a worker that waits for a thread. False for a worker that ends and
-    /// leaves another one behind, although the slot names its id until that one has come.
-    pub fn is_spare(&self, tid: u32) -> bool {
-        self.spare.iter().any(|s| s.slot.tid() == tid && s.slot.worker_poll().is_none())
+    /// Whether `tid` is that of a worker that waits for a thread of the process `first_slot` of
+    /// `space`. False for a worker that ends and
+    /// leaves another one behind, which has not come.
+    pub fn is_spare(&self, tid: u32, space: u32, first_slot: u32) -> bool {
+        self.spare.iter().any(|s| s.bell.worker(space, first_slot) == Some(tid))
     }
 
     /// The thread `tid` has ended, or a worker without one has been told to.
@@ -120,7 +125,7 @@ impl Slots {
 
     /// A slot without a worker.
     pub fn take_empty(&mut self, p: &Space) -> Option<u32> {
-        if let Some(at) = self.ending.iter().position(|(_, slot)| slot.tid() == 0) {
+        if let Some(at) = self.ending.iter().position(|(_, slot)| !slot.has_worker()) {
             return Some(self.ending.swap_remove(at).0);
         }
         if let Some(i) = self.dropped.pop() {

@@ -5,7 +5,8 @@ use crate::base::heap;
 use crate::base::lists;
 use crate::base::lock::{Mutex, rank};
 use crate::link::inbound;
-use crate::mm::{linux, release};
+use crate::mm::change::end;
+use crate::mm::fault::linux;
 use crate::process::memory::{self, NO_REQUEST};
 use crate::process::thread::Thread;
 use crate::process::{self, Process};
@@ -14,7 +15,7 @@ use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
 use hanare_core::errno::{self, Result};
-use hanare_core::life::{self, Refused, SpaceEffect, SpaceEvent};
+use hanare_core::life::{self, Kept, Refused, SpaceEffect, SpaceEvent, Used};
 use hanare_hal::shared;
 
 /// Spaces by id.
@@ -34,13 +35,56 @@ pub fn find(space: u32) -> Option<Arc<ProcessSpace>> {
     part_of(space).lock().get(&space).cloned()
 }
 
+/// The use of spaces that Linux has been told of before their ends, by id: each from the first such
+/// answer to the one that says that nothing is left.
+static ENDS: Mutex<BTreeMap<u32, Kept>, rank::Ends> = Mutex::new(BTreeMap::new());
+
 /// The space with an id, whose end answers `request` from now on. Found and noted under one lock, which the end of the space
 /// takes before it looks for the request: so none is noted at a space that has ended.
-pub fn find_to_answer(space: u32, request: u32) -> Option<Arc<ProcessSpace>> {
+///
+/// # Errors
+/// The space has ended: its use, if that is kept still.
+pub fn find_to_answer(
+    space: u32,
+    request: u32,
+) -> core::result::Result<Arc<ProcessSpace>, Option<Used>> {
+    let spaces = part_of(space).lock();
+    let Some(found) = spaces.get(&space) else {
+        return Err(ENDS.lock().get(&space).and_then(|kept| kept.used()));
+    };
+    found.close_request.store(request, Ordering::Release);
+    Ok(found.clone())
+}
+
+/// The space with an id, whose use is kept from now on until [`take_used`] gives it.
+pub fn find_to_keep(space: u32) -> Option<Arc<ProcessSpace>> {
+    // Without memory for it the use is lost, and the end is none the later.
+    let has_room = heap::room_for_entry::<u32, Kept>().is_ok();
     let spaces = part_of(space).lock();
     let found = spaces.get(&space)?;
-    found.close_request.store(request, Ordering::Release);
+    let mut ends = ENDS.lock();
+    if has_room && !ends.contains_key(&space) {
+        lists::insert_within(&mut ends, space, Kept::default());
+    }
     Some(found.clone())
+}
+
+/// The use of a space that has ended, if it was kept; it is no longer. `None`: it has not ended.
+pub fn take_used(space: u32) -> Option<Option<Used>> {
+    let spaces = part_of(space).lock();
+    let has_ended = !spaces.contains_key(&space);
+    has_ended.then(|| ENDS.lock().remove(&space).and_then(Kept::used))
+}
+
+/// Notes the use of a space, which is found no more from now on. Gives the request that its end
+/// answers, or [`NO_REQUEST`].
+fn remove(space: &ProcessSpace, used: Used) -> u32 {
+    let mut spaces = part_of(space.space).lock();
+    spaces.remove(&space.space);
+    if let Some(kept) = ENDS.lock().get_mut(&space.space) {
+        kept.ended(used);
+    }
+    space.close_request.swap(NO_REQUEST, Ordering::AcqRel)
 }
 
 /// The spaces of a part, by id. Nothing is locked between two of them.
@@ -64,7 +108,7 @@ pub fn find_thread(asker: &Process, tid: u32) -> Option<Arc<Thread>> {
     let namespace = asker.pid_namespace();
     let found = all().find_map(|space| {
         let mut known = space.processes().filter(|p| p.pid_namespace() == namespace);
-        known.find_map(|p| p.threads().find(|t| t.slot.tid() == tid))
+        known.find_map(|p| p.threads().find(|t| t.tid() == tid))
     })?;
     Some(successor(&found, tid).unwrap_or(found))
 }
@@ -91,6 +135,7 @@ pub fn each_thread(mut f: impl FnMut(&Arc<Thread>)) {
 /// Memory of lists that are empty.
 pub fn trim() {
     SPACES.iter().for_each(heap::trim_list);
+    heap::trim_list(&ENDS);
 }
 
 /// Frees service entries that no thread waits for any more.
@@ -139,7 +184,7 @@ impl ProcessSpace {
 
     /// The process with this id, or with a thread that has it; the first one where there is none.
     pub fn process_with(&self, tid: u32) -> Option<Arc<Process>> {
-        let has = |p: &Arc<Process>| p.pid() == tid || p.threads().any(|t| t.slot.tid() == tid);
+        let has = |p: &Arc<Process>| p.pid() == tid || p.threads().any(|t| t.tid() == tid);
         if self.processes.lock().all.len() > 1
             && let Some(process) = self.processes().find(has)
         {
@@ -209,23 +254,33 @@ impl ProcessSpace {
     fn free(&self) {
         self.processes().for_each(|p| p.finish());
         process::space_gone(self.space);
-        release::all(self);
-        part_of(self.space).lock().remove(&self.space);
-        let times = self.processes().next().map_or((0, 0), |p| p.times_ns());
+        end::all(self);
+        let (user_ns, system_ns) = self.processes().next().map_or((0, 0), |p| p.times_ns());
         let member = self.first().and_then(|p| p.native.get()?.left_behind());
+        let member = member.map_or(0, |member| member.space.space);
+        let used = Used { user_ns, system_ns, peak_bytes: self.memory_use().1, member };
+        let request = remove(self, used);
         let processes = core::mem::take(&mut self.processes.lock().all);
         drop(processes);
         heap::trim_if_large();
-        let request = self.close_request.swap(NO_REQUEST, Ordering::AcqRel);
         if request != NO_REQUEST {
-            let r = shared::request(request);
-            let ends = u64::from(member.map_or(0, |member| member.space.space));
-            for (i, v) in [times.0, times.1, self.memory_use().1, ends].into_iter().enumerate() {
-                r.set_arg(i, v);
-            }
-            inbound::complete(request, 0);
+            answer_close(request, Some(used));
         }
     }
+}
+
+/// Answers a `REQUEST_SPACE_CLOSE` about a space that has ended. Without its `used` by an error, so
+/// that this answer hides none that had it.
+pub fn answer_close(request: u32, used: Option<Used>) {
+    let Some(used) = used else {
+        return inbound::complete(request, -errno::ESRCH.0);
+    };
+    let r = shared::request(request);
+    let Used { user_ns, system_ns, peak_bytes, member } = used;
+    for (i, v) in [user_ns, system_ns, peak_bytes, member.into()].into_iter().enumerate() {
+        r.set_arg(i, v);
+    }
+    inbound::complete(request, 0);
 }
 
 /// A visit of a space, which is freed no earlier than this is dropped ([`ProcessSpace::visit`]).

@@ -328,7 +328,7 @@ impl Process {
         if left.is_ok_and(|effects| effects.leaves)
             && let Some(waits) = self.successor()
         {
-            cpus::kick(&waits);
+            cpus::kick(waits.task());
         }
     }
 
@@ -340,7 +340,7 @@ impl Process {
     /// The child of a vfork has left the memory of `parent`, a thread of it, which may go on.
     pub fn release(&self, parent: &Arc<Thread>) {
         if self.step(Some(parent), Event::Release).is_ok_and(|effects| effects.wakes) {
-            cpus::kick(parent);
+            cpus::kick(parent.task());
         }
     }
 

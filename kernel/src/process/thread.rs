@@ -10,8 +10,9 @@ use crate::base::lock::{Mutex, rank};
 use crate::base::log;
 use crate::base::stacks::{self, Stack};
 use crate::link::caller::Port;
-use crate::mm::policy::ThreadPolicy;
-use crate::mm::{Caller, offer};
+use crate::mm::Caller;
+use crate::mm::fault::offer;
+use crate::mm::window::policy::ThreadPolicy;
 
 use crate::parts::{debugregs, observed, registers, rseq, seccomp, signals, tracee, utility};
 use crate::process::{Ids, Process, usertsc};
@@ -19,7 +20,6 @@ use crate::sched::cpus;
 use crate::sched::task::Task;
 use alloc::sync::{Arc, Weak};
 use core::mem::offset_of;
-use core::ops::Deref;
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use hanare_core::ledger::Subject;
 use hanare_core::life::{self, ThreadState};
@@ -30,13 +30,15 @@ use hanare_hal::traps::Regs;
 use hanare_hal::{cpu, fpu, percpu};
 use hanare_ikc::SlotRef;
 
-/// A thread. It dereferences to its [`Port`], and that to its [`Task`].
+/// A thread: its [`Port`], with the [`Task`] in that, and what the layers above keep for it.
 pub struct Thread {
-    /// The thread's parts for link and scheduler.
-    port: Port,
+    /// The thread's part for the link, with the scheduler's in it.
+    pub port: Port,
     myself: Weak<Thread>,
     /// The process that the thread belongs to.
     pub process: Arc<Process>,
+    /// The thread's id, see [`Thread::tid`]. Stored before the thread runs.
+    pub tid: AtomicU32,
     /// User memory is accessed in place: an access to a page that is not mapped fails. Set while
     /// the thread holds the lock of the futex queues.
     pub in_place: AtomicBool,
@@ -65,6 +67,8 @@ pub struct Thread {
     pub handed: offer::HandedPages,
     /// NUMA policy (`set_mempolicy`).
     pub policy: ThreadPolicy,
+    /// Number of the birth of this thread, or of the one that it is making. 0: none goes on.
+    pub birth_number: AtomicU64,
     /// Where a new thread starts: registers, FPU state, FS and GS base.
     pub birth: Mutex<Option<Birth>, rank::Birth>,
     /// Registration with rseq(2).
@@ -131,21 +135,27 @@ pub struct Birth {
 }
 
 impl Birth {
-    /// From the running thread.
-    pub fn of_current(regs: &Regs) -> Birth {
+    /// From the running thread `me`.
+    pub fn of(me: &Thread, regs: &Regs) -> Birth {
         let mut fpu = FpuState::new();
         fpu.save();
         let bases = (cpu::fs_base(), cpu::user_gs_base());
-        Birth::new(Regs { rax: 0, ..*regs }, fpu, bases, false)
+        Birth::new(me, Regs { rax: 0, ..*regs }, fpu, bases, false)
     }
 
-    /// Start state of a program that begins with `regs`, in place of that of the running thread.
-    pub fn of_program(regs: &Regs) -> Birth {
-        Birth::new(*regs, FpuState::new(), (0, 0), true)
+    /// Start state of a program that begins with `regs`, in place of that of the running thread
+    /// `me`.
+    pub fn of_program(me: &Thread, regs: &Regs) -> Birth {
+        Birth::new(me, *regs, FpuState::new(), (0, 0), true)
     }
 
-    fn new(regs: Regs, fpu: FpuState, (fs_base, gs_base): (u64, u64), is_program: bool) -> Birth {
-        let me = current();
+    fn new(
+        me: &Thread,
+        regs: Regs,
+        fpu: FpuState,
+        (fs_base, gs_base): (u64, u64),
+        is_program: bool,
+    ) -> Birth {
         Birth {
             regs,
             fpu,
@@ -172,17 +182,19 @@ impl Birth {
 }
 
 impl Thread {
-    /// A thread that begins in `start`.
+    /// A thread with the id `tid` that begins in `start`.
     pub fn new(
         process: Arc<Process>,
         slot_index: u32,
         slot: SlotRef<'static>,
+        tid: u32,
         start: extern "C" fn() -> !,
     ) -> Option<Arc<Thread>> {
         let bytes = size_of::<Thread>() + fpu::size() + heap::SMALL_PARTS;
         heap::room(bytes).ok()?;
         let _charge = process.account.charge(bytes as u64 + stacks::BYTES).ok()?;
         let bell = process.bell(slot_index)?;
+        let user = process.account.user().signals.clone();
         let stack = Stack::new(process.account.owner(Subject::Stacks))?;
         let (sigmask, account) = (process.start_mask(), process.account.clone());
         Some(lists::cyclic_within(|weak: &Weak<Thread>| Thread {
@@ -194,12 +206,14 @@ impl Thread {
             ),
             myself: weak.clone(),
             process,
+            tid: AtomicU32::new(tid),
             in_place: AtomicBool::new(false),
             futex_woken: AtomicBool::new(false),
             looks_for_owner: AtomicBool::new(false),
             follows_clock: Mutex::new(false),
             state: AtomicU8::new(ThreadState::New as u8),
             is_apart: AtomicBool::new(false),
+            birth_number: AtomicU64::new(0),
             attributes: AtomicU64::new(0),
             ids: Mutex::new(Ids::default()),
             name: Mutex::new(None),
@@ -214,7 +228,7 @@ impl Thread {
             has_waiters_on_linux: AtomicBool::new(false),
             seccomp: seccomp::Seccomp::default(),
             limits_looked: AtomicU64::new(0),
-            signals: signals::OfThread::new(sigmask),
+            signals: signals::OfThread::new(sigmask, user),
             clear_tid: AtomicU64::new(0),
             parking: registers::OfThread::default(),
             observe: observed::OfThread::default(),
@@ -223,6 +237,24 @@ impl Thread {
             _charge,
             _counted: Counted::new(Kind::Thread),
         }))
+    }
+
+    /// The thread's id on Linux, as the thread itself sees it. The module has said it, not the
+    /// proxy: an id is that of a task in the proxy's own process.
+    #[inline]
+    pub fn tid(&self) -> u32 {
+        self.tid.load(Ordering::Relaxed)
+    }
+
+    /// Another reference to the thread, which runs.
+    pub fn arc(&self) -> Arc<Thread> {
+        self.myself.upgrade().expect("the running thread is counted")
+    }
+
+    /// The thread's part for the scheduler.
+    #[inline]
+    pub fn task(&self) -> &Task {
+        &self.port.task
     }
 
     /// The thread that a task is a part of.
@@ -245,7 +277,12 @@ impl Thread {
 
     /// The thread's view for memory operations: space, slot, NUMA policy.
     pub fn caller(&self) -> Caller<'_> {
-        Caller { memory: &self.process, slot: self.slot_index, policy: &self.policy, thread: self }
+        Caller {
+            memory: &self.process,
+            slot: self.port.slot_index,
+            policy: &self.policy,
+            thread: self,
+        }
     }
 
     /// Whether a tracer or a debugger holds it.
@@ -309,8 +346,8 @@ impl Thread {
         *self.name.lock() = name;
         let ids = *other.ids.lock();
         *self.ids.lock() = ids;
-        let affinity = *other.affinity.lock();
-        self.bind(affinity);
+        let affinity = *other.task().affinity.lock();
+        self.task().bind(affinity);
         self.attributes.store(other.attributes.load(Ordering::Relaxed), Ordering::Relaxed);
     }
 
@@ -319,8 +356,8 @@ impl Thread {
         // The two threads' locks one after the other.
         let signals = old.signals.lock().hand_over();
         *self.signals.lock() = signals;
-        let affinity = *old.affinity.lock();
-        self.bind(affinity);
+        let affinity = *old.task().affinity.lock();
+        self.task().bind(affinity);
         let name = *old.name.lock();
         *self.name.lock() = name;
         self.policy.set(old.policy.get(), &self.process);
@@ -348,14 +385,8 @@ impl Thread {
     }
 }
 
-impl Deref for Thread {
-    type Target = Port;
-    fn deref(&self) -> &Port {
-        &self.port
-    }
-}
-
-/// The running thread; only where one runs (system calls, faults).
+/// The running thread; only where one runs (system calls, faults). For entries and first steps,
+/// which no caller hands a thread.
 #[inline]
 pub fn current() -> &'static Thread {
     Thread::of(cpus::current())
@@ -364,11 +395,6 @@ pub fn current() -> &'static Thread {
 /// The running thread, if any.
 pub fn try_current() -> Option<&'static Thread> {
     cpus::try_current().map(Thread::of)
-}
-
-/// The running thread, counted.
-pub fn current_arc() -> Arc<Thread> {
-    current().myself.upgrade().expect("the running thread is counted")
 }
 
 /// The parent of a vfork. It may go on when this is dropped: its child has left its memory, or

@@ -3,7 +3,7 @@
 
 use crate::base::time;
 use crate::link::delegate;
-use crate::mm::vdso;
+use crate::mm::map::vdso;
 use crate::process::Process;
 use crate::process::thread::Thread;
 use hanare_core::errno::{self, Result};
@@ -75,7 +75,7 @@ fn ask(thread: &Thread) -> Result<Option<(i64, i64)>> {
         return Ok(None);
     }
     let p = &thread.process;
-    let scratch = p.write_scratch(thread.slot_index, b"/proc/self/timens_offsets\0")?;
+    let scratch = p.write_scratch(thread.port.slot_index, b"/proc/self/timens_offsets\0")?;
     let fd = delegate::linux(__NR_openat, [AT_FDCWD, scratch, O_CLOEXEC, 0, 0, 0])?;
     let read = delegate::linux(__NR_read, [fd, scratch, SMALL / 2, 0, 0, 0]);
     let _ = delegate::linux(__NR_close, [fd, 0, 0, 0, 0, 0]);
@@ -90,7 +90,7 @@ fn ask(thread: &Thread) -> Result<Option<(i64, i64)>> {
 /// Where a link of /proc points to: the name of a namespace.
 fn read_link(thread: &Thread, path: &[u8], name: &mut [u8; LINK_MAX]) -> Result<()> {
     let p = &thread.process;
-    let scratch = p.write_scratch(thread.slot_index, path)?;
+    let scratch = p.write_scratch(thread.port.slot_index, path)?;
     let length = delegate::linux(__NR_readlink, [scratch, scratch, LINK_MAX as u64, 0, 0, 0])?;
     p.read_control(scratch, name.get_mut(..length as usize).ok_or(errno::EIO)?);
     Ok(())

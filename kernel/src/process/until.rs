@@ -66,7 +66,7 @@ impl Until {
 pub fn on_set() {
     spaces::each_thread(|t| {
         if *t.follows_clock.lock() {
-            cpus::kick(t);
+            cpus::kick(t.task());
         }
     });
 }

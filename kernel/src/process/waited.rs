@@ -71,7 +71,7 @@ impl Place {
         let is_scratch = *pointer == 0;
         if is_scratch {
             let me = thread::current();
-            *pointer = me.process.write_scratch(me.slot_index, &[0; size_of::<SigInfo>()])?;
+            *pointer = me.process.write_scratch(me.port.slot_index, &[0; size_of::<SigInfo>()])?;
         }
         let at = *pointer;
         Ok((args, Place { at, is_scratch }))

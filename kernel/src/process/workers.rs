@@ -31,8 +31,8 @@ use core::cell::Cell;
 use core::sync::atomic::{AtomicU64, Ordering};
 use hanare_abi::control::Control;
 use hanare_core::errno::{self, Errno, Result};
-use hanare_hal::cpu;
-use hanare_ikc::{Answer, SlotRef};
+use hanare_hal::{cpu, shared};
+use hanare_ikc::{Answer, BellRef, SlotRef};
 use linux_raw_sys::general::{__NR_prctl, __NR_sched_yield, __NR_tgkill};
 
 static NEXT_ATTRIBUTES: AtomicU64 = AtomicU64::new(1);
@@ -95,6 +95,16 @@ pub fn await_exits(p: &Process, me: &Thread) {
     }
 }
 
+/// The number of the bell of a slot that is, or was, used.
+fn bell_number(p: &Process, index: u32) -> u32 {
+    p.bell(index).expect("of a slot that was used")
+}
+
+/// The bell with that number.
+fn bell_of(p: &Process, index: u32) -> BellRef<'static> {
+    shared::bell(bell_number(p, index))
+}
+
 fn has(threads: &[Arc<Thread>], attributes: u64) -> bool {
     threads.iter().any(|t| t.attributes.load(Ordering::Relaxed) == attributes)
 }
@@ -115,13 +125,13 @@ fn shed(p: &Process, me: &Thread) {
     };
     let leaving = spares.into_iter().map(|s| send_away(p, s)).collect();
     // The thread that ends is the first one: its worker is not free yet, and does it itself.
-    let is_leader = me.slot_index == p.first_slot
+    let is_leader = me.port.slot_index == p.first_slot
         && me.exits()
         && unheld(me.attributes.load(Ordering::Relaxed));
     if is_leader {
         let like = alive
             .iter()
-            .find(|t| delegate::ask(Control::Succeed { tid: t.slot.tid() }).result().is_ok());
+            .find(|t| delegate::ask(Control::Succeed { tid: t.tid() }).result().is_ok());
         if let Some(like) = like {
             me.attributes.store(like.attributes.load(Ordering::Relaxed), Ordering::Relaxed);
         }
@@ -136,7 +146,7 @@ fn follow(p: &Process, me: &Thread, alive: &[Arc<Thread>]) {
     let Some(slot) = p.slot(p.first_slot) else { return };
     settle(me, p.first_slot, slot);
     for like in alive {
-        let succeed = Control::Succeed { tid: like.slot.tid() };
+        let succeed = Control::Succeed { tid: like.tid() };
         direct::ask_worker(p.space, p.first_slot, slot, succeed);
         if settle(me, p.first_slot, slot) == Some(Answer::Done(0)) {
             p.slots.lock().leader = Some(like.attributes.load(Ordering::Relaxed));
@@ -146,7 +156,7 @@ fn follow(p: &Process, me: &Thread, alive: &[Arc<Thread>]) {
     direct::ask_worker(p.space, p.first_slot, slot, Control::ThreadExit);
     p.slots.lock().leader_gone = true;
     // Not by its id: of a zombie Linux says that it is there.
-    while slot.tid() != 0 && !me.must_end() {
+    while slot.has_worker() && !me.must_end() {
         let _ = delegate::linux(__NR_sched_yield, [0; 6]);
         cpus::yield_now();
     }
@@ -167,15 +177,19 @@ pub fn take(p: &Process, own: u64) -> Result<Taken> {
         let spare = if own == 0 { p.slots.lock().take_spare(attributes) } else { None };
         let Some(s) = spare else { break };
         settle(me, s.index, s.slot);
-        if s.slot.tid() == 0 && !p.is_killed() {
-            p.slots.lock().add_dropped(s.index); // Linux had no thread to give
+        let Some(tid) = id_of(p, s.bell) else {
+            // Linux had no thread to give, or the process is killed.
+            drop_slot(p, s.index, s.slot);
+            if p.is_killed() {
+                return Err(errno::EAGAIN);
+            }
             continue;
-        }
+        };
         let wanted = *me.name.lock();
         if wanted != s.name {
             name(p, &s, &wanted.unwrap_or_default());
         }
-        return Ok(Taken { index: s.index, slot: s.slot });
+        return Ok(Taken { index: s.index, slot: s.slot, tid });
     }
     let retired = retire(p);
     retired.iter().filter(|&&tid| tid != 0).for_each(|&tid| p.slots.lock().forget(tid));
@@ -214,14 +228,33 @@ fn is_leaving(p: &Process, tid: u32) -> bool {
     is_known && delegate::linux(__NR_tgkill, [pid, tid.into(), 0, 0, 0, 0]) != Err(errno::ESRCH)
 }
 
+/// The id of the worker of a slot, given its bell, if the module knows it as one of the process'.
+fn id_of(p: &Process, bell: BellRef<'static>) -> Option<u32> {
+    bell.worker(p.space, p.first_slot)
+}
+
+/// The slot has no worker for a thread: none came, or the module knows none. A thread of Linux'
+/// that serves the slot all the same is told to end, before another one may come.
+fn drop_slot(p: &Process, index: u32, slot: SlotRef<'static>) {
+    if !slot.has_worker() || p.is_killed() {
+        return p.slots.lock().add_dropped(index);
+    }
+    direct::ask_worker(p.space, index, slot, Control::ThreadExit);
+    p.slots.lock().add_ending(index, slot);
+}
+
 fn start_worker(p: &Process, index: u32, own: u64) -> Result<Taken> {
     let slot = p.slot(index).ok_or(errno::ENOMEM)?;
+    let bell = bell_of(p, index);
+    bell.forget_worker();
     slot.lwk_reset();
     slot.set_poll_us(direct::worker_poll_us());
-    match delegate::result_of(Control::Thread { slot: index, own }) {
-        Ok(_) => Ok(Taken { index, slot }),
+    let made = delegate::result_of(Control::Thread { slot: index, own })
+        .and_then(|_| id_of(p, bell).ok_or(errno::EAGAIN));
+    match made {
+        Ok(tid) => Ok(Taken { index, slot, tid }),
         Err(e) => {
-            p.slots.lock().add_dropped(index);
+            drop_slot(p, index, slot);
             Err(e)
         }
     }
@@ -237,8 +270,8 @@ fn retire(p: &Process) -> Option<u32> {
 /// Sends a spare worker away, whose thread id it gives.
 fn send_away(p: &Process, s: Spare) -> u32 {
     settle(thread::current(), s.index, s.slot);
-    let tid = s.slot.tid();
-    if tid != 0 {
+    let tid = id_of(p, s.bell).unwrap_or(0);
+    if s.slot.has_worker() {
         direct::ask_worker(p.space, s.index, s.slot, Control::ThreadExit);
     }
     p.slots.lock().add_ending(s.index, s.slot);
@@ -291,7 +324,8 @@ fn await_end(p: &Process, me: &Thread, leaving: Vec<u32>, deadline: Option<u64>)
 /// first worker stays, unless a thread waits for its end. The answer to the call is not awaited
 /// here.
 pub fn give(p: &Process, thread: &Thread, dismissed: bool) {
-    let (index, slot) = (thread.slot_index, thread.slot);
+    let (index, slot, bell) =
+        (thread.port.slot_index, thread.port.slot, bell_of(p, thread.port.slot_index));
     let (attributes, name) = (thread.attributes.load(Ordering::Relaxed), *thread.name.lock());
     slot.set_sigmask(u64::MAX);
     slot.set_robust_list(0); // it was walked, and its memory may go
@@ -315,16 +349,17 @@ pub fn give(p: &Process, thread: &Thread, dismissed: bool) {
             s.leader = Some(attributes);
             slot.lwk_ask(Control::TakeMask)
         } else {
-            s.forget(slot.tid());
+            s.forget(thread.tid());
+            bell.forget_worker();
             if dismissed || !useful || s.spare.len() >= SPARES_MAX {
                 s.add_ending(index, slot);
-                second.into_iter().for_each(|(index, _)| s.add_dropped(index));
+                second.into_iter().for_each(|(index, ..)| s.add_dropped(index));
                 slot.lwk_ask(Control::ThreadExit)
             } else {
-                s.add_spare(Spare { index, slot, attributes, name });
-                let other = second.map_or(0, |(index, _)| index);
-                second.into_iter().for_each(|(index, slot)| {
-                    s.add_spare(Spare { index, slot, attributes, name });
+                s.add_spare(Spare { index, slot, bell, attributes, name });
+                let other = second.map_or(0, |(index, ..)| index);
+                second.into_iter().for_each(|(index, slot, bell)| {
+                    s.add_spare(Spare { index, slot, bell, attributes, name });
                 });
                 slot.lwk_ask(Control::ThreadRenew { other })
             }
@@ -338,7 +373,7 @@ pub fn give(p: &Process, thread: &Thread, dismissed: bool) {
 /// A slot for a second waiting worker, where the one of thread `index` would be the only
 /// one: a program that makes a thread when the last one has ended need not wait for
 /// Linux then. A request is there, to which the worker's coming is the answer.
-fn second_spare(p: &Process, index: u32) -> Option<(u32, SlotRef<'static>)> {
+fn second_spare(p: &Process, index: u32) -> Option<(u32, SlotRef<'static>, BellRef<'static>)> {
     let empty = {
         let mut s = p.slots.lock();
         if index != p.first_slot && s.spare.is_empty() { s.take_empty(p) } else { None }
@@ -347,12 +382,14 @@ fn second_spare(p: &Process, index: u32) -> Option<(u32, SlotRef<'static>)> {
         p.slots.lock().add_dropped(empty);
         return None;
     };
+    let bell = bell_of(p, empty);
+    bell.forget_worker();
     slot.lwk_reset();
     slot.set_poll_us(direct::worker_poll_us());
     slot.set_sigmask(u64::MAX);
     slot.set_robust_list(0);
     let _ = slot.lwk_ask(Control::TakeMask);
-    Some((empty, slot))
+    Some((empty, slot, bell))
 }
 
 /// A worker that got no thread after all.
@@ -361,6 +398,7 @@ pub fn return_taken(p: &Process, taken: &Taken, creator: &Thread) {
     p.slots.lock().add_spare(Spare {
         index: taken.index,
         slot: taken.slot,
+        bell: bell_of(p, taken.index),
         attributes,
         name: *creator.name.lock(),
     });
@@ -383,7 +421,7 @@ pub fn take_first(p: &Process, slot: SlotRef<'static>) -> bool {
         cpus::yield_now(); // its thread is about to give it away
     };
     settle(me, p.first_slot, slot);
-    direct::ask_worker(p.space, p.first_slot, slot, Control::Succeed { tid: me.slot.tid() });
+    direct::ask_worker(p.space, p.first_slot, slot, Control::Succeed { tid: me.tid() });
     if settle(me, p.first_slot, slot) == Some(Answer::Done(0)) && !p.is_killed() {
         return true;
     }
@@ -412,7 +450,7 @@ fn settle(thread: &Thread, index: u32, slot: SlotRef<'static>) -> Option<Answer>
     if slot.is_idle() {
         return None;
     }
-    let bell = thread.process.bell(index).expect("of a slot that was used");
+    let bell = bell_number(&thread.process, index);
     let mut settled = Settled(thread, slot, Cell::new(None), bell);
     cpus::wait(&mut settled, 1);
     settled.2.get()
@@ -421,11 +459,11 @@ fn settle(thread: &Thread, index: u32, slot: SlotRef<'static>) -> Option<Answer>
 /// Whether `tid` was a thread of the process and is none any more, though its worker may still be
 /// there on Linux.
 pub fn had_thread(p: &Process, tid: u32) -> bool {
-    let lives = |t: &Arc<Thread>| t.slot.tid() == tid && !t.exits();
+    let lives = |t: &Arc<Thread>| t.tid() == tid && !t.exits();
     if tid == p.pid() || p.with_threads(|all| all.iter().any(lives)) {
         return false;
     }
-    p.with_threads(|all| all.iter().any(|t| t.slot.tid() == tid)) || is_leaving(p, tid)
+    p.with_threads(|all| all.iter().any(|t| t.tid() == tid)) || is_leaving(p, tid)
 }
 
 /// Whether `tid` is that of a worker without a thread, which has ended.

@@ -27,12 +27,12 @@ pub fn call(me: &Thread, row: &Row, args: &[u64; 6]) -> Option<Outcome> {
     let p = &me.process;
     // Another thread could take the memory away, or look into it, meanwhile. A filter that judges
     // the call may look at where its arguments lie.
-    if me.slot_index != 0 || p.thread_count() > 1 || p.is_shared() || me.seccomp.mode() != 0 {
+    if me.port.slot_index != 0 || p.thread_count() > 1 || p.is_shared() || me.seccomp.mode() != 0 {
         return None;
     }
     let plan = bounce::plan(row, args)?;
     p.count_bounce();
-    let page = scratch(me.slot_index);
+    let page = scratch(me.port.slot_index);
     let frame = p.control_page(page).ok()?;
     let mut made = *args;
     for piece in plan.pieces() {
@@ -116,7 +116,7 @@ fn is_writable(p: &Process, start: u64, bytes: u64) -> bool {
     let mm = p.mm.lock();
     let mut at = start;
     while at < end {
-        match mm.vmas.find(at) {
+        match mm.mappings().find(at) {
             Some(vma) if vma.prot.contains(Prot::WRITE) => at = vma.end,
             _ => return false,
         }

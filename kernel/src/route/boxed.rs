@@ -65,7 +65,7 @@ fn closes_box(call: &Call) -> bool {
 /// Whether a call of the running thread `me` may be put into the box of its process, which `call`
 /// may close.
 pub fn is_open(me: &Thread, call: &Call) -> bool {
-    let is_open = me.process.pool.is_open() && me.slot_index < BOX_SLOTS;
+    let is_open = me.process.pool.is_open() && me.port.slot_index < BOX_SLOTS;
     if is_open && closes_box(call) {
         servers::close(&me.process);
         return false;
@@ -85,7 +85,7 @@ pub fn call(me: &Thread, call: &Call, message: &Call) -> Option<(Outcome, bool)>
         return Some((outcome, false));
     }
     let by = syscalls::executed_by(call.nr.into());
-    if !servers::may_execute(me, by, call) || me.passes_by.is_so(time::since_boot_ns) {
+    if !servers::may_execute(me, by, call) || me.port.passes_by.is_so(time::since_boot_ns) {
         return None;
     }
     let number = pool::box_of(call.nr);
@@ -107,22 +107,22 @@ pub fn call(me: &Thread, call: &Call, message: &Call) -> Option<(Outcome, bool)>
         End::TakenBack { is_stalled } => {
             shared::here().count_unboxed_call();
             if is_stalled {
-                me.passes_by.was_taken_out(time::since_boot_ns());
+                me.port.passes_by.was_taken_out(time::since_boot_ns());
             }
             return None;
         }
         End::Gone => (Outcome::PeerGone, false),
         End::Answered(answer) => {
             shared::here().count_delegated_call();
-            counts::count(&me.counts.delegated);
+            counts::count(&me.task().counts.delegated);
             shared::here().count_boxed_call();
             match answer {
                 Answer::Done(_) => {
                     state.ended.fetch_add(1, Ordering::Relaxed);
                 }
-                Answer::NotStarted => me.passes_by.was_taken_out(time::since_boot_ns()),
+                Answer::NotStarted => me.port.passes_by.was_taken_out(time::since_boot_ns()),
             }
-            let by_signal = me.slot.is_ended_by_signal();
+            let by_signal = me.port.slot.is_ended_by_signal();
             (outcome(me, call.nr, answer, by_signal), by_signal)
         }
     })
@@ -161,7 +161,7 @@ enum End {
 fn exchange(me: &Thread, state: &State, calls: BoxRef<'static>, present: u64, call: &Call) -> End {
     /// Looks at the slot without a look at anything else, as of a call that goes directly.
     const EAGER: u32 = 512;
-    let port = me;
+    let port = &me.port;
     port.slot.lwk_box(call.nr, call.args);
     let rung = calls.put(port.slot_index, present);
     let looks = match rung {
@@ -192,7 +192,7 @@ struct Answered<'a> {
 impl Answered<'_> {
     /// No server is left, and none has taken it.
     fn is_abandoned(&self) -> bool {
-        self.state.servers() == 0 && self.calls.waits(self.me.slot_index)
+        self.state.servers() == 0 && self.calls.waits(self.me.port.slot_index)
     }
 
     /// The server that was rung for it has been told to end.
@@ -204,7 +204,7 @@ impl Answered<'_> {
 impl cpus::Wait for Answered<'_> {
     fn ready(&self) -> bool {
         if self.answer.get().is_none() {
-            self.answer.set(self.me.slot.lwk_poll());
+            self.answer.set(self.me.port.slot.lwk_poll());
         }
         self.answer.get().is_some()
             || Delegates::is_killed(self.me)
@@ -222,9 +222,9 @@ impl cpus::Wait for Answered<'_> {
         self.until
     }
     fn announce(&self, asleep: bool) {
-        let port = self.me;
+        let port = &self.me.port;
         if asleep {
-            bells::expect_ring(port.space, &port.slot, port.bell);
+            bells::expect_ring(port.space, &port.slot, port.task.bell);
         } else {
             port.slot.lwk_awake();
         }
@@ -234,7 +234,7 @@ impl cpus::Wait for Answered<'_> {
 #[cold]
 fn await_answer(me: &Thread, state: &State, calls: BoxRef<'static>, rung: Option<u32>) -> End {
     let (ended, now_ns) = (|| state.ended.load(Ordering::Relaxed), time::since_boot_ns);
-    let slot = me.slot_index;
+    let slot = me.port.slot_index;
     let mut watch = Watch::new(ended(), now_ns());
     let (answer, until) = (Cell::new(None), cpus::NEVER);
     let mut what = Answered { me, state, calls, answer, rung, until };
@@ -256,7 +256,7 @@ fn await_answer(me: &Thread, state: &State, calls: BoxRef<'static>, rung: Option
         }
         let is_stalled = is_watched && watch.is_stalled(ended(), now_ns());
         if (is_stalled || what.is_abandoned()) && calls.take_back(slot) {
-            me.slot.lwk_unbox();
+            me.port.slot.lwk_unbox();
             return End::TakenBack { is_stalled };
         }
     }

@@ -1,13 +1,13 @@
 //! Copied arguments: what a call refers to goes through a buffer that the LWK and the proxy share,
-//! its *message* (`hanare_core::marshal`, `mm/messages.rs`), and Linux touches nothing of the
-//! program's memory. See `docs/delegation.md`, *Copied arguments*.
+//! its *message* (`hanare_core::marshal`, `mm/window/messages.rs`), and Linux touches nothing of
+//! the program's memory. See `docs/delegation.md`, *Copied arguments*.
 //!
 //! Program memory is read and written here by the running thread, as by a local call: pages come
 //! in, are copied after a fork, and are written to files that are mapped, as ever. A call of which
 //! there can be no message is made with its arguments mapped, and counted with the reason.
 
 use crate::mm::Caller;
-use crate::mm::messages::{self, Frames};
+use crate::mm::window::messages::{self, Frames};
 use crate::parts::seccomp::FILTER;
 use crate::process::thread::Thread;
 use crate::route::program::{InFrames, Places, Program};
@@ -83,7 +83,7 @@ fn send(me: &Thread, server: Server, number: u32, args: &[u64; 6], pieces: &mut 
     if encoded.size == HEAD_BYTES {
         return Ok(None);
     }
-    let place = [message(me.slot_index), to.size() as u64, 0, 0, 0, 0];
+    let place = [message(me.port.slot_index), to.size() as u64, 0, 0, 0, 0];
     let (call, message) = (Call::new(number, *args), Call::new(NR_MESSAGE, place));
     let (outcome, by_signal) = server::execute(me, server, &call, &message);
     let outcome = match outcome {

@@ -1,7 +1,7 @@
 //! Mapped arguments: the worker has the program's memory at the same addresses. Pages that a call
 //! touches and Linux has not seen are offered first, so that the worker does not fault.
 
-use crate::mm::offer;
+use crate::mm::fault::offer;
 use crate::process::thread::Thread;
 use hanare_core::syscalls::pointers;
 

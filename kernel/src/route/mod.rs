@@ -58,8 +58,9 @@ extern "C" fn with_pointers(
 
 /// Like [`with_pointers`], of those that a program makes when it begins.
 extern "C" fn early(a: u64, b: u64, c: u64, d: u64, e: u64, f: u64, regs: &mut Regs) -> u64 {
-    if thread::current().process.is_indirect() {
-        return returned(by_number(regs.orig_rax as u32, &[a, b, c, d, e, f]));
+    let me = thread::current();
+    if me.process.is_indirect() {
+        return returned(by_number(me, regs.orig_rax as u32, &[a, b, c, d, e, f]));
     }
     with_pointers(a, b, c, d, e, f, regs)
 }
@@ -75,7 +76,7 @@ fn returned(result: Result<u64>) -> u64 {
 fn at_once(number: u32, args: [u64; 6], has_pointers: bool) -> u64 {
     let me = thread::current();
     if me.process.pool.is_special() {
-        return returned(by_number(number, &args));
+        return returned(by_number(me, number, &args));
     }
     if has_pointers {
         mapped::offer(me, number, &args);
@@ -85,17 +86,16 @@ fn at_once(number: u32, args: [u64; 6], has_pointers: bool) -> u64 {
 
 #[cold]
 #[inline(never)] // calls that go directly do not pay for it
-fn by_number(number: u32, args: &[u64; 6]) -> Result<u64> {
+fn by_number(me: &Thread, number: u32, args: &[u64; 6]) -> Result<u64> {
     match syscalls::row(number.into()) {
-        Some(row) => chosen(thread::current(), row, args),
+        Some(row) => chosen(me, row, args),
         None => Err(errno::ENOSYS),
     }
 }
 
-/// Has a call of the running thread executed by the route that fits it; an interruption is noted
-/// for delivery.
-pub fn call(row: &Row, args: [u64; 6]) -> Result<u64> {
-    let me = thread::current();
+/// Has a call of the running thread `me` executed by the route that fits it; an interruption is
+/// noted for delivery.
+pub fn call(me: &Thread, row: &Row, args: [u64; 6]) -> Result<u64> {
     if me.process.is_indirect() || me.process.pool.is_special() {
         return chosen(me, row, &args);
     }
@@ -104,11 +104,11 @@ pub fn call(row: &Row, args: [u64; 6]) -> Result<u64> {
     result::of(number, &args, direct::call_at_once(me, Call::new(number, args)))
 }
 
-/// Has the own worker of the running thread execute a call whose arguments it can use as they are,
-/// since they lie in the scratch page already.
-pub fn by_worker(row: &Row, args: [u64; 6]) -> Result<u64> {
+/// Has the own worker of the running thread `me` execute a call whose arguments it can use as they
+/// are, since they lie in the scratch page already.
+pub fn by_worker(me: &Thread, row: &Row, args: [u64; 6]) -> Result<u64> {
     let number = row.number.into();
-    result::of(number, &args, direct::call(thread::current(), Call::new(number, args)))
+    result::of(number, &args, direct::call(me, Call::new(number, args)))
 }
 
 /// Has a call executed by the first route that is open to it.

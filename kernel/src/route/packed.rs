@@ -4,7 +4,7 @@
 //! call refers to. The LWK itself knows which pages a message has, and what may be written back: it
 //! reads no head of a page again.
 
-use crate::mm::messages::{self, Frames};
+use crate::mm::window::messages::{self, Frames};
 use crate::process::members::Taken;
 use crate::route::program::{InFrames, Places, Program};
 use alloc::sync::Arc;

@@ -228,7 +228,7 @@ fn send_with(
     pages.places.seal(id, encoded.size);
     taken.prepare();
     observe::asks(me, true);
-    let answer = ask(me, taken, &Call::new(NR_PACKED, [0, id, 0, me.space.into(), 0, 0]));
+    let answer = ask(me, taken, &Call::new(NR_PACKED, [0, id, 0, me.port.space.into(), 0, 0]));
     Ok(match answer {
         Some(Answer::Done(0)) => {
             let value = marshal::complete(&pages, &pieces[..encoded.pieces], &mut program);
@@ -284,7 +284,7 @@ impl<C: Delegates + ?Sized> cpus::Wait for Answered<'_, C> {
         let (slot, port) = (&self.peer.slot, self.caller.port());
         if asleep {
             // Its own bell, which the other space may ring for once.
-            bells::expect_ring_of_pooled(self.peer.space, slot, port.bell);
+            bells::expect_ring_of_pooled(self.peer.space, slot, port.task.bell);
         } else {
             slot.lwk_awake();
         }
@@ -299,7 +299,7 @@ pub fn exchange(
     call: &Call,
 ) -> Option<Answer> {
     shared::here().count_delegated_call();
-    counts::count(&caller.port().counts.delegated);
+    counts::count(&caller.port().task.counts.delegated);
     let asleep = peer.slot.lwk_post(call.nr, call.args);
     if asleep {
         direct::ring_worker(peer.space, 0, &peer.slot);

@@ -179,7 +179,7 @@ impl CallerMemory for Program<'_> {
             // it.
             let comes =
                 |v: &&Vma<_>| v.backing == Backing::Anonymous && v.prot.contains(Prot::WRITE);
-            let next = self.0.mm.lock().vmas.find(at).filter(comes).map(|vma| vma.end);
+            let next = self.0.mm.lock().mappings().find(at).filter(comes).map(|vma| vma.end);
             at = match next {
                 Some(end) => end,
                 None if can_write(at) => (at & !(SMALL - 1)).saturating_add(SMALL),

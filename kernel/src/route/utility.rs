@@ -12,7 +12,7 @@ use crate::base::line::Line;
 use crate::gate::{observe, raise, rseq};
 use crate::link::{delegate, direct};
 use crate::parts::utility::{Bell, Wish};
-use crate::process::thread::{self, Thread};
+use crate::process::thread::Thread;
 use crate::process::workers;
 use crate::sched::{cpus, doorbell};
 use crate::signal::sigframe;
@@ -35,8 +35,7 @@ use hanare_hal::usercopy::{self, UserAddr};
 use hanare_hal::{cpu, fpu, percpu, shared};
 
 /// `prctl(PR_HANARE_RUN_ON)`.
-pub fn run_on(a: &[u64; 6]) -> Result<u64> {
-    let me = thread::current();
+pub fn run_on(me: &Thread, a: &[u64; 6]) -> Result<u64> {
     match a[1] {
         RUN_ON_LWK => me.utility.clear(),
         RUN_ON_LINUX => return begin(me, Wish { area: a[2], bytes: a[3], cpu: a[4] }),
@@ -81,8 +80,8 @@ fn ring(me: &Thread, tid: u32) -> Result<u64> {
     let (pace, used) = (Pace { interval, burst: RINGS_AT_ONCE }, &RINGS[percpu::index()]);
     let after = pace.take(used.load(Ordering::Relaxed), cpu::rdtsc()).ok_or(errno::EAGAIN)?;
     let found = me.process.with_threads(|all| {
-        let thread = all.iter().find(|thread| tid != 0 && thread.slot.tid() == tid)?;
-        Some((thread.slot, thread.slot_index, thread.utility.bell()))
+        let thread = all.iter().find(|thread| tid != 0 && thread.tid() == tid)?;
+        Some((thread.port.slot, thread.port.slot_index, thread.utility.bell()))
     });
     let (slot, index, bell) = found.ok_or(errno::ESRCH)?;
     let event = match bell {
@@ -91,7 +90,7 @@ fn ring(me: &Thread, tid: u32) -> Result<u64> {
         Bell::Worker => EVENT_SLOT,
     };
     used.store(after, Ordering::Relaxed);
-    doorbell::ring(slot.doorbell(), event, u64::from(me.space) << 24 | u64::from(index));
+    doorbell::ring(slot.doorbell(), event, u64::from(me.port.space) << 24 | u64::from(index));
     Ok(0)
 }
 
@@ -127,25 +126,27 @@ fn may_leave(me: &Thread) -> bool {
         && cpu::user_gs_base() < USER_MAX // as Linux takes it
 }
 
+/// Serves a system call of the running thread.
+type Serve = fn(&'static Thread, &mut Regs);
+
 /// Has the running thread, which is about to enter user mode with `regs`, execute on Linux instead.
 /// True: it has come back and is to do the same again, after all that comes before user mode;
-/// false: it enters user mode here. `serve` serves a system call.
-pub fn execute(regs: &mut Regs, serve: fn(&mut Regs)) -> bool {
-    let me = thread::current();
+/// false: it enters user mode here.
+pub fn execute(me: &'static Thread, regs: &mut Regs, serve: Serve) -> bool {
     me.utility.set_out(true);
     let is_to_leave_again = leave(me, regs, serve);
     me.utility.set_out(false);
     is_to_leave_again
 }
 
-fn leave(me: &Thread, regs: &mut Regs, serve: fn(&mut Regs)) -> bool {
+fn leave(me: &'static Thread, regs: &mut Regs, serve: Serve) -> bool {
     let Some(wish) = me.utility.wish().filter(|_| may_leave(me)) else { return false };
     if me.must_end() {
         return true;
     }
     let Ok(args) = prepare(me, &wish, regs) else {
         me.utility.clear();
-        raise::exception(regs, vector::PROTECTION); // its area is not there
+        raise::exception(me, regs, vector::PROTECTION); // its area is not there
         return true;
     };
     let outcome = direct::call(me, Call::new(NR_UTILITY, args));
@@ -177,7 +178,7 @@ fn prepare(me: &Thread, wish: &Wish, regs: &mut Regs) -> Result<[u64; 6]> {
 
 /// The thread has left its code on Linux: takes its registers over, and serves the call for which
 /// it did.
-fn come_back(me: &Thread, wish: &Wish, regs: &mut Regs, left: u64, serve: fn(&mut Regs)) -> bool {
+fn come_back(me: &'static Thread, wish: &Wish, regs: &mut Regs, left: u64, serve: Serve) -> bool {
     const DEBUG: u64 = LEFT_TRAP + vector::DEBUG as u64;
     const BREAKPOINT: u64 = LEFT_TRAP + vector::BREAKPOINT as u64;
     const OVERFLOW: u64 = LEFT_TRAP + vector::OVERFLOW as u64;
@@ -186,7 +187,7 @@ fn come_back(me: &Thread, wish: &Wish, regs: &mut Regs, left: u64, serve: fn(&mu
     let taken = sigframe::take_context(regs, left & !LEFT_MASK);
     let (Ok(fs_base), Ok(gs_base), Ok(())) = (fs_base, gs_base, taken) else {
         me.utility.clear();
-        raise::exception(regs, vector::PROTECTION);
+        raise::exception(me, regs, vector::PROTECTION);
         return true;
     };
     if fs_base < USER_MAX && fs_base != cpu::fs_base() {
@@ -199,23 +200,23 @@ fn come_back(me: &Thread, wish: &Wish, regs: &mut Regs, left: u64, serve: fn(&mu
         LEFT_CALL => {
             regs.orig_rax = u64::from(regs.rax as u32);
             regs.rax = errno::ENOSYS.as_return() as u64;
-            serve(regs);
+            serve(me, regs);
             true
         }
         LEFT_FAULT => false,
         DEBUG => {
-            raise::exception(regs, vector::DEBUG);
+            raise::debug(me, regs, true);
             true
         }
         BREAKPOINT => {
             if !observe::debug::breakpoint(me, regs) {
-                raise::exception(regs, vector::BREAKPOINT);
+                raise::exception(me, regs, vector::BREAKPOINT);
             }
             true
         }
         OVERFLOW => {
             regs.orig_rax = 0; // no error code
-            raise::exception(regs, vector::OVERFLOW);
+            raise::exception(me, regs, vector::OVERFLOW);
             regs.orig_rax = NO_CALL;
             true
         }

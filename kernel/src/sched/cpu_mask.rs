@@ -2,12 +2,14 @@
 
 use crate::base::heap;
 use alloc::vec::Vec;
+use hanare_abi::cpus::{CPU_SET_WORDS, CpuSet};
 use hanare_core::errno::Result;
 use hanare_hal::boot::CPUS_MAX;
 use hanare_hal::shared;
 
 /// Words of a set of CPUs.
 pub const MASK_WORDS: usize = CPUS_MAX / 64;
+const _: () = assert!(MASK_WORDS <= CPU_SET_WORDS);
 
 /// CPUs of the instance, by index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,16 +21,19 @@ impl CpuMask {
         CpuMask([u64::MAX; MASK_WORDS])
     }
 
-    /// A set of the first CPUs, from the bits of a word, which may name CPUs that do not exist.
-    pub const fn of_word(bits: u64) -> CpuMask {
-        let mut mask = CpuMask([0; MASK_WORDS]);
-        mask.0[0] = bits;
-        mask
+    /// No CPU.
+    pub const fn none() -> CpuMask {
+        CpuMask([0; MASK_WORDS])
     }
 
-    /// The first CPUs, as bits of a word, as they were given.
-    pub const fn first_word(&self) -> u64 {
-        self.0[0]
+    /// From a set of Linux' side, which may name CPUs that do not exist.
+    pub fn of(set: &CpuSet) -> CpuMask {
+        CpuMask(core::array::from_fn(|i| set.words[i]))
+    }
+
+    /// For Linux' side: the full set if no CPUs were chosen.
+    pub fn as_set(&self) -> CpuSet {
+        if *self == CpuMask::all() { CpuSet::ALL } else { CpuSet::of_words(&self.0) }
     }
 
     /// The words of the set: bit n of word m is CPU 64 m + n.
@@ -56,14 +61,14 @@ impl CpuMask {
 
     /// From Linux' CPU numbers, bit n of byte n / 8; `None`: no CPU of the instance.
     pub fn from_linux(bytes: &[u8]) -> Option<CpuMask> {
-        let mut mask = CpuMask([0; MASK_WORDS]);
+        let mut mask = CpuMask::none();
         for cpu in 0..count() {
             let n = shared::cpu(cpu).linux_cpu() as usize;
             if bytes.get(n / 8).is_some_and(|b| b & 1 << (n % 8) != 0) {
                 mask.0[cpu / 64] |= 1 << (cpu % 64);
             }
         }
-        (mask != CpuMask([0; MASK_WORDS])).then_some(mask)
+        (mask != CpuMask::none()).then_some(mask)
     }
 
     /// In Linux' numbers, as large as Linux' own.

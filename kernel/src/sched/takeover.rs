@@ -33,7 +33,7 @@ fn take_from(from: usize, to: usize) -> Option<Arc<dyn Runs>> {
     let mut c = cpu_state(from);
     let fits = |t: &Arc<dyn Runs>| !t.task().is_on_cpu() && t.task().may_run_on().contains(to);
     let Some(i) = c.runnable.iter().position(fits) else {
-        let none = CpuMask::of_word(0);
+        let none = CpuMask::none();
         let may = c.runnable.iter().fold(none, |all, t| all.union(&t.task().may_run_on()));
         balance::takers(from).set(may.words());
         return None;

@@ -43,7 +43,7 @@ pub trait Wait: Send {
 }
 
 /// An object with a [`Task`], and what the scheduler asks of it. There is one such type, the thread
-/// of a process: a task leads to its thread ([`crate::process::thread::current`]).
+/// of a process, which stands three layers above: the scheduler calls up through this trait only.
 pub trait Runs: Send + Sync {
     /// The scheduler's part of the thread.
     fn task(&self) -> &Task;

@@ -3,7 +3,6 @@
 use crate::base::user::{self, UserAddr, put};
 use crate::link::delegate;
 use crate::process::Process;
-use crate::process::thread;
 use crate::process::thread::Thread;
 use crate::sched::cpus;
 use alloc::sync::Arc;
@@ -14,7 +13,13 @@ use hanare_core::signal::{self, Mirrored, SigAction, SigSet, Told};
 use zerocopy::IntoBytes;
 
 /// rt_sigaction.
-pub fn action(signal: u64, new: UserAddr, old: UserAddr, size: u64) -> Result<u64> {
+pub fn action(
+    thread: &Thread,
+    signal: u64,
+    new: UserAddr,
+    old: UserAddr,
+    size: u64,
+) -> Result<u64> {
     if size != 8 {
         return Err(errno::EINVAL);
     }
@@ -28,7 +33,6 @@ pub fn action(signal: u64, new: UserAddr, old: UserAddr, size: u64) -> Result<u6
     if !signal::is_valid(signal) {
         return Err(errno::EINVAL);
     }
-    let thread = thread::current();
     let p = &thread.process;
     let (before, is_known) = {
         let mut s = p.signals.lock();
@@ -163,22 +167,19 @@ pub fn tell_owed(thread: &Thread) {
 }
 
 /// exec: caught signals become default; the proxy does the same ([`execed`]).
-pub fn on_exec() {
-    let thread = thread::current();
+pub fn on_exec(thread: &Thread) {
     thread.signals.lock().on_exec();
     thread.process.signals.lock().actions.on_exec();
 }
 
 /// The proxy has done its part of an exec; Linux is told of the rest.
-pub fn execed() {
-    let thread = thread::current();
+pub fn execed(thread: &Thread) {
     thread.process.signals.lock().mirrored.on_exec();
     tell_changed(thread, SigSet::ALL);
 }
 
 /// Caught signals become default, here and in the proxy.
-pub fn clear_handlers() {
-    let thread = thread::current();
+pub fn clear_handlers(thread: &Thread) {
     thread.process.signals.lock().actions.on_exec();
     tell_changed(thread, SigSet::ALL);
 }

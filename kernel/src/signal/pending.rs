@@ -3,7 +3,6 @@
 use crate::base::heap;
 use crate::base::user::put;
 use crate::link::delegate;
-use crate::process::thread;
 use crate::process::thread::Thread;
 use crate::process::{Process, cputimers};
 use core::sync::atomic::Ordering;
@@ -56,7 +55,7 @@ pub fn give_back_blocked(thread: &Thread) {
         if is_marked {
             p.signals.lock().directed.sent(queued.signal);
         }
-        let sent = p.write_scratch(thread.slot_index, queued.info.as_bytes()).and_then(|_| {
+        let sent = p.write_scratch(thread.port.slot_index, queued.info.as_bytes()).and_then(|_| {
             let signal = queued.signal;
             let request = Control::RequeueSignal { signal, for_process: to_process, is_back: true };
             delegate::result_of(request)
@@ -90,13 +89,13 @@ pub fn is_to_be_marked(p: &Process, info: &SigInfo) -> bool {
 
 /// Has Linux send the process a signal of the LWK's.
 pub fn send(thread: &Thread, signal: u32, info: SigInfo) -> Result<u64> {
-    thread.process.write_scratch(thread.slot_index, info.as_bytes())?;
+    thread.process.write_scratch(thread.port.slot_index, info.as_bytes())?;
     delegate::result_of(Control::RequeueSignal { signal, for_process: true, is_back: false })
 }
 
 /// rt_sigtimedwait where one of its signals waits here. `None`: Linux answers.
-pub fn waited([set, info, timeout, size, ..]: &[u64; 6]) -> Option<Result<u64>> {
-    let thread = thread::current();
+pub fn waited(thread: &Thread, args: &[u64; 6]) -> Option<Result<u64>> {
+    let [set, info, timeout, size, ..] = args;
     let others = SigSet(!usercopy::read_u64(UserAddr::of(*set)).ok()?);
     let shared = &thread.process.signals;
     let own = thread.signals.lock().pending.set();
@@ -125,12 +124,11 @@ fn is_time(at: u64) -> bool {
 }
 
 /// rt_sigpending: what waits here and what waits on Linux.
-pub fn pending(set: UserAddr, size: u64) -> Result<u64> {
+pub fn pending(thread: &Thread, set: UserAddr, size: u64) -> Result<u64> {
     if size > 8 {
         return Err(errno::EINVAL);
     }
-    let thread = thread::current();
-    let address = thread.process.write_scratch(thread.slot_index, &[0; 8])?;
+    let address = thread.process.write_scratch(thread.port.slot_index, &[0; 8])?;
     delegate::linux(__NR_rt_sigpending, [address, 8, 0, 0, 0, 0])?;
     let on_linux: u64 = thread.process.control(address);
     let s = thread.signals.lock();

@@ -1,7 +1,6 @@
 //! Calls that a signal interrupted: what becomes of them.
 
 use crate::parts::signals::Interrupted;
-use crate::process::thread;
 use crate::process::thread::Thread;
 use hanare_core::errno::{self, Result};
 use hanare_core::signal::{SIGBUS, SigAction};
@@ -10,8 +9,8 @@ use hanare_hal::traps::Regs;
 use linux_raw_sys::general::__NR_restart_syscall;
 
 /// restart_syscall(2).
-pub fn restart_syscall() -> Result<u64> {
-    let rest = thread::current().signals.lock().take_rest();
+pub fn restart_syscall(thread: &Thread) -> Result<u64> {
+    let rest = thread.signals.lock().take_rest();
     rest.map_or(Err(errno::EINTR), |rest| rest.go_on())
 }
 

@@ -1,15 +1,15 @@
 //! The frame of a handler: how it is built and taken back, and the stack for it.
 
-use crate::base::heap;
 use crate::base::user::{self, UserAddr, put};
 use crate::base::usermemory::Running;
 use crate::parts::signals::Trap;
-use crate::process::thread;
+use crate::process::thread::Thread;
 use crate::signal::signals;
 use hanare_core::errno::{self, Result};
 use hanare_core::ptrace;
 use hanare_core::signal::{
-    self, AltStack, FpSwBytes, QueuedSignal, RtSigFrame, SigAction, SigContext, SigSet, UContext,
+    self, AltStack, FpSwBytes, FpuFormat, QueuedSignal, RtSigFrame, SigAction, SigContext, SigSet,
+    UContext,
 };
 use hanare_hal::fpu::{self, FpuState};
 use hanare_hal::traps::Regs;
@@ -69,17 +69,13 @@ fn save_fpu(at: u64) -> Result<()> {
         put(UserAddr::of(at), state.bytes())?;
     } else {
         let mut between = [0; size_of::<FpSwBytes>() + signal::XSAVE_HEADER_SIZE];
-        between[..size_of::<FpSwBytes>()].copy_from_slice(own_marks().as_bytes());
+        let marks = FpSwBytes::new(fpu::mask(), fpu::size() as u32);
+        between[..size_of::<FpSwBytes>()].copy_from_slice(marks.as_bytes());
         put(UserAddr::behind(at, signal::SW_BYTES_OFFSET as u64), &between)?;
         usercopy::save_fpu(UserAddr::of(at)).map_err(|_| errno::EFAULT)?;
     }
     let magic = signal::FP_XSTATE_MAGIC2.to_le_bytes();
     put(UserAddr::behind(at, fpu::size() as u64), &magic).map(drop)
-}
-
-/// The marks of the frames that this kernel builds.
-fn own_marks() -> FpSwBytes {
-    FpSwBytes::new(fpu::mask(), fpu::size() as u32)
 }
 
 fn context_of(r: &Regs, trap: Trap, mask: SigSet, fpstate: u64) -> SigContext {
@@ -139,12 +135,12 @@ pub fn take_context(regs: &mut Regs, at: u64) -> Result<()> {
 ///
 /// # Errors
 /// It is not there, or wrong.
-pub fn restore(regs: &mut Regs) -> Result<()> {
+pub fn restore(thread: &Thread, regs: &mut Regs) -> Result<()> {
     let context: UContext = user::get(UserAddr::of(regs.rsp))?; // behind the return address
     // What the handler blocked may wait here, or on Linux.
-    signals::set_mask(thread::current(), context.sigmask.blockable());
+    signals::set_mask(thread, context.sigmask.blockable());
     load(regs, &context.mcontext)?;
-    let _ = set_alternate(context.stack, regs.rsp); // as Linux, wrong or not
+    let _ = set_alternate(thread, context.stack, regs.rsp); // as Linux, wrong or not
     if may_return_to(&context) { Ok(()) } else { Err(errno::EFAULT) }
 }
 
@@ -191,33 +187,21 @@ fn restore_fpu(at: u64) -> Result<()> {
         fpu::reset();
         return Ok(());
     }
-    if is_own(at) {
-        return usercopy::load_fpu(UserAddr::of(at)).map_err(|_| errno::EFAULT);
-    }
-    let mut image = heap::zeroed(fpu::size())?;
-    signal::read_fpu_state(&Running, at, fpu::mask() != 0, &mut image)
+    let format = signal::fpu_format(&Running, at, fpu::mask() != 0, fpu::size())
         .map_err(|_| errno::EFAULT)?;
-    let mut state = FpuState::new();
-    state.set_bytes(&image);
-    state.restore();
-    Ok(())
-}
-
-/// Whether the FPU state of a frame has the marks of those that this kernel builds.
-fn is_own(at: u64) -> bool {
-    const WORDS: usize = size_of::<FpSwBytes>() / size_of::<u64>();
-    let marks = user::get::<[u64; WORDS]>(UserAddr::behind(at, signal::SW_BYTES_OFFSET as u64));
-    let own: [u64; WORDS] = zerocopy::transmute!(own_marks());
-    marks.is_ok_and(|marks| marks.into_iter().eq(own)) // else by a call of memcmp
-        && usercopy::read_u32(UserAddr::behind(at, fpu::size() as u64))
-            == Ok(signal::FP_XSTATE_MAGIC2)
+    let at = UserAddr::of(at);
+    match format {
+        FpuFormat::Extended(features) => usercopy::load_fpu(at, features),
+        FpuFormat::Legacy => usercopy::load_legacy_fpu(at),
+    }
+    .map_err(|_| errno::EFAULT)
 }
 
 /// sigaltstack.
-pub fn altstack(new: UserAddr, old: UserAddr, sp: u64) -> Result<u64> {
-    let before = thread::current().signals.lock().alt;
+pub fn altstack(thread: &Thread, new: UserAddr, old: UserAddr, sp: u64) -> Result<u64> {
+    let before = thread.signals.lock().alt;
     if !new.is_null() {
-        set_alternate(user::get(new)?, sp)?;
+        set_alternate(thread, user::get(new)?, sp)?;
     }
     if !old.is_null() {
         let shown = AltStack { flags: before.flags_at(sp), reserved: 0, ..before };
@@ -226,9 +210,9 @@ pub fn altstack(new: UserAddr, old: UserAddr, sp: u64) -> Result<u64> {
     Ok(0)
 }
 
-/// Sets the alternate stack of the running thread, whose stack pointer is `sp`.
-fn set_alternate(wanted: AltStack, sp: u64) -> Result<()> {
-    let mut s = thread::current().signals.lock();
+/// Sets the alternate stack of the running thread `thread`, whose stack pointer is `sp`.
+fn set_alternate(thread: &Thread, wanted: AltStack, sp: u64) -> Result<()> {
+    let mut s = thread.signals.lock();
     s.alt = s.alt.replaced_by(wanted, sp)?;
     Ok(())
 }

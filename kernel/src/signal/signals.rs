@@ -6,8 +6,7 @@
 use crate::base::heap;
 use crate::base::user::{self, UserAddr, put};
 use crate::link::delegate;
-use crate::mm::limits;
-use crate::process::thread;
+use crate::mm::map::limits;
 use crate::process::thread::Thread;
 use crate::process::{Process, cputimers};
 use crate::sched::cpus;
@@ -35,7 +34,7 @@ pub fn from_linux(p: &Arc<Process>, signal: u32, slot: u32, info: &[u64; 16]) ->
     }
     if !signal::is_valid(signal) || p.signals.lock().actions.ignores(signal) {
         if let Some(thread) = holds {
-            cpus::kick(thread); // by the time of the next one it may have a handler again
+            cpus::kick(thread.task()); // by the time of the next one it may have a handler again
         }
         return Ok(());
     }
@@ -62,7 +61,7 @@ pub fn from_linux(p: &Arc<Process>, signal: u32, slot: u32, info: &[u64; 16]) ->
         retarget(p);
     }
     if let Some(thread) = thread {
-        cpus::kick(&thread); // also to give back what it blocks
+        cpus::kick(thread.task()); // also to give back what it blocks
     }
     Ok(())
 }
@@ -109,15 +108,14 @@ pub fn retarget(p: &Process) {
     let takes = |t: &Arc<Thread>| !pending.difference(t.signals.lock().mask).is_empty();
     // The one that is longest there, as Linux prefers the first.
     if let Some(thread) = p.threads().filter(takes).last() {
-        cpus::kick(&thread);
+        cpus::kick(thread.task());
     }
 }
 
 /// kill, tkill, tgkill to oneself, where the signal would come right back: queued here, or dropped
 /// if nothing comes of it. False: it is Linux' business (another target, blocked so that Linux
 /// keeps it pending, or a default that Linux applies).
-pub fn send_to_self(signal: u64, code: i32, own: bool) -> bool {
-    let thread = thread::current();
+pub fn send_to_self(thread: &Thread, signal: u64, code: i32, own: bool) -> bool {
     if signal == 0
         || signal > 64
         || !own
@@ -173,11 +171,10 @@ fn pass_on_blocked(thread: &Thread) {
 }
 
 /// rt_sigprocmask.
-pub fn procmask(how: u64, new: UserAddr, old: UserAddr, size: u64) -> Result<u64> {
+pub fn procmask(thread: &Thread, how: u64, new: UserAddr, old: UserAddr, size: u64) -> Result<u64> {
     if size != 8 {
         return Err(errno::EINVAL);
     }
-    let thread = thread::current();
     let before = thread.signals.lock().mask;
     if !new.is_null() {
         let set = SigSet(user::get::<u64>(new)?);

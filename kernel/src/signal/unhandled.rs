@@ -7,7 +7,6 @@ use crate::base::pages::Pages;
 use crate::link::services;
 use crate::mm::FileRef;
 use crate::parts::signals::Trap;
-use crate::process::thread;
 use crate::process::thread::Thread;
 use alloc::string::String;
 use hanare_abi::service::SERVICE_FILE_NAME;
@@ -21,9 +20,7 @@ pub fn name_of(thread: &Thread) -> String {
     let name = thread.name.lock().unwrap_or_default();
     let length = name.iter().position(|&b| b == 0).unwrap_or(name.len());
     lists::text_of(&name[..length])
-        .and_then(|name| {
-            lists::text(format_args!("{}[{}]", name.escape_debug(), thread.slot.tid()))
-        })
+        .and_then(|name| lists::text(format_args!("{}[{}]", name.escape_debug(), thread.tid())))
         .unwrap_or_default()
 }
 
@@ -66,20 +63,19 @@ fn description(number: u8) -> &'static str {
 fn place(thread: &Thread, ip: u64) -> String {
     let found = {
         let mm = thread.process.mm.lock();
-        mm.vmas.find(ip).and_then(|v| match &v.backing {
+        mm.mappings().find(ip).and_then(|v| match &v.backing {
             Backing::PrivateFile { file, .. } => Some((file.clone(), v.start, v.end - v.start)),
             _ => None,
         })
     };
     let Some((file, base, size)) = found else { return String::new() };
-    let path = path_of(&file).unwrap_or_default();
+    let path = path_of(thread, &file).unwrap_or_default();
     let name = path.rsplit('/').next().unwrap_or("");
     lists::text(format_args!(" in {}[{base:x}+{size:x}]", name.escape_debug())).unwrap_or_default()
 }
 
 /// The LWK knows the names of programs; those of libraries Linux does.
-fn path_of(file: &FileRef) -> Option<String> {
-    let thread = thread::current();
+fn path_of(thread: &Thread, file: &FileRef) -> Option<String> {
     if !file.name.is_empty() || thread.must_end() {
         return lists::text(format_args!("{}", file.name)).ok();
     }

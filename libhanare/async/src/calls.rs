@@ -2,8 +2,6 @@
 
 use std::sync::atomic::{AtomicU8, AtomicU64};
 
-use crate::sys;
-
 /// Arguments of a call.
 pub type Arguments = [u64; 6];
 
@@ -30,11 +28,4 @@ pub enum Verdict {
     Watch,
     /// The call is not made; this is its result.
     Done(i64),
-}
-
-/// Makes the call of the program, from here.
-pub fn make(nr: i64, args: &Arguments) -> i64 {
-    // SAFETY: The program makes it with these arguments; what it does to memory that is not the program's, it would do
-    // anyway.
-    unsafe { sys::call(nr, *args) }
 }

@@ -1,6 +1,7 @@
 //! Signals that a thread's own instructions raise.
 
-use crate::sys::Mask;
+/// A set of signals, as the kernel has it.
+pub type Mask = u64;
 
 /// Their numbers.
 pub const SIGNALS: [i32; 5] =

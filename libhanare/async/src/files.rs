@@ -1,12 +1,13 @@
 //! Table of the program's descriptors, and of the files behind them as far as the library knows
 //! them.
 
-use std::cell::UnsafeCell;
+use std::ffi::CStr;
 use std::sync::atomic::{AtomicI32, AtomicU8, AtomicU64, Ordering};
 
 use crate::calls::Arguments;
-use crate::poster::{self, DESCRIPTORS, Locked};
+use crate::poster::{self, DESCRIPTORS};
 use crate::state::{self, Inside, Line, Reason};
+use crate::sys::lock::{Held, Locked};
 use crate::{sockets, sys};
 
 const INODES_MAX: usize = 512;
@@ -69,22 +70,12 @@ struct Inodes {
     mapped_count: usize,
 }
 
-struct Shared(UnsafeCell<Inodes>);
-
-// SAFETY: Used by the holder of the lock.
-unsafe impl Sync for Shared {}
-
 const NO_INODE: Inode = Inode { device: 0, inode: 0, last: 0 };
-static INODES: Shared = Shared(UnsafeCell::new(Inodes {
+static INODES: Held<Inodes> = Held::new(Inodes {
     written: [NO_INODE; INODES_MAX],
     mapped: [NO_INODE; INODES_MAX],
     mapped_count: 0,
-}));
-
-fn with_inodes<R>(_: &Locked, function: impl FnOnce(&mut Inodes) -> R) -> R {
-    // SAFETY: The lock is held, and no function given takes a second reference.
-    function(unsafe { &mut *INODES.0.get() })
-}
+});
 
 fn at(fd: u64) -> Option<&'static Descriptor> {
     // The kernel looks at 32 bits.
@@ -111,7 +102,7 @@ pub fn role(fd: u64) -> Role {
 }
 
 /// The program has opened it.
-pub fn opened(_: &Locked, fd: u64, flags: i32) {
+pub fn opened(_: &mut Locked, fd: u64, flags: i32) {
     let Some(descriptor) = at(fd) else { return };
     sockets::replaced(fd);
     const NEVER: i32 = libc::O_DIRECT | libc::O_SYNC | libc::O_DSYNC | libc::O_PATH;
@@ -133,7 +124,7 @@ pub fn opened(_: &Locked, fd: u64, flags: i32) {
 
 /// Forgets a descriptor that is shared with another process, locked, or otherwise used in a way
 /// that the library does not follow.
-pub fn forget(_: &Locked, fd: u64) {
+pub fn forget(_: &mut Locked, fd: u64) {
     sockets::forget(fd);
     if let Some(descriptor) = at(fd) {
         descriptor.set(Role::Unknown);
@@ -141,7 +132,7 @@ pub fn forget(_: &Locked, fd: u64) {
 }
 
 /// All are: a process was made, or one was sent away.
-pub fn forget_all(_: &Locked) {
+pub fn forget_all(_: &mut Locked) {
     sockets::forget_all();
     TABLE.iter().for_each(|descriptor| descriptor.set(Role::Unknown));
 }
@@ -149,12 +140,9 @@ pub fn forget_all(_: &Locked) {
 /// Descriptors may be sent away.
 pub fn note_message(nr: i64, args: &Arguments) {
     const CONTROL_LENGTH: u64 = 40;
-    let is_plain = nr == libc::SYS_sendmsg
-        && sys::is_readable(args[1] + CONTROL_LENGTH)
-        // SAFETY: The kernel could read it.
-        && unsafe { ((args[1] + CONTROL_LENGTH) as *const u64).read_unaligned() } == 0;
+    let is_plain = nr == libc::SYS_sendmsg && sys::word_at(args[1] + CONTROL_LENGTH) == Some(0);
     if !is_plain {
-        forget_all(&poster::lock(&Inside::enter()));
+        forget_all(&mut poster::lock(&Inside::enter()));
     }
 }
 
@@ -181,7 +169,7 @@ const READABLE: [i64; 5] = [
 ];
 
 /// Whether writes to it may be posted; it is asked about at the first one.
-pub fn is_writer(locked: &Locked, fd: u64) -> bool {
+pub fn is_writer(locked: &mut Locked, fd: u64) -> bool {
     match role(fd) {
         Role::Writer => true,
         Role::MayWrite => {
@@ -201,7 +189,7 @@ pub fn is_first_read(fd: u64) -> bool {
 }
 
 /// A read of it is being made, with nothing outstanding: that one changes the time of the last access.
-pub fn first_read(locked: &Locked, fd: u64) {
+pub fn first_read(locked: &mut Locked, fd: u64) {
     const READ_ONLY: i64 = 1;
     const NOT: i64 = 0x400;
     const RARELY: i64 = 0x1000;
@@ -216,7 +204,7 @@ pub fn first_read(locked: &Locked, fd: u64) {
 }
 
 /// Regular, on one of those filesystems, mounted with one of those flags, not mapped.
-fn is_fit(locked: &Locked, fd: u64, kinds: &[i64], mount: i64) -> bool {
+fn is_fit(locked: &mut Locked, fd: u64, kinds: &[i64], mount: i64) -> bool {
     let (Some(descriptor), Ok(stat), Ok((kind, flags))) =
         (at(fd), sys::stat_of(fd as i32), sys::filesystem_of(fd as i32))
     else {
@@ -232,12 +220,12 @@ fn is_fit(locked: &Locked, fd: u64, kinds: &[i64], mount: i64) -> bool {
 }
 
 /// The file that a mapping shows: what is written to it is seen there at once.
-pub fn mapped(locked: &Locked, fd: u64) {
+pub fn mapped(locked: &mut Locked, fd: u64) {
     let Ok(stat) = sys::stat_of(fd as i32) else { return };
     if is_mapped(locked, stat.st_dev, stat.st_ino) {
         return;
     }
-    let is_noted = with_inodes(locked, |inodes| {
+    let is_noted = INODES.with(locked, |inodes| {
         let Some(place) = inodes.mapped.get_mut(inodes.mapped_count) else { return false };
         *place = Inode { device: stat.st_dev, inode: stat.st_ino, last: 0 };
         inodes.mapped_count += 1;
@@ -253,18 +241,18 @@ pub fn mapped(locked: &Locked, fd: u64) {
     }
 }
 
-fn is_mapped(locked: &Locked, device: u64, inode: u64) -> bool {
+fn is_mapped(locked: &mut Locked, device: u64, inode: u64) -> bool {
     let is_it = |known: &Inode| (known.device, known.inode) == (device, inode);
-    with_inodes(locked, |inodes| inodes.mapped[..inodes.mapped_count].iter().any(is_it))
+    INODES.with(locked, |inodes| inodes.mapped[..inodes.mapped_count].iter().any(is_it))
 }
 
 /// Notes that the record which comes next writes to the file; `false`: there are too many such files.
-pub fn note_write(locked: &Locked, fd: u64, next: u64) -> bool {
+pub fn note_write(locked: &mut Locked, fd: u64, next: u64) -> bool {
     let Some(descriptor) = at(fd) else { return false };
     let (device, inode) = descriptor.file();
     let done = poster::done();
     let is_it = |known: &Inode| (known.device, known.inode) == (device, inode);
-    with_inodes(locked, |inodes| {
+    INODES.with(locked, |inodes| {
         let written = &mut inodes.written;
         let place = written
             .iter()
@@ -278,14 +266,13 @@ pub fn note_write(locked: &Locked, fd: u64, next: u64) -> bool {
 }
 
 /// Whether a write to the file behind the descriptor is outstanding.
-pub fn is_being_written(locked: &Locked, fd: u64) -> bool {
+pub fn is_being_written(locked: &mut Locked, fd: u64) -> bool {
     let Some(descriptor) = at(fd) else { return true };
     let (device, inode) = descriptor.file();
     let done = poster::done();
     let is_it = |known: &Inode| (known.device, known.inode) == (device, inode);
-    with_inodes(locked, |inodes| {
-        inodes.written.iter().any(|known| is_it(known) && known.last > done)
-    })
+    INODES
+        .with(locked, |inodes| inodes.written.iter().any(|known| is_it(known) && known.last > done))
 }
 
 /// A posted call on it has failed.
@@ -295,7 +282,7 @@ pub fn fail(fd: i32, error: i32) {
     }
 }
 
-/// Whether one has, and nobody was told.
+/// Whether one has, and the program was not told.
 pub fn has_failed(fd: i32) -> bool {
     at(fd as u64).is_some_and(|descriptor| descriptor.error.load(Ordering::SeqCst) != 0)
 }
@@ -310,7 +297,7 @@ pub fn take_error(fd: u64) -> Option<i32> {
     Some(descriptor.error.swap(0, Ordering::SeqCst)).filter(|error| *error != 0)
 }
 
-/// A posted close was made: nobody can be told any more but at standard error.
+/// A posted close was made: the program can be told at standard error only.
 pub fn closed(fd: i32, close_error: Option<i32>, name: &Name) {
     let Some(descriptor) = at(fd as u64) else { return };
     let error = match descriptor.error.swap(0, Ordering::SeqCst) {
@@ -408,10 +395,8 @@ pub fn name_of(fd: i32) -> Name {
     path.number(fd as u64);
     path.text("\0");
     let mut name = Name { bytes: [0; 256], size: 0 };
-    let args = [path.bytes().as_ptr() as u64, name.bytes.as_mut_ptr() as u64, 256, 0, 0, 0];
-    // SAFETY: A path that ends in a zero, and a buffer of that size.
-    if let Ok(size) = unsafe { sys::checked(libc::SYS_readlink, args) } {
-        name.size = size as usize;
+    if let Ok(path) = CStr::from_bytes_with_nul(path.bytes()) {
+        name.size = sys::link_of(path, &mut name.bytes).unwrap_or(0);
     }
     name
 }

@@ -4,15 +4,14 @@ use std::sync::atomic::Ordering;
 
 use libc::c_int;
 
-use crate::calls::{Arguments, OUTSTANDING, Verdict, make};
+use crate::calls::{Arguments, OUTSTANDING, Verdict};
 use crate::faults::FAULTS;
 use crate::files::{self, Role};
-use crate::guard::{self, Action};
-use crate::local::{self, Local};
-use crate::poster;
 use crate::state::{self, Inside, Reason};
-use crate::sys::PAGE_BYTES;
-use crate::{attributes, memory, replies, rewrite, rights, sockets, sys, worker, writes};
+use crate::sys::local::{self, Local};
+use crate::sys::program::{self, Actions};
+use crate::sys::{self, PAGE_BYTES, make, signals};
+use crate::{attributes, guard, memory, poster, replies, rewrite, rights, sockets, worker, writes};
 
 /// Signals of the C library: that of pthread_cancel(3), and that of setuid(2).
 const OF_LIBRARY: sys::Mask = 3 << 31;
@@ -27,13 +26,11 @@ const LENDS: u8 = 3;
 /// A call is about to be made.
 pub fn ask(nr: i64, args: &mut Arguments) -> Verdict {
     let local = local::current();
-    // SAFETY: The thread's own.
-    let (is_inside, watched) = unsafe { ((*local).is_inside, (*local).watched) };
-    if is_inside {
+    if local.is_inside.get() {
         return Verdict::Make;
     }
     // The child of a vfork(2) has its parent's memory, and its own descriptors. Nothing is posted while there is one.
-    if watched == LENDS {
+    if local.watched.get() == LENDS {
         return Verdict::Make;
     }
     if let Some(verdict) = replies::ask(nr, args) {
@@ -56,7 +53,7 @@ pub fn ask(nr: i64, args: &mut Arguments) -> Verdict {
         | libc::SYS_mprotect
         | libc::SYS_brk => map(nr, args),
         libc::SYS_rt_sigprocmask => set_mask(local, args),
-        libc::SYS_sigaltstack => Verdict::Done(guard::set_stack(args)),
+        libc::SYS_sigaltstack => Verdict::Done(signals::set_stack(args)),
         libc::SYS_prlimit64 if args[2] == 0 => Verdict::Make,
         libc::SYS_prctl if args[0] == 0x5356_4d41 => Verdict::Make, // names of memory
         _ => {
@@ -67,7 +64,7 @@ pub fn ask(nr: i64, args: &mut Arguments) -> Verdict {
 }
 
 /// Nothing that this thread knows of is outstanding.
-fn ask_awaited(nr: i64, args: &Arguments, local: *mut Local) -> Verdict {
+fn ask_awaited(nr: i64, args: &Arguments, local: &Local) -> Verdict {
     match nr {
         libc::SYS_open | libc::SYS_openat | libc::SYS_openat2 | libc::SYS_creat => open(nr, args),
         libc::SYS_dup
@@ -162,66 +159,46 @@ fn reason_to_stop(nr: i64, args: &Arguments) -> Option<Reason> {
 /// A call that [`ask`] watches has returned. The result that the program sees.
 pub fn tell(result: i64) -> i64 {
     let local = local::current();
-    // SAFETY: The thread's own, or its parent's in the child of a vfork(2), which waits meanwhile.
-    let watched = unsafe { &mut (*local).watched };
-    match *watched {
+    match local.watched.get() {
         LENDS if result == 0 => return result,
         LENDS => {
             state::BORROWED.fetch_sub(1, Ordering::SeqCst);
         }
-        BEGINS if result == 0 => guard::give_stack(),
+        BEGINS if result == 0 => signals::give_stack(),
         CREATES if result < 0 => {
             state::THREADS.fetch_sub(1, Ordering::SeqCst);
         }
         _ => {}
     }
-    *watched = 0;
+    local.watched.set(0);
     result
 }
 
-/// Flags of a clone, and the pointer of the thread that it makes.
-fn clone_of(nr: i64, args: &Arguments) -> (u64, u64) {
-    if nr == libc::SYS_clone3 {
-        let words = args[0] as *const u64;
-        // SAFETY: The C library's structure; flags are its first word, the pointer its eighth.
-        return unsafe { (words.read_unaligned(), words.add(7).read_unaligned()) };
-    }
-    (args[0], args[4])
-}
-
-fn create(nr: i64, args: &Arguments, local: *mut Local) -> Verdict {
+fn create(nr: i64, args: &Arguments, local: &Local) -> Verdict {
     const WITHIN: u64 = (libc::CLONE_VM | libc::CLONE_THREAD | libc::CLONE_FILES) as u64;
     const BORROWS: u64 = (libc::CLONE_VM | libc::CLONE_VFORK) as u64;
     let (flags, pointer) = match nr {
         libc::SYS_fork => (0, 0),
         libc::SYS_vfork => (BORROWS, 0),
-        libc::SYS_clone3 if !sys::is_readable(args[0]) || args[1] < 64 => return Verdict::Make,
-        _ => clone_of(nr, args),
+        _ => match program::clone_of(nr, args) {
+            Some(found) => found,
+            None => return Verdict::Make,
+        },
     };
     let has_pointer = flags & libc::CLONE_SETTLS as u64 != 0;
     if flags & WITHIN == WITHIN && has_pointer {
-        // SAFETY: The thread has not begun; and this thread's own.
-        unsafe {
-            let child = local::of(pointer);
-            let is_deaf = (*local).is_mask_counted;
-            child.write(Local {
-                is_inside: false,
-                is_mask_counted: is_deaf,
-                watched: BEGINS,
-                stack: 0,
-            });
-            state::DEAF.fetch_add(u32::from(is_deaf), Ordering::SeqCst);
-            (*local).watched = CREATES;
-        }
+        let is_deaf = local.is_mask_counted.get();
+        local::prepare(pointer, is_deaf, BEGINS);
+        state::DEAF.fetch_add(u32::from(is_deaf), Ordering::SeqCst);
+        local.watched.set(CREATES);
         state::THREADS.fetch_add(1, Ordering::SeqCst);
         return Verdict::Watch;
     }
-    files::forget_all(&poster::lock(&Inside::enter()));
+    files::forget_all(&mut poster::lock(&Inside::enter()));
     if flags & BORROWS == BORROWS && !has_pointer {
         state::BORROWED.fetch_add(1, Ordering::SeqCst);
         poster::await_all();
-        // SAFETY: The thread's own.
-        unsafe { (*local).watched = LENDS };
+        local.watched.set(LENDS);
         return Verdict::Watch;
     }
     if flags & libc::CLONE_VM as u64 != 0 || flags & libc::CLONE_FILES as u64 != 0 {
@@ -242,28 +219,26 @@ fn create(nr: i64, args: &Arguments, local: *mut Local) -> Verdict {
     Verdict::Done(result)
 }
 
-fn begin_child(local: *mut Local) {
+fn begin_child(local: &Local) {
     worker::reset();
     files::reset();
     state::THREADS.store(1, Ordering::Relaxed);
     state::BORROWED.store(0, Ordering::Relaxed);
-    // SAFETY: The thread's own.
-    let is_deaf = unsafe { (*local).is_mask_counted };
+    let is_deaf = local.is_mask_counted.get();
     state::DEAF.store(u32::from(is_deaf), Ordering::Relaxed);
     state::COUNTS.iter().for_each(|count| count.store(0, Ordering::Relaxed));
 }
 
 /// A thread of the program ends.
-fn end_thread(local: *mut Local) {
-    guard::take_stack();
+fn end_thread(local: &Local) {
+    signals::take_stack();
     if state::THREADS.fetch_sub(1, Ordering::SeqCst) == 1 {
         files::complain_of_all();
         state::report();
         // The process ends with it.
         worker::stop(&Inside::enter());
     }
-    // SAFETY: The thread's own.
-    if unsafe { std::mem::take(&mut (*local).is_mask_counted) } {
+    if local.is_mask_counted.take() {
         state::DEAF.fetch_sub(1, Ordering::SeqCst);
     }
 }
@@ -287,7 +262,7 @@ fn open(nr: i64, args: &Arguments) -> Verdict {
         return Verdict::Done(result);
     }
     let inside = Inside::enter();
-    files::opened(&poster::lock(&inside), result as u64, flags);
+    files::opened(&mut poster::lock(&inside), result as u64, flags);
     let kind = match files::role(result as u64) {
         Role::MayWrite => state::WRITES,
         Role::MayRead => state::READS,
@@ -308,7 +283,7 @@ fn describe(nr: i64, args: &Arguments) -> Verdict {
         libc::SYS_close_range => {
             for fd in files::in_range(args[0], args[1]).filter(|_| args[2] & 4 == 0) {
                 files::replaced(fd);
-                files::forget(&poster::lock(&Inside::enter()), fd);
+                files::forget(&mut poster::lock(&Inside::enter()), fd);
             }
             if args[2] & 2 != 0 {
                 state::turn_off(Reason::SharedDescriptors);
@@ -318,7 +293,7 @@ fn describe(nr: i64, args: &Arguments) -> Verdict {
         }
         libc::SYS_dup2 | libc::SYS_dup3 if args[0] as u32 != args[1] as u32 => {
             files::replaced(args[1]);
-            files::forget(&poster::lock(&Inside::enter()), args[1]);
+            files::forget(&mut poster::lock(&Inside::enter()), args[1]);
         }
         libc::SYS_ioctl if HARMLESS_IOCTLS.contains(&args[1]) => return Verdict::Make,
         libc::SYS_fcntl
@@ -331,7 +306,7 @@ fn describe(nr: i64, args: &Arguments) -> Verdict {
         }
         _ => {}
     }
-    files::forget(&poster::lock(&Inside::enter()), args[0]);
+    files::forget(&mut poster::lock(&Inside::enter()), args[0]);
     Verdict::Make
 }
 
@@ -343,11 +318,11 @@ fn read(nr: i64, args: &Arguments) -> Verdict {
             if files::is_first_read(fd) {
                 return Verdict::Make;
             }
-            files::first_read(&poster::lock(&Inside::enter()), fd);
+            files::first_read(&mut poster::lock(&Inside::enter()), fd);
         }
         Role::Reader => {
             if OUTSTANDING.load(Ordering::SeqCst) != 0
-                && files::is_being_written(&poster::lock(&Inside::enter()), fd)
+                && files::is_being_written(&mut poster::lock(&Inside::enter()), fd)
             {
                 poster::await_all();
             }
@@ -439,7 +414,7 @@ fn map_new(args: &Arguments) -> Verdict {
             return Verdict::Done(map());
         }
     }
-    files::mapped(&poster::lock(&Inside::enter()), fd);
+    files::mapped(&mut poster::lock(&Inside::enter()), fd);
     poster::await_all();
     if has_code {
         state::HAS_NEW_CODE.store(true, Ordering::SeqCst);
@@ -447,18 +422,15 @@ fn map_new(args: &Arguments) -> Verdict {
     let result = map();
     if result > 0 {
         let size = args[1].next_multiple_of(PAGE_BYTES);
-        memory::mapped(&poster::lock(&Inside::enter()), result as u64, size);
+        memory::mapped(&mut poster::lock(&Inside::enter()), result as u64, size);
     }
     Verdict::Done(result)
 }
 
-fn set_mask(local: *mut Local, args: &Arguments) -> Verdict {
-    let result = make(libc::SYS_rt_sigprocmask, args);
-    if result == 0 && args[1] != 0 {
-        // SAFETY: The kernel has just read it.
-        let set = unsafe { (args[1] as *const sys::Mask).read_unaligned() };
-        // SAFETY: The thread's own.
-        let is_deaf = unsafe { (*local).is_mask_counted };
+fn set_mask(local: &Local, args: &Arguments) -> Verdict {
+    let (result, set) = program::make_mask(args);
+    if let Some(set) = set {
+        let is_deaf = local.is_mask_counted.get();
         match args[0] as c_int {
             libc::SIG_SETMASK => guard::note_mask(local, set),
             // The C library's own, for a few instructions that have no faults: programs cannot name its signals.
@@ -474,13 +446,8 @@ fn set_mask(local: *mut Local, args: &Arguments) -> Verdict {
 }
 
 fn set_action(args: &Arguments) -> Verdict {
-    let size = size_of::<Action>() as u64 - 1;
-    let is_readable = |at: u64| sys::is_readable(at) && sys::is_readable(at + size);
-    if args[3] != 8 || [args[1], args[2]].into_iter().any(|at| at != 0 && !is_readable(at)) {
-        return Verdict::Make;
-    }
-    // SAFETY: The kernel could read it.
-    let new = (args[1] != 0).then(|| unsafe { (args[1] as *const Action).read_unaligned() });
+    let Some(actions) = Actions::of(args) else { return Verdict::Make };
+    let new = actions.new;
     let signal = args[0] as c_int;
     if let (libc::SIGPIPE, Some(new)) = (signal, new) {
         state::IGNORES_SIGPIPE.store(new.handler == libc::SIG_IGN as u64, Ordering::SeqCst);
@@ -506,10 +473,7 @@ fn set_action(args: &Arguments) -> Verdict {
     }
     match guard::set_action(&poster::lock(&Inside::enter()), signal, new) {
         Some(old) => {
-            if args[2] != 0 {
-                // SAFETY: The C library's structure, on its stack; it was readable.
-                unsafe { (args[2] as *mut Action).write_unaligned(old) };
-            }
+            actions.answer(old);
             Verdict::Done(0)
         }
         None => Verdict::Make,
@@ -524,14 +488,10 @@ fn wait_masked(nr: i64, args: &Arguments) -> Verdict {
         libc::SYS_pselect6 => args[5],
         _ => args[4],
     };
-    let word = |at: u64| {
-        // SAFETY: The kernel could read it.
-        sys::is_readable(at).then(|| unsafe { (at as *const u64).read_unaligned() })
-    };
     if nr == libc::SYS_pselect6 && at != 0 {
-        at = word(at).unwrap_or(0);
+        at = sys::word_at(at).unwrap_or(0);
     }
-    if at == 0 || word(at).is_none_or(|mask| mask & FAULTS == 0) {
+    if at == 0 || sys::word_at(at).is_none_or(|mask| mask & FAULTS == 0) {
         if !state::KINDS[state::SOCKETS].load(Ordering::Relaxed) {
             return Verdict::Make;
         }

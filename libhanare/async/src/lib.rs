@@ -1,10 +1,12 @@
-//! `libhanare-async.so`: posts calls of a program that knows nothing of it, where nobody can tell the difference
+//! `libhanare-async.so`: posts calls of a program that knows nothing of it, where the program cannot tell the difference
 //! (docs/async.md).
 //!
 //! [`rewrite`] leads every system call of the program and of its libraries to [`entry`], which asks [`hook`]. That has
 //! [`writes`] or [`replies`] post a call, or awaits what is outstanding ([`poster`]), by [`rules`]; [`worker`] makes what was
 //! posted. [`files`], [`sockets`] and [`memory`] keep what is known of descriptors and addresses, [`guard`] stands between
-//! faults and the program's end.
+//! faults and the program's end. All that is unsafe stands in [`sys`].
+
+#![deny(unsafe_code)]
 
 mod attributes;
 mod calls;
@@ -13,7 +15,6 @@ mod faults;
 mod files;
 mod guard;
 mod hook;
-mod local;
 mod memory;
 mod poster;
 mod replies;
@@ -22,14 +23,15 @@ mod rights;
 mod rules;
 mod sockets;
 mod state;
+#[allow(unsafe_code)]
 mod sys;
-mod thread;
 mod worker;
 mod writes;
 
 use std::sync::atomic::Ordering;
 
 /// Called by the loader.
+#[allow(unsafe_code, reason = "the section has addresses of functions, which this is")]
 #[used]
 #[unsafe(link_section = ".init_array")]
 static BEGIN: extern "C" fn() = begin;
@@ -85,14 +87,13 @@ fn prepare() -> Result<(), String> {
     if mask & faults::FAULTS != 0 || !guard::begin() {
         return Err("signals of faults are blocked, ignored or handled".into());
     }
-    guard::give_stack();
+    sys::signals::give_stack();
     let has_sockets = state::KINDS[state::SOCKETS].load(Ordering::Relaxed);
     if has_sockets {
         sockets::prepare();
         state::IGNORES_SIGPIPE.store(guard::is_ignored(libc::SIGPIPE), Ordering::Relaxed);
     }
     rules::install(has_sockets);
-    rewrite::lead_to(entry::ask, entry::tell);
     match rewrite::cover_all() {
         Ok(_) => {
             state::begin();

@@ -3,12 +3,11 @@
 //! `write` of an address where nothing is returns EFAULT; a copy by the library would end the program. So each page is
 //! tried by a call once, and what was found is remembered until a call changes the address space.
 
-use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::poster::Locked;
 use crate::state::{self, Reason};
-use crate::sys::{self, PAGE_BYTES};
+use crate::sys::lock::{Held, Locked};
+use crate::sys::{self, PAGE_BYTES, program};
 
 const KNOWN_MAX: usize = 16;
 const MAPPED_MAX: usize = 2048;
@@ -25,18 +24,13 @@ struct Ranges {
     mapped_count: usize,
 }
 
-struct Shared(UnsafeCell<Ranges>);
-
-// SAFETY: Used by the holder of the lock.
-unsafe impl Sync for Shared {}
-
-static RANGES: Shared = Shared(UnsafeCell::new(Ranges {
+static RANGES: Held<Ranges> = Held::new(Ranges {
     known: [(0, 0); KNOWN_MAX],
     next: 0,
     changes: 0,
     mapped: [(0, 0); MAPPED_MAX],
     mapped_count: 0,
-}));
+});
 
 /// A call changes the address space: said before it, and after it.
 pub fn changed() {
@@ -44,32 +38,33 @@ pub fn changed() {
 }
 
 /// A file was mapped there.
-pub fn mapped(_: &Locked, start: u64, size: u64) {
-    // SAFETY: The lock is held.
-    let ranges = unsafe { &mut *RANGES.0.get() };
-    let Some(place) = ranges.mapped.get_mut(ranges.mapped_count) else {
-        return state::turn_off(Reason::Mappings);
-    };
-    *place = (start, start + size);
-    ranges.mapped_count += 1;
+pub fn mapped(locked: &mut Locked, start: u64, size: u64) {
+    RANGES.with(locked, |ranges| {
+        let Some(place) = ranges.mapped.get_mut(ranges.mapped_count) else {
+            return state::turn_off(Reason::Mappings);
+        };
+        *place = (start, start + size);
+        ranges.mapped_count += 1;
+    });
 }
 
 /// Copies words of the program; `None`: they cannot be read.
-pub fn copy_of(locked: &Locked, start: u64, words: &mut [u64]) -> Option<()> {
+pub fn copy_of(locked: &mut Locked, start: u64, words: &mut [u64]) -> Option<()> {
     let size = size_of_val(words);
     if !is_readable(locked, start, size as u64) {
         return None;
     }
-    // SAFETY: It was readable.
-    unsafe { sys::copy(start as *const u8, words.as_mut_ptr().cast(), size) };
+    program::copy_of(start, words);
     Some(())
 }
 
 /// Whether these bytes can be copied.
-pub fn is_readable(_: &Locked, start: u64, size: u64) -> bool {
+pub fn is_readable(locked: &mut Locked, start: u64, size: u64) -> bool {
     let Some(end) = start.checked_add(size).filter(|end| *end < 1 << 47) else { return false };
-    // SAFETY: The lock is held.
-    let ranges = unsafe { &mut *RANGES.0.get() };
+    RANGES.with(locked, |ranges| is_known_or_readable(ranges, start, end))
+}
+
+fn is_known_or_readable(ranges: &mut Ranges, start: u64, end: u64) -> bool {
     let changes = CHANGES.load(Ordering::SeqCst);
     if ranges.changes != changes {
         ranges.known = [(0, 0); KNOWN_MAX];

@@ -1,19 +1,21 @@
 //! Outstanding calls: a ring of records, and a buffer for their data. The worker makes these calls,
 //! in order.
 
-use std::cell::UnsafeCell;
 use std::hint;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
 use hanare_ikc::preload::{Nap, Progress, Way};
 
 use crate::calls::OUTSTANDING;
-use crate::{local, state, sys};
+use crate::state;
+use crate::sys::buffer::Buffer;
+use crate::sys::lock::Locked;
+use crate::sys::{self, local, threads};
 
 /// Descriptors from here on are left alone.
 pub const DESCRIPTORS: usize = 4096;
 const RECORDS: u64 = 1024;
-/// Data of outstanding writes.
+/// Bytes of [`DATA`].
 const DATA_BYTES: u64 = 8 << 20;
 /// A write larger than this is made by its caller.
 pub const WRITE_BYTES_MAX: u64 = DATA_BYTES / 2;
@@ -63,20 +65,62 @@ pub struct Record {
 }
 
 impl Record {
-    /// Where its data is, and how much. It stays until the call was made.
+    /// Where its data begins in [`DATA`], and how much it is. It stays until the call was made.
     pub fn data(&self) -> (u64, u64) {
-        (DATA.load(Ordering::Acquire) + self.data.0 % DATA_BYTES, self.data.1 - self.data.0)
+        (self.data.0, self.data.1 - self.data.0)
     }
 }
 
-struct Ring(UnsafeCell<[Record; RECORDS as usize]>);
+/// Place of a record, as words. It is written by the holder of the lock, before HEAD passes it, and read by the worker after
+/// that.
+struct Place([AtomicU64; 5]);
 
-// SAFETY: A record is written by the holder of the lock, before HEAD passes it, and read by the
-// worker after that.
-unsafe impl Sync for Ring {}
+impl Place {
+    const fn new() -> Self {
+        Self([const { AtomicU64::new(0) }; 5])
+    }
 
-static RING: Ring =
-    Ring(UnsafeCell::new([Record { what: What::Close, fd: -1, data: (0, 0) }; RECORDS as usize]));
+    fn write(&self, record: Record) {
+        let (kind, first, second) = match record.what {
+            What::Write => (0, 0, 0),
+            What::WriteAt(offset) => (1, offset as u64, 0),
+            What::Close => (2, 0, 0),
+            What::Sync(nr) => (3, nr as u64, 0),
+            What::Send => (4, 0, 0),
+            What::ReadAhead(from, size) => (5, from, size),
+            What::End => (6, 0, 0),
+        };
+        let (begin, end) = record.data;
+        let words = [kind << 32 | u64::from(record.fd as u32), first, second, begin, end];
+        self.0.iter().zip(words).for_each(|(place, word)| place.store(word, Ordering::Relaxed));
+    }
+
+    fn read(&self) -> Record {
+        let [head, first, second, begin, _] =
+            self.0.each_ref().map(|word| word.load(Ordering::Relaxed));
+        let what = match head >> 32 {
+            0 => What::Write,
+            1 => What::WriteAt(first as i64),
+            2 => What::Close,
+            3 => What::Sync(first as i64),
+            4 => What::Send,
+            5 => What::ReadAhead(first, second),
+            _ => What::End,
+        };
+        Record { what, fd: head as i32, data: (begin, self.data_end()) }
+    }
+
+    fn data_end(&self) -> u64 {
+        self.0[4].load(Ordering::Relaxed)
+    }
+}
+
+static RING: [Place; RECORDS as usize] = [const { Place::new() }; RECORDS as usize];
+
+fn place_of(record: u64) -> &'static Place {
+    &RING[(record % RECORDS) as usize]
+}
+
 /// How many were posted; how many are done.
 static HEAD: AtomicU64 = AtomicU64::new(0);
 static TAIL: AtomicU64 = AtomicU64::new(0);
@@ -84,11 +128,11 @@ static TAIL: AtomicU64 = AtomicU64::new(0);
 static LAST_OF_FILES: AtomicU64 = AtomicU64::new(0);
 /// Like HEAD, after the last one that is not readahead.
 static LAST: AtomicU64 = AtomicU64::new(0);
-static DATA: AtomicU64 = AtomicU64::new(0);
+/// Data of outstanding writes. It has memory before the first worker.
+pub static DATA: Buffer<DATA_BYTES> = Buffer::new();
 static DATA_HEAD: AtomicU64 = AtomicU64::new(0);
 static DATA_TAIL: AtomicU64 = AtomicU64::new(0);
 
-static LOCK: AtomicBool = AtomicBool::new(false);
 static NAP: Nap = Nap::new();
 /// The worker's thread id where it sleeps on Linux, beside an LWK; 0: it sleeps on a futex.
 static RUNG: AtomicI32 = AtomicI32::new(0);
@@ -96,25 +140,13 @@ static RUNG: AtomicI32 = AtomicI32::new(0);
 static REPLIES_AWAITED: AtomicU64 = AtomicU64::new(0);
 static PROGRESS: Progress = Progress::new();
 
-/// The right to post and to change what is known of descriptors. Its holder is [`state::Inside`].
-pub struct Locked(());
-
-/// Takes it.
+/// Takes the right to post and to change what is known of descriptors.
 pub fn lock(_: &state::Inside) -> Locked {
-    while LOCK.swap(true, Ordering::Acquire) {
-        sys::give_way();
-    }
-    Locked(())
+    Locked::take()
 }
 
-impl Drop for Locked {
-    fn drop(&mut self) {
-        LOCK.store(false, Ordering::Release);
-    }
-}
-
-/// Waits for room for data, then for a record; where the data goes.
-pub fn reserve(_: &Locked, size: u64) -> (u64, *mut u8) {
+/// Waits for room for data, then for a record; where in [`DATA`] it goes.
+pub fn reserve(_: &mut Locked, size: u64) -> u64 {
     let mut head = DATA_HEAD.load(Ordering::Relaxed);
     if head % DATA_BYTES + size > DATA_BYTES {
         head = head.next_multiple_of(DATA_BYTES);
@@ -122,31 +154,21 @@ pub fn reserve(_: &Locked, size: u64) -> (u64, *mut u8) {
     let has_room = |done| head + size - done <= DATA_BYTES;
     if !has_room(DATA_TAIL.load(Ordering::Acquire)) {
         let posted = HEAD.load(Ordering::Relaxed);
-        let gives_room = |record: &u64| {
-            // SAFETY: It was posted; the worker only reads it, and the holder of the lock writes
-            // none meanwhile.
-            has_room(unsafe { (*RING.0.get())[(record % RECORDS) as usize].data.1 })
-        };
+        let gives_room = |record: &u64| has_room(place_of(*record).data_end());
         await_record((done()..posted).find(gives_room).map_or(posted, |record| record + 1));
     }
-    (head, (DATA.load(Ordering::Relaxed) + head % DATA_BYTES) as *mut u8)
+    head
 }
 
 /// Posts a call with the data at that place of the buffer.
-pub fn post(_: &Locked, what: What, fd: i32, data: Option<(u64, u64)>) -> u64 {
+pub fn post(_: &mut Locked, what: What, fd: i32, data: Option<(u64, u64)>) -> u64 {
     let head = HEAD.load(Ordering::Relaxed);
     await_record((head + 1).saturating_sub(RECORDS));
     let last = DATA_HEAD.load(Ordering::Relaxed);
     let data = data.map_or((last, last), |(start, size)| (start, start + size));
     DATA_HEAD.store(data.1, Ordering::Relaxed);
-    // SAFETY: Below the ring's end; the worker has done with it, and does not look at it before HEAD passes it.
-    unsafe {
-        RING.0.get().cast::<Record>().add((head % RECORDS) as usize).write(Record {
-            what,
-            fd,
-            data,
-        })
-    };
+    // The worker has done with it, and does not look at it before HEAD passes it.
+    place_of(head).write(Record { what, fd, data });
     if !matches!(what, What::ReadAhead(..)) {
         OUTSTANDING.fetch_add(1, Ordering::SeqCst);
         LAST.store(head + 1, Ordering::SeqCst);
@@ -217,22 +239,13 @@ pub fn done() -> u64 {
     TAIL.load(Ordering::Acquire)
 }
 
-/// Memory for data, before the first worker.
-pub fn map_data() -> Option<()> {
-    if DATA.load(Ordering::Relaxed) == 0 {
-        DATA.store(sys::map(DATA_BYTES).ok()?, Ordering::Relaxed);
-    }
-    Some(())
-}
-
 /// The worker: has each call made, as soon as it is posted, until the last one.
 pub fn work(make: impl Fn(&Record)) {
     run_beside();
     loop {
         let tail = TAIL.load(Ordering::Relaxed);
         wait_for_work(tail);
-        // SAFETY: HEAD has passed it.
-        let record = unsafe { RING.0.get().cast::<Record>().add((tail % RECORDS) as usize).read() };
+        let record = place_of(tail).read();
         if state::IS_SLOW.load(Ordering::Relaxed) {
             sys::sleep(300_000);
         }
@@ -274,16 +287,11 @@ fn wait_for_work(tail: u64) {
 /// On an LWK, the worker's code runs on a CPU of Linux from now on (docs/posted.md), and sleeps there: a futex is the LWK's, which would
 /// have it come back. Elsewhere there is no such call.
 fn run_beside() {
-    const AREA_BYTES: u64 = 64 << 10;
     RUNG.store(0, Ordering::Relaxed);
-    let Ok(area) = sys::map(AREA_BYTES) else { return };
+    let Some(area) = threads::Area::map() else { return };
     let is_rung = sys::be_rung();
-    // SAFETY: The area is the thread's, which lives as long as the process.
-    if unsafe { sys::run_on_linux(area, AREA_BYTES) } {
+    if threads::run_on_linux(area) {
         RUNG.store(if is_rung { sys::thread_id() } else { 0 }, Ordering::Relaxed);
-    } else {
-        // SAFETY: Nobody else knows of it.
-        let _ = unsafe { sys::call(libc::SYS_munmap, [area, AREA_BYTES, 0, 0, 0, 0]) };
     }
 }
 
@@ -297,7 +305,6 @@ pub fn reset() {
     LAST_OF_FILES.store(head, Ordering::Relaxed);
     NAP.reset();
     PROGRESS.reset();
-    LOCK.store(false, Ordering::Release);
-    // SAFETY: The thread's own.
-    unsafe { (*local::current()).is_inside = false };
+    Locked::reset();
+    local::current().is_inside.set(false);
 }

@@ -6,16 +6,17 @@
 //! program may go on to wait for requests and to read them ([`receive`], [`wait`], [`accept`]). Everything else waits
 //! for replies as for writes to files: a descriptor that is closed, or another message that is sent.
 
-use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use hanare_ikc::Trial;
 use libc::c_int;
 
-use crate::calls::{Arguments, Verdict, make};
-use crate::poster::{self, Locked, What};
+use crate::calls::{Arguments, Verdict};
+use crate::poster::{self, What};
 use crate::state::{self, Inside};
-use crate::{files, memory, sockets, sys, worker, writes};
+use crate::sys::lock::{Held, Locked};
+use crate::sys::{self, make, program};
+use crate::{files, memory, sockets, worker, writes};
 
 /// Larger ones are made as ever: copying them costs as much as sending them.
 const REPLY_BYTES_MAX: u64 = 64 << 10;
@@ -98,9 +99,9 @@ fn send(nr: i64, args: &Arguments) -> Verdict {
     let fd = args[0];
     // An error of a file that comes late would have kept the program from replying.
     poster::await_files();
-    let posted = writes::begin(state::SOCKETS).and_then(|(locked, inside)| {
-        let is_next = !poster::has_files() && is_worth_it(&locked);
-        let posted = if is_next { post(&locked, nr, args) } else { None };
+    let posted = writes::begin(state::SOCKETS).and_then(|(mut locked, inside)| {
+        let is_next = !poster::has_files() && is_worth_it(&mut locked);
+        let posted = if is_next { post(&mut locked, nr, args) } else { None };
         drop(locked);
         drop(inside);
         posted
@@ -117,17 +118,12 @@ fn send(nr: i64, args: &Arguments) -> Verdict {
     }
 }
 
-struct Faster(UnsafeCell<Trial>);
-
-// SAFETY: Used by the holder of the lock.
-unsafe impl Sync for Faster {}
-
-static FASTER: Faster = Faster(UnsafeCell::new(Trial::new()));
+static FASTER: Held<Trial> = Held::new(Trial::new());
 
 /// Whether replies go on while the program does something else. One that is awaited at once, because the program writes
 /// a line to its log after each reply, takes longer than a call. Then the next ones are made as ever, and it is tried again.
 /// Nor are they posted where there is no CPU for the worker, which only the time tells.
-fn is_worth_it(locked: &Locked) -> bool {
+fn is_worth_it(locked: &mut Locked) -> bool {
     const TRIES: u32 = 32;
     const PAUSE: u32 = 2048;
     static AWAITED: AtomicU64 = AtomicU64::new(0);
@@ -149,16 +145,16 @@ fn is_worth_it(locked: &Locked) -> bool {
 }
 
 /// Whether that is faster. Where it is not `possible` for a while, that time says nothing, and the trial begins anew.
-fn is_faster(_: &Locked, possible: bool) -> bool {
-    // SAFETY: The holder of the lock has it alone.
-    let trial = unsafe { &mut *FASTER.0.get() };
-    if !possible {
-        *trial = Trial::new();
-    }
-    possible && trial.posts_next(sys::now_ns)
+fn is_faster(locked: &mut Locked, possible: bool) -> bool {
+    FASTER.with(locked, |trial| {
+        if !possible {
+            *trial = Trial::new();
+        }
+        possible && trial.posts_next(sys::now_ns)
+    })
 }
 
-fn post(locked: &Locked, nr: i64, args: &Arguments) -> Option<u64> {
+fn post(locked: &mut Locked, nr: i64, args: &Arguments) -> Option<u64> {
     const HARMLESS: u64 = (libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT) as u64;
     const MESSAGE_WORDS: usize = 7;
     let (fd, mut start, mut size) = (args[0], args[1], args[2]);
@@ -231,8 +227,8 @@ fn accept(nr: i64, args: &Arguments) -> Verdict {
     let result = make(nr, args);
     if result >= 0 {
         let inside = Inside::enter();
-        let locked = poster::lock(&inside);
-        sockets::accepted(&locked, args[0], result as u64);
+        let mut locked = poster::lock(&inside);
+        sockets::accepted(&mut locked, args[0], result as u64);
         drop(locked);
         if sockets::is_connection(result as u64) {
             worker::start(&inside);
@@ -244,8 +240,7 @@ fn accept(nr: i64, args: &Arguments) -> Verdict {
 /// Waits until something happens. To ask whether it has happened already is a look.
 fn wait(nr: i64, args: &Arguments) -> Verdict {
     const BROKEN: u32 = (libc::EPOLLERR | libc::EPOLLHUP) as u32;
-    let is_poll = nr == libc::SYS_poll;
-    let timeout = if is_poll { args[2] } else { args[3] };
+    let timeout = if nr == libc::SYS_poll { args[2] } else { args[3] };
     if timeout as c_int == 0 {
         poster::await_all();
     } else {
@@ -255,19 +250,7 @@ fn wait(nr: i64, args: &Arguments) -> Verdict {
     if result <= 0 {
         return Verdict::Done(result);
     }
-    // SAFETY: The kernel has just written there: the results of `poll` stand in all entries.
-    let is_broken = unsafe {
-        if is_poll {
-            let entries = args[0] as *const libc::pollfd;
-            let broken = |at| (*entries.add(at)).revents as u32 & BROKEN != 0;
-            (0..args[1] as u32 as usize).any(broken)
-        } else {
-            let entries = args[1] as *const libc::epoll_event;
-            let broken = |at| entries.add(at).read_unaligned().events & BROKEN != 0;
-            (0..result as usize).any(broken)
-        }
-    };
-    if is_broken {
+    if program::has_event(nr, args, result, BROKEN) {
         sockets::look_again_at_all();
     }
     Verdict::Done(result)
@@ -306,12 +289,8 @@ fn option(nr: i64, args: &Arguments) -> Verdict {
         sockets::look_again(fd);
         let result = make(nr, args);
         sockets::look_again(fd);
-        // SAFETY: The kernel has just written there: it has a size of 4 at least, or wrote less.
-        unsafe {
-            let (value, size) = (args[3] as *mut c_int, args[4] as *const u32);
-            if result == 0 && size.read_unaligned() == 4 && value.read_unaligned() == 0 {
-                value.write_unaligned(sockets::take_error(fd).unwrap_or(0));
-            }
+        if result == 0 {
+            program::tell_error(args, || sockets::take_error(fd).unwrap_or(0));
         }
         return Verdict::Done(result);
     }

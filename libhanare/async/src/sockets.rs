@@ -7,8 +7,8 @@
 
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU64, Ordering};
 
-use crate::poster::{self, DESCRIPTORS, Locked};
-use crate::sys;
+use crate::poster::{self, DESCRIPTORS};
+use crate::sys::{self, lock::Locked};
 
 /// Connections below this segment size are left alone. IPv4 has at least 536, less options of each segment.
 const SEGMENT_BYTES_MIN: u32 = 500;
@@ -36,7 +36,7 @@ struct Socket {
     error: AtomicI32,
     /// How much memory it may still use before the library has to look.
     room: AtomicU64,
-    /// How much there was when nothing was queued; 0: nobody has looked.
+    /// How much there was when nothing was queued; 0: no thread has looked.
     room_max: AtomicU64,
     /// The value of [`LOOKS`] at its last look; 0: it has to be looked at.
     look: AtomicU64,
@@ -84,7 +84,7 @@ pub fn is_listener(fd: u64) -> bool {
 }
 
 /// A connection was accepted from a listener. Only of TCP is it unknown when what is written arrives.
-pub fn accepted(_: &Locked, listener: u64, fd: u64) {
+pub fn accepted(_: &mut Locked, listener: u64, fd: u64) {
     let (Some(from), Some(socket)) = (at(listener), at(fd)) else { return };
     socket.error.store(0, Ordering::SeqCst);
     socket.look.store(0, Ordering::SeqCst);
@@ -138,7 +138,7 @@ pub fn look_again_at_all() {
 }
 
 /// Whether the connection takes so many bytes at once, which are then counted.
-pub fn takes(_: &Locked, fd: u64, size: u64) -> bool {
+pub fn takes(_: &mut Locked, fd: u64, size: u64) -> bool {
     let Some(socket) = at(fd) else { return false };
     let memory = MEMORY_OF_WRITE + size * MEMORY_OF_BYTE;
     let room_max = socket.room_max.load(Ordering::SeqCst);
@@ -190,7 +190,7 @@ pub fn fail(fd: i32, error: i32) {
     }
 }
 
-/// Whether one has, and nobody was told.
+/// Whether one has, and the program was not told.
 pub fn has_failed(fd: i32) -> bool {
     at(fd as u64).is_some_and(|socket| socket.error.load(Ordering::SeqCst) != 0)
 }

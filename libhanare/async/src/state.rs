@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use crate::faults::FAULTS;
-use crate::{local, sys};
+use crate::sys::{self, local};
 
 /// Why nothing is posted any more.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -97,7 +97,7 @@ pub fn turn_off(reason: Reason) {
 }
 
 /// Whether nothing stands against posting such calls. What is stored in shared memory may well be seen before a reply
-/// has arrived: nobody can tell how long that is under way.
+/// has arrived: no program can tell how long that is under way.
 fn is_on(kind: usize) -> bool {
     let off = OFF.load(Ordering::SeqCst);
     off == Reason::None as u8 || kind == SOCKETS && off == Reason::SharedMemory as u8
@@ -204,8 +204,7 @@ impl Inside {
     pub fn enter() -> Self {
         let mask =
             HAS_HANDLERS.load(Ordering::SeqCst).then(|| sys::set_mask(libc::SIG_BLOCK, !FAULTS));
-        // SAFETY: The thread's own.
-        unsafe { (*local::current()).is_inside = true };
+        local::current().is_inside.set(true);
         Self { mask }
     }
 
@@ -217,8 +216,7 @@ impl Inside {
 
 impl Drop for Inside {
     fn drop(&mut self) {
-        // SAFETY: The thread's own.
-        unsafe { (*local::current()).is_inside = false };
+        local::current().is_inside.set(false);
         if let Some(mask) = self.mask {
             sys::set_mask(libc::SIG_SETMASK, mask);
         }

@@ -4,10 +4,11 @@ use std::sync::atomic::Ordering;
 
 use hanare_ikc::preload::Worker;
 
-use crate::poster::{self, Record, What};
+use crate::poster::{self, DATA, Record, What};
 use crate::state::{self, Inside, Reason};
-use crate::thread::Thread;
-use crate::{files, sockets, sys};
+use crate::sys::threads::Thread;
+use crate::sys::{self, Errno};
+use crate::{files, sockets};
 
 static WORKER: Worker = Worker::new();
 static THREAD: Thread = Thread::new();
@@ -20,7 +21,7 @@ pub fn start(_: &Inside) {
     if state::IS_SLOW.load(Ordering::Relaxed) {
         sys::sleep(50_000_000);
     }
-    let is_there = poster::map_data().is_some() && THREAD.start(run);
+    let is_there = DATA.map().is_some() && THREAD.start(run);
     if !is_there {
         state::turn_off(Reason::Worker);
     }
@@ -37,7 +38,7 @@ pub fn stop(inside: &Inside) {
     if !WORKER.begin_end(sys::give_way) {
         return;
     }
-    poster::post(&poster::lock(inside), What::End, -1, None);
+    poster::post(&mut poster::lock(inside), What::End, -1, None);
     THREAD.await_end();
     WORKER.ended();
 }
@@ -53,18 +54,9 @@ pub fn is_there() -> bool {
 }
 
 fn make(record: &Record) {
-    let fd = record.fd as u64;
-    let simple = |nr| {
-        // SAFETY: Neither has pointers.
-        match unsafe { sys::call(nr, [fd, 0, 0, 0, 0, 0]) } {
-            0.. => Ok(()),
-            error => Err(-error as i32),
-        }
-    };
     match record.what {
         What::ReadAhead(from, size) => {
-            // SAFETY: It has no pointers. An error means that nothing is read ahead.
-            let _ = unsafe { sys::call(libc::SYS_readahead, [fd, from, size, 0, 0, 0]) };
+            sys::read_ahead(record.fd, from, size);
         }
         // What follows a failure is not written: the file ends where it failed.
         What::Write | What::WriteAt(_) if files::has_failed(record.fd) => {}
@@ -80,15 +72,15 @@ fn make(record: &Record) {
             }
         }
         What::Sync(nr) => {
-            if let Err(error) = simple(nr) {
+            if let Err(Errno(error)) = sys::finish(nr, record.fd) {
                 files::fail(record.fd, error);
             }
         }
         What::End => {}
         What::Close => {
             let name = files::name_of(record.fd);
-            let result = simple(libc::SYS_close);
-            files::closed(record.fd, result.err(), &name);
+            let failed = sys::finish(libc::SYS_close, record.fd).err();
+            files::closed(record.fd, failed.map(|Errno(error)| error), &name);
         }
     }
 }
@@ -97,13 +89,11 @@ fn write_all(record: &Record) -> Result<(), i32> {
     let (data, size) = record.data();
     let mut written = 0;
     while written < size {
-        let (nr, offset) = match record.what {
-            What::WriteAt(offset) => (libc::SYS_pwrite64, offset as u64 + written),
-            _ => (libc::SYS_write, 0),
+        let offset = match record.what {
+            What::WriteAt(offset) => Some(offset as u64 + written),
+            _ => None,
         };
-        let args = [record.fd as u64, data + written, size - written, offset, 0, 0];
-        // SAFETY: The data stays until the call was made.
-        match unsafe { sys::call(nr, args) } {
+        match DATA.write(record.fd, (data + written, size - written), offset) {
             0 => return Err(libc::EIO),
             count @ 1.. => written += count as u64,
             error if error == i64::from(-libc::EINTR) => {}
@@ -118,10 +108,7 @@ fn send_all(record: &Record) -> Result<(), i32> {
     let (data, size) = record.data();
     let mut sent = 0;
     while sent < size {
-        let flags = libc::MSG_NOSIGNAL as u64;
-        let args = [record.fd as u64, data + sent, size - sent, flags, 0, 0];
-        // SAFETY: The data stays until the call was made.
-        match unsafe { sys::call(libc::SYS_sendto, args) } {
+        match DATA.send(record.fd, (data + sent, size - sent)) {
             count @ 0.. => sent += count as u64,
             error if error == i64::from(-libc::EINTR) => {}
             // The machine is short of memory: the bound says that there is room.

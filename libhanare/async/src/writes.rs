@@ -4,8 +4,10 @@ use std::sync::atomic::Ordering;
 
 use crate::calls::Verdict;
 use crate::files::{self, Role};
-use crate::poster::{self, Locked, What};
+use crate::poster::{self, What};
 use crate::state::{self, Inside};
+use crate::sys::Errno;
+use crate::sys::lock::Locked;
 use crate::{memory, rewrite, sys, worker};
 
 /// Vectors of one write, at most.
@@ -56,8 +58,8 @@ pub fn write(nr: i64, args: &[u64; 6]) -> Verdict {
         return make_it();
     };
     let is_vector = !matches!(nr, libc::SYS_write | libc::SYS_pwrite64);
-    match begin(state::WRITES).and_then(|(locked, inside)| {
-        let result = post_write(&locked, fd, what, is_vector, args[1], args[2]);
+    match begin(state::WRITES).and_then(|(mut locked, inside)| {
+        let result = post_write(&mut locked, fd, what, is_vector, args[1], args[2]);
         drop(locked);
         drop(inside);
         result
@@ -68,7 +70,7 @@ pub fn write(nr: i64, args: &[u64; 6]) -> Verdict {
 }
 
 fn post_write(
-    locked: &Locked,
+    locked: &mut Locked,
     fd: u64,
     what: What,
     is_vector: bool,
@@ -92,7 +94,7 @@ pub struct Data {
 impl Data {
     /// `None`: it cannot be read, is nothing, or is more than that.
     pub fn of(
-        locked: &Locked,
+        locked: &mut Locked,
         is_vector: bool,
         start: u64,
         size: u64,
@@ -124,21 +126,19 @@ impl Data {
     }
 
     /// Posts the call with a copy; its result.
-    pub fn post(&self, locked: &Locked, what: What, fd: u64) -> u64 {
-        let (data, mut place) = poster::reserve(locked, self.size);
+    pub fn post(&self, locked: &mut Locked, what: What, fd: u64) -> u64 {
+        let data = poster::reserve(locked, self.size);
+        let mut place = data;
         for (start, size) in &self.vectors[..self.count] {
-            // SAFETY: It was readable, and calls that unmap it are other threads' mistake; the buffer has room.
-            unsafe {
-                sys::copy(*start as *const u8, place, *size as usize);
-                place = place.add(*size as usize);
-            }
+            poster::DATA.fill(locked, place, *start, *size);
+            place += size;
         }
         post(locked, what, fd, Some((data, self.size)));
         self.size
     }
 }
 
-fn post(locked: &Locked, what: What, fd: u64, data: Option<(u64, u64)>) -> u64 {
+fn post(locked: &mut Locked, what: What, fd: u64, data: Option<(u64, u64)>) -> u64 {
     state::count(what.counter());
     poster::post(locked, what, fd as i32, data)
 }
@@ -150,21 +150,22 @@ pub fn close(args: &[u64; 6]) -> Verdict {
     let is_known = matches!(role, Role::Writer | Role::Reader);
     if let Some(error) = files::take_error(fd) {
         files::replaced(fd);
-        files::forget(&poster::lock(&Inside::enter()), fd);
-        // SAFETY: It has no pointers.
-        let result = unsafe { sys::call(libc::SYS_close, *args) };
-        return if result == 0 { late(error) } else { Verdict::Done(result) };
+        files::forget(&mut poster::lock(&Inside::enter()), fd);
+        return match sys::finish(libc::SYS_close, fd as i32) {
+            Ok(()) => late(error),
+            Err(Errno(error)) => Verdict::Done(-i64::from(error)),
+        };
     }
-    if let Some((locked, inside)) = is_known.then(|| begin(state::WRITES)).flatten() {
-        files::forget(&locked, fd);
-        post(&locked, What::Close, fd, None);
+    if let Some((mut locked, inside)) = is_known.then(|| begin(state::WRITES)).flatten() {
+        files::forget(&mut locked, fd);
+        post(&mut locked, What::Close, fd, None);
         drop(locked);
         drop(inside);
         return Verdict::Done(0);
     }
     poster::await_all();
     files::replaced(fd);
-    files::forget(&poster::lock(&Inside::enter()), fd);
+    files::forget(&mut poster::lock(&Inside::enter()), fd);
     Verdict::Make
 }
 
@@ -178,8 +179,8 @@ pub fn sync(nr: i64, args: &[u64; 6]) -> Verdict {
         return make_it();
     }
     match begin(state::WRITES) {
-        Some((locked, inside)) => {
-            post(&locked, What::Sync(nr), fd, None);
+        Some((mut locked, inside)) => {
+            post(&mut locked, What::Sync(nr), fd, None);
             drop(locked);
             drop(inside);
             Verdict::Done(0)
@@ -193,8 +194,8 @@ pub fn read_ahead(fd: u64, from: u64, size: u64) {
     if !worker::is_there() {
         worker::start(&Inside::enter());
     }
-    if let Some((locked, inside)) = begin(state::READS) {
-        let record = post(&locked, What::ReadAhead(from, size), fd, None);
+    if let Some((mut locked, inside)) = begin(state::READS) {
+        let record = post(&mut locked, What::ReadAhead(from, size), fd, None);
         files::note_readahead(fd, record);
         drop(locked);
         drop(inside);

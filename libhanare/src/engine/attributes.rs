@@ -1,6 +1,7 @@
 //! Attributes of a queue, as a program asks for them.
 
 use super::{Error, error};
+use crate::sys::Pointer;
 
 /// Calls that may be posted and not picked up at once, at most.
 pub const DEPTH_MAX: u32 = 65536;
@@ -25,7 +26,7 @@ pub struct Attributes {
     pub side: u32,
     pub workers_min: u32,
     pub workers_max: u32,
-    pub cpus: *const i32,
+    pub cpus: Pointer<i32>,
     pub cpus_count: u32,
     pub spin_ns: u32,
     pub wait_spin_ns: u32,
@@ -41,7 +42,7 @@ impl Default for Attributes {
             side: 0,
             workers_min: 1,
             workers_max: 1,
-            cpus: std::ptr::null(),
+            cpus: Pointer::null(),
             cpus_count: 0,
             spin_ns: 50_000,
             wait_spin_ns: 50_000,
@@ -51,38 +52,11 @@ impl Default for Attributes {
 }
 
 impl Attributes {
-    /// Reads the attributes of a program, which may know fewer or more fields than the library.
+    /// Whether a queue may have them.
     ///
     /// # Errors
-    /// EINVAL, or E2BIG: it wants something that this library does not know.
-    ///
-    /// # Safety
-    /// At `from` there are as many bytes as its first word says, and at `cpus` as many numbers as `cpus_count` says.
-    pub unsafe fn read(from: *const Self) -> Result<Self, Error> {
-        let mut attributes = Self::default();
-        if from.is_null() {
-            return Ok(attributes);
-        }
-        // SAFETY: the first word is there.
-        let size = unsafe { (&raw const (*from).size).read() } as usize;
-        if size < size_of::<u32>() || size > 4096 {
-            return error(libc::EINVAL);
-        }
-        let known = size.min(size_of::<Self>());
-        // SAFETY: the caller says that they are there; ours are as many at least.
-        let rest = unsafe {
-            let (from, to) = (from.cast::<u8>(), (&raw mut attributes).cast::<u8>());
-            from.copy_to_nonoverlapping(to, known);
-            std::slice::from_raw_parts(from.add(known), size - known)
-        };
-        if rest.iter().any(|&byte| byte != 0) {
-            return error(libc::E2BIG);
-        }
-        attributes.check()?;
-        Ok(attributes)
-    }
-
-    fn check(&self) -> Result<(), Error> {
+    /// EINVAL.
+    pub fn check(&self) -> Result<(), Error> {
         let is_good = self.flags & !(MULTI_PRODUCER | BLOCKING) == 0
             && (1..=DEPTH_MAX).contains(&self.depth)
             && self.side <= SIDE_HERE
@@ -91,17 +65,16 @@ impl Attributes {
             && (self.cpus_count == 0 || !self.cpus.is_null());
         if is_good { Ok(()) } else { error(libc::EINVAL) }
     }
+}
 
-    /// The CPU of each worker; -1: any.
-    ///
-    /// # Safety
-    /// As of [`Attributes::read`].
-    #[must_use]
-    pub unsafe fn cpus(&self) -> [i32; WORKERS_MAX as usize] {
-        std::array::from_fn(|worker| match self.cpus_count as usize {
-            0 => -1,
-            // SAFETY: the caller says that there are so many.
-            count => unsafe { *self.cpus.add(worker % count) },
-        })
-    }
+/// CPUs of workers; -1: any.
+pub type Cpus = [i32; WORKERS_MAX as usize];
+
+/// The CPU of each worker, if they run on these in turn, or on any if there are none.
+#[must_use]
+pub fn spread(cpus: &[i32]) -> Cpus {
+    std::array::from_fn(|worker| match cpus.len() {
+        0 => -1,
+        count => cpus[worker % count],
+    })
 }

@@ -1,12 +1,11 @@
 //! Several calls posted at once: one full fence, and one look at sleeping workers.
 
-use std::sync::atomic::Ordering;
-
-use super::execute::What;
 use super::queue::Queue;
 use super::submit::Rest;
+use super::what::What;
 use super::{Error, error};
-use crate::calls::{Classes, POSTED};
+use crate::calls::POSTED;
+use crate::sys::Vouched;
 
 /// `struct hanare_request`.
 #[repr(C)]
@@ -24,11 +23,11 @@ impl Queue {
     /// That of the first one.
     pub fn submit_batch(
         &self,
+        vouched: Vouched,
         requests: &[Request],
         mut enter: impl FnMut(usize, i64),
     ) -> Result<usize, Error> {
-        // SAFETY: it points to one of the two tables, which are static.
-        let classes: &Classes = unsafe { &*self.short.load(Ordering::Relaxed) };
+        let classes = self.short.get();
         // Numbers with flags are beyond the table.
         let is_plain = |request: &Request| classes.get(request.what as usize) == Some(&POSTED);
         let room = requests.len().min(self.free_count() as usize);
@@ -37,7 +36,8 @@ impl Queue {
         while let Some(request) = next {
             let ticket = self.next_free();
             enter(plain, ticket as i64);
-            let filled = self.ring().fill(self.next_position(), |index| request.args[index]);
+            let filled =
+                self.ring().fill(vouched, self.next_position(), |index| request.args[index]);
             plain += 1;
             next = requests[..room].get(plain).filter(|request| is_plain(request));
             let what = What::plain(request.what).0;
@@ -51,7 +51,7 @@ impl Queue {
         }
         for (index, request) in requests.iter().enumerate().skip(plain) {
             let [a, b, c, d, e, f] = request.args;
-            let posted = self.submit(request.what, a, b, c, d, Rest(e, f));
+            let posted = self.submit(vouched, request.what, a, b, c, d, Rest(e, f));
             if posted < 0 {
                 return if index == 0 { error(-posted as i32) } else { Ok(index) };
             }

@@ -11,7 +11,7 @@
 
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
-use super::sys;
+use crate::sys;
 
 const BELLS: usize = 256;
 
@@ -38,7 +38,7 @@ pub struct Bell {
 }
 
 impl Bell {
-    /// One that nobody else uses; `None`: all are in use.
+    /// One that no other thread uses; `None`: all are in use.
     #[must_use]
     pub fn take() -> Option<Self> {
         for (index, word) in POOL.used.iter().enumerate() {

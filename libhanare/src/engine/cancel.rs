@@ -5,7 +5,8 @@ use std::sync::atomic::Ordering;
 use hanare_ikc::posted::{Cancel, Look, Ticket};
 
 use super::queue::Queue;
-use super::{Error, IS_NEXT, bells, error, sys, worker};
+use super::{Error, IS_NEXT, bells, error, worker};
+use crate::sys;
 
 /// Time that a thread waits for the end of a running submission that it cancels.
 const PATIENCE_NS: u64 = 500_000;
@@ -60,9 +61,10 @@ impl Queue {
 /// Whether the posted function that calls this was cancelled.
 #[must_use]
 pub fn is_cancelled() -> bool {
-    worker::current().is_some_and(|(queue, worker)| {
+    let is_asked = worker::with_self(|queue, worker| {
         let current = worker.current.load(Ordering::Relaxed);
         Ticket::from_word(current)
             .is_some_and(|ticket| queue.record(ticket.index()).is_asked(ticket))
-    })
+    });
+    is_asked == Some(true)
 }

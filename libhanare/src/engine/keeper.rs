@@ -3,13 +3,12 @@
 //! with idle workers costs nothing. Workers beyond the least number end by themselves when they
 //! have been idle for long.
 
-use std::ffi::c_void;
-use std::ptr::null_mut;
 use std::sync::atomic::Ordering;
 
 use super::queue::Queue;
 use super::queue::keeper::Keeper;
-use super::{Error, sys, worker};
+use super::{Error, worker};
+use crate::sys;
 
 /// How long something waits before one more worker is started.
 const WAIT_NS: u64 = 1_000_000;
@@ -23,17 +22,11 @@ impl Keeper {
         }
         self.watch.reset();
         self.bell.store(bell, Ordering::Relaxed);
-        let queue = &raw const *queue;
-        // SAFETY: the queue ends after its keeper.
-        let thread = unsafe { sys::start_thread(main, queue.cast_mut().cast()) };
-        self.thread.store(thread.map_err(|error| Error(-error))?, Ordering::Release);
-        Ok(())
+        self.thread.start(queue, 0, main).map_err(|error| Error(-error))
     }
 }
 
-extern "C" fn main(queue: *mut c_void) -> *mut c_void {
-    // SAFETY: it ends after its keeper.
-    let queue = unsafe { &*queue.cast::<Queue>() };
+fn main(queue: &Queue, _: u32) {
     let keeper = &queue.keeper;
     let bell = keeper.bell.load(Ordering::Relaxed);
     while sys::await_ring(bell) {
@@ -57,5 +50,4 @@ extern "C" fn main(queue: *mut c_void) -> *mut c_void {
             break;
         }
     }
-    null_mut()
 }

@@ -36,6 +36,12 @@ impl Lock {
         }
     }
 
+    /// Guard of a lock that was taken, and whose guard was forgotten.
+    #[must_use]
+    pub const fn reclaim(&self) -> Held<'_> {
+        Held(self)
+    }
+
     /// Releases the lock. The thread that has taken it calls this.
     pub fn free(&self) {
         self.0.store(0, Ordering::Release);

@@ -5,7 +5,7 @@ pub mod batch;
 pub mod bells;
 pub mod cancel;
 pub mod cpus;
-pub mod execute;
+
 pub mod fork;
 pub mod keeper;
 pub mod lock;
@@ -13,9 +13,9 @@ pub mod queue;
 pub mod results;
 pub mod signal;
 pub mod submit;
-pub mod sys;
 pub mod time;
 pub mod wakers;
+pub mod what;
 pub mod worker;
 
 /// An error number.

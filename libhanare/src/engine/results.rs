@@ -7,7 +7,8 @@ use hanare_ikc::posted::{Look, Ticket};
 use super::bells::Bell;
 use super::queue::Queue;
 use super::time::ticks_of_ns;
-use super::{Error, IS_NEXT, error, sys, worker};
+use super::{Error, IS_NEXT, error, worker};
+use crate::sys;
 
 /// When a wait ends.
 #[derive(Clone, Copy, Debug)]

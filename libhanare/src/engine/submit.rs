@@ -1,56 +1,72 @@
 //! How something is posted.
 
-use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
 
 use hanare_ikc::posted::{Submission, Ticket};
 
 use super::bells::Bell;
-use super::execute::{LINKS_MAX, Link, What, flags};
 use super::queue::Queue;
 use super::time::ticks_of_ns;
-use super::{Error, IS_NEXT, error, sys};
-use crate::calls::{AT_ONCE, Classes, POSTED, class};
+use super::what::{What, flags};
+use super::{Error, IS_NEXT, error};
+use crate::calls::{AT_ONCE, POSTED, class};
+use crate::sys::{self, Links, Vouched};
 
 impl Queue {
     /// Posts a call: its ticket as a word. It is the short way that posts it, unless anything is unusual.
     #[inline(always)]
-    pub fn submit(&self, what: u64, a: u64, b: u64, c: u64, d: u64, rest: Rest) -> i64 {
-        // SAFETY: it points to one of the two tables, which are static.
-        let classes: &Classes = unsafe { &*self.short.load(Ordering::Relaxed) };
+    pub fn submit(
+        &self,
+        vouched: Vouched,
+        what: u64,
+        a: u64,
+        b: u64,
+        c: u64,
+        d: u64,
+        rest: Rest,
+    ) -> i64 {
+        let classes = self.short.get();
         // Numbers with flags are beyond the table.
         if what >= classes.len() as u64 || classes[what as usize] != POSTED || !self.has_free() {
-            return submit_long(self, what, a, b, c, d, &rest);
+            return submit_long(self, vouched, what, a, b, c, d, &rest);
         }
         let args = |index| [a, b, c, d].get(index).copied().unwrap_or_else(|| rest.get(index));
-        let filled = self.ring().fill(self.next_position(), args);
+        let filled = self.ring().fill(vouched, self.next_position(), args);
         let ticket = self.next_free();
         filled.post(What::plain(what).0, ticket);
         if self.idle.0.is_nobody_asleep() { ticket as i64 } else { wake_for(self, ticket) }
     }
 
-    fn submit_any(&self, what: u64, args: [u64; 6]) -> Result<i64, Error> {
+    fn submit_any(&self, vouched: Vouched, what: u64, args: [u64; 6]) -> Result<i64, Error> {
         let given = checked_flags(what)?;
         let nr = what as u16;
         match class(nr.into()) {
-            POSTED => self.post(What::call(nr, given), what, args),
-            AT_ONCE => self.make_at_once(nr, what, args),
+            POSTED => self.post(vouched, What::call(nr, given), what, args),
+            AT_ONCE => self.make_at_once(vouched, nr, what, args),
             _ => error(libc::EINVAL),
         }
     }
 
     /// Posts a function: its ticket as a word. The short way, as of [`Queue::submit`].
     #[inline(always)]
-    pub fn call_short(&self, given: u64, function: u64, a: u64, b: u64, c: u64, rest: Rest) -> i64 {
-        // SAFETY: it points to one of the two tables, which are static.
-        let classes: &Classes = unsafe { &*self.short.load(Ordering::Relaxed) };
+    pub fn call_short(
+        &self,
+        vouched: Vouched,
+        given: u64,
+        function: u64,
+        a: u64,
+        b: u64,
+        c: u64,
+        rest: Rest,
+    ) -> i64 {
+        let classes = self.short.get();
         // Call 0 is in the one table, and not in the other.
         if given != 0 || function == 0 || classes[0] != POSTED || !self.has_free() {
-            return call_long(self, given, function, a, b, c, &rest);
+            return call_long(self, vouched, given, function, a, b, c, &rest);
         }
         let args =
             |index| [function, a, b, c].get(index).copied().unwrap_or_else(|| rest.get(index));
-        let filled = self.ring().fill(self.next_position(), args);
+        let filled = self.ring().fill(vouched, self.next_position(), args);
         let ticket = self.next_free();
         filled.post(What::function(0).0, ticket);
         if self.idle.0.is_nobody_asleep() { ticket as i64 } else { wake_for(self, ticket) }
@@ -58,13 +74,13 @@ impl Queue {
 
     /// One of several producers posts without flags: the short way. `None`: that is not to be used, or there is no credit.
     #[inline(always)]
-    fn post_shared(&self, what: What, args: &[u64; 6]) -> Option<i64> {
+    fn post_shared(&self, vouched: Vouched, what: What, args: &[u64; 6]) -> Option<i64> {
         if self.is_short_shared.load(Ordering::Relaxed) == 0 {
             return None;
         }
         let index = self.credits().take()?;
         let ticket = self.live(index);
-        self.post_in(None, &Submission { what: what.0, ticket, args: *args });
+        self.post_in(vouched, None, &Submission { what: what.0, ticket, args: *args });
         if !self.idle.0.is_nobody_asleep() {
             self.wake_sleeper();
         }
@@ -72,46 +88,45 @@ impl Queue {
     }
 
     /// Posts a function.
-    pub fn call(&self, what: u64, function: u64, args: [u64; 5]) -> Result<i64, Error> {
+    pub fn call(
+        &self,
+        vouched: Vouched,
+        what: u64,
+        function: u64,
+        args: [u64; 5],
+    ) -> Result<i64, Error> {
         let given = checked_flags(what)?;
         if what as u16 != 0 || function == 0 {
             return error(libc::EINVAL);
         }
         let [a, b, c, d, e] = args;
-        self.post(What::function(given), what, [function, a, b, c, d, e])
+        self.post(vouched, What::function(given), what, [function, a, b, c, d, e])
     }
 
     /// Posts a chain.
     ///
     /// # Errors
     /// EINVAL: a link is not one that workers make, or takes a result that is not there.
-    ///
-    /// # Safety
-    /// So many links lie there until it is done.
-    pub unsafe fn submit_chain(
-        &self,
-        what: u64,
-        links: *mut Link,
-        count: usize,
-    ) -> Result<i64, Error> {
+    pub fn submit_chain(&self, what: u64, links: Links) -> Result<i64, Error> {
         let given = checked_flags(what)?;
-        if what as u16 != 0 || !(1..=LINKS_MAX).contains(&count) || links.is_null() {
+        if what as u16 != 0 || !links.are_good() {
             return error(libc::EINVAL);
         }
-        // SAFETY: the caller's.
-        let all = unsafe { std::slice::from_raw_parts(links, count) };
-        if !all.iter().enumerate().all(|(index, link)| link.is_good(index)) {
-            return error(libc::EINVAL);
-        }
-        self.post(What::chain(given), what, [links as u64, count as u64, 0, 0, 0, 0])
+        let (vouched, args) = links.into_parts();
+        self.post(vouched, What::chain(given), what, args)
     }
 
     /// Posts with a waker.
-    pub fn post_with_waker(&self, what: What, args: [u64; 6]) -> Result<i64, Error> {
-        self.post(what, flags::BLOCK, args)
+    pub fn post_with_waker(
+        &self,
+        vouched: Vouched,
+        what: What,
+        args: [u64; 6],
+    ) -> Result<i64, Error> {
+        self.post(vouched, what, flags::BLOCK, args)
     }
 
-    fn post(&self, what: What, given: u64, args: [u64; 6]) -> Result<i64, Error> {
+    fn post(&self, vouched: Vouched, what: What, given: u64, args: [u64; 6]) -> Result<i64, Error> {
         if self.is_stale.load(Ordering::Acquire) != 0 {
             self.revive()?;
         }
@@ -130,7 +145,7 @@ impl Queue {
             self.at_exit.fetch_add(1, Ordering::Relaxed);
         }
         let submission = Submission { what: what.0, ticket: ticket.word(), args };
-        self.post_in(lane.map(|(_, lane)| lane), &submission);
+        self.post_in(vouched, lane.map(|(_, lane)| lane), &submission);
         match lane {
             Some((worker, _)) if self.idle.0.wake(worker) => self.workers[worker as usize].wake(),
             Some(_) => {}
@@ -140,7 +155,13 @@ impl Queue {
     }
 
     /// The calling thread makes a call that acts on the thread that makes it.
-    fn make_at_once(&self, nr: u16, what: u64, args: [u64; 6]) -> Result<i64, Error> {
+    fn make_at_once(
+        &self,
+        vouched: Vouched,
+        nr: u16,
+        what: u64,
+        args: [u64; 6],
+    ) -> Result<i64, Error> {
         if self.is_stale.load(Ordering::Acquire) != 0 {
             self.revive()?;
         }
@@ -149,8 +170,7 @@ impl Queue {
             true => None,
             false => Some(self.take_ticket(what & flags::BLOCK != 0)?),
         };
-        // SAFETY: the poster answers for its arguments.
-        let result = unsafe { sys::call(nr.into(), args) };
+        let result = sys::make_at_once(vouched, nr.into(), args);
         let Some(ticket) = ticket else {
             if What::plain(nr.into()).is_error(result) {
                 self.errors_at_once.fetch_add(1, Ordering::Relaxed);
@@ -249,8 +269,10 @@ impl Rest {
 
 #[cold]
 #[inline(never)]
+#[expect(improper_ctypes_definitions, reason = "the promise has no bytes, and C does not call it")]
 extern "C" fn submit_long(
     queue: &Queue,
+    vouched: Vouched,
     what: u64,
     a: u64,
     b: u64,
@@ -260,17 +282,19 @@ extern "C" fn submit_long(
 ) -> i64 {
     let args = [a, b, c, d, rest.0, rest.1];
     if class(what) == POSTED
-        && let Some(ticket) = queue.post_shared(What::plain(what), &args)
+        && let Some(ticket) = queue.post_shared(vouched, What::plain(what), &args)
     {
         return ticket;
     }
-    as_word(queue.submit_any(what, args))
+    as_word(queue.submit_any(vouched, what, args))
 }
 
 #[cold]
 #[inline(never)]
+#[expect(improper_ctypes_definitions, reason = "as above")]
 extern "C" fn call_long(
     queue: &Queue,
+    vouched: Vouched,
     given: u64,
     function: u64,
     a: u64,
@@ -281,11 +305,11 @@ extern "C" fn call_long(
     if given == 0
         && function != 0
         && let Some(ticket) =
-            queue.post_shared(What::function(0), &[function, a, b, c, rest.0, rest.1])
+            queue.post_shared(vouched, What::function(0), &[function, a, b, c, rest.0, rest.1])
     {
         return ticket;
     }
-    as_word(queue.call(given, function, [a, b, c, rest.0, rest.1]))
+    as_word(queue.call(vouched, given, function, [a, b, c, rest.0, rest.1]))
 }
 
 #[cold]
@@ -302,6 +326,12 @@ pub fn as_word(result: Result<i64, Error>) -> i64 {
     result.unwrap_or_else(|Error(number)| -i64::from(number))
 }
 
+/// A result as other functions of C return it.
+#[must_use]
+pub fn as_int(result: Result<(), Error>) -> i32 {
+    result.map_or_else(|Error(number)| -number, |()| 0)
+}
+
 /// The flags of what is posted.
 fn checked_flags(what: u64) -> Result<u64, Error> {
     let given = what & 0xffff_0000;
@@ -310,15 +340,4 @@ fn checked_flags(what: u64) -> Result<u64, Error> {
         && (has_key || what >> 32 == 0)
         && given & (flags::DETACH | flags::NEXT) != flags::DETACH | flags::NEXT;
     if is_good { Ok(given) } else { error(libc::EINVAL) }
-}
-
-/// The queue that a program means.
-///
-/// # Safety
-/// It has it from `hanare_queue_create`, and has not destroyed it.
-#[must_use]
-#[inline(always)]
-pub const unsafe fn queue_of<'a>(queue: NonNull<Queue>) -> &'a Queue {
-    // SAFETY: the caller's.
-    unsafe { queue.as_ref() }
 }

@@ -2,12 +2,12 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::sys;
+use crate::sys;
 
 /// Ticks in 1024 ns; 0: not measured yet.
 static TICKS: AtomicU64 = AtomicU64::new(0);
 
-/// Measures, if nobody has yet: takes 100 µs.
+/// Measures, if no thread has yet: takes 100 µs.
 pub fn measure() {
     if TICKS.load(Ordering::Relaxed) != 0 {
         return;

@@ -4,49 +4,38 @@
 //! costs the LWK nothing.
 
 use std::cell::Cell;
-use std::ffi::c_void;
-use std::ptr::{NonNull, null, null_mut};
 use std::sync::atomic::Ordering;
 
-use hanare_ikc::posted::{Begun, Submission, Ticket};
+use hanare_ikc::posted::{Begun, Ticket};
 
-use super::execute::{self, What};
-use super::queue::Queue;
-use super::queue::worker::{ENDED, HERE, LIVES, NONE, REMOTE, REMOTE_RUNG, Worker, become_worker};
+use super::queue::worker::{ENDED, HERE, LIVES, NONE, REMOTE, REMOTE_RUNG, Worker, be_remote};
+use super::queue::{Queue, Words};
 use super::time::ticks_of_ns;
-use super::{Error, bells, error, signal, sys};
+use super::what::What;
+use super::{Error, bells, error, signal};
+use crate::sys::{self, Task};
 
 thread_local! {
-    /// The queue and the worker that this thread is.
-    static SELF: Cell<(*const Queue, u32)> = const { Cell::new((null(), 0)) };
+    /// The worker that this thread is, of the queue that it was started for.
+    static SELF: Cell<Option<u32>> = const { Cell::new(None) };
 }
 
 /// Whether the calling thread is a worker of a queue.
 #[must_use]
 pub fn is_of(queue: &Queue) -> bool {
-    SELF.get().0 == &raw const *queue
+    SELF.get().is_some() && sys::is_thread_of(queue)
 }
 
-/// The queue of which the calling thread is a worker, and which.
-#[must_use]
-pub fn current() -> Option<(&'static Queue, &'static Worker)> {
-    let (queue, index) = SELF.get();
-    // SAFETY: a queue ends after its workers.
-    let queue = unsafe { queue.as_ref() }?;
-    Some((queue, &queue.workers[index as usize]))
+/// Calls a function with the queue of which the calling thread is a worker, and that worker.
+pub fn with_self<R>(function: impl FnOnce(&Queue, &Worker) -> R) -> Option<R> {
+    let index = SELF.get()?;
+    sys::with_own(|queue: &sys::Mapped<Words>| function(queue, &queue.workers[index as usize]))
 }
 
 /// In the child of a fork: the calling thread is no worker.
 pub fn forget_self() {
-    SELF.set((null(), 0));
-    become_worker(None);
-}
-
-/// Argument of a worker's thread.
-struct Start {
-    queue: *const Queue,
-    index: u32,
-    epoch: u32,
+    SELF.set(None);
+    be_remote(false);
 }
 
 /// Starts a worker, of which there is no thread. One thread at a time does so for a queue.
@@ -65,26 +54,14 @@ pub fn start(queue: &Queue, index: u32) -> Result<(), Error> {
         }
         worker.bell.store(bell, Ordering::Relaxed);
     }
-    if queue.is_remote() && worker.area.load(Ordering::Relaxed).is_null() {
-        let Some(area) = sys::map(sys::AREA_BYTES) else { return error(libc::ENOMEM) };
-        worker.area.store(area.as_ptr(), Ordering::Relaxed);
+    if queue.is_remote() && !worker.area.make() {
+        return error(libc::ENOMEM);
     }
-    let epoch = queue.epoch.load(Ordering::Relaxed);
-    let start = Box::into_raw(Box::new(Start { queue, index, epoch }));
     worker.state.store(LIVES, Ordering::Release);
-    // SAFETY: the queue ends after its workers.
-    match unsafe { sys::start_thread(main, start.cast()) } {
-        Ok(thread) => {
-            worker.thread.store(thread, Ordering::Relaxed);
-            Ok(())
-        }
-        Err(error) => {
-            worker.state.store(NONE, Ordering::Relaxed);
-            // SAFETY: no thread was given it.
-            drop(unsafe { Box::from_raw(start) });
-            Err(Error(-error))
-        }
-    }
+    worker.thread.start(queue, index, main).map_err(|error| {
+        worker.state.store(NONE, Ordering::Relaxed);
+        Error(-error)
+    })
 }
 
 /// Ends all workers of a queue that is to stop: what they execute is interrupted.
@@ -105,10 +82,6 @@ pub fn end_all(queue: &Queue) {
             worker.bury();
         }
         sys::close(worker.bell.swap(-1, Ordering::Relaxed));
-        if let Some(area) = NonNull::new(worker.area.swap(null_mut(), Ordering::Relaxed)) {
-            // SAFETY: the thread that it was given for has ended.
-            unsafe { sys::unmap(area, sys::AREA_BYTES) };
-        }
     }
 }
 
@@ -122,47 +95,40 @@ pub fn interrupt(queue: &Queue, worker: &Worker, ticket: Ticket) {
     }
 }
 
-extern "C" fn main(start: *mut c_void) -> *mut c_void {
-    // SAFETY: `start` has made it for this thread; the queue ends after its workers.
-    let (start, queue) = unsafe {
-        let start = *Box::from_raw(start.cast::<Start>());
-        let queue = &*start.queue;
-        (start, queue)
-    };
-    let worker = &queue.workers[start.index as usize];
+fn main(queue: &Queue, index: u32) {
+    let worker = &queue.workers[index as usize];
     sys::block_signals(signal::number());
-    SELF.set((queue, start.index));
-    become_worker(Some(worker));
+    SELF.set(Some(index));
     worker.number.store(sys::thread_id(), Ordering::Relaxed);
-    let cpu = queue.cpus[start.index as usize];
-    let area = NonNull::new(worker.area.load(Ordering::Relaxed));
-    let is_rung = area.is_some() && sys::be_rung_by(worker.bell.load(Ordering::Relaxed));
-    // SAFETY: the area is this worker's until its end.
-    let is_remote = area.is_some_and(|area| unsafe { sys::run_on_linux(area, cpu) });
-    if !is_remote {
-        sys::stay_on(cpu);
-    }
-    let side = match (is_remote, is_rung) {
-        (false, _) => HERE,
-        (true, false) => REMOTE,
-        (true, true) => REMOTE_RUNG,
-    };
-    worker.side.store(side, Ordering::Release);
-    let is_here = Loop { queue, worker, index: start.index, epoch: start.epoch }.run();
-    if is_remote {
-        worker.side.store(REMOTE, Ordering::Release);
-        sys::return_home();
-    }
+    let cpu = queue.cpus[index as usize];
+    let is_rung = worker.area.is_there() && sys::be_rung_by(worker.bell.load(Ordering::Relaxed));
+    let is_here = worker.area.on_linux(cpu, |is_remote| {
+        if !is_remote {
+            sys::stay_on(cpu);
+        }
+        let side = match (is_remote, is_rung) {
+            (false, _) => HERE,
+            (true, false) => REMOTE,
+            (true, true) => REMOTE_RUNG,
+        };
+        be_remote(is_remote);
+        worker.side.store(side, Ordering::Release);
+        let epoch = queue.epoch.load(Ordering::Relaxed);
+        let is_here = Loop { queue, worker, index, epoch }.run();
+        if is_remote {
+            worker.side.store(REMOTE, Ordering::Release);
+        }
+        is_here
+    });
     if !is_here {
-        // The function has forked, and returned in the child. Nobody there waits for it: its thread ends as the last one of the
-        // program would, and does not wait for workers that the child has started.
-        // SAFETY: the program's handlers run as at any exit.
-        unsafe { libc::exit(0) };
+        // The function has forked, and returned in the child. Nobody there waits for it: its thread
+        // ends as the last one of the program would, and does not wait for workers that the child
+        // has started.
+        sys::exit(0);
     }
     queue
         .keeper
         .worker_ends(|| worker.state.store(ENDED, Ordering::Release), || queue.needs_worker());
-    null_mut()
 }
 
 /// A worker at work.
@@ -178,8 +144,8 @@ impl Loop<'_> {
     fn run(&self) -> bool {
         let is_alone = self.queue.attributes.workers_max == 1;
         loop {
-            while let Some(submission) = self.take() {
-                if !self.execute(&submission) {
+            while let Some(task) = self.take() {
+                if !self.execute(&task) {
                     return false;
                 }
             }
@@ -197,9 +163,9 @@ impl Loop<'_> {
     #[cold]
     #[inline(never)] // the usual loop has no more to keep than it needs
     fn execute_after_wait(&self) -> Option<bool> {
-        let submission = self.take()?;
+        let task = self.take()?;
         self.look_for_more();
-        Some(self.execute(&submission))
+        Some(self.execute(&task))
     }
 
     /// Wakes another worker if more was posted. The submission just taken may last, or wait for one
@@ -215,7 +181,7 @@ impl Loop<'_> {
     }
 
     #[inline(always)]
-    fn take(&self) -> Option<Submission> {
+    fn take(&self) -> Option<Task> {
         if self.is_stopped() {
             return None;
         }
@@ -232,16 +198,16 @@ impl Loop<'_> {
 
     /// `false`: this is the child of a fork.
     #[inline(always)]
-    fn execute(&self, submission: &Submission) -> bool {
-        let what = What(submission.what);
-        let Some(ticket) = Ticket::from_word(submission.ticket) else {
+    fn execute(&self, task: &Task) -> bool {
+        let what = What(task.what());
+        let Some(ticket) = Ticket::from_word(task.ticket()) else {
             self.count();
             return true;
         };
         self.worker.current.store(ticket.word(), Ordering::Release);
         match self.queue.record(ticket.index()).begin(ticket) {
             Begun::Run => {
-                let result = execute::execute(what, &submission.args, &self.worker.asked);
+                let result = task.execute(&self.worker.asked);
                 if self.queue.epoch.load(Ordering::Relaxed) != self.epoch {
                     return false;
                 }
@@ -327,8 +293,7 @@ impl Loop<'_> {
         self.worker.current.store(0, Ordering::Release);
         drop(self.worker.interrupting.hold());
         self.worker.asked.store(0, Ordering::Relaxed);
-        // SAFETY: it returns a number. A signal that has come is handled at its end at the latest.
-        unsafe { sys::call(libc::SYS_getppid as u64, [0; 6]) };
+        sys::settle();
     }
 
     /// Nothing is to be done. `false`: the worker ends.

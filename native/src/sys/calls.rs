@@ -1,10 +1,10 @@
 //! System calls with Linux' numbers, each as a safe function of types that say how much the kernel reads or writes.
 
-use core::arch::asm;
 use core::ffi::CStr;
 use core::mem::{MaybeUninit, size_of};
 use core::ptr::null_mut;
 
+use hanare_syscall::syscall;
 use linux_raw_sys::general::*;
 use linux_raw_sys::net::{SO_REUSEADDR, SOL_SOCKET};
 
@@ -43,24 +43,9 @@ pub type RawStatus = stat;
 /// Pointers among the arguments have to be valid for what the call reads and writes, and the call must not take memory
 /// away that Rust knows of.
 unsafe fn call(number: u32, arguments: [usize; 6]) -> Result<usize> {
-    let result: i64;
-    // SAFETY: the kernel keeps all registers but rax, rcx and r11; the caller answers for the arguments.
-    unsafe {
-        asm!(
-            "syscall",
-            inlateout("rax") u64::from(number) => result,
-            in("rdi") arguments[0],
-            in("rsi") arguments[1],
-            in("rdx") arguments[2],
-            in("r10") arguments[3],
-            in("r8") arguments[4],
-            in("r9") arguments[5],
-            lateout("rcx") _,
-            lateout("r11") _,
-            options(nostack),
-        );
-    }
-    Errno::check(result)
+    let arguments = arguments.map(|argument| argument as u64);
+    // SAFETY: the caller answers for the arguments.
+    Errno::check(unsafe { syscall(number.into(), arguments) })
 }
 
 /// A call none of whose arguments is an address.

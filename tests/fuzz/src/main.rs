@@ -13,7 +13,6 @@
 
 mod input;
 mod memory;
-mod output;
 mod sys;
 mod target;
 mod targets;

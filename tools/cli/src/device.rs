@@ -5,7 +5,7 @@ use std::path::Path;
 
 use hanare_sdk::DEVICE_PATH;
 
-use crate::machine;
+use hanare_common::machine;
 
 /// The group whose members may run programs, unless an administrator named another one.
 const GROUP: &str = "hanare";

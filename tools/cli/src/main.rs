@@ -1,35 +1,21 @@
 //! The `hanare` command.
 //!
-//! One file per command in `commands/`, `hanare bench` in `bench/`, `hanare noise` in `noise/`.
-//! Besides:
+//! One file per command in `commands/`; `hanare bench` and `hanare noise` are in the crate
+//! `hanare-bench`, and what both crates need in `hanare-common`. Besides:
 //!
-//! * `cpu_list` and `size` read what users write
-//! * `machine` asks Linux about this machine, `stuck` about programs whose LWK is silent
-//! * `processes` asks the LWKs about their processes
-//! * `program` looks programs up
-//! * `find` knows where our own files are
+//! * `device` is the instance that a command means, `dispatch` how its calls are executed
+//! * `program` looks programs up, `preload` what is loaded into them
+//! * `stuck` asks about programs whose LWK is silent
 #![deny(unsafe_code)]
 #![cfg_attr(not(test), no_main)]
 
-mod bench;
 mod commands;
-mod cpu_list;
 mod device;
 mod dispatch;
-mod failure;
-mod find;
 mod gdb;
-mod instances;
-mod interrupts;
-mod machine;
-mod noise;
-mod output;
 mod preload;
-mod processes;
 mod program;
-mod size;
 mod stuck;
-mod table;
 mod tasks;
 mod top;
 mod trace;
@@ -38,6 +24,7 @@ use std::ffi::{c_char, c_int};
 use std::io::IsTerminal;
 
 use clap::{CommandFactory, Parser};
+use hanare_common::{failure, output};
 
 use commands::Command;
 

@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use anyhow::Result;
 use clap::ValueEnum;
 
-use crate::find;
+use hanare_common::find;
 
 /// Which calls are posted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -14,10 +14,10 @@ use clap::ValueEnum;
 use hanare_core::elf::ElfPlan;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use crate::cpu_list::CpuList;
 use crate::dispatch::Mode;
-use crate::failure::{CANNOT_RUN, NOT_FOUND, WithStatus};
-use crate::find;
+use hanare_common::cpu_list::CpuList;
+use hanare_common::failure::{CANNOT_RUN, NOT_FOUND, WithStatus};
+use hanare_common::find;
 
 /// Soft RLIMIT_STACK above which Linux lays out memory unsuitably for the proxy.
 /// It is set to that while the proxy starts. Arguments may take a quarter of it, 6 MiB at most.

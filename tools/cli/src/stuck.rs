@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::machine;
+use hanare_common::machine;
 
 /// A line for each process that is on an LWK (as far as we may look): its threads, what state Linux
 /// shows them in, and where in Linux they wait.

@@ -38,6 +38,12 @@ pub fn arrows(texts: &BTreeMap<&str, &str>) -> Arrows {
     arrows
 }
 
+/// Names that a file's functions, values and macros mention, each with its line.
+pub fn mentions<'a>(path: &'a str, text: &'a str) -> Vec<(usize, &'a str)> {
+    let tokens = File::read(path, text).mentions;
+    tokens.into_iter().map(|token| (token.line, token.text)).collect()
+}
+
 /// Definitions and uses of names in a file.
 #[derive(Default)]
 struct File<'a> {

@@ -2,7 +2,7 @@
 //! below, without a circle. What does not yet is in a list that only shrinks (`exceptions`).
 
 mod arrows;
-mod c;
+pub mod c;
 mod exceptions;
 mod part;
 mod picture;
@@ -68,12 +68,24 @@ fn read(sources: &[Source]) -> Result<(Vec<Part>, Vec<String>), String> {
     Ok((Part::all(&plan, sources)?, complaints(&plan, &sources::paths()?)))
 }
 
-/// Files without a place in the plan, and names in the plan without a file.
+/// Files without a place in the plan, sources of a crate that is no part, and names in the plan
+/// without a file.
 fn complaints(plan: &Plan, paths: &[String]) -> Vec<String> {
-    let is_lost = |path: &&String| matches!(plan.place_of(path), None | Some(Place::Folder(_)));
+    let is_lost = |path: &&String| match plan.place_of(path) {
+        None | Some(Place::Folder(_)) => true,
+        Some(Place::Set(_)) => is_source_of_crate(path, paths),
+        Some(Place::Layer(..)) => false,
+    };
     let lost = paths.iter().filter(is_lost).map(|path| format!("{path}: in no layer: {PLAN}"));
     let useless = plan.useless(paths).into_iter();
     lost.chain(useless.map(|entry| format!("{PLAN}: {entry}: not there, or twice"))).collect()
+}
+
+/// Whether it is a file in `src` of a crate. Examples, tests and build scripts may stand in a set.
+fn is_source_of_crate(path: &str, paths: &[String]) -> bool {
+    let folder = path.find("/src/").map(|at| &path[..at]);
+    path.ends_with(".rs")
+        && folder.is_some_and(|folder| paths.contains(&format!("{folder}/Cargo.toml")))
 }
 
 #[cfg(test)]
@@ -92,5 +104,21 @@ mod tests {
             "xtask/layers.toml: k/b.rs: not there, or twice",
         ];
         assert_eq!(found, wanted);
+    }
+
+    #[test]
+    fn a_crate_without_layers_is_a_complaint() {
+        let found = |text: &str| {
+            let paths = ["c/Cargo.toml", "c/build.rs", "c/examples/e.rs", "c/src/lib.rs"];
+            complaints(&plan::read(text).unwrap(), &paths.map(String::from))
+        };
+        let set = "[[files]]\nname = 's'\npaths = ['c/']\n";
+        let wanted = ["c/src/lib.rs: in no layer: xtask/layers.toml"];
+        assert_eq!(found(&format!("part = []\n{set}")), wanted);
+        let part = "[[part]]\nname = 'c'\nfolder = 'c/src'\n";
+        let layer = "[[part.layer]]\nname = 'l'\npurpose = ''\nfiles = ['lib.rs']\n";
+        assert_eq!(found(&format!("{part}{layer}{set}")), [""; 0]);
+        let error = plan::read(&format!("{part}layer = []\n{set}")).err().unwrap();
+        assert_eq!(error, "part 'c' has no layers");
     }
 }

@@ -75,9 +75,14 @@ pub fn read(text: &str) -> Result<Plan, String> {
 
 fn part(table: &Table) -> Result<Part, String> {
     only(table, &["name", "folder", "root", "layer"])?;
-    let layers = tables(table, "layer")?.into_iter().map(layer).collect::<Result<_, _>>()?;
+    let name = word(table, "name")?;
+    let layers: Vec<_> =
+        tables(table, "layer")?.into_iter().map(layer).collect::<Result<_, _>>()?;
+    if layers.is_empty() {
+        return Err(format!("part '{name}' has no layers"));
+    }
     let root = if table.contains_key("root") { Some(word(table, "root")?) } else { None };
-    Ok(Part { name: word(table, "name")?, folder: word(table, "folder")?, root, layers })
+    Ok(Part { name, folder: word(table, "folder")?, root, layers })
 }
 
 fn layer(table: &Table) -> Result<Layer, String> {

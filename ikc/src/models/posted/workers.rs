@@ -1,4 +1,4 @@
-//! Models of workers that poll, sleep, begin to work and end, and of the keeper that starts more: nothing waits that nobody takes.
+//! Models of workers that poll, sleep, begin to work and end, and of the keeper that starts more: nothing waits that no worker takes.
 
 use loom::sync::Arc;
 use loom::thread;

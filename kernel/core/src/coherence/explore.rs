@@ -60,7 +60,7 @@ struct Frame {
     quarantined: bool,
     refs: u8,
     marked: bool,
-    /// Its memory was bad: nobody uses it again.
+    /// The frame's memory was bad: the frame is not used again.
     bad: bool,
     /// The writes that it has, a bit each.
     content: u8,
@@ -81,14 +81,14 @@ enum Op {
     /// Gives the right to write back.
     Writable(usize),
     Discard(usize),
-    /// Page 0 to page 1, where nothing is.
-    Move,
+    /// The page to the other one, where nothing is.
+    Move(usize),
     Unmap(usize),
     /// Maps it anew, if nothing is mapped there.
     Map(usize),
     /// Maps it anew in place of what is mapped there.
     Replace(usize),
-    /// Its memory was bad.
+    /// Finds that its memory was bad.
     Lose(usize),
     /// Serves a fault of Linux.
     Serve(usize, bool),
@@ -102,7 +102,7 @@ enum Phase {
     End,
 }
 
-/// What a thread, or the CPU that serves Linux, does. First CPUs flush, then Linux is asked, then
+/// Work of a thread, or of the CPU that serves Linux. First CPUs flush, then Linux is asked, then
 /// frames are dropped, then its phase goes on.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 struct Thread {
@@ -177,7 +177,7 @@ struct State {
     leaves: [Leaf; PAGES],
     /// Whether the memory of the page was bad: its entry keeps the sight only.
     lost: [bool; PAGES],
-    /// What addresses are kept for, and by which thread.
+    /// Reason why addresses are kept, and the thread that keeps them.
     kept: [Option<(Kept, usize)>; PAGES],
     rights: [Rights; PAGES],
     frames: [Frame; FRAMES],
@@ -189,11 +189,15 @@ struct State {
     child: [Entry; PAGES],
     child_runs: bool,
     threads: [Thread; 3],
-    /// What may still happen.
+    /// How many of each action may still happen.
     linux_writes: u8,
     pins: u8,
     child_writes: u8,
     failures: u8,
+    /// The second CPU never has the table: it has no translation.
+    is_alone: bool,
+    /// Pages that a fork copies at once.
+    copies_max: usize,
     /// Writes so far; whose they are; what each page has to show.
     writes: u8,
     by_linux: u8,
@@ -201,7 +205,7 @@ struct State {
     must: [u8; PAGES],
     /// All writes to each page.
     to: [u8; PAGES],
-    /// What must not be seen of a page again.
+    /// Writes that must not be seen of a page again.
     gone: [u8; PAGES],
     child_must: [u8; PAGES],
     wrong: Option<&'static str>,
@@ -243,10 +247,16 @@ impl State {
             pins,
             child_writes: u8::from(
                 pins == 0
-                    && scripts[0] == [Op::Fork]
-                    && matches!(scripts[1], [Op::Store(0) | Op::Unmap(0) | Op::Discard(0)]),
+                    && matches!(
+                        scripts,
+                        [[Op::Fork], [Op::Store(0) | Op::Unmap(0) | Op::Discard(0)]]
+                            | [[Op::Fork, Op::Unmap(0)], []]
+                    ),
             ),
+            is_alone: scripts[1].is_empty(),
             failures: 1,
+            // There is one page then, which a fork is to ask about.
+            copies_max: if scripts[1].contains(&Op::Move(1)) { 0 } else { COPIES_MAX },
             writes: 0,
             by_linux: 0,
             by_child: 0,
@@ -256,7 +266,7 @@ impl State {
             child_must: [0; PAGES],
             wrong: None,
         };
-        let moves = scripts.iter().any(|s| s.contains(&Op::Move));
+        let moves = scripts.iter().any(|s| s.contains(&Op::Move(0)));
         for page in 0..PAGES {
             if moves && page == 1 {
                 s.rights[page] = Rights::None;
@@ -452,11 +462,11 @@ const SCRIPTS: &[[&[Op]; 2]] = &[
     [&[Op::Store(0), Op::Store(1)], &[Op::Store(1), Op::Store(0)]],
     [&[Op::ReadOnly(0)], &[Op::Store(0), Op::Store(1)]],
     [&[Op::Discard(0)], &[Op::Store(0), Op::Store(0)]],
-    [&[Op::Move], &[Op::Store(0), Op::Store(1)]],
+    [&[Op::Move(0)], &[Op::Store(0), Op::Store(1)]],
     [&[Op::Unmap(0)], &[Op::Store(0)]],
     [&[Op::Fork], &[Op::Store(0)]],
     [&[Op::Fork], &[Op::Unmap(0)]],
-    [&[Op::Fork], &[Op::Move]],
+    [&[Op::Fork], &[Op::Move(0)]],
     [&[Op::Fork], &[Op::ReadOnly(0)]],
     [&[Op::Fork], &[Op::Store(1)]],
     [&[Op::Unmap(0)], &[Op::Unmap(0), Op::Map(0), Op::Store(0)]],
@@ -467,13 +477,15 @@ const SCRIPTS: &[[&[Op]; 2]] = &[
     [&[Op::Replace(0)], &[Op::Store(0), Op::Store(0)]],
     [&[Op::Replace(0)], &[Op::Replace(0), Op::Store(0)]],
     [&[Op::Fork], &[Op::Replace(0)]],
+    [&[Op::Fork, Op::Unmap(0)], &[]],
 ];
 
 /// Beside these Linux pins a page, and writes to it later.
 const PINNED: &[[&[Op]; 2]] = &[
     [&[Op::Fork], &[Op::Store(0)]],
     [&[Op::ReadOnly(0), Op::Writable(0), Op::Fork], &[]],
-    [&[Op::Move, Op::Fork], &[]],
+    [&[Op::Move(0), Op::Fork], &[]],
+    [&[Op::Fork], &[Op::Move(0), Op::Move(1)]],
 ];
 
 #[test]

@@ -78,8 +78,19 @@ impl From<Errno> for Stop {
 pub struct Owner {
     /// Thread id in the lock's word.
     pub tid: u32,
-    /// There is such a thread.
-    pub lives: bool,
+    /// The state of that thread.
+    pub is: Being,
+}
+
+/// State of the thread whose id is in a lock's word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Being {
+    /// There is such a thread of a program.
+    Alive,
+    /// There is none.
+    Gone,
+    /// The thread is one of Linux' kernel, which has no locks.
+    Kernel,
 }
 
 /// Result of an attempt to get a lock.
@@ -172,7 +183,11 @@ impl<W: PartialEq> Queues<W> {
         if value & WAITERS == 0 {
             replace(memory, key, value, value | WAITERS)?;
         }
-        if known.lives { Ok(Acquired::By(owner)) } else { Err(ESRCH.into()) }
+        match known.is {
+            Being::Alive => Ok(Acquired::By(owner)),
+            Being::Gone => Err(ESRCH.into()),
+            Being::Kernel => Err(EPERM.into()),
+        }
     }
 
     /// The threads for which `owner` waits, directly and through others.

@@ -159,7 +159,7 @@ impl Routes {
 /// The routes that a row allows. None for a call that is refused; of a local call, those by which the LWK may pass it on.
 #[must_use]
 pub const fn of_row(row: &Row) -> Routes {
-    let (number, is_local) = (row.number as u32, matches!(row.service, Service::Local(_)));
+    let (number, is_local) = (row.number as u32, matches!(row.service, Service::Local));
     if matches!(row.service, Service::Refused(..)) {
         return Routes(0);
     }
@@ -235,7 +235,7 @@ pub const fn choose(routes: Routes, caller: Caller) -> Route {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::syscalls::{Hook, LocalCall, row, rows};
+    use crate::syscalls::{Hook, row, rows};
     use linux_raw_sys::general::*;
 
     fn callers() -> impl Iterator<Item = Caller> {
@@ -311,7 +311,7 @@ mod tests {
         assert_eq!(of_row(refused.unwrap()), Routes::default());
         let local = routes(__NR_nanosleep);
         assert!(local.has(Route::DIRECT) && !local.has(Route::CLAIMED));
-        assert!(matches!(row(39).unwrap().service, Service::Local(LocalCall::Getpid)));
+        assert!(matches!(row(39).unwrap().service, Service::Local));
         assert!(matches!(row(0).unwrap().service, Service::Delegated(Hook::None)));
     }
 

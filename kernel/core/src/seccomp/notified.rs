@@ -2,7 +2,8 @@
 //! and how (`docs/seccomp.md`).
 
 use super::worker;
-use crate::syscalls::{Hook, LocalCall, Row, Service};
+use crate::syscalls::{Hook, Row, Service};
+use linux_raw_sys::general::{__NR_execve, __NR_execveat};
 
 /// How a listener is told of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,10 +28,15 @@ pub fn way(row: Option<&Row>, args: &[u64; 6], control_fd: u32, departs: impl Fn
         Service::Delegated(_) if worker::is_own(row.number.into(), args, control_fd) => Way::Apart,
         Service::Delegated(hook) => of_hook(hook, args),
         // The worker makes the very call then; of an execveat that may be an execve it may not.
-        Service::Local(LocalCall::Execve) if departs() => Way::Execve,
-        Service::Local(LocalCall::Execveat) if args[4] as u32 != 0 && departs() => Way::Execve,
-        Service::Local(_) | Service::Refused(..) => Way::Apart,
+        Service::Local if may_be_notified(row, args) && departs() => Way::Execve,
+        Service::Local | Service::Refused(..) => Way::Apart,
     }
+}
+
+/// Whether the call is an execve, not one that may be an execveat of a descriptor.
+fn may_be_notified(row: &Row, args: &[u64; 6]) -> bool {
+    let number = u32::from(row.number);
+    number == __NR_execve || number == __NR_execveat && args[4] as u32 != 0
 }
 
 /// Way for a call that the worker makes as its filter lets it.

@@ -77,9 +77,10 @@ const PERSONALITY_ASKED: u32 = u32::MAX;
 const SET_MODE_FILTER: u32 = 1;
 const NEW_LISTENER: u32 = 8;
 /// The module's commands that a worker needs, all about its own process.
-const COMMANDS: [u32; 21] = [
+const COMMANDS: [u32; 22] = [
     IOCTL_WAIT,
     IOCTL_RING,
+    IOCTL_WORKER,
     IOCTL_SERVE,
     IOCTL_SIGNAL,
     IOCTL_USAGE,

@@ -341,48 +341,52 @@ impl FpSwBytes {
         }
     }
 
-    /// Whether a frame that `rt_sigreturn` finds has an extended state that this
-    /// kernel (whose images have at most `xstate_size` bytes) can restore:
-    /// `magic2` is what lies at offset `self.xstate_size`. If not, only the first
+    /// Whether a frame that `rt_sigreturn` finds may have an extended state that this
+    /// kernel (whose images have at most `xstate_size` bytes) can restore: it has if
+    /// [`FP_XSTATE_MAGIC2`] lies at offset `self.xstate_size`. If not, only the first
     /// 512 bytes are restored. As Linux' `check_xstate_in_sigframe`.
     #[must_use]
-    pub const fn is_extended(&self, xstate_size: u32, magic2: u32) -> bool {
+    pub const fn may_be_extended(&self, xstate_size: u32) -> bool {
         self.magic1 == FP_XSTATE_MAGIC1
             && self.xstate_size as usize >= FXSAVE_SIZE + XSAVE_HEADER_SIZE
             && self.xstate_size <= xstate_size
             && self.xstate_size <= self.extended_size
-            && magic2 == FP_XSTATE_MAGIC2
     }
 }
 
-/// Reads the FPU state that a frame points to into `image`, which is as large as those of this
-/// kernel and zeroed; with an extended state only if it `has_xsave` and the marks are right.
+/// Format of the FPU state in a frame, by which the CPU loads it from there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FpuFormat {
+    /// An XSAVE area. These components are loaded, and the others become initial.
+    Extended(u64),
+    /// The 512 bytes of FXSAVE. All but x87 and SSE becomes initial.
+    Legacy,
+}
+
+/// Reads how the FPU state that a frame points to is to be loaded, by a kernel whose images have
+/// `size` bytes. Extended states are there only if the CPU `has_xsave` and the marks are right.
 ///
 /// # Errors
-/// It cannot be read; `image` has something of it then.
-pub fn read_fpu_state(
+/// The marks cannot be read; that includes the second one, where the first is right.
+pub fn fpu_format(
     memory: &impl UserMemory,
     at: u64,
     has_xsave: bool,
-    image: &mut [u8],
-) -> core::result::Result<(), Fault> {
-    let size = image.len();
-    let legacy = image.get_mut(..FXSAVE_SIZE).ok_or(Fault)?;
-    memory.read(at, legacy)?;
-    let sw = &legacy[SW_BYTES_OFFSET..SW_BYTES_OFFSET + size_of::<FpSwBytes>()];
-    let sw = FpSwBytes::read_from_bytes(sw).map_err(|_| Fault)?;
-    let xstate_size = sw.xstate_size as usize;
-    let extended = has_xsave
-        && xstate_size <= size
-        && memory
-            .read_u32(at.wrapping_add(u64::from(sw.xstate_size)))
-            .is_ok_and(|magic2| sw.is_extended(size as u32, magic2));
-    if extended {
-        memory.read(at, &mut image[..xstate_size])?;
-    } else if let Some(features) = image.get_mut(FXSAVE_SIZE) {
-        *features = 3; // x87 and SSE are in the legacy area, the rest initial
+    size: usize,
+) -> core::result::Result<FpuFormat, Fault> {
+    if !has_xsave {
+        return Ok(FpuFormat::Legacy);
     }
-    Ok(())
+    let behind = |bytes: u64| at.checked_add(bytes).ok_or(Fault);
+    let mut sw = FpSwBytes::default();
+    memory.read(behind(SW_BYTES_OFFSET as u64)?, sw.as_mut_bytes())?;
+    if !sw.may_be_extended(size as u32) {
+        return Ok(FpuFormat::Legacy);
+    }
+    Ok(match memory.read_u32(behind(sw.xstate_size.into())?)? {
+        FP_XSTATE_MAGIC2 => FpuFormat::Extended(sw.xfeatures),
+        _ => FpuFormat::Legacy,
+    })
 }
 
 /// The `si_code` of the float exception that an FPU state shows, of the x87 unit or of SSE;

@@ -1,7 +1,10 @@
 use super::*;
 use crate::lists::failing;
+use crate::usermemory::Fault;
+use crate::usermemory::tests::Bytes;
 use proptest::prelude::*;
 use std::vec::Vec;
+use zerocopy::IntoBytes;
 
 fn caught(flags: u64) -> SigAction {
     SigAction { handler: 0x40_1000, flags, restorer: 0x40_2000, mask: SigSet::of(SIGUSR1) }
@@ -177,7 +180,7 @@ fn a_full_queue_refuses_and_keeps_what_was_accepted() {
     assert_eq!(pending.queue(40, info), Ok(true));
     assert_eq!(pending.queue(40, info), Err(EAGAIN));
     pending.add(41, info, true); // its sender has been told that it is queued
-    assert_eq!(pending.queue(SIGINT, SigInfo::user(SIGINT, 7, 8)), Ok(true));
+    assert_eq!(pending.queue(SIGINT, SigInfo { code: SI_TKILL, ..info }), Ok(true));
     assert_eq!(pending.queue(0, info), Err(EINVAL));
     let first = pending.dequeue(SigSet::EMPTY).unwrap();
     assert_eq!((first.signal, first.info), (SIGINT, SigInfo::user(SIGINT, 0, 0)));
@@ -188,6 +191,54 @@ fn a_full_queue_refuses_and_keeps_what_was_accepted() {
     assert_eq!(pending.dequeue(SigSet::EMPTY), None);
     pending.add(40, info, true);
     assert_eq!(pending.dequeue(SigSet::EMPTY).unwrap().info, info);
+}
+
+#[test]
+fn queues_of_all_processes_of_a_user_have_one_limit() {
+    let user = Arc::new(UserSignals::new());
+    let (mut first, mut other) = (Pending::of_user(user.clone()), Pending::of_user(user.clone()));
+    let mut info = SigInfo::kernel(40);
+    info.code = SI_QUEUE;
+    for queue in [&mut first, &mut other] {
+        (0..MAX_QUEUED_SIGNALS / 2).for_each(|_| assert_eq!(queue.queue(40, info), Ok(true)));
+    }
+    assert_eq!(first.queue(41, info), Err(EAGAIN));
+    assert_eq!(other.like().queue(41, info), Err(EAGAIN), "nor a third one");
+    assert_eq!(Pending::of_user(Arc::default()).queue(41, info), Ok(true), "another user's");
+    assert!(other.dequeue(SigSet::EMPTY).is_some() && first.queue(41, info) == Ok(true));
+    first.discard(SigSet::of(40));
+    assert_eq!(user.count(), MAX_QUEUED_SIGNALS / 2, "one of 41 in place of one of 40");
+    drop(other);
+    assert_eq!((user.count(), first.dequeue_last(SigSet::EMPTY).is_some()), (1, true));
+    assert_eq!(user.count(), 0);
+}
+
+#[test]
+fn standard_signals_keep_their_siginfo_without_room() {
+    let user = Arc::new(UserSignals::new());
+    let (mut full, mut other) = (Pending::of_user(user.clone()), Pending::of_user(user.clone()));
+    let sent = |code| SigInfo { code, ..SigInfo::user(SIGUSR2, 7, 8) };
+    for _ in 0..MAX_QUEUED_SIGNALS {
+        assert_eq!(full.queue(40, sent(SI_QUEUE)), Ok(true));
+    }
+    for code in [SI_USER, SI_KERNEL, SI_TIMER] {
+        for queue in [&mut full, &mut other] {
+            assert_eq!(queue.queue(SIGUSR2, sent(code)), Ok(true));
+            assert_eq!(queue.queue(SIGUSR2, sent(code)), Ok(false), "one of each");
+        }
+        assert_eq!(user.count(), MAX_QUEUED_SIGNALS + 2);
+        for queue in [&mut full, &mut other] {
+            assert_eq!(queue.dequeue(SigSet::EMPTY).map(|q| q.info), Some(sent(code)));
+        }
+    }
+    assert_eq!(other.queue(40, sent(SI_USER)), Ok(true), "real-time: without its siginfo");
+    for code in [SI_QUEUE, SI_TKILL] {
+        assert_eq!(other.queue(SIGUSR2, sent(code)), Ok(true));
+        let bare = SigInfo::user(SIGUSR2, 0, 0);
+        assert_eq!(other.dequeue(SigSet::EMPTY).map(|q| q.info), Some(bare));
+    }
+    drop(full);
+    assert_eq!(user.count(), 0);
 }
 
 #[test]
@@ -212,15 +263,38 @@ fn siginfo_lies_as_linux_lays_it() {
 }
 
 #[test]
-fn a_state_is_extended_if_all_marks_agree() {
+fn a_state_may_be_extended_if_all_marks_agree() {
     let marks = FpSwBytes::new(7, 832);
     assert_eq!(marks.extended_size, 836);
-    assert!(marks.is_extended(832, FP_XSTATE_MAGIC2));
-    assert!(!marks.is_extended(800, FP_XSTATE_MAGIC2));
-    assert!(!marks.is_extended(832, 0));
-    assert!(!FpSwBytes { magic1: 0, ..marks }.is_extended(832, FP_XSTATE_MAGIC2));
-    assert!(!FpSwBytes { xstate_size: 512, ..marks }.is_extended(832, FP_XSTATE_MAGIC2));
-    assert!(!FpSwBytes { extended_size: 0, ..marks }.is_extended(832, FP_XSTATE_MAGIC2));
+    assert!(marks.may_be_extended(832));
+    assert!(!marks.may_be_extended(800));
+    assert!(!FpSwBytes { magic1: 0, ..marks }.may_be_extended(832));
+    assert!(!FpSwBytes { xstate_size: 575, ..marks }.may_be_extended(832));
+    assert!(!FpSwBytes { extended_size: 831, ..marks }.may_be_extended(832));
+}
+
+#[test]
+fn an_extended_state_needs_its_second_mark_to_be_readable() {
+    let state = |marks: FpSwBytes, bytes: usize, magic2: u32| {
+        let mut state = std::vec![0; bytes];
+        state[SW_BYTES_OFFSET..SW_BYTES_OFFSET + 48].copy_from_slice(marks.as_bytes());
+        if let Some(at) = state.get_mut(832..836) {
+            at.copy_from_slice(&magic2.to_le_bytes());
+        }
+        state
+    };
+    let format = |state: &[u8], has_xsave| fpu_format(&Bytes(state.to_vec()), 0, has_xsave, 832);
+    let (marks, some) = (FpSwBytes::new(7, 832), FpSwBytes::new(1, 832));
+    let right = state(marks, 836, FP_XSTATE_MAGIC2);
+    assert_eq!(format(&right, true), Ok(FpuFormat::Extended(7)));
+    assert_eq!(format(&right, false), Ok(FpuFormat::Legacy));
+    let some = state(some, 836, FP_XSTATE_MAGIC2);
+    assert_eq!(format(&some, true), Ok(FpuFormat::Extended(1)));
+    assert_eq!(format(&state(marks, 836, 0), true), Ok(FpuFormat::Legacy));
+    assert_eq!(format(&state(marks, 832, 0), true), Err(Fault));
+    assert_eq!(format(&state(FpSwBytes::default(), 512, 0), true), Ok(FpuFormat::Legacy));
+    assert_eq!(format(&[0; 511], true), Err(Fault));
+    assert_eq!(fpu_format(&Bytes(right), u64::MAX - 100, true, 832), Err(Fault));
 }
 
 #[test]

@@ -28,7 +28,7 @@ pub static NATIVE: [u64; NATIVE_WORDS] = {
         let is_plain = match ROWS[i].service {
             Service::Delegated(Hook::None) => !is_one_of(number, &SHOWN),
             Service::Delegated(Hook::Close | Hook::Random | Hook::Truncate) => true,
-            Service::Local(_) => is_one_of(number, &SAME),
+            Service::Local => is_one_of(number, &SAME),
             _ => false,
         };
         if is_plain {

@@ -2,6 +2,7 @@
 
 use super::arguments::Argument;
 use crate::errno::Errno;
+use linux_raw_sys::general::{__NR_ioperm, __NR_iopl, __NR_seccomp};
 use linux_raw_sys::prctl::{
     PR_CAP_AMBIENT, PR_CAPBSET_DROP, PR_SET_KEEPCAPS, PR_SET_NO_NEW_PRIVS, PR_SET_SECCOMP,
     PR_SET_SECUREBITS,
@@ -11,7 +12,7 @@ use linux_raw_sys::prctl::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Service {
     /// The LWK.
-    Local(LocalCall),
+    Local,
     /// Linux, by the thread's worker, with the same arguments.
     Delegated(Hook),
     /// No kernel: this error, for this reason.
@@ -229,38 +230,15 @@ impl Row {
     /// [`PRCTL_RIGHTS`].
     #[must_use]
     pub const fn changes_rights(&self) -> bool {
-        matches!(
-            self.service,
-            Service::Delegated(Hook::Credentials | Hook::Unshare | Hook::Setns | Hook::Rights)
-                | Service::Local(LocalCall::Seccomp | LocalCall::Iopl | LocalCall::Ioperm)
-        )
+        match self.service {
+            Service::Delegated(hook) => {
+                matches!(hook, Hook::Credentials | Hook::Unshare | Hook::Setns | Hook::Rights)
+            }
+            Service::Local => {
+                let number = self.number as u32;
+                number == __NR_seccomp || number == __NR_iopl || number == __NR_ioperm
+            }
+            Service::Refused(..) => false,
+        }
     }
-}
-
-macro_rules! local_calls {
-    ($($variant:ident)*) => {
-        /// The calls that the LWK serves itself. Each has one row, of which its name is that in
-        /// Rust's spelling: `syscalls.rs` does not compile otherwise.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        #[allow(missing_docs)]
-        pub enum LocalCall {
-            $($variant,)*
-        }
-
-        impl LocalCall {
-            /// Their names.
-            pub(super) const NAMES: &[&str] = &[$(stringify!($variant),)*];
-        }
-    };
-}
-
-local_calls! {
-    Mmap Mprotect Munmap Brk RtSigaction RtSigprocmask RtSigreturn SchedYield Mremap Mincore
-    Madvise Shmat Getpid Clone Fork Vfork Execve Exit Shmdt Gettimeofday Getrusage Times Ptrace
-    Getuid Getgid Geteuid Getegid RtSigpending RtSigsuspend Sigaltstack Mlock Munlock Mlockall
-    Munlockall Prctl ArchPrctl Gettid Time Futex SchedSetaffinity SchedGetaffinity
-    RemapFilePages SetTidAddress RestartSyscall ClockGettime ClockGetres Nanosleep
-    ClockNanosleep ExitGroup Mbind MovePages SetMempolicyHomeNode MigratePages SetMempolicy GetMempolicy SetRobustList
-    GetRobustList Getcpu Execveat Membarrier Seccomp Iopl Ioperm Mlock2 PkeyMprotect Rseq
-    IoSetup IoDestroy Clone3 FutexWaitv
 }

@@ -16,7 +16,7 @@ use super::choices::{
     FCNTL, FILE_HANDLE, FSCONFIG, GET_OPTION, IOCTL, KCMP, LANDLOCK_RULE, MOUNT_REQUEST, MSGCTL,
     REBOOT, SCHEDULING, SEMCTL, SET_OPTION, SHMCTL, SYSFS, SYSFS_NAME, SYSLOG,
 };
-use super::row::{By, Hook, LocalCall, Restart, Row, Service};
+use super::row::{By, Hook, Restart, Row, Service};
 use crate::errno;
 use linux_raw_sys::general::*;
 
@@ -28,10 +28,6 @@ mod newer {
     pub const __NR_uprobe: u32 = 336;
     pub const __NR_listns: u32 = 470;
     pub const __NR_rseq_slice_yield: u32 = 471;
-}
-
-const fn local(call: LocalCall) -> Service {
-    Service::Local(call)
 }
 
 const fn delegated(hook: Hook) -> Service {
@@ -68,8 +64,8 @@ macro_rules! arity {
 }
 
 macro_rules! service {
-    (local $call:ident) => {
-        local(LocalCall::$call)
+    (local) => {
+        Service::Local
     };
     (delegated $hook:ident, $by:ident) => {
         delegated(Hook::$hook)
@@ -119,15 +115,15 @@ pub(super) static ROWS: &[Row] = rows! {
     __NR_poll(Many(Poll, 1, InOut), Word, Int) delegated(None, Any) restart Block;
     __NR_lseek(Descriptor, Unsigned, One(Names::Seek)) delegated(None, Any);
     __NR_mmap(Hex, Unsigned, Flags(Names::Protection), Flags(Names::Map), Descriptor, Bits)
-        local(Mmap);
-    __NR_mprotect(Hex, Unsigned, Flags(Names::Protection)) local(Mprotect);
-    __NR_munmap(Hex, Unsigned) local(Munmap);
-    __NR_brk(Hex) local(Brk);
+        local();
+    __NR_mprotect(Hex, Unsigned, Flags(Names::Protection)) local();
+    __NR_munmap(Hex, Unsigned) local();
+    __NR_brk(Hex) local();
     __NR_rt_sigaction(One(Names::Signal), Struct(SignalAction, In), Struct(SignalAction, Out), Unsigned)
-        local(RtSigaction);
+        local();
     __NR_rt_sigprocmask(One(Names::How), Struct(SignalSet, In), Struct(SignalSet, Out), Unsigned)
-        local(RtSigprocmask);
-    __NR_rt_sigreturn/0 local(RtSigreturn);
+        local();
+    __NR_rt_sigreturn/0 local();
     __NR_ioctl(Descriptor, One(Names::Ioctl), Chosen(&IOCTL)) delegated(None, Own) restart Sys;
     __NR_pread64(Descriptor, Output(2), Unsigned, Unsigned) delegated(None, Unmasked) restart Sys;
     __NR_pwrite64(Descriptor, Input(2), Unsigned, Unsigned) delegated(None, Unmasked) restart Sys;
@@ -137,22 +133,22 @@ pub(super) static ROWS: &[Row] = rows! {
     __NR_pipe(Struct(DescriptorPair, Out)) delegated(None, Any);
     __NR_select(Int, Set(0), Set(0), Set(0), Struct(Timeval, InOutQuiet))
         delegated(None, Any) restart NoHand;
-    __NR_sched_yield/0 local(SchedYield);
-    __NR_mremap(Hex, Unsigned, Unsigned, Flags(Names::Remap), Hex) local(Mremap);
+    __NR_sched_yield/0 local();
+    __NR_mremap(Hex, Unsigned, Unsigned, Flags(Names::Remap), Hex) local();
     __NR_msync/3 delegated(Msync, Own) without "a range of the caller's own mappings";
-    __NR_mincore/3 local(Mincore);
-    __NR_madvise(Hex, Unsigned, One(Names::Madvise)) local(Madvise);
+    __NR_mincore/3 local();
+    __NR_madvise(Hex, Unsigned, One(Names::Madvise)) local();
     __NR_shmget(Int, Unsigned, Bits) delegated(None, Own);
-    __NR_shmat/3 local(Shmat);
+    __NR_shmat/3 local();
     __NR_shmctl(Int, Int, Chosen(&SHMCTL)) delegated(None, Own);
     __NR_dup(Descriptor) delegated(None, Any);
     __NR_dup2(Descriptor, Descriptor) delegated(Dup2, Any);
     __NR_pause/0 delegated(SigWait, Own) restart NoHand;
-    __NR_nanosleep(Struct(Timespec, In), Hex) local(Nanosleep) restart Block;
+    __NR_nanosleep(Struct(Timespec, In), Hex) local() restart Block;
     __NR_getitimer(Int, Struct(TimevalPair, Out)) delegated(Getitimer, Own);
     __NR_alarm(Unsigned) delegated(None, Own);
     __NR_setitimer(Int, Struct(TimevalPair, In), Struct(TimevalPair, Out)) delegated(Setitimer, Own);
-    __NR_getpid/0 local(Getpid);
+    __NR_getpid/0 local();
     __NR_sendfile(Descriptor, Descriptor, Struct(Long, InOut), Unsigned)
         delegated(None, Unmasked) restart Sys;
     __NR_socket(One(Names::Family), Flags(Names::Socket), Int) delegated(None, Any);
@@ -179,11 +175,11 @@ pub(super) static ROWS: &[Row] = rows! {
         Chosen(&GET_OPTION),
         Struct(Structure::Word, InOut))
         delegated(None, Any);
-    __NR_clone(Flags(Names::Clone), Hex, Hex, Hex, Hex) local(Clone);
-    __NR_fork/0 local(Fork);
-    __NR_vfork/0 local(Vfork);
-    __NR_execve(Text, Strings, Hex) local(Execve);
-    __NR_exit(Int) local(Exit);
+    __NR_clone(Flags(Names::Clone), Hex, Hex, Hex, Hex) local();
+    __NR_fork/0 local();
+    __NR_vfork/0 local();
+    __NR_execve(Text, Strings, Hex) local();
+    __NR_exit(Int) local();
     __NR_wait4(Int, Struct(Structure::Word, InOut), Flags(Names::Wait), Struct(Bytes(144), InOut))
         delegated(Wait4, Own) restart Sys;
     __NR_kill(Int, One(Names::Signal)) delegated(Kill, Own);
@@ -191,7 +187,7 @@ pub(super) static ROWS: &[Row] = rows! {
     __NR_semget(Int, Int, Bits) delegated(None, Own);
     __NR_semop(Int, Many(Bytes(6), 2, In), Word) delegated(None, Own) restart Interrupted;
     __NR_semctl(Int, Int, Int, Chosen(&SEMCTL)) delegated(None, Own);
-    __NR_shmdt/1 local(Shmdt);
+    __NR_shmdt/1 local();
     __NR_msgget(Int, Bits) delegated(None, Own);
     __NR_msgsnd(Int, Typed(2, In), Unsigned, Bits) delegated(None, Own) restart NoHand;
     __NR_msgrcv(Int, Typed(2, Out), Unsigned, Bits, Bits) delegated(None, Own) restart NoHand;
@@ -220,19 +216,19 @@ pub(super) static ROWS: &[Row] = rows! {
     __NR_fchown(Descriptor, Int, Int) delegated(None, Any);
     __NR_lchown(Text, Int, Int) delegated(None, Any);
     __NR_umask(Mode) delegated(None, Own);
-    __NR_gettimeofday(Struct(Timeval, Out), Hex) local(Gettimeofday) + vdso;
+    __NR_gettimeofday(Struct(Timeval, Out), Hex) local() + vdso;
     __NR_getrlimit(One(Names::Resource), Struct(Limit, Out)) delegated(Getrlimit, Own);
-    __NR_getrusage(One(Names::Who), Hex) local(Getrusage);
+    __NR_getrusage(One(Names::Who), Hex) local();
     __NR_sysinfo(Struct(Bytes(112), Out)) delegated(Sysinfo, Own);
-    __NR_times/1 local(Times);
-    __NR_ptrace/4 local(Ptrace);
-    __NR_getuid/0 local(Getuid);
+    __NR_times/1 local();
+    __NR_ptrace/4 local();
+    __NR_getuid/0 local();
     __NR_syslog(Int, Chosen(&SYSLOG), Int) delegated(None, Own);
-    __NR_getgid/0 local(Getgid);
+    __NR_getgid/0 local();
     __NR_setuid(Int) delegated(Credentials, Own);
     __NR_setgid(Int) delegated(Credentials, Own);
-    __NR_geteuid/0 local(Geteuid);
-    __NR_getegid/0 local(Getegid);
+    __NR_geteuid/0 local();
+    __NR_getegid/0 local();
     __NR_setpgid(Int, Int) delegated(None, Own);
     __NR_getppid/0 delegated(None, Any);
     __NR_getpgrp/0 delegated(None, Any);
@@ -253,14 +249,14 @@ pub(super) static ROWS: &[Row] = rows! {
     __NR_getsid(Int) delegated(None, Any);
     __NR_capget(Struct(Bytes(8), InOut), Struct(Bytes(24), InOut)) delegated(None, Own);
     __NR_capset(Struct(Bytes(8), InOut), Struct(Bytes(24), In)) delegated(Rights, Own);
-    __NR_rt_sigpending(Struct(SignalSet, Out), Unsigned) local(RtSigpending);
+    __NR_rt_sigpending(Struct(SignalSet, Out), Unsigned) local();
     __NR_rt_sigtimedwait(Struct(SignalSet, In), Struct(Bytes(128), InOut), Struct(Timespec, In),
         Unsigned)
         delegated(Sigtimedwait, Own) restart Interrupted;
     __NR_rt_sigqueueinfo(Int, One(Names::Signal), Struct(Bytes(128), In))
         delegated(QueueToProcess, Own);
-    __NR_rt_sigsuspend(Struct(SignalSet, In), Unsigned) local(RtSigsuspend) restart NoHand;
-    __NR_sigaltstack(Hex, Hex) local(Sigaltstack);
+    __NR_rt_sigsuspend(Struct(SignalSet, In), Unsigned) local() restart NoHand;
+    __NR_sigaltstack(Hex, Hex) local();
     __NR_utime(Text, Struct(Bytes(16), In)) delegated(None, Any);
     __NR_mknod(Text, Mode, Bits) delegated(None, Any);
     __NR_uselib/1 refused(ENOSYS, "not in Linux (x86-64) either");
@@ -278,16 +274,16 @@ pub(super) static ROWS: &[Row] = rows! {
     __NR_sched_get_priority_max(Int) delegated(None, Own);
     __NR_sched_get_priority_min(Int) delegated(None, Own);
     __NR_sched_rr_get_interval(Int, Struct(Timespec, Out)) delegated(None, Own);
-    __NR_mlock/2 local(Mlock);
-    __NR_munlock/2 local(Munlock);
-    __NR_mlockall/1 local(Mlockall);
-    __NR_munlockall/0 local(Munlockall);
+    __NR_mlock/2 local();
+    __NR_munlock/2 local();
+    __NR_mlockall/1 local();
+    __NR_munlockall/0 local();
     __NR_vhangup/0 delegated(None, Own);
     __NR_modify_ldt/3 refused(ENOSYS, "no local descriptor tables (as without CONFIG_MODIFY_LDT_SYSCALL)");
     __NR_pivot_root(Text, Text) delegated(None, Own);
     __NR__sysctl/1 refused(ENOSYS, "not in Linux (x86-64) either");
-    __NR_prctl(One(Names::Prctl), Hex, Hex, Hex, Hex) local(Prctl);
-    __NR_arch_prctl(One(Names::ArchPrctl), Hex) local(ArchPrctl);
+    __NR_prctl(One(Names::Prctl), Hex, Hex, Hex, Hex) local();
+    __NR_arch_prctl(One(Names::ArchPrctl), Hex) local();
     __NR_adjtimex(Struct(Bytes(208), InOut)) delegated(None, Own);
     __NR_setrlimit(One(Names::Resource), Struct(Limit, In)) delegated(Setrlimit, Own);
     __NR_chroot(Text) delegated(None, Own);
@@ -301,8 +297,8 @@ pub(super) static ROWS: &[Row] = rows! {
     __NR_reboot(Bits, Bits, Bits, Chosen(&REBOOT)) delegated(None, Own);
     __NR_sethostname(Input(1), Int) delegated(None, Own);
     __NR_setdomainname(Input(1), Int) delegated(None, Own);
-    __NR_iopl/1 local(Iopl);
-    __NR_ioperm/3 local(Ioperm);
+    __NR_iopl/1 local();
+    __NR_ioperm/3 local();
     __NR_create_module/2 refused(ENOSYS, "not in Linux (x86-64) either");
     __NR_init_module/3 delegated(None, Own) without "a module image and its parameters have no bound";
     __NR_delete_module(Text, Bits) delegated(None, Own);
@@ -315,7 +311,7 @@ pub(super) static ROWS: &[Row] = rows! {
     __NR_afs_syscall/5 refused(ENOSYS, "not in Linux (x86-64) either");
     __NR_tuxcall/3 refused(ENOSYS, "not in Linux (x86-64) either");
     __NR_security/3 refused(ENOSYS, "not in Linux (x86-64) either");
-    __NR_gettid/0 local(Gettid);
+    __NR_gettid/0 local();
     __NR_readahead(Descriptor, Unsigned, Unsigned) delegated(None, Any);
     __NR_setxattr(Text, Text, Input(3), Unsigned, Bits) delegated(None, Any);
     __NR_lsetxattr(Text, Text, Input(3), Unsigned, Bits) delegated(None, Any);
@@ -330,13 +326,13 @@ pub(super) static ROWS: &[Row] = rows! {
     __NR_lremovexattr(Text, Text) delegated(None, Any);
     __NR_fremovexattr(Descriptor, Text) delegated(None, Any);
     __NR_tkill(Int, One(Names::Signal)) delegated(Tkill, Own);
-    __NR_time/1 local(Time) + vdso;
-    __NR_futex(Hex, Flags(Names::Futex), Unsigned, Hex, Hex, Hex) local(Futex) restart Block;
-    __NR_sched_setaffinity/3 local(SchedSetaffinity);
-    __NR_sched_getaffinity/3 local(SchedGetaffinity);
+    __NR_time/1 local() + vdso;
+    __NR_futex(Hex, Flags(Names::Futex), Unsigned, Hex, Hex, Hex) local() restart Block;
+    __NR_sched_setaffinity/3 local();
+    __NR_sched_getaffinity/3 local();
     __NR_set_thread_area/1 refused(ENOSYS, "not in Linux (x86-64) either");
-    __NR_io_setup/2 local(IoSetup);
-    __NR_io_destroy/1 local(IoDestroy);
+    __NR_io_setup/2 local();
+    __NR_io_destroy/1 local();
     __NR_io_getevents/5 delegated(None, Own) restart Interrupted
         without "the context and its events lie in memory that Linux shares";
     __NR_io_submit/3 delegated(None, Own)
@@ -347,10 +343,10 @@ pub(super) static ROWS: &[Row] = rows! {
     __NR_epoll_create(Int) delegated(None, Any);
     __NR_epoll_ctl_old/4 refused(ENOSYS, "not in Linux (x86-64) either");
     __NR_epoll_wait_old/4 refused(ENOSYS, "not in Linux (x86-64) either");
-    __NR_remap_file_pages/5 local(RemapFilePages);
+    __NR_remap_file_pages/5 local();
     __NR_getdents64(Descriptor, Records(2), Word) delegated(None, Any);
-    __NR_set_tid_address(Hex) local(SetTidAddress);
-    __NR_restart_syscall/0 local(RestartSyscall);
+    __NR_set_tid_address(Hex) local();
+    __NR_restart_syscall/0 local();
     __NR_semtimedop(Int, Many(Bytes(6), 2, In), Word, Struct(Timespec, In))
         delegated(None, Own) restart Interrupted;
     __NR_fadvise64(Descriptor, Unsigned, Unsigned, Int) delegated(None, Any);
@@ -363,20 +359,20 @@ pub(super) static ROWS: &[Row] = rows! {
     __NR_timer_getoverrun(Int) delegated(TimerGetoverrun, Own);
     __NR_timer_delete(Int) delegated(TimerDelete, Own);
     __NR_clock_settime(One(Names::Clock), Struct(Timespec, In)) delegated(None, Own);
-    __NR_clock_gettime(One(Names::Clock), Struct(Timespec, Out)) local(ClockGettime) + vdso;
-    __NR_clock_getres(One(Names::Clock), Struct(Timespec, Out)) local(ClockGetres) + vdso;
+    __NR_clock_gettime(One(Names::Clock), Struct(Timespec, Out)) local() + vdso;
+    __NR_clock_getres(One(Names::Clock), Struct(Timespec, Out)) local() + vdso;
     __NR_clock_nanosleep(One(Names::Clock), Flags(Names::TimerFlags), Struct(Timespec, In), Hex)
-        local(ClockNanosleep) restart Block;
-    __NR_exit_group(Int) local(ExitGroup);
+        local() restart Block;
+    __NR_exit_group(Int) local();
     __NR_epoll_wait(Descriptor, List(EpollEvent, 2), Int, Int) delegated(None, Any) restart Interrupted;
     __NR_epoll_ctl(Descriptor, One(Names::Epoll), Descriptor, Struct(EpollEvent, In))
         delegated(None, Any);
     __NR_tgkill(Int, Int, One(Names::Signal)) delegated(Tgkill, Own);
     __NR_utimes(Text, Struct(TimevalPair, In)) delegated(None, Any);
     __NR_vserver/5 refused(ENOSYS, "not in Linux (x86-64) either");
-    __NR_mbind/6 local(Mbind);
-    __NR_set_mempolicy/3 local(SetMempolicy);
-    __NR_get_mempolicy/5 local(GetMempolicy);
+    __NR_mbind/6 local();
+    __NR_set_mempolicy/3 local();
+    __NR_get_mempolicy/5 local();
     __NR_mq_open(Text, Flags(Names::Open), Mode, Struct(Bytes(64), In)) delegated(None, Own);
     __NR_mq_unlink(Text) delegated(None, Own);
     __NR_mq_timedsend(Descriptor, Input(2), Unsigned, Unsigned, Struct(Timespec, In))
@@ -398,7 +394,7 @@ pub(super) static ROWS: &[Row] = rows! {
     __NR_inotify_init/0 delegated(None, Any);
     __NR_inotify_add_watch(Descriptor, Text, Bits) delegated(None, Any);
     __NR_inotify_rm_watch(Descriptor, Int) delegated(None, Any);
-    __NR_migrate_pages/4 local(MigratePages);
+    __NR_migrate_pages/4 local();
     __NR_openat(Folder, Text, Flags(Names::Open), Mode) delegated(None, Any) restart Sys;
     __NR_mkdirat(Folder, Text, Mode) delegated(None, Any);
     __NR_mknodat(Folder, Text, Mode, Bits) delegated(None, Any);
@@ -418,14 +414,14 @@ pub(super) static ROWS: &[Row] = rows! {
         Unsigned)
         delegated(Ppoll, Own) restart NoHand;
     __NR_unshare(Flags(Names::Clone)) delegated(Unshare, Own);
-    __NR_set_robust_list(Hex, Unsigned) local(SetRobustList);
-    __NR_get_robust_list/3 local(GetRobustList);
+    __NR_set_robust_list(Hex, Unsigned) local();
+    __NR_get_robust_list/3 local();
     __NR_splice(Descriptor, Struct(Long, InOut), Descriptor, Struct(Long, InOut), Unsigned, Bits)
         delegated(None, Unmasked) restart Sys;
     __NR_tee(Descriptor, Descriptor, Unsigned, Bits) delegated(None, Unmasked) restart Sys;
     __NR_sync_file_range(Descriptor, Unsigned, Unsigned, Bits) delegated(None, Any);
     __NR_vmsplice/4 delegated(None, Own) restart Sys without "the pipe keeps the pages themselves";
-    __NR_move_pages/6 local(MovePages);
+    __NR_move_pages/6 local();
     __NR_utimensat(Folder, Text, Struct(TimespecPair, In), Flags(Names::At)) delegated(None, Any);
     __NR_epoll_pwait(Descriptor, List(EpollEvent, 2), Int, Int, Struct(SignalSet, In), Unsigned)
         delegated(EpollPwait, Own) restart Interrupted;
@@ -469,7 +465,7 @@ pub(super) static ROWS: &[Row] = rows! {
     __NR_sendmmsg(Descriptor, Messages(2, In), Word, Flags(Names::Message))
         delegated(None, Unmasked) restart Sys;
     __NR_setns(Descriptor, Flags(Names::Clone)) delegated(Setns, Own);
-    __NR_getcpu/3 local(Getcpu) + vdso;
+    __NR_getcpu/3 local() + vdso;
     __NR_process_vm_readv/6 delegated(OtherMemory, Own) without "addresses of another process";
     __NR_process_vm_writev/6 delegated(OtherMemory, Own) without "addresses of another process";
     __NR_kcmp(Int, Int, Int, Unsigned, Chosen(&KCMP)) delegated(None, Own);
@@ -477,15 +473,15 @@ pub(super) static ROWS: &[Row] = rows! {
     __NR_sched_setattr(Int, Counted(&SCHEDULING, InOut), Bits) delegated(Attributes, Own);
     __NR_sched_getattr(Int, Buffer(2), Word, Bits) delegated(None, Own);
     __NR_renameat2(Folder, Text, Folder, Text, Bits) delegated(None, Any);
-    __NR_seccomp/3 local(Seccomp);
+    __NR_seccomp/3 local();
     __NR_getrandom(Output(1), Unsigned, Flags(Names::Random)) delegated(Random, Own) restart Sys;
     __NR_memfd_create(Text, Flags(Names::Memfd)) delegated(None, Any);
     __NR_kexec_file_load(Descriptor, Descriptor, Unsigned, Input(2), Bits) delegated(None, Own);
     __NR_bpf/5 delegated(None, Own) without "attributes hold addresses";
-    __NR_execveat(Folder, Text, Strings, Hex, Flags(Names::At)) local(Execveat);
+    __NR_execveat(Folder, Text, Strings, Hex, Flags(Names::At)) local();
     __NR_userfaultfd/1 refused(ENOSYS, "page faults are served by the LWK (as a kernel without CONFIG_USERFAULTFD)");
-    __NR_membarrier(One(Names::Membarrier), Hex, Int) local(Membarrier);
-    __NR_mlock2/3 local(Mlock2);
+    __NR_membarrier(One(Names::Membarrier), Hex, Int) local();
+    __NR_mlock2/3 local();
     __NR_copy_file_range(Descriptor, Struct(Long, InOut), Descriptor, Struct(Long, InOut),
         Unsigned, Bits)
         delegated(None, Unmasked) restart Sys;
@@ -493,14 +489,14 @@ pub(super) static ROWS: &[Row] = rows! {
         delegated(None, Unmasked) restart Sys;
     __NR_pwritev2(Descriptor, Vectors(2, In), Unsigned, Unsigned, Unsigned, Bits)
         delegated(None, Unmasked) restart Sys;
-    __NR_pkey_mprotect/4 local(PkeyMprotect);
+    __NR_pkey_mprotect/4 local();
     __NR_pkey_alloc/2 refused(ENOSPC, "no protection keys (as on a CPU without them)");
     __NR_pkey_free/1 refused(EINVAL, "no protection keys (as on a CPU without them)");
     __NR_statx(Folder, Text, Flags(Names::At), Flags(Names::StatxMask), Struct(Statx, Out))
         delegated(PathAt, Any);
     __NR_io_pgetevents/6 delegated(Pselect, Own) restart Interrupted
         without "the context and its events lie in memory that Linux shares";
-    __NR_rseq(Hex, Unsigned, Hex, Hex) local(Rseq);
+    __NR_rseq(Hex, Unsigned, Hex, Hex) local();
     __NR_uretprobe/0 refused(ENOSYS, "no user probes");
     __NR_uprobe/0 refused(ENOSYS, "no user probes");
     __NR_pidfd_send_signal(Descriptor, One(Names::Signal), Struct(Bytes(128), In), Bits)
@@ -518,7 +514,7 @@ pub(super) static ROWS: &[Row] = rows! {
     __NR_fsmount(Descriptor, Bits, Bits) delegated(None, Own);
     __NR_fspick(Folder, Text, Bits) delegated(None, Own);
     __NR_pidfd_open(Int, Bits) delegated(None, Own);
-    __NR_clone3(Hex, Unsigned) local(Clone3);
+    __NR_clone3(Hex, Unsigned) local();
     __NR_close_range(Unsigned, Unsigned, Bits) delegated(CloseRange, Own);
     __NR_openat2(Folder, Text, Input(3), Unsigned) delegated(None, Any) restart Sys;
     __NR_pidfd_getfd(Descriptor, Descriptor, Bits) delegated(None, Own);
@@ -534,8 +530,8 @@ pub(super) static ROWS: &[Row] = rows! {
     __NR_landlock_restrict_self(Descriptor, Bits) delegated(Rights, Own);
     __NR_memfd_secret/1 refused(ENOSYS, "its pages cannot be shared with the proxy (as with secretmem disabled)");
     __NR_process_mrelease(Descriptor, Bits) delegated(None, Own);
-    __NR_futex_waitv/5 local(FutexWaitv) restart Sys;
-    __NR_set_mempolicy_home_node/4 local(SetMempolicyHomeNode);
+    __NR_futex_waitv/5 local() restart Sys;
+    __NR_set_mempolicy_home_node/4 local();
     __NR_cachestat(Descriptor, Struct(Bytes(16), In), Struct(Bytes(40), Out), Bits) delegated(None, Own);
     __NR_fchmodat2(Folder, Text, Mode, Flags(Names::At)) delegated(None, Any);
     __NR_map_shadow_stack/3 refused(EOPNOTSUPP, "no shadow stacks (as on a CPU without them)");

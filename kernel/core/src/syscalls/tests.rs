@@ -61,17 +61,6 @@ fn every_number_has_one_row() {
 }
 
 #[test]
-fn names_are_compared_by_their_letters() {
-    for (variant, name) in [("Mmap", "mmap"), ("RtSigaction", "rt_sigaction"), ("Clone3", "clone3")]
-    {
-        assert!(is_name(variant, name));
-    }
-    for (variant, name) in [("Mmap", "munmap"), ("Mmap", "mmap2"), ("Clone3", "clone"), ("", "a")] {
-        assert!(!is_name(variant, name), "{variant} {name}");
-    }
-}
-
-#[test]
 fn refused_calls_say_why() {
     for row in rows() {
         if let Service::Refused(error, why) = row.service {
@@ -84,7 +73,7 @@ fn refused_calls_say_why() {
 fn rows_that_are_known_say_what_they_should() {
     use crate::errno;
     let service = |number| row(number).unwrap().service;
-    assert_eq!(service(9), Service::Local(LocalCall::Mmap));
+    assert_eq!(service(9), Service::Local);
     assert_eq!(service(0), Service::Delegated(Hook::None));
     assert_eq!(service(3), Service::Delegated(Hook::Close));
     assert!(matches!(service(134), Service::Refused(errno::ENOSYS, _)));

@@ -8,7 +8,7 @@ use crate::base::counts::{Counted, Kind};
 use crate::base::lock::Mutex;
 use crate::base::{heap, lists};
 use crate::gate::park::{self, debugger_of};
-use crate::mm::patch;
+use crate::mm::change::patch;
 use crate::parts::observed::{Breakpoints, DEBUGGED, Debuggee, Debugger, HELD, Watches, tell};
 use crate::process::thread::Thread;
 use crate::process::{Process, outside};
@@ -67,7 +67,7 @@ impl Debugger<Process> {
     }
 
     fn thread(&self, tid: u64) -> Result<Arc<Thread>> {
-        self.process()?.threads().find(|t| u64::from(t.slot.tid()) == tid).ok_or(errno::ESRCH)
+        self.process()?.threads().find(|t| u64::from(t.tid()) == tid).ok_or(errno::ESRCH)
     }
 
     /// One request of the debugger.
@@ -88,7 +88,7 @@ impl Debugger<Process> {
                 let (mut tids, mut count) = ([0; PAGES_MAX], 0);
                 self.process()?.with_threads(|all| {
                     for (t, to) in all.iter().skip(a as usize).zip(&mut tids) {
-                        (*to, count) = (u64::from(t.slot.tid()), count + 1);
+                        (*to, count) = (u64::from(t.tid()), count + 1);
                     }
                 });
                 r.set_pages(&tids[..count]);
@@ -185,7 +185,7 @@ impl Debugger<Process> {
                 _ if !parking.may_set(Who::Debugger) => return Err(errno::EBUSY),
                 OBSERVE_SET_REGISTERS => {
                     let wanted = r.words();
-                    let wanted = wanted.get(..USER_REGS).and_then(|w| w.try_into().ok());
+                    let wanted = wanted.get(..USER_REGS);
                     s.set_words(wanted.ok_or(errno::EINVAL)?)?;
                 }
                 _ => s.set_legacy(&r.words().as_bytes()[..FXSAVE])?,
@@ -282,7 +282,7 @@ fn let_run(p: &Process) {
 
 /// The CPUs of all threads look what these may do.
 fn kick(p: &Process) {
-    p.threads().for_each(|t| cpus::kick(&t));
+    p.threads().for_each(|t| cpus::kick(t.task()));
 }
 
 fn words(bytes: &[u8]) -> Result<Vec<u64>> {
@@ -303,7 +303,7 @@ pub fn loads(thread: &Thread, is_loading: bool) {
 pub fn report(thread: &Thread, regs: &mut Regs, why: u64, signal: u32, address: u64) -> bool {
     let Some(d) = debugger_of(thread) else { return false };
     park::disarm(thread, regs);
-    let begun = d.stop(&thread.process, why, thread.slot.tid(), signal, address);
+    let begun = d.stop(&thread.process, why, thread.tid(), signal, address);
     if begun {
         thread.parking.change(|parking, _| parking.step(Who::Debugger, false));
         park::at_gate(thread, regs);

@@ -15,7 +15,6 @@ use crate::gate::{park, ptrace};
 use crate::parts::observed::{Debugger, SAID, TRACED, Trace};
 use crate::process::Process;
 use crate::process::spaces;
-use crate::process::thread;
 use crate::process::thread::Thread;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
@@ -63,7 +62,7 @@ impl Inherited {
     pub fn give(self, p: &Process) {
         *p.observed.auxv.lock() = self.auxv;
         for (addr, byte) in self.breakpoints {
-            let _ = crate::mm::patch::write(p, addr, &[byte]);
+            let _ = crate::mm::change::patch::write(p, addr, &[byte]);
         }
         if let Some(t) = self.trace {
             t.watch(p);
@@ -143,8 +142,11 @@ fn open(op: u32, session: u32, space: u32, r: &RequestRef<'_>, a: u64, b: u64) -
 
 /// A system call of a process that is watched, which `serve` serves.
 #[inline(never)] // its records need a large frame, which no other call is to set up
-pub fn call(regs: &mut Regs, serve: fn(&mut Regs, u64) -> Option<()>) {
-    let thread = thread::current();
+pub fn call(
+    thread: &'static Thread,
+    regs: &mut Regs,
+    serve: fn(&'static Thread, &mut Regs, u64) -> Option<()>,
+) {
     park::disarm(thread, regs);
     if !ptrace::enter(thread, regs) {
         return ptrace::leave(thread, regs);
@@ -160,7 +162,7 @@ pub fn call(regs: &mut Regs, serve: fn(&mut Regs, u64) -> Option<()>) {
             .store((args[0] as u32 & 0xff) << 8 | SAID, Ordering::Relaxed);
     }
     let entered = trace::enter(thread, number.into(), args);
-    let returned = serve(regs, number.into()).is_some();
+    let returned = serve(thread, regs, number.into()).is_some();
     if let Some(entered) = entered {
         entered.leave(thread, if returned { regs.rax as i64 } else { 0 });
     }

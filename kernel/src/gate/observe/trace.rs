@@ -161,7 +161,7 @@ fn record() -> Record {
 }
 
 fn of_thread(thread: &Thread) -> Record {
-    Record { pid: thread.process.pid(), tid: thread.slot.tid(), ..record() }
+    Record { pid: thread.process.pid(), tid: thread.tid(), ..record() }
 }
 
 /// The fields as the words that they are: `Record` has no padding.
@@ -197,7 +197,7 @@ fn of(thread: &Thread) -> Option<Arc<Trace>> {
         o.set(TRACED, false);
         return None;
     }
-    (t.follow || thread.slot_index == thread.process.first_slot).then(|| t.clone())
+    (t.follow || thread.port.slot_index == thread.process.first_slot).then(|| t.clone())
 }
 
 /// A call whose beginning was recorded, as its thread's `observe` says. That names the trace and

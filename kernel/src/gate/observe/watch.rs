@@ -4,7 +4,6 @@ use super::debug;
 use crate::gate::park::debugger_of;
 use crate::parts::observed::{Watch, Watches};
 use crate::process::Process;
-use crate::process::thread;
 use crate::process::thread::Thread;
 use crate::sched::cpus;
 use hanare_abi::observe::OBSERVED_WATCH;
@@ -57,8 +56,7 @@ pub fn on_thread(thread: &Thread) {
 
 /// The running thread has met addresses of its debug registers. False: they are no
 /// debugger's.
-pub fn met(regs: &mut Regs, hits: u64) -> bool {
-    let thread = thread::current();
+pub fn met(thread: &Thread, regs: &mut Regs, hits: u64) -> bool {
     let Some(watch) = debugger_of(thread).and_then(|d| d.watches.first_of(hits)) else {
         return false;
     };

@@ -95,7 +95,7 @@ pub fn thread_gone(thread: &Thread) {
     let own = &thread.ptrace;
     own.set(GONE);
     let_go_child(thread); // one that it was killed over
-    if thread.slot_index == thread.process.first_slot {
+    if thread.port.slot_index == thread.process.first_slot {
         thread.process.first_traced.store(own.has(TRACED), Ordering::Relaxed);
     }
     if own.has(TRACED) {

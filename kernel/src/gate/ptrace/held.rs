@@ -27,8 +27,8 @@ pub fn linux(args: [u64; 6]) -> Result<u64> {
 
 /// The calling thread traces `thread` from now on, if it does so on Linux.
 pub fn trace(thread: &Arc<Thread>, flags: u32, options: u64) -> Result<()> {
-    rights::may(MAY_TRACE, thread.slot.tid(), &thread.process)?;
-    begin(thread, Some(&thread::current_arc()), flags, options);
+    rights::may(MAY_TRACE, thread.tid(), &thread.process)?;
+    begin(thread, Some(&thread::current().arc()), flags, options);
     Ok(())
 }
 
@@ -41,8 +41,8 @@ pub fn is_mine(thread: &Thread) -> bool {
 /// Asks Linux whether the caller traces it and it is stopped.
 pub fn ask(thread: &Thread) -> Result<()> {
     let me = thread::current();
-    let scratch = me.process.write_scratch(me.slot_index, &[0; 8])?;
-    linux([request::PEEKUSER, u64::from(thread.slot.tid()), 0, scratch, 0, 0]).map(drop)
+    let scratch = me.process.write_scratch(me.port.slot_index, &[0; 8])?;
+    linux([request::PEEKUSER, u64::from(thread.tid()), 0, scratch, 0, 0]).map(drop)
 }
 
 /// Has the thread, whose worker is stopped, stop too; the thread that has its id then ([`stand`]).
@@ -58,17 +58,17 @@ pub fn hold(thread: &Arc<Thread>) -> Result<Arc<Thread>> {
 /// The thread, which the caller traces, or another thread of its process does, goes on no more from
 /// now on.
 pub fn keep(thread: &Arc<Thread>) -> Result<()> {
-    let may = |what| rights::may(what, thread.slot.tid(), &thread.process);
+    let may = |what| rights::may(what, thread.tid(), &thread.process);
     if !thread.ptrace.is_on() {
         trace(thread, 0, 0).or_else(|_| may(MAY_HEAR))?;
     } else if !is_mine(thread) {
         match may(MAY_TRACE) {
-            Ok(()) => set_tracer(thread, &thread::current_arc()),
+            Ok(()) => set_tracer(thread, &thread::current().arc()),
             Err(_) => may(MAY_HEAR)?,
         }
     }
     park::hold(thread);
-    cpus::kick(thread);
+    cpus::kick(thread.task());
     Ok(())
 }
 
@@ -78,7 +78,7 @@ pub fn keep(thread: &Arc<Thread>) -> Result<()> {
 pub fn stand(mut thread: Arc<Thread>) -> Result<Arc<Thread>> {
     let me = thread::current();
     loop {
-        let tid = thread.slot.tid(); // not later: with its process the slot goes
+        let tid = thread.tid(); // not later: with its process the slot goes
         let has_ended = || thread.ptrace.has(GONE) || thread.must_end();
         let is_there = || thread.parking.now().contains(Parking::REGISTERS);
         // Only its tracer is kicked.
@@ -106,7 +106,7 @@ pub fn suspends(thread: &Thread, options: u64) -> Result<()> {
     if options & option::SUSPEND_SECCOMP == 0 {
         return Ok(());
     }
-    rights::may(MAY_SUSPEND, thread.slot.tid(), &thread.process)
+    rights::may(MAY_SUSPEND, thread.tid(), &thread.process)
 }
 
 /// Looks at the registers of a thread that is stopped.
@@ -119,8 +119,8 @@ pub fn look<R>(thread: &Arc<Thread>, f: impl FnOnce(&Snapshot) -> R) -> Result<R
 pub fn set(thread: &Arc<Thread>, f: impl FnOnce(&mut Snapshot) -> Result<()>) -> Result<u64> {
     let thread = hold(thread)?;
     thread.parking.change(|parking, left| {
-        f(left.as_mut().ok_or(errno::ESRCH)?)?;
-        parking.insert(Parking::SET);
-        Ok(0)
+        let result = f(left.as_mut().ok_or(errno::ESRCH)?);
+        parking.insert(Parking::SET); // as far as it came
+        result.map(|()| 0)
     })
 }

@@ -5,7 +5,7 @@ use super::held::{hold, linux};
 use crate::base::user::{self, UserAddr, put};
 use crate::base::{heap, lists};
 use crate::link::{delegate, services};
-use crate::mm::patch;
+use crate::mm::change::patch;
 use crate::process::Process;
 use crate::process::spaces;
 use crate::process::thread;
@@ -62,8 +62,8 @@ pub fn peek(thread: &Arc<Thread>, a: &[u64; 6]) -> Result<u64> {
 pub fn poke(thread: &Arc<Thread>, addr: u64, data: u64) -> Result<u64> {
     let thread = hold(thread)?;
     let me = thread::current();
-    let scratch = me.process.write_scratch(me.slot_index, &[0; 8])?;
-    let tid = u64::from(thread.slot.tid());
+    let scratch = me.process.write_scratch(me.port.slot_index, &[0; 8])?;
+    let tid = u64::from(thread.tid());
     // Linux brings the page in.
     let there = linux([request::PEEKDATA, tid, addr, scratch, 0, 0]);
     if write(&thread.process, addr, &data.to_le_bytes()).is_ok() {
@@ -109,20 +109,15 @@ fn may_reach(thread: &Thread, fd: u64, write: bool) -> bool {
     }
     // Two struct iovec: a byte to behind them, from address 0.
     let iovecs = |scratch: u64| [scratch + 32, 1, 0, 1];
-    let asked = me.process.write_scratch(me.slot_index, &[0; 40]).and_then(|scratch| {
-        me.process.write_scratch(me.slot_index, iovecs(scratch).as_bytes())?;
+    let asked = me.process.write_scratch(me.port.slot_index, &[0; 40]).and_then(|scratch| {
+        me.process.write_scratch(me.port.slot_index, iovecs(scratch).as_bytes())?;
         delegate::linux(
             __NR_process_vm_readv,
-            [u64::from(thread.slot.tid()), scratch, 1, scratch + 16, 1, 0],
+            [u64::from(thread.tid()), scratch, 1, scratch + 16, 1, 0],
         )
     });
-    let about = [
-        u64::from(thread.slot.tid()),
-        u64::from(thread.process.space),
-        MAY_REACH,
-        fd,
-        write.into(),
-    ];
+    let about =
+        [u64::from(thread.tid()), u64::from(thread.process.space), MAY_REACH, fd, write.into()];
     matches!(asked, Ok(_) | Err(errno::EFAULT))
         && services::by_worker(SERVICE_MAY, &about, &[]).is_ok()
 }
@@ -207,7 +202,7 @@ fn bring_in(p: &Process, fd: u64, at: u64) {
         return;
     }
     let me = thread::current();
-    if let Ok(scratch) = me.process.write_scratch(me.slot_index, &[0]) {
+    if let Ok(scratch) = me.process.write_scratch(me.port.slot_index, &[0]) {
         let _ = delegate::linux(__NR_pread64, [fd, scratch, 1, at, 0, 0]);
     }
 }
@@ -217,7 +212,7 @@ fn of_file(fd: u64) -> Option<Arc<Thread>> {
     const BYTES: u64 = 64;
     let me = thread::current();
     let link = lists::text(format_args!("/proc/thread-self/fd/{}\0", fd as u32)).ok()?;
-    let scratch = me.process.write_scratch(me.slot_index, link.as_bytes()).ok()?;
+    let scratch = me.process.write_scratch(me.port.slot_index, link.as_bytes()).ok()?;
     let count = delegate::linux(__NR_readlink, [scratch, scratch + BYTES, BYTES, 0, 0, 0]).ok()?;
     let mut path = [0; BYTES as usize];
     let path = &mut path[..count.min(BYTES) as usize];

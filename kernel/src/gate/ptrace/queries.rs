@@ -42,9 +42,9 @@ pub fn set_mask(thread: &Arc<Thread>, size: u64, data: u64) -> Result<u64> {
     let is_held_back = thread.signals.lock().is_held_back();
     if !is_held_back {
         let me = thread::current();
-        let scratch = me.process.write_scratch(me.slot_index, &applied.0.to_le_bytes())?;
-        thread.slot.set_sigmask(mask.0); // where the worker itself puts its mask back after the stop
-        linux([request::SETSIGMASK, thread.slot.tid().into(), 8, scratch, 0, 0])?;
+        let scratch = me.process.write_scratch(me.port.slot_index, &applied.0.to_le_bytes())?;
+        thread.port.slot.set_sigmask(mask.0); // where the worker itself puts its mask back after the stop
+        linux([request::SETSIGMASK, thread.tid().into(), 8, scratch, 0, 0])?;
     }
     thread.signals.lock().replace_mask(mask);
     Ok(0)
@@ -95,8 +95,8 @@ fn fetched(thread: &Thread, shared: bool, number: u64) -> core::result::Result<S
 /// As [`pending_signals`], of what waits on Linux: how many were copied.
 fn linux_pending(thread: &Thread, args: &PeekSigInfo, to: u64) -> Result<u64> {
     let me = thread::current();
-    let scratch = me.process.write_scratch(me.slot_index, args.words().as_bytes())?;
-    linux([request::PEEKSIGINFO, thread.slot.tid().into(), scratch, to, 0, 0])
+    let scratch = me.process.write_scratch(me.port.slot_index, args.words().as_bytes())?;
+    linux([request::PEEKSIGINFO, thread.tid().into(), scratch, to, 0, 0])
 }
 
 /// PTRACE_SECCOMP_GET_METADATA. The worker has filters of the same number, with the same flags.

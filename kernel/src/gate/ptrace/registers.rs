@@ -6,7 +6,7 @@ use crate::base::user::{self, UserAddr, put};
 use crate::process::thread::Thread;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use hanare_core::errno::{self, Result};
+use hanare_core::errno::{self, Errno, Result};
 use hanare_core::ptrace::{
     DEBUG_REGS, FXSAVE, USER_REGS, check_fxsave, check_xsave, index, regset, request, user_offset,
 };
@@ -27,9 +27,8 @@ pub fn request(thread: &Arc<Thread>, what: u64, addr: u64, data: u64) -> Result<
             put(UserAddr::of(data), words.as_bytes())
         }
         request::SETREGS => {
-            let mut words = look(thread, |s| s.words())?;
-            user::read(UserAddr::of(data), words.as_mut_bytes())?;
-            set(thread, |s| s.set_words(&words))
+            look(thread, |_| ())?;
+            set_general(thread, data, USER_REGS)
         }
         request::GETFPREGS => {
             let bytes = look(thread, |s| heap::copied(s.legacy()))??;
@@ -83,6 +82,17 @@ fn set_word(thread: &Arc<Thread>, which: usize, value: u64) -> Result<u64> {
     })
 }
 
+/// Sets the first `count` general registers, as far as they can be read and Linux takes them.
+fn set_general(thread: &Arc<Thread>, from: u64, count: usize) -> Result<u64> {
+    let (mut words, mut there) = ([0u64; USER_REGS], count);
+    if user::read(UserAddr::of(from), words[..count].as_mut_bytes()).is_err() {
+        let word = |i: usize| user::get::<u64>(UserAddr::behind(from, 8 * i as u64));
+        there = (0..count).take_while(|&i| word(i).map(|w| words[i] = w).is_ok()).count();
+    }
+    set(thread, |s| s.set_words(&words[..there]))?;
+    if there == count { Ok(0) } else { Err(errno::EFAULT) }
+}
+
 /// PTRACE_ARCH_PRCTL.
 fn bases(thread: &Arc<Thread>, code: u64, value: u64) -> Result<u64> {
     const SET_GS: u64 = 0x1001;
@@ -108,7 +118,7 @@ fn set_legacy(thread: &Arc<Thread>, bytes: &[u8]) -> Result<u64> {
 fn content(thread: &Arc<Thread>, which: u64) -> Result<(Vec<u8>, u64)> {
     match which {
         regset::PRSTATUS => look(thread, |s| Ok((heap::copied(s.words().as_bytes())?, 8)))?,
-        regset::PRFPREG => look(thread, |s| Ok((heap::copied(s.legacy())?, 4)))?,
+        regset::PRFPREG => look(thread, |s| Ok((heap::copied(s.legacy())?, 8)))?,
         regset::X86_XSTATE if fpu::mask() != 0 => look(thread, |s| {
             let mut bytes = heap::copied(s.fpu.bytes())?;
             bytes[MASK_AT..FXSAVE].fill(0);
@@ -119,9 +129,15 @@ fn content(thread: &Arc<Thread>, which: u64) -> Result<(Vec<u8>, u64)> {
     }
 }
 
+/// Sets that there are and that a thread has nothing of, as on Linux one without ports: `none`, if the size is right.
+fn absent(which: u64, size: u64, none: Errno) -> Result<()> {
+    if which == regset::X86_IOPERM && size.is_multiple_of(8) { Err(none) } else { Ok(()) }
+}
+
 fn get_set(thread: &Arc<Thread>, which: u64, at: u64) -> Result<u64> {
     look(thread, |_| ())?;
     let [to, size]: [u64; 2] = user::get(UserAddr::of(at))?; // struct iovec
+    absent(which, size, errno::ENXIO)?;
     let (bytes, element) = content(thread, which)?;
     if size % element != 0 {
         return Err(errno::EINVAL);
@@ -134,25 +150,26 @@ fn get_set(thread: &Arc<Thread>, which: u64, at: u64) -> Result<u64> {
 fn set_set(thread: &Arc<Thread>, which: u64, at: u64) -> Result<u64> {
     look(thread, |_| ())?;
     let [from, size]: [u64; 2] = user::get(UserAddr::of(at))?;
-    let (mut now, element) = content(thread, which)?;
+    absent(which, size, errno::EOPNOTSUPP)?;
+    let (now, element) = content(thread, which)?;
     if size % element != 0 {
         return Err(errno::EINVAL);
     }
-    let mut bytes = heap::zeroed(now.len().min(usize::try_from(size).unwrap_or(usize::MAX)))?;
-    user::read(UserAddr::of(from), &mut bytes)?;
+    let length = now.len().min(usize::try_from(size).unwrap_or(usize::MAX));
+    let read = || -> Result<Vec<u8>> {
+        let mut bytes = heap::zeroed(length)?;
+        user::read(UserAddr::of(from), &mut bytes)?;
+        Ok(bytes)
+    };
     match which {
-        regset::PRSTATUS => {
-            now[..bytes.len()].copy_from_slice(&bytes);
-            let mut words = [0u64; USER_REGS];
-            words.as_mut_bytes().copy_from_slice(&now);
-            set(thread, |s| s.set_words(&words))?;
-        }
+        regset::PRSTATUS => drop(set_general(thread, from, length / 8)?),
         // As Linux: these are set as a whole.
-        _ if bytes.len() != now.len() => {
+        _ if length != now.len() => {
             return Err(if which == regset::PRFPREG { errno::EINVAL } else { errno::EFAULT });
         }
-        regset::PRFPREG => return set_legacy(thread, &bytes),
+        regset::PRFPREG => drop(set_legacy(thread, &read()?)?),
         _ => {
+            let bytes = read()?;
             check_xsave(&bytes, fpu::mask())?;
             set(thread, |s| {
                 s.fpu.set_bytes(&bytes);
@@ -160,5 +177,5 @@ fn set_set(thread: &Arc<Thread>, which: u64, at: u64) -> Result<u64> {
             })?;
         }
     }
-    put(UserAddr::behind(at, 8), &(bytes.len() as u64).to_le_bytes())
+    put(UserAddr::behind(at, 8), &(length as u64).to_le_bytes())
 }

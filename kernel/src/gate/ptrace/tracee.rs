@@ -6,8 +6,8 @@ use crate::parts::signals::Interrupted;
 use crate::parts::tracee::{
     BLOCKS, CALLS, EXECED, GIVEN, HEARD, PERMITTED, REPLACED, SEIZED, TOLD, TRACED, TRACER, UNTOLD,
 };
+use crate::process::spaces;
 use crate::process::thread::Thread;
-use crate::process::{spaces, thread};
 use crate::sched::cpus;
 use alloc::sync::{Arc, Weak};
 use core::sync::atomic::Ordering;
@@ -45,7 +45,7 @@ pub fn set_tracer(thread: &Thread, tracer: &Arc<Thread>) {
 
 /// The thread is traced no more, nor is the one that goes on for it ([`continue_as`]).
 pub fn end(thread: &Arc<Thread>) {
-    let tid = thread.slot.tid(); // it was found just now, or runs: not later, when its process may be gone
+    let tid = thread.tid(); // it was found just now, or runs: not later, when its process may be gone
     end_of(thread);
     // Looked for when `thread` is seen not to be traced any more: a thread that goes on for it and
     // has not seen that is there.
@@ -133,7 +133,7 @@ fn stop(
     own.trapping.store(queued.signal, Ordering::SeqCst);
     let sent = thread
         .process
-        .write_scratch(thread.slot_index, queued.info.as_bytes())
+        .write_scratch(thread.port.slot_index, queued.info.as_bytes())
         .and_then(|_| delegate::result_of(Control::Trap { signal: queued.signal }));
     own.trapping.store(0, Ordering::SeqCst);
     park::go_on(thread, regs, raw);
@@ -153,7 +153,7 @@ fn stop(
 pub fn report(thread: &Thread, regs: &mut Regs, what: Stop) -> u32 {
     let uid = thread.ids.lock().uid;
     let good = thread.ptrace.wants(option::TRACESYSGOOD);
-    let mut info = SigInfo::user(signal::SIGTRAP, thread.slot.tid(), uid);
+    let mut info = SigInfo::user(signal::SIGTRAP, thread.tid(), uid);
     info.code = what.code(good);
     // The SIGTRAP is none that the program could get.
     let _ = stop(thread, regs, QueuedSignal { signal: signal::SIGTRAP, info }, what);
@@ -181,7 +181,7 @@ fn send_given(thread: &Thread, regs: &mut Regs, signal: u32) {
 
 /// Linux sends it: it waits there, ends or stops the process, or is forwarded.
 fn send(thread: &Thread, signal: u32, info: SigInfo) {
-    let _ = thread.process.write_scratch(thread.slot_index, info.as_bytes()).and_then(|_| {
+    let _ = thread.process.write_scratch(thread.port.slot_index, info.as_bytes()).and_then(|_| {
         let request = Control::RequeueSignal { signal, for_process: false, is_back: false };
         delegate::result_of(request)
     });
@@ -341,7 +341,7 @@ fn take_over(old: &Thread, new: &Arc<Thread>) {
     };
     begin(new, tracer.as_ref(), kept, own.options.load(Ordering::Relaxed));
     let mut state = new.ptrace.state.lock();
-    (state.former, state.given_at_entry, state.call) = (old.slot.tid(), given_at_entry, call);
+    (state.former, state.given_at_entry, state.call) = (old.tid(), given_at_entry, call);
 }
 
 /// The thread gets rights from a program that it is about to run. A tracer that traces it on Linux
@@ -350,7 +350,7 @@ pub fn on_rights(thread: &Thread) {
     if thread.ptrace.is_on()
         && services::by_worker(SERVICE_MAY, &[0, 0, MAY_BE_TRACED], &[]).is_err()
     {
-        end(&thread::current_arc());
+        end(&thread.arc());
     }
 }
 
@@ -359,7 +359,7 @@ pub fn on_exec(thread: &Thread, regs: &mut Regs) {
     let own = &thread.ptrace;
     if own.wants(option::TRACEEXEC) {
         let former = core::mem::take(&mut own.state.lock().former);
-        let former = if former == 0 { thread.slot.tid() } else { former };
+        let former = if former == 0 { thread.tid() } else { former };
         let result = core::mem::replace(&mut regs.rax, errno::ENOSYS.as_return() as u64);
         as_execve(thread, regs, |regs| report_event(thread, regs, event::EXEC, former));
         regs.rax = result;

@@ -135,13 +135,13 @@ fn without_thread(a: &[u64; 6]) -> Result<u64> {
 /// PTRACE_TRACEME. The parent has to be a program of the LWK, too: another one would get
 /// the worker's registers.
 fn traceme() -> Result<u64> {
-    let me = thread::current_arc();
+    let me = thread::current().arc();
     let parent = delegate::linux(__NR_getppid, [0; 6])?;
     let first = spaces::find_thread(&me.process, parent as u32).ok_or(errno::EPERM)?;
     linux([request::TRACEME, 0, 0, 0, 0, 0])?;
     // The thread that has made this process, or another one, as it turns out when that first asks.
     let creator = me.process.creator.load(Ordering::Relaxed);
-    let parent = first.process.threads().find(|t| t.slot.tid() == creator).unwrap_or(first.clone());
+    let parent = first.process.threads().find(|t| t.tid() == creator).unwrap_or(first.clone());
     begin(&me, Some(&parent), 0, 0);
     Ok(0)
 }
@@ -158,7 +158,7 @@ fn attach(thread: &Arc<Thread>, a: &[u64; 6]) -> Result<u64> {
     if thread.process.is_paused() {
         park::hold(thread); // Linux keeps it stopped
     }
-    cpus::kick(thread);
+    cpus::kick(thread.task());
     Ok(0)
 }
 
@@ -167,7 +167,7 @@ fn set_options(thread: &Arc<Thread>, options: u64) -> Result<u64> {
         return Err(errno::EINVAL);
     }
     let thread = hold(thread)?;
-    linux([request::SETOPTIONS, u64::from(thread.slot.tid()), 0, options & option::LINUX, 0, 0])?;
+    linux([request::SETOPTIONS, u64::from(thread.tid()), 0, options & option::LINUX, 0, 0])?;
     suspends(&thread, options)?;
     thread.ptrace.options.store(options, Ordering::Relaxed);
     Ok(0)
@@ -265,8 +265,8 @@ fn give_up_call(thread: &Thread, signal: u64) -> u64 {
     let mut info = [0u64; 16];
     (info[0], info[1]) = (SIGBUS.into(), u64::from(INTERRUPT as u32));
     let me = thread::current();
-    let scratch = me.process.write_scratch(me.slot_index, info.as_bytes());
-    let set = scratch
-        .and_then(|at| linux([request::SETSIGINFO, u64::from(thread.slot.tid()), 0, at, 0, 0]));
+    let scratch = me.process.write_scratch(me.port.slot_index, info.as_bytes());
+    let set =
+        scratch.and_then(|at| linux([request::SETSIGINFO, u64::from(thread.tid()), 0, at, 0, 0]));
     if set.is_ok() { SIGBUS.into() } else { 0 }
 }

@@ -162,7 +162,7 @@ pub fn asks_tracer(pid: u32) -> bool {
 /// The si_code of the stop in which the worker `pid` is.
 fn code_of_stop(pid: u32) -> Result<i32> {
     let me = thread::current();
-    let at = me.process.write_scratch(me.slot_index, &[0; 128])?;
+    let at = me.process.write_scratch(me.port.slot_index, &[0; 128])?;
     linux([request::GETSIGINFO, pid.into(), 0, at, 0, 0])?;
     Ok(me.process.control::<i32>(at + 8))
 }
@@ -197,7 +197,7 @@ fn call_of_worker(pid: u32) -> Result<(u32, [u64; 6])> {
     /// and stack pointer, number.
     const WORDS: usize = 4 + 6;
     let me = thread::current();
-    let at = me.process.write_scratch(me.slot_index, &[0; 8 * WORDS])?;
+    let at = me.process.write_scratch(me.port.slot_index, &[0; 8 * WORDS])?;
     linux([request::GET_SYSCALL_INFO, pid.into(), 8 * WORDS as u64, at, 0, 0])?;
     let [what, _, _, number, arguments @ ..]: [u64; WORDS] = me.process.control(at);
     if what != SECCOMP_X86_64 {
@@ -219,7 +219,7 @@ impl Heard {
     pub fn take(thread: &Thread) -> Option<Heard> {
         match core::mem::take(&mut thread.ptrace.state.lock().heard) {
             ASKS_TRACER => Some(Heard::AsksTracer),
-            SIGBUS if only_interrupts(thread.slot.tid()) => Some(Heard::Interrupts),
+            SIGBUS if only_interrupts(thread.tid()) => Some(Heard::Interrupts),
             _ => None,
         }
     }
@@ -252,7 +252,7 @@ fn of_tracer(thread: &Arc<Thread>) {
     let own = &thread.ptrace;
     if own.clear(UNTOLD) {
         let options = core::mem::take(&mut own.state.lock().untold);
-        let tid = thread.slot.tid().into();
+        let tid = thread.tid().into();
         let tell = |options| linux([request::SETOPTIONS, tid, 0, options, 0, 0]);
         if let Ok(options) = inherit(thread, options, tell) {
             own.options.store(options, Ordering::Relaxed);

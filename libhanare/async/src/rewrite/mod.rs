@@ -6,12 +6,13 @@
 //! is an error, after which the library posts nothing.
 
 mod failure;
-mod objects;
 mod plan;
 mod stubs;
 mod survey;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::sys::objects::{self, Text};
 
 pub use failure::Failure;
 pub use stubs::{DONE_BYTES, WATCHED_BYTES, lead_to};
@@ -26,7 +27,7 @@ static DONE: [AtomicUsize; OBJECTS_MAX] = [const { AtomicUsize::new(0) }; OBJECT
 /// One thread at a time.
 pub fn cover_all() -> Result<usize, Failure> {
     let mut sites = 0;
-    for object in objects::loaded()? {
+    for object in objects::loaded().ok_or(Failure::Malformed)? {
         for text in &object.texts {
             let Some(mark) = mark_of(text.start)? else { continue };
             sites += cover(text, &object.functions)?;
@@ -59,11 +60,8 @@ pub fn forget(start: u64, size: u64) {
     }
 }
 
-fn cover(text: &objects::Text, functions: &[u64]) -> Result<usize, Failure> {
-    // SAFETY: The loader has mapped the segment, readable and executable, and it stays while the object does.
-    let bytes = unsafe {
-        std::slice::from_raw_parts(text.start as *const u8, (text.end - text.start) as usize)
-    };
+fn cover(text: &Text, functions: &[u64]) -> Result<usize, Failure> {
+    let bytes = text.bytes();
     if !survey::has_site(text.start, bytes, functions) {
         return Ok(0);
     }

@@ -15,14 +15,14 @@
 //! `rcx` and `r11` are free, because `syscall` overwrites them. Between the decision and the call nothing is on the
 //! stack: the call may be one after which there is another stack, or two users of it.
 
-use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::failure::Failure;
-use super::objects::Text;
 use super::plan::{JUMP_BYTES, Patch};
 use super::survey::SYSCALL;
-use crate::sys::{self, PAGE_BYTES};
+use crate::sys::PAGE_BYTES;
+use crate::sys::code::{self, Area, Jump};
+use crate::sys::objects::Text;
 
 /// Bytes of the two addresses at the beginning of an object's stubs: see [`lead_to`].
 const ADDRESSES_BYTES: usize = 16;
@@ -54,29 +54,17 @@ pub fn install(text: &Text, patches: &[Patch]) -> Result<(), Failure> {
         .sum::<usize>()
         + ADDRESSES_BYTES;
     let area = near(text, size as u64).ok_or(Failure::NoMemory)?;
-    let mut writer = Writer { area, bytes: Vec::with_capacity(size) };
+    let mut writer = Writer { area: area.start, bytes: Vec::with_capacity(size) };
     for entry in &ENTRIES {
         writer.bytes.extend(entry.load(Ordering::Relaxed).to_le_bytes());
     }
-    let stubs: Vec<_> = patches.iter().map(|patch| writer.stub(patch)).collect();
-    // SAFETY: The area is ours, writable, and large enough.
-    unsafe { ptr::copy_nonoverlapping(writer.bytes.as_ptr(), area as *mut u8, writer.bytes.len()) };
-    sys::protect(area, size as u64, libc::PROT_READ | libc::PROT_EXEC)
-        .map_err(|_| Failure::Protected)?;
-    let (start, end) = (text.start & !(PAGE_BYTES - 1), text.end.next_multiple_of(PAGE_BYTES));
-    let all = libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC;
-    sys::protect(start, end - start, all).map_err(|_| Failure::Protected)?;
-    for (patch, stub) in patches.iter().zip(stubs) {
-        // SAFETY: The survey and the plan say that nothing but the instructions named by the patch stands there, and that
-        // nobody enters them but at their first byte; the text is writable.
-        unsafe { lead(patch, stub) };
-    }
-    sys::protect(start, end - start, libc::PROT_READ | libc::PROT_EXEC)
-        .map_err(|_| Failure::Protected)
+    let jumps: Vec<_> = patches.iter().map(|patch| jump(patch, writer.stub(patch))).collect();
+    area.write(&writer.bytes).map_err(|_| Failure::Protected)?;
+    code::replace(text, &jumps).map_err(|_| Failure::Protected)
 }
 
 /// Memory within reach of long jumps from the whole text.
-fn near(text: &Text, size: u64) -> Option<u64> {
+fn near(text: &Text, size: u64) -> Option<Area> {
     let size = size.next_multiple_of(PAGE_BYTES);
     let first = text.end.next_multiple_of(PAGE_BYTES);
     // Behind the object, then before it: in steps that grow, so that neither end takes long.
@@ -85,8 +73,8 @@ fn near(text: &Text, size: u64) -> Option<u64> {
         let places =
             [first + distance, (text.start & !(PAGE_BYTES - 1)).saturating_sub(distance + size)];
         for place in places.into_iter().filter(|place| *place >= 1 << 20) {
-            if sys::map_at(place, size) {
-                return Some(place);
+            if let Some(area) = Area::at(place, size) {
+                return Some(area);
             }
         }
         distance += (distance / 2).next_multiple_of(PAGE_BYTES);
@@ -94,22 +82,14 @@ fn near(text: &Text, size: u64) -> Option<u64> {
     None
 }
 
-/// # Safety
-///
-/// The bytes of the patch and of its gap are writable, and nobody executes them while they change, or only at their first
-/// byte.
-unsafe fn lead(patch: &Patch, stub: u64) {
+/// The jumps from a patch to its stub.
+fn jump(patch: &Patch, stub: u64) -> Jump {
     let from = patch.gap.unwrap_or(patch.start);
-    let mut jump = [0; JUMP_BYTES as usize];
-    jump[0] = 0xe9;
-    jump[1..].copy_from_slice(&displacement(from + JUMP_BYTES, stub));
-    // SAFETY: The caller's.
-    unsafe { ptr::copy_nonoverlapping(jump.as_ptr(), from as *mut u8, jump.len()) };
-    if let Some(gap) = patch.gap {
-        let distance = gap.wrapping_sub(patch.end) as u8;
-        // SAFETY: The caller's. Two bytes in one store, after what they lead to.
-        unsafe { ptr::write_unaligned(patch.start as *mut [u8; 2], [0xeb, distance]) };
-    }
+    let mut long = [0; JUMP_BYTES as usize];
+    long[0] = 0xe9;
+    long[1..].copy_from_slice(&displacement(from + JUMP_BYTES, stub));
+    let short = patch.gap.map(|gap| (patch.start, [0xeb, gap.wrapping_sub(patch.end) as u8]));
+    Jump { long: (from, long), short }
 }
 
 fn displacement(from: u64, to: u64) -> [u8; 4] {

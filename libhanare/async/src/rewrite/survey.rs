@@ -161,7 +161,7 @@ fn neighbour(instruction: &Instruction) -> Neighbour {
     Neighbour { start: instruction.ip(), end: instruction.next_ip(), is_movable, jump }
 }
 
-/// Debuggers and unwinders know a signal frame by these two instructions. What the call does is seen by nobody else.
+/// Debuggers and unwinders know a signal frame by these two instructions. What the call does is seen by no other code.
 fn is_load_of_signal_return(instruction: &Instruction) -> bool {
     instruction.mnemonic() == Mnemonic::Mov
         && instruction.op0_kind() == OpKind::Register

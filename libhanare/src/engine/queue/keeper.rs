@@ -1,10 +1,10 @@
 //! State of a queue's keeper.
 
-use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI32, Ordering};
 
 use hanare_ikc::posted::Watch;
 
-use crate::engine::sys;
+use crate::sys::{self, Child, Thread};
 
 /// The keeper of a queue: a thread that starts workers.
 #[derive(Debug)]
@@ -12,14 +12,14 @@ pub struct Keeper {
     /// Whether it looks.
     pub(in crate::engine) watch: Watch,
     pub(in crate::engine) bell: AtomicI32,
-    pub(in crate::engine) thread: AtomicU64,
+    pub(in crate::engine) thread: Thread,
 }
 
 impl Keeper {
     /// None yet.
     #[must_use]
     pub const fn new() -> Self {
-        Self { watch: Watch::new(), bell: AtomicI32::new(-1), thread: AtomicU64::new(0) }
+        Self { watch: Watch::new(), bell: AtomicI32::new(-1), thread: Thread::none() }
     }
 
     /// Makes it look, if there is one and a worker is needed.
@@ -40,10 +40,9 @@ impl Keeper {
 
     /// Ends it, when the queue is to stop. Workers may ring it until they have ended.
     pub fn end(&self) {
-        let thread = self.thread.swap(0, Ordering::AcqRel);
-        if thread != 0 {
+        if self.thread.is_there() {
             sys::ring(self.bell.load(Ordering::Relaxed));
-            sys::join(thread);
+            self.thread.join();
         }
     }
 
@@ -53,8 +52,8 @@ impl Keeper {
     }
 
     /// In the child of a fork: it is not there.
-    pub fn forget(&self) {
-        self.thread.store(0, Ordering::Relaxed);
+    pub fn forget(&self, child: &Child) {
+        self.thread.forget(child);
         sys::close(self.bell.swap(-1, Ordering::Relaxed));
     }
 }

@@ -4,21 +4,14 @@ use std::sync::atomic::Ordering;
 
 use hanare_ikc::posted::Ticket;
 
-use super::own::Own;
-use super::{OWN, Queue};
+use super::Queue;
 
 impl Queue {
-    /// State of a ticket's credit, as the one producer keeps it.
-    #[inline(always)]
-    fn own(&self, word: u64) -> &Own {
-        self.own_at(word & self.offsets)
-    }
-
     /// The ticket of a credit that was given out, or is the next.
     #[must_use]
     pub fn live(&self, index: u16) -> u64 {
         match self.is_shared() {
-            true => self.shared_live.at(index.into()).load(Ordering::Acquire),
+            true => self.shared_live().at(index.into()).load(Ordering::Acquire),
             false => self.own(Ticket::zero(index).word()).live.get(),
         }
     }
@@ -26,7 +19,7 @@ impl Queue {
     /// Changes it.
     pub fn set_live(&self, index: u16, word: u64) {
         match self.is_shared() {
-            true => self.shared_live.at(index.into()).store(word, Ordering::Release),
+            true => self.shared_live().at(index.into()).store(word, Ordering::Release),
             false => self.own(Ticket::zero(index).word()).live.set(word),
         }
     }
@@ -36,7 +29,7 @@ impl Queue {
     pub fn use_up(&self, ticket: Ticket, word: u64) -> bool {
         let (index, next) = (ticket.index(), ticket.next().word());
         if self.is_shared() {
-            let live = self.shared_live.at(index.into());
+            let live = self.shared_live().at(index.into());
             return live.compare_exchange(word, next, Ordering::AcqRel, Ordering::Relaxed).is_ok();
         }
         let is_first = self.live(index) == word;
@@ -44,52 +37,6 @@ impl Queue {
             self.set_live(index, next);
         }
         is_first
-    }
-
-    /// The one producer: whether there is a ticket that may be given out.
-    #[must_use]
-    #[inline(always)]
-    pub const fn has_free(&self) -> bool {
-        self.producer.0.free_bytes.get() != 0
-    }
-
-    /// The one producer: takes a ticket that may be given out. There is one.
-    #[must_use]
-    #[inline(always)]
-    pub fn next_free(&self) -> u64 {
-        let bytes = self.producer.0.free_bytes.get().wrapping_sub(size_of::<Own>() as u64);
-        self.producer.0.free_bytes.set(bytes);
-        self.own_at(bytes).free.get()
-    }
-
-    /// The one producer: takes a ticket that may be given out, if there is one.
-    #[must_use]
-    pub fn pop_free(&self) -> Option<u64> {
-        self.has_free().then(|| self.next_free())
-    }
-
-    /// The one producer: a ticket may be given out.
-    #[inline(always)]
-    pub fn push_free(&self, ticket: Ticket) {
-        self.own_at(self.producer.0.free_bytes.get()).free.set(ticket.word());
-        // Read anew: the compiler adds in memory then, by one instruction.
-        self.producer.0.free_bytes.set(self.producer.0.free_bytes.get() + size_of::<Own>() as u64);
-    }
-
-    /// State of a credit, so many bytes behind the first one.
-    #[inline(always)]
-    fn own_at(&self, bytes: u64) -> &Own {
-        debug_assert!(bytes <= self.offsets);
-        let address = (&raw const *self).addr() + OWN + bytes as usize;
-        // SAFETY: `create` has put them there, in a mapping whose address it has exposed, as many as `offsets` lets through.
-        // `free_bytes` is not above that when something is put there, since each ticket is in the list once: `use_up` sees to it.
-        unsafe { &*std::ptr::with_exposed_provenance::<Own>(address) }
-    }
-
-    /// The one producer: how many tickets may be given out.
-    #[must_use]
-    pub fn free_count(&self) -> u64 {
-        self.producer.0.free_bytes.get() / size_of::<Own>() as u64
     }
 
     /// The one producer picks a result up: the short way.
@@ -108,16 +55,10 @@ impl Queue {
         Some(result)
     }
 
-    /// One producer: how many credits will come back by themselves.
-    #[must_use]
-    pub const fn owed(&self) -> u64 {
-        self.producer.0.owed.get()
-    }
-
     /// A credit will come back by itself.
     pub fn owe(&self) {
         if !self.is_shared() {
-            self.producer.0.owed.set(self.producer.0.owed.get() + 1);
+            self.set_owed(self.owed() + 1);
         }
     }
 
@@ -126,9 +67,9 @@ impl Queue {
         self.credits().take_all(|index| {
             // No more than are owed, whatever stands in the list.
             if let (Some(owed), Some(ticket)) =
-                (self.producer.0.owed.get().checked_sub(1), Ticket::from_word(self.live(index)))
+                (self.owed().checked_sub(1), Ticket::from_word(self.live(index)))
             {
-                self.producer.0.owed.set(owed);
+                self.set_owed(owed);
                 self.push_free(ticket);
             }
         });

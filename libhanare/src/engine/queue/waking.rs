@@ -25,7 +25,7 @@ impl Queue {
         self.keeper.look(|| self.needs_worker());
     }
 
-    /// Behind a full fence, when something without a key was posted: wakes a worker, if nobody looks. Where all are busy, and
+    /// Behind a full fence, when something without a key was posted: wakes a worker, if no worker looks. Where all are busy, and
     /// there may be more, more are started.
     #[cold]
     #[inline(never)]

@@ -2,13 +2,12 @@
 //! waiting for its end.
 
 use std::cell::Cell;
-use std::ptr::{null, null_mut};
-use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 
 use hanare_ikc::Patience;
 
 use crate::engine::lock::Lock;
-use crate::engine::sys;
+use crate::sys::{self, Area, Child, Thread};
 
 /// State of a worker without a thread.
 pub(in crate::engine) const NONE: u32 = 0;
@@ -33,12 +32,12 @@ pub struct Worker {
     pub(in crate::engine) state: AtomicU32,
     /// Where it runs: not known yet, here, or on Linux beside an LWK.
     pub(in crate::engine) side: AtomicU32,
-    pub(in crate::engine) thread: AtomicU64,
+    pub(in crate::engine) thread: Thread,
     /// As Linux numbers threads.
     pub number: AtomicI32,
     /// The eventfd that wakes it; -1: none.
     pub(in crate::engine) bell: AtomicI32,
-    pub(in crate::engine) area: AtomicPtr<u8>,
+    pub(in crate::engine) area: Area,
     /// The ticket of what it executes; 0: nothing.
     pub current: AtomicU64,
     /// How many it has executed or thrown away.
@@ -54,20 +53,14 @@ pub struct Worker {
 }
 
 thread_local! {
-    /// The worker that this thread is.
-    static SELF: Cell<*const Worker> = const { Cell::new(null()) };
+    /// Whether this thread is a worker on Linux beside an LWK.
+    static IS_REMOTE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// The calling thread is this worker, from now on. `None`: it is none any more.
-pub fn become_worker(worker: Option<&'static Worker>) {
-    SELF.set(worker.map_or(null(), |worker| &raw const *worker));
-}
-
-/// Whether the calling thread is a worker on Linux beside an LWK, where a `write` is a call of Linux' and what the LWK serves is dear.
-fn is_remote_self() -> bool {
-    // SAFETY: a queue ends after its workers.
-    let worker = unsafe { SELF.get().as_ref() };
-    worker.is_some_and(|worker| matches!(worker.side.load(Ordering::Relaxed), REMOTE | REMOTE_RUNG))
+/// The calling thread is a worker on Linux beside an LWK from now on (`true`), where a `write` is a
+/// call of Linux' and what the LWK serves is dear; or it is none.
+pub fn be_remote(is_remote: bool) {
+    IS_REMOTE.set(is_remote);
 }
 
 impl Worker {
@@ -77,10 +70,10 @@ impl Worker {
         Self {
             state: AtomicU32::new(NONE),
             side: AtomicU32::new(UNKNOWN),
-            thread: AtomicU64::new(0),
+            thread: Thread::none(),
             number: AtomicI32::new(0),
             bell: AtomicI32::new(-1),
-            area: AtomicPtr::new(null_mut()),
+            area: Area::none(),
             current: AtomicU64::new(0),
             completed: AtomicU64::new(0),
             errors: AtomicU64::new(0),
@@ -111,7 +104,7 @@ impl Worker {
     pub fn wake(&self) {
         let side = self.side.load(Ordering::Acquire);
         if side == REMOTE_RUNG
-            && !is_remote_self()
+            && !IS_REMOTE.get()
             && sys::ring_thread(self.number.load(Ordering::Relaxed))
         {
             return;
@@ -120,7 +113,9 @@ impl Worker {
     }
 
     /// In the child of a fork: it is not there.
-    pub fn forget(&self) {
+    pub fn forget(&self, child: &Child) {
+        self.thread.forget(child);
+        self.area.forget(child);
         sys::close(self.bell.swap(-1, Ordering::Relaxed));
         self.state.store(NONE, Ordering::Relaxed);
         self.side.store(UNKNOWN, Ordering::Relaxed);
@@ -132,7 +127,7 @@ impl Worker {
 
     /// Waits for its end, and gives back what it had.
     pub(in crate::engine) fn bury(&self) {
-        sys::join(self.thread.load(Ordering::Relaxed));
+        self.thread.join();
         self.state.store(NONE, Ordering::Relaxed);
         self.side.store(UNKNOWN, Ordering::Relaxed);
     }

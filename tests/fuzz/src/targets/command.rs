@@ -1,16 +1,12 @@
 //! Command lines: those of `hanare`, and the one with which it starts a proxy.
 
-#[path = "../../../../tools/cli/src/cpu_list.rs"]
-mod cpu_list;
 #[path = "../../../../tools/proxy/src/base/options.rs"]
 mod proxy;
-#[path = "../../../../tools/cli/src/size.rs"]
-mod size;
 
 use std::ffi::CString;
 
-use cpu_list::CpuList;
-use size::{Bytes, Memory};
+use hanare_common::cpu_list::CpuList;
+use hanare_common::size::{Bytes, Memory};
 
 use crate::sys::shared::Initial;
 use crate::target::Target;
@@ -61,8 +57,8 @@ fn cpus(text: &str) {
         Initial::new(arguments.map(|text| CString::new(text).expect("no zero")).to_vec())
     };
     let Ok(options) = proxy::parse(&initial) else { panic!("{shown} is no list to a proxy") };
-    let bits = options.cpus.iter().map(|word| word.count_ones() as usize).sum::<usize>();
-    let is_in = |&cpu: &u32| options.cpus[cpu as usize / 64] >> (cpu % 64) & 1 != 0;
+    let bits = options.cpus.count() as usize;
+    let is_in = |&cpu: &u32| options.cpus.contains(cpu as usize);
     assert!(bits == numbers.len() && numbers.iter().all(is_in), "{shown}");
 }
 

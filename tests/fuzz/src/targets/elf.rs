@@ -47,20 +47,20 @@ fn check(input: &[u8]) {
     }
     moved(&plan);
     finds_headers(&header, &plan);
-    let again = ElfPlan::parse(&file_of(&plan)).map(|again| ElfPlan {
-        phnum: plan.phnum,
-        phdr_vaddr: plan.phdr_vaddr,
-        ..again
-    });
-    assert_eq!(again.as_ref(), Ok(&plan), "read, written and read");
+    let again = ElfPlan::parse(&file_of(&plan)).expect("what was read, written");
+    assert!(plan.is_broken || !again.is_broken, "written, it is broken");
+    // By a segment that is left out: the file that is written has none such.
+    let is_broken = plan.is_broken;
+    let again = ElfPlan { phnum: plan.phnum, phdr_vaddr: plan.phdr_vaddr, is_broken, ..again };
+    assert_eq!(again, plan, "read, written and read");
 }
 
 fn in_range(plan: &ElfPlan) {
     assert!(plan.segments.len() <= usize::from(plan.phnum));
-    assert!(!plan.is_pie || !plan.segments.is_empty());
+    assert!(!plan.is_pie || !plan.segments.is_empty() || plan.is_broken);
     assert!(plan.align.is_power_of_two() && (PAGE_SIZE..=1 << 30).contains(&plan.align));
-    if let Some((offset, size)) = plan.interpreter {
-        assert!(offset.checked_add(size as u64).is_some() && (2..=PATH_MAX).contains(&size));
+    if let Some((_, size)) = plan.interpreter {
+        assert!((2..=PATH_MAX).contains(&size)); // whatever offset: Linux reads there, and says EINVAL
     }
     let (start, end) = plan.span();
     assert!(is_page_aligned(start) && is_page_aligned(end) && start <= end && end <= USER_MAX);
@@ -112,7 +112,10 @@ fn finds_headers(header: &ElfHeader, plan: &ElfPlan) {
         let inside = header.phoff.checked_sub(segment.file_offset)?;
         (inside < segment.file_size).then(|| segment.vaddr + inside)
     };
-    assert_eq!(plan.phdr_vaddr, plan.segments.iter().rev().find_map(at));
+    // A broken program's headers may be in a segment that is left out.
+    if !plan.is_broken {
+        assert_eq!(plan.phdr_vaddr, plan.segments.iter().rev().find_map(at));
+    }
 }
 
 /// A file with that plan, whose program headers lie behind the header.

@@ -52,7 +52,7 @@ fn check(input: &[u8]) {
         doorbell: 0,
         interrupted: input.u32(),
         ended_by_signal: 0,
-        reserved2: 0,
+        server: 0,
         reserved3: [0; 13],
     };
     // SAFETY: the slot is there longer than this, and nobody else looks at it.
@@ -65,7 +65,7 @@ fn check(input: &[u8]) {
             assert!(asked.is_control || asked.request().is_none());
         }
     }
-    let _ = (slot.worker_is_awake(), slot.lwk_is_awake(), slot.tid());
+    let _ = (slot.worker_is_awake(), slot.lwk_is_awake(), slot.tid(), slot.server());
     match slot.lwk_poll() {
         None => assert!(state & SLOT_ANSWERED == 0),
         Some(answer) => {

@@ -13,12 +13,13 @@ use hanare_abi::ioctl::MEMORY_KEPT_BYTES;
 use hanare_core::{options, userlimits};
 use hanare_sdk::{Builder, Device, Error};
 
-use crate::cpu_list::CpuList;
+use crate::device;
 use crate::dispatch::Dispatch;
-use crate::output::{self, outln};
 use crate::program::Arguments;
-use crate::size::{Bytes, Memory, Piece};
-use crate::{device, find, instances, machine};
+use hanare_common::cpu_list::CpuList;
+use hanare_common::output::{self, outln};
+use hanare_common::size::{Bytes, Memory, Piece};
+use hanare_common::{find, instances, machine};
 
 /// Take CPUs and memory from Linux and boot an LWK on them. All or nothing: if
 /// anything fails, or Ctrl-C is pressed, Linux has everything back.

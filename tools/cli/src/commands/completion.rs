@@ -4,7 +4,7 @@ use anyhow::Result;
 use clap::{Args, ValueEnum};
 use clap_complete::Shell;
 
-use crate::output;
+use hanare_common::output;
 
 /// Print the completion of commands and options for a shell (make install does for all three).
 #[derive(Args)]

@@ -5,9 +5,9 @@ use clap::{Args, Subcommand};
 use hanare_sdk::{Debug as Request, Device, Ledger};
 use serde_json::json;
 
-use crate::output::outln;
-use crate::size::Bytes;
-use crate::{instances, output};
+use hanare_common::output::outln;
+use hanare_common::size::Bytes;
+use hanare_common::{instances, output};
 
 /// For tests of Hanare itself.
 #[derive(Args)]

@@ -4,13 +4,14 @@ use std::io::IsTerminal;
 
 use anyhow::Result;
 use clap::Args;
-use hanare_sdk::{Device, Error, Instance, Process, State, Thread};
+use hanare_sdk::{Device, End, Error, Instance, Process, State, Thread};
 
 use super::ls;
-use crate::cpu_list::CpuList;
-use crate::output::{self, outln};
-use crate::size::Bytes;
-use crate::{device, failure, find, machine, processes, stuck};
+use crate::{device, stuck};
+use hanare_common::cpu_list::CpuList;
+use hanare_common::output::{self, outln};
+use hanare_common::size::Bytes;
+use hanare_common::{failure, find, machine, processes};
 
 /// Say whether this machine can run Hanare, and if not, why; and whether its instances are well: of one
 /// that is not, the processes and what they wait for in Linux. The exit status is 1 if something is in
@@ -313,6 +314,9 @@ fn instances() -> Vec<Finding> {
     // One that does not answer the ping is hung from then on. One that has gone meanwhile is left out.
     let looks: Vec<Instance> = names.filter_map(|name| device.instance(&name, true).ok()).collect();
     let mut findings: Vec<Finding> = looks.iter().map(judge_instance).collect();
+    for instance in &looks {
+        findings.extend(device.ends(&instance.name).unwrap_or_default().iter().map(judge_end));
+    }
     for instance in looks.iter().filter(|instance| matches!(instance.state, State::Running)) {
         let processes = device.processes(&instance.name).unwrap_or_default();
         findings.extend(processes.iter().flat_map(waiters));
@@ -334,6 +338,25 @@ fn waiters(process: &Process) -> Vec<Finding> {
         Some(good(format!("process {pid} ({name}): thread {tid} waits until {until}")))
     };
     process.threads.iter().filter_map(of).collect()
+}
+
+/// A process that has ended, of which the LWK may have something still.
+fn judge_end(end: &End) -> Finding {
+    let End { pid, cpu, waits, threads, tid, since } = end;
+    let whom = match (cpu, threads) {
+        (Some(cpu), _) => format!("CPU {cpu}, which has not answered"),
+        (None, 0) => "the LWK, which has not been asked yet".into(),
+        (None, _) => {
+            format!(
+                "the LWK, where {threads} of its threads are left, as {}",
+                processes::number(*tid)
+            )
+        }
+    };
+    let task = if *waits { "and waits for" } else { "and does not wait any more for" };
+    let pid = processes::number(*pid);
+    let text = format!("process {pid} has ended {} s ago, {task} {whom}", since.as_secs());
+    warning(text, "hanare status --ping says whether the CPUs answer; hanare log, why not")
 }
 
 fn judge_instance(instance: &Instance) -> Finding {
@@ -369,6 +392,22 @@ mod tests {
         assert!(matches!(judge_kernel("6.1.0-56-amd64").verdict, Verdict::Good));
         assert!(matches!(judge_kernel("6.8.1").verdict, Verdict::Warning));
         assert!(matches!(judge_kernel("5.10.0").verdict, Verdict::Bad));
+    }
+
+    #[test]
+    fn an_end_names_what_it_waits_for() {
+        let since = std::time::Duration::from_millis(7900);
+        let end = End { pid: Some(9), cpu: Some(3), waits: true, threads: 0, tid: None, since };
+        let told = |end: &End| judge_end(end).text;
+        assert_eq!(
+            told(&end),
+            "process 9 has ended 7 s ago, and waits for CPU 3, which has not answered"
+        );
+        let left = End { cpu: None, waits: false, threads: 2, tid: Some(11), ..end };
+        assert_eq!(
+            told(&left),
+            "process 9 has ended 7 s ago, and does not wait any more for the LWK, where 2 of its threads are left, as 11"
+        );
     }
 
     #[test]

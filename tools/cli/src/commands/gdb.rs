@@ -20,7 +20,7 @@ use crate::gdb::session::{self, End, Wire};
 use crate::gdb::target::Gdb as Target;
 use crate::program::Program;
 use crate::trace::launch;
-use crate::{instances, output};
+use hanare_common::{instances, output};
 
 /// Debug a program on an LWK with gdb: breakpoints, threads, memory, registers, single steps.
 #[derive(Args)]

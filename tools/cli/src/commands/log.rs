@@ -6,7 +6,7 @@ use anyhow::Result;
 use clap::Args;
 use hanare_sdk::{Device, Error};
 
-use crate::{instances, output};
+use hanare_common::{instances, output};
 
 /// Show the kernel log of an instance; also after it panicked.
 #[derive(Args)]

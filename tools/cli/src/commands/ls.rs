@@ -4,10 +4,10 @@ use anyhow::Result;
 use clap::Args;
 use hanare_sdk::{Device, Instance};
 
-use crate::cpu_list::CpuList;
-use crate::output::outln;
-use crate::size::Bytes;
-use crate::table;
+use hanare_common::cpu_list::CpuList;
+use hanare_common::output::outln;
+use hanare_common::size::Bytes;
+use hanare_common::table;
 
 /// List the LWK instances.
 #[derive(Args)]

@@ -19,8 +19,7 @@ pub mod trace;
 
 use clap::Subcommand;
 
-use crate::bench::Bench;
-use crate::noise::Noise;
+use hanare_bench::{Bench, Noise};
 
 /// Subcommands of `hanare`.
 #[derive(Subcommand)]

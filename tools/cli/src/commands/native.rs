@@ -10,10 +10,10 @@ use hanare_abi::pooled::POOL_MAX;
 use hanare_sdk::Pool;
 use rustix::io::FdFlags;
 
-use crate::cpu_list::CpuList;
-use crate::instances;
 use crate::program::{InPool, Program};
 use crate::tasks::Tasks;
+use hanare_common::cpu_list::CpuList;
+use hanare_common::instances;
 
 /// Most native tasks of one command.
 const TASKS_MAX: u32 = 256;

@@ -4,11 +4,11 @@ use anyhow::Result;
 use clap::Args;
 use hanare_sdk::{Device, Instance, Thread};
 
-use crate::instances;
-use crate::output::outln;
-use crate::processes::{self, Placed, asked, command, cpus, number, state, time};
-use crate::size::Bytes;
-use crate::table;
+use hanare_common::instances;
+use hanare_common::output::outln;
+use hanare_common::processes::{self, Placed, asked, command, cpus, number, state, time};
+use hanare_common::size::Bytes;
+use hanare_common::table;
 
 /// List the processes that run on LWKs.
 #[derive(Args)]

@@ -7,11 +7,11 @@ use std::os::unix::ffi::OsStrExt;
 use anyhow::{Context, Result};
 use clap::{Args, ValueHint};
 
-use crate::cpu_list::CpuList;
 use crate::dispatch::Mode;
-use crate::instances;
 use crate::preload::Posted;
 use crate::program::{Arguments, Program};
+use hanare_common::cpu_list::CpuList;
+use hanare_common::instances;
 
 /// Run a program on an LWK as if it were run directly: standard input and output,
 /// environment, working directory, signals and exit status are its own.

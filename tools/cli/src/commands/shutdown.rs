@@ -4,7 +4,7 @@ use anyhow::Result;
 use clap::Args;
 use hanare_sdk::Device;
 
-use crate::instances;
+use hanare_common::instances;
 
 /// Stop an instance and give its CPUs and memory back to Linux.
 #[derive(Args)]

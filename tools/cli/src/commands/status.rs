@@ -7,9 +7,9 @@ use hanare_sdk::{Arguments, Cpu, Device, Dispatch, Error, Instance, Mapped, Way}
 
 use crate::commands::ls;
 use crate::dispatch::Mode;
-use crate::output::{self, outln};
-use crate::size::Bytes;
-use crate::{instances, table};
+use hanare_common::output::{self, outln};
+use hanare_common::size::Bytes;
+use hanare_common::{instances, table};
 
 /// Show the state of instances in detail.
 #[derive(Args)]

@@ -10,10 +10,10 @@ use ratatui::style::Stylize;
 use ratatui::text::{Line, Text};
 use ratatui::{DefaultTerminal, Frame};
 
-use crate::output::{self, outln};
 use crate::top::look::{Look, Watch};
 use crate::top::screen::{self, Key, Style, View};
-use crate::{failure, instances};
+use hanare_common::output::{self, outln};
+use hanare_common::{failure, instances};
 
 /// Watch what the processes on LWKs do. The key h explains the others.
 #[derive(Args)]

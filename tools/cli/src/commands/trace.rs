@@ -18,7 +18,7 @@ use rustix::io::Errno;
 use crate::program::Program;
 use crate::trace::launch;
 use crate::trace::printer::{Printer, Style};
-use crate::{find, instances};
+use hanare_common::{find, instances};
 
 /// Print the system calls of a program on an LWK: names, arguments, results, the kernel that
 /// served each (LWK, Linux, none) and how long it took, in seconds.

@@ -1,6 +1,6 @@
 //! A table for a given width: whole columns are left out, a number is never cut.
 
-use crate::output;
+use hanare_common::output;
 
 /// A column.
 pub struct Column {

@@ -7,8 +7,8 @@ use anyhow::Result;
 use hanare_sdk::{Device, Instance, Process, State, Thread};
 use serde::Serialize;
 
-use crate::instances;
-use crate::processes::{self, Placed};
+use hanare_common::instances;
+use hanare_common::processes::{self, Placed};
 
 /// A sample, with the differences to the one before.
 #[derive(Serialize)]

@@ -7,10 +7,10 @@ use hanare_sdk::State;
 
 use super::columns::{Column, ROOMY, fit};
 use super::look::{Busy, Look, Machine, Rates};
-use crate::cpu_list::CpuList;
-use crate::output::{count, cut};
-use crate::processes;
-use crate::size::Bytes;
+use hanare_common::cpu_list::CpuList;
+use hanare_common::output::{count, cut};
+use hanare_common::processes;
+use hanare_common::size::Bytes;
 
 /// The sort key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -9,7 +9,7 @@ use hanare_core::syscalls;
 use super::record::{self, Entry};
 use super::summary::Summary;
 use super::{format, names};
-use crate::output;
+use hanare_common::output;
 
 /// How to print.
 pub struct Style {

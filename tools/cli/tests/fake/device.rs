@@ -184,6 +184,10 @@ impl Device {
                 state.rings += 1;
                 0
             }
+            IOCTL_WORKER => {
+                assert_ne!(address >> WORKER_SHIFT, 0, "a thread id");
+                0
+            }
             IOCTL_SERVE => {
                 state.served.push(copy_in::<Serve>(pid, address).index);
                 0

@@ -10,7 +10,8 @@
 
 use core::ffi::CStr;
 
-use hanare_abi::ioctl::{CPU_WORDS, NAME_SIZE};
+use hanare_abi::cpus::LinuxCpuSet;
+use hanare_abi::ioctl::NAME_SIZE;
 use hanare_abi::pooled::{ATTACH_MEMBER, ATTACH_NATIVE, ATTACH_PROGRAM};
 use hanare_abi::start::{START_AUTO, START_BOX, START_DIRECT};
 
@@ -20,8 +21,8 @@ use crate::sys::shared::Initial;
 pub struct Options {
     /// Instance, zero-terminated; empty: the only one.
     pub instance: [u8; NAME_SIZE],
-    /// CPUs it may run on; all zero: every CPU of the instance.
-    pub cpus: [u64; CPU_WORDS],
+    /// CPUs it may run on; empty: every CPU of the instance.
+    pub cpus: LinuxCpuSet,
     /// The caller's RLIMIT_STACK, soft and hard, if the launcher changed it.
     pub stack: Option<(u64, u64)>,
     /// A socket: wait there for a word before the program starts (tracers, debuggers).
@@ -53,7 +54,7 @@ pub struct Options {
 pub fn parse(initial: &Initial) -> Result<Options, &'static str> {
     let mut options = Options {
         instance: [0; NAME_SIZE],
-        cpus: [0; CPU_WORDS],
+        cpus: LinuxCpuSet::EMPTY,
         stack: None,
         hold: None,
         copies: None,
@@ -143,17 +144,17 @@ fn pair(text: &[u8], separator: u8) -> Option<(u64, u64)> {
     Some((number(&text[..at])?, number(&text[at + 1..])?))
 }
 
-fn cpu_list(list: &[u8], cpus: &mut [u64; CPU_WORDS]) -> Option<()> {
+fn cpu_list(list: &[u8], cpus: &mut LinuxCpuSet) -> Option<()> {
     for part in list.split(|&byte| byte == b',') {
         let (first, last) = match pair(part, b'-') {
             Some(range) => range,
             None => (number(part)?, number(part)?),
         };
-        if first > last || last >= 64 * CPU_WORDS as u64 {
+        if first > last || last >= LinuxCpuSet::CPUS as u64 {
             return None;
         }
         for cpu in first..=last {
-            cpus[cpu as usize / 64] |= 1 << (cpu % 64);
+            cpus.insert(cpu as usize);
         }
     }
     Some(())

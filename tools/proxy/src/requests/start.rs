@@ -115,7 +115,6 @@ fn header(
     inherited: &Inherited,
     total_size: usize,
 ) -> StartBlock {
-    let ((uid, euid), (gid, egid)) = (sys::user_ids(), sys::group_ids());
     let mut random = [0; 32];
     let _ = sys::random(&mut random);
     let mut flags = options.dispatch;
@@ -141,12 +140,6 @@ fn header(
         total_size: total_size as u64,
         argc: (initial.argc - options.first_argument) as u32,
         envc: initial.envc as u32,
-        pid: sys::pid(),
-        ppid: sys::parent_pid(),
-        uid,
-        euid,
-        gid,
-        egid,
         secure: initial.auxiliary(AT_SECURE) as u32,
         control_fd: space.fd,
         sigmask: inherited.sigmask,

@@ -1,6 +1,4 @@
-//! One system call: the instruction, and what it returns.
-
-use core::arch::asm;
+//! One system call, and what it returns.
 
 /// A positive errno.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -11,7 +9,7 @@ pub type Result<T> = core::result::Result<T, Errno>;
 
 /// Splits what the `syscall` instruction leaves in `rax` into value and error.
 pub(super) fn check(result: i64) -> Result<u64> {
-    if (-4095..0).contains(&result) { Err(Errno(-result as u32)) } else { Ok(result as u64) }
+    hanare_syscall::check(result).map_err(|number| Errno(number.into()))
 }
 
 /// A call none of whose arguments is a pointer.
@@ -25,24 +23,8 @@ pub(super) fn plain(nr: u32, args: [u64; 6]) -> Result<u64> {
 /// # Safety
 /// As the call: pointers must be valid for what it reads and writes.
 pub(super) unsafe fn raw_call(nr: u32, args: [u64; 6]) -> i64 {
-    let result: i64;
-    // SAFETY: the kernel preserves all registers but rax, rcx and r11.
-    unsafe {
-        asm!(
-            "syscall",
-            inlateout("rax") u64::from(nr) => result,
-            in("rdi") args[0],
-            in("rsi") args[1],
-            in("rdx") args[2],
-            in("r10") args[3],
-            in("r8") args[4],
-            in("r9") args[5],
-            lateout("rcx") _,
-            lateout("r11") _,
-            options(nostack),
-        );
-    }
-    result
+    // SAFETY: promised by the caller.
+    unsafe { hanare_syscall::syscall(nr.into(), args) }
 }
 
 /// Zero or -errno: what the system call returns that ends like this.

@@ -237,10 +237,6 @@ fn identity(nr: u32) -> u32 {
 pub fn pid() -> u32 {
     identity(__NR_getpid)
 }
-/// Parent's process id.
-pub fn parent_pid() -> u32 {
-    identity(__NR_getppid)
-}
 /// Thread id.
 pub fn thread_id() -> u32 {
     identity(__NR_gettid)

@@ -157,8 +157,8 @@ pub fn begin(worker: &'static Worker) -> ! {
             server::begin(process, worker, number, &means)
         }
         Role::Successor => {
-            slot.set_tid(sys::thread_id());
-            answer(process, worker, slot, Answer::Done(0));
+            let registered = threads::register(process, worker.slot(), sys::thread_id());
+            answer(process, worker, slot, Answer::Done(code(registered)));
         }
         Role::Sharer => {
             slot.set_tid(sys::thread_id());

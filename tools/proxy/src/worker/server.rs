@@ -61,12 +61,13 @@ pub fn begin(process: &Process, worker: &'static Worker, number: u32, means: &Me
     let (calls, own) = (of_box, worker.slot());
     let Server { serving, tid, cpus } = &SERVERS[number as usize];
     let number = number % SERVERS_MAX; // in its box
-    tid.store(sys::thread_id(), Ordering::Relaxed); // the creator may say so later
+    let own_tid = sys::thread_id();
+    tid.store(own_tid, Ordering::Relaxed); // the creator may say so later
     serving.end();
     let _ = calls.first(number); // said to one that has ended
     sys::run_on(cpus.load(Ordering::Relaxed));
     signal::set_mask(BLOCKED);
-    let server = Serves { process, worker, calls, number, own, serving, means };
+    let server = Serves { process, worker, calls, number, own, tid: own_tid, serving, means };
     let mut rings = None;
     let mut from = 0;
     loop {
@@ -84,6 +85,7 @@ struct Serves<'a> {
     calls: BoxRef<'static>,
     number: u32,
     own: u32,
+    tid: u32,
     serving: &'a Serving,
     means: &'a Means,
 }
@@ -94,6 +96,7 @@ impl Serves<'_> {
         let (worker, at) = (self.worker, self.process.space.window.slot(slot));
         self.restore_mask();
         worker.set_slot(slot);
+        at.set_server(self.tid);
         let result = if is_marked {
             Answer::NotStarted
         } else {

@@ -1,6 +1,6 @@
 //! The requests by which a worker makes another one, or ends.
 
-use hanare_abi::ioctl::{IOCTL_SHARE, Share};
+use hanare_abi::ioctl::{IOCTL_SHARE, IOCTL_WORKER, Share, WORKER_SHIFT};
 use hanare_abi::layout::SLOTS_MAX;
 use hanare_ikc::Answer;
 use linux_raw_sys::errno::EINVAL;
@@ -14,8 +14,16 @@ use crate::sys::{self, Errno, signal, thread};
 pub fn start_worker(process: &Process, slot: u32, own: u64) -> sys::Result<u32> {
     let slot = slot_number(slot)?;
     let tid = thread::spawn(slot, own)?;
-    process.space.window.slot(slot).set_tid(tid);
+    register(process, slot, tid)?;
     Ok(tid)
+}
+
+/// Says which thread serves a slot: to the module, which tells the LWK, and in the slot.
+pub fn register(process: &Process, index: u32, tid: u32) -> sys::Result<()> {
+    let slot = process.space.window.slot(index);
+    slot.set_tid(tid);
+    let worker = u64::from(tid) << WORKER_SHIFT | u64::from(slot.bell());
+    sys::ioctl_number(process.space.fd, IOCTL_WORKER, worker).map(drop)
 }
 
 /// `Control::Share`: gives the process id. `own`: the first slot of this process.

@@ -1,8 +1,8 @@
-//! What can happen: threads, CPUs, Linux and the child go on. What has to hold after it.
+//! Actions: threads, CPUs, Linux and the child go on; and the properties that hold after each.
 
 use super::*;
 
-/// What can happen next.
+/// An action that can happen next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Action {
     /// A thread stores, and its CPU has lost a stale translation by itself.
@@ -80,7 +80,7 @@ impl State {
     pub(super) fn settle_tlbs(&mut self, before: &[Leaf; PAGES], t: Option<usize>) {
         for (page, &old) in before.iter().enumerate() {
             let new = self.leaves[page];
-            for cpu in 0..2 {
+            for cpu in 0..if self.is_alone { 1 } else { 2 } {
                 let entry = &mut self.tlbs[cpu][page];
                 let was = Entry { frame: old.frame, write: old.write };
                 if old != new && old.present && entry.frame == 0 && t != Some(cpu) {
@@ -250,10 +250,10 @@ impl State {
         match (phase, op) {
             (Phase::Start, Op::Store(page)) => self.store(t, page),
             (Phase::Start, _) => {
-                let begin = (self.rights, self.must, self.writes);
+                let (begin, copies_max) = ((self.rights, self.must, self.writes), self.copies_max);
                 let thread = &mut self.threads[t];
                 (thread.begin, thread.phase, thread.is_forgotten) = (begin, Phase::Plan, true);
-                thread.copies_max = COPIES_MAX;
+                thread.copies_max = copies_max;
                 if let Op::Discard(page) | Op::Unmap(page) | Op::Lose(page) | Op::Replace(page) = op
                 {
                     self.must[page] = 0;
@@ -333,7 +333,7 @@ impl State {
         self.threads.iter().all(at_rest) && self.fault.answer.is_none()
     }
 
-    /// What has to hold after each step.
+    /// The property that does not hold after a step, if there is one.
     pub(super) fn check(&self) -> Option<&'static str> {
         if self.wrong.is_some() {
             return self.wrong;
@@ -379,7 +379,7 @@ impl State {
             let gives_up = |t: &Thread| {
                 let op = t.op();
                 !t.begins()
-                    && (op == Some(Op::Move)
+                    && (matches!(op, Some(Op::Move(_)))
                         || op == Some(Op::Unmap(page))
                         || op == Some(Op::Replace(page)))
             };

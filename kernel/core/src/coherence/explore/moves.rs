@@ -14,7 +14,7 @@ const OLD: u8 = 1;
 const NEW: u8 = 2;
 const OTHER: u8 = 3;
 
-/// What the LWK has at a place.
+/// State of a place in the LWK's map.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum Place {
     Empty,
@@ -326,7 +326,7 @@ impl State {
         })
     }
 
-    /// What has to hold when all calls are over.
+    /// The property that does not hold when all calls are over, if there is one.
     fn check(&self) -> Option<&'static str> {
         let removes = self.threads.iter().any(|t| matches!(t.0, Op::Unmap | Op::Replace));
         if self.threads.iter().any(|t| t.1 != Pc::Done) {

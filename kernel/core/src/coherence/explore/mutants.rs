@@ -28,6 +28,8 @@ pub(in super::super) enum Mutant {
     ForkCopiesAtOnce,
     /// A fork shares what Linux has forgotten, and holds all the same.
     SharesHeld,
+    /// A fork shares what has moved since Linux was asked, though Linux holds it by now.
+    TrustsMoved,
     /// A page counts as lent only as long as Linux has it mapped.
     ForgetsLent,
     /// A fork asks what Linux holds before Linux has forgotten the pages.
@@ -46,6 +48,8 @@ pub(in super::super) enum Mutant {
     GivesUpUnflushed,
     /// A page that others have, too, is given up before Linux was asked to forget it.
     GivesUpUnasked,
+    /// A page that others have, too, and Linux, is given up at once by a thread alone on its CPUs.
+    GivesUpSeen,
     /// A failed fork leaves its count.
     LeavesFork,
     /// An unmapping thread takes addresses that another thread is busy with.
@@ -109,6 +113,7 @@ const MUTANTS: &[(Mutant, usize, &str)] = &[
     (Mutant::GivesUpUnflushed, 6, "a parent has a write of its child"),
     (Mutant::GivesUpUnflushed, 14, "a parent has a write of its child"),
     (Mutant::GivesUpUnasked, 6, "a parent has a write of its child"),
+    (Mutant::GivesUpSeen, 18, "a parent has a write of its child"),
     (Mutant::LeavesFork, 5, "something stays reserved"),
     (Mutant::TakesBusy, 10, "a discarded write is seen"),
     (Mutant::FreesUnforgotten, 11, "a discarded write is seen"),
@@ -125,5 +130,6 @@ const MUTANTS_OF_PINS: &[(Mutant, usize, &str)] = &[
     (Mutant::LooksBeforeZap, 0, "a child has a write that is not its own"),
     (Mutant::CopiesLent, 0, "a view of a page lacks a write"),
     (Mutant::ForgetsLent, 1, "a child has a write that is not its own"),
+    (Mutant::TrustsMoved, 3, "a child has a write that is not its own"),
     (Mutant::ForgetsLent, 2, "a child has a write that is not its own"),
 ];

@@ -1,8 +1,8 @@
-//! What the kernel does under the lock of an address space, a step each.
+//! Sections of the kernel under the lock of an address space, a step each.
 
 use super::*;
 
-/// As in `kernel/src/mm/populate.rs`.
+/// As in `kernel/src/mm/map/populate.rs`.
 pub(super) enum Gained {
     Done,
     Copied(u8),
@@ -205,7 +205,7 @@ impl State {
         let changes = |page: usize| match op {
             Op::ReadOnly(p) | Op::Writable(p) | Op::Discard(p) => p == page,
             Op::Fork => true,
-            Op::Move => page == 0,
+            Op::Move(from) => page == from,
             _ => false,
         };
         let waits = |page: usize| self.kept[page].is_some_and(|(what, _)| what.keeps_waiting());
@@ -228,7 +228,7 @@ impl State {
                 Op::Fork => leaf.lent && !change.has_forgotten(range(page)),
                 Op::ReadOnly(p) => p == page && sight.exceeds(true, false),
                 Op::Discard(p) => p == page && sight.is_seen() && !is(Mutant::DiscardsFirst),
-                Op::Move => page == 0 && sight.is_seen() && !is(Mutant::MovesUnasked),
+                Op::Move(from) => page == from && sight.is_seen() && !is(Mutant::MovesUnasked),
                 _ => false,
             };
             if needs && leaf.frame != 0 {
@@ -290,17 +290,20 @@ impl State {
                 }
                 self.threads[t].phase = Phase::End;
             }
-            Op::Move => {
-                if self.rights[0] == Rights::None || !step.may_allocate() {
+            Op::Move(from) => {
+                let to = 1 - from;
+                if self.rights[from] == Rights::None || !step.may_allocate() {
                     return self.end(t, false);
                 }
-                self.leaves[1] = Leaf { sight: Sight::Unseen, ..self.leaves[0] };
-                self.leaves[1].lent &= !is(Mutant::ForgetsLent);
-                self.leaves[0] = NO_LEAF;
-                self.pin = self.pin.map(|(_, frame)| (1, frame));
-                self.rights = [Rights::None, self.rights[0]];
-                self.must = [0, self.must[0]];
-                self.flush_all(t, range(0));
+                // `place_leaves`.
+                self.coherence.arrive(range(to));
+                self.leaves[to] = Leaf { sight: Sight::Unseen, ..self.leaves[from] };
+                self.leaves[to].lent &= !is(Mutant::ForgetsLent);
+                self.leaves[from] = NO_LEAF;
+                self.pin = self.pin.map(|(_, frame)| (to, frame));
+                self.rights.swap(from, to);
+                self.must.swap(from, to);
+                self.flush_all(t, range(from));
                 self.threads[t].phase = Phase::End;
             }
             Op::Store(_) | Op::Serve(..) | Op::Unmap(_) | Op::Map(_) | Op::Replace(_) => {
@@ -353,10 +356,12 @@ impl State {
         self.threads[t].phase = Phase::End;
     }
 
-    /// Whether a page that is to be given up may not be yet. `hide_shared` of `address_space.rs`.
+    /// Whether a page that is to be given up may not be yet. `hide_shared` and `unmap_pages` of
+    /// `address_space.rs`.
     fn hide_shared(&mut self, t: usize, page: usize) -> bool {
         let leaf = self.leaves[page];
-        let prepared = self.threads[t].change.prepared(range(page), leaf.present);
+        let mut prepared = self.threads[t].change.prepared(range(page), leaf.present);
+        prepared.is_flushed |= self.is_alone;
         if leaf.frame == 0 || !self.is_shared(leaf.frame) || may_give_up(leaf.sight, prepared) {
             return false;
         }
@@ -483,7 +488,7 @@ impl State {
             let (rights, ..) = self.threads[t].begin;
             let mine = |page: usize| match self.threads[t].op() {
                 Some(Op::ReadOnly(p) | Op::Discard(p)) => p == page,
-                Some(Op::Move) => true,
+                Some(Op::Move(_)) => true,
                 _ => false,
             };
             if (0..PAGES).any(|p| mine(p) && self.rights[p] != rights[p]) {

@@ -59,7 +59,9 @@ fn until_done<T>(
     let mut known = None;
     loop {
         match f(known) {
-            Err(Stop::Unknown(tid)) => known = Some(Owner { tid, lives: tid < 100 }),
+            Err(Stop::Unknown(tid)) => {
+                known = Some(Owner { tid, is: if tid < 100 { Being::Alive } else { Being::Gone } })
+            }
             Err(Stop::Changed) => {}
             result => return result,
         }
@@ -83,7 +85,7 @@ fn given(given: Given<u32>) -> Vec<u32> {
 
 #[allow(clippy::unnecessary_wraps)] // as it is passed
 const fn lives(tid: u32) -> Option<Owner> {
-    Some(Owner { tid, lives: true })
+    Some(Owner { tid, is: Being::Alive })
 }
 
 const fn error<T>(error: Errno) -> core::result::Result<T, Stop> {

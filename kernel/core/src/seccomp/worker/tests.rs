@@ -139,9 +139,15 @@ fn only_a_workers_commands_reach_the_module() {
     let mut expected = COMMANDS;
     expected.sort_unstable();
     assert_eq!(passed, expected);
-    for manages in
-        [IOCTL_DEBUG, IOCTL_SHUTDOWN, IOCTL_PROCESS, IOCTL_THREADS, IOCTL_LOG, IOCTL_OBSERVE]
-    {
+    for manages in [
+        IOCTL_DEBUG,
+        IOCTL_SHUTDOWN,
+        IOCTL_PROCESS,
+        IOCTL_THREADS,
+        IOCTL_END,
+        IOCTL_LOG,
+        IOCTL_OBSERVE,
+    ] {
         assert!(!expected.contains(&manages));
     }
 }

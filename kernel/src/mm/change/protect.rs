@@ -1,0 +1,87 @@
+//! Changing the rights of mappings, and of the pages in them.
+
+use super::transaction::carry_out;
+use crate::base::frames;
+use crate::mm::map::address_space::AddressSpace;
+use crate::mm::map::address_space::is_shared;
+use crate::mm::pages::entry::{is_owned, pages_of, sight, sight_bits, with_rights};
+use crate::mm::window::caller::Caller;
+use hanare_core::coherence::Change;
+use hanare_core::errno::Result;
+use hanare_core::groups::NOBODY;
+use hanare_core::pagerange::PageRange;
+use hanare_core::vma::{Backing, Prot};
+use hanare_hal::paging::{Leaf, SMALL};
+use hanare_hal::pte::{self, Entry};
+
+/// Gives the mappings of `start..end` the rights `prot`, from the lowest up; keeps what it did
+/// when it has to stop. Linux forgets first what it may do more with than that.
+///
+/// # Errors
+/// Those of [`VmaMap::protect`](hanare_core::vma::VmaMap::protect). `ENOMEM`, too, if Linux could
+/// not be asked; then nothing was changed.
+pub fn private(p: &Caller<'_>, start: u64, end: u64, prot: Prot) -> Result<()> {
+    let charges = prot.contains(Prot::WRITE) && p.account.has_group();
+    carry_out(
+        p,
+        (start, end),
+        |mm, change| {
+            mm.may_cut(PageRange::of(start, end))?;
+            mm.may_part(PageRange::of(start, end))?;
+            mm.split_edges(PageRange::of(start, end))?;
+            if prot.contains(Prot::WRITE | Prot::EXEC) {
+                return Ok(None); // Linux has no more than that
+            }
+            let reach = mm.mappings().protectable(start, end, prot);
+            let (reads, writes) = (!prot.is_empty(), prot.contains(Prot::WRITE));
+            // Linux may execute what it has seen and the program may execute.
+            let executes = |leaf: &Leaf| !leaf.entry.has(pte::NO_EXECUTE);
+            Ok(mm.must_forget((start, reach), change, |leaf, s| {
+                s.exceeds(reads, writes)
+                    || !prot.contains(Prot::EXEC) && executes(leaf) && s.is_seen()
+            }))
+        },
+        |mm, change| {
+            // As far as the map was changed, the pages follow it.
+            let result = mm.cursor(PageRange::of(start, end)).protect(prot);
+            mm.protect_pages(start, end, prot, charges, change);
+            result
+        },
+    )
+}
+
+impl AddressSpace {
+    fn protect_pages(&mut self, start: u64, end: u64, prot: Prot, charges: bool, change: &Change) {
+        let mut at = start;
+        while let Some(v) = self.mappings().find_next(at).filter(|v| v.start < end).cloned() {
+            at = v.end;
+            if v.prot != prot {
+                continue;
+            }
+            let charges = charges && matches!(v.backing, Backing::PrivateFile { .. });
+            self.change_pages(PageRange::of(v.start.max(start), v.end.min(end)), &mut |leaf| {
+                if is_owned(leaf.entry) {
+                    return protected(&leaf, prot, charges, change);
+                }
+                if !matches!(v.backing, Backing::SharedLinux { .. }) {
+                    return leaf.entry;
+                }
+                // Linux' rights decide: look again at the next access.
+                Entry::NONE
+            });
+        }
+        self.disturb((start, end));
+        self.flush(PageRange::of(start, end));
+    }
+}
+
+/// The entry of a page of ours with other rights.
+fn protected(leaf: &Leaf, prot: Prot, charges: bool, change: &Change) -> Entry {
+    // A page shared after a fork gets write access by the fault that copies it, one of
+    // a file that is not charged yet by the fault that charges it.
+    let is_to_charge = || charges && leaf.size == SMALL && frames::group_of(leaf.frame()) == NOBODY;
+    let is_read_only = !leaf.entry.has(pte::WRITE) && (is_shared(leaf) || is_to_charge());
+    // What Linux has been asked to forget for this change it has not seen any more.
+    let seen = sight_bits(change.sight(pages_of(leaf), sight(leaf.entry)));
+    with_rights(leaf.entry, if is_read_only { prot - Prot::WRITE } else { prot }) | seen
+}

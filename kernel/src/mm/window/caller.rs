@@ -1,0 +1,46 @@
+//! The thread for which a space is changed.
+
+use super::policy::ThreadPolicy;
+use super::space::Space;
+use core::ops::Deref;
+
+/// The running thread, as far as memory has to know it. It dereferences to its [`Space`].
+#[derive(Clone, Copy)]
+pub struct Caller<'a> {
+    /// The memory of its process.
+    pub memory: &'a Space,
+    /// The thread's slot.
+    pub slot: u32,
+    /// The thread's NUMA policy.
+    pub policy: &'a ThreadPolicy,
+    /// The thread itself.
+    pub thread: &'a dyn Ends,
+}
+
+/// Whether the thread for which memory is changed has to end. Only threads say so: they stand above
+/// the memory, which asks up while it waits.
+pub trait Ends: Sync {
+    /// The proxy of its process is gone.
+    fn is_killed(&self) -> bool;
+    /// The thread has to end, though its process need not.
+    fn must_end(&self) -> bool;
+}
+
+impl Caller<'_> {
+    /// Whether the proxy of its process is gone, so that its worker is not to be asked.
+    pub fn is_killed(&self) -> bool {
+        self.thread.is_killed()
+    }
+
+    /// Whether it has to leave whatever it waits for.
+    pub fn must_end(&self) -> bool {
+        self.thread.must_end()
+    }
+}
+
+impl Deref for Caller<'_> {
+    type Target = Space;
+    fn deref(&self) -> &Space {
+        self.memory
+    }
+}

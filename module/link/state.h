@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* Messages between the kernels: what the layer link keeps in an instance and in a space. */
+#ifndef HANARE_LINK_STATE_H
+#define HANARE_LINK_STATE_H
+
+#include <linux/irq_work.h>
+#include <linux/list.h>
+#include <linux/notifier.h>
+#include <linux/spinlock.h>
+#include <linux/wait.h>
+#include <linux/workqueue.h>
+
+#include "transport/state.h"
+
+struct hanare_pool;
+
+/* No more than the inbound ring's entries, so a ring can never overflow. */
+#define HANARE_REQUESTS 256
+#define HANARE_POOL_USERS 64
+#define HANARE_POOL_SHARES (2 * HANARE_POOL_USERS)
+
+/* The private half of a request: nothing here can be damaged by the LWK. */
+struct hanare_request_wait {
+	wait_queue_head_t wq;
+	bool busy;				/* under pool_lock */
+	struct hanare_cpu *cpu;			/* who was asked, or NULL */
+	bool abandoned;				/* under pool_lock */
+	u8 share;				/* of pool_of; or HANARE_POOL_SHARES: Linux itself */
+};
+
+/* The end of a space of which the LWK has not said yet that everything is back: closes.c. */
+struct hanare_unconfirmed {
+	struct list_head link;			/* inst->link.closes */
+	u32 space;
+	int entry;				/* of the request that is not answered yet, or -1. Written under closes_lock */
+	int awaited;				/* of the request that the task did not wait for any longer, or -1. The same */
+	struct hanare_cpu *cpu;			/* that was asked by `entry`. The same */
+	struct hanare_cpu *next;		/* that has to answer: others might overtake an earlier request; NULL: any. Under closes_lock */
+	unsigned long due;			/* jiffies when it is asked again, or should have been answered */
+	bool held, gone;			/* the task that ended asks, too; nothing is left. Under closes_lock */
+	u64 used[4];				/* what the LWK says of the space's use. Under closes_lock */
+	bool has_used;				/* it has said so. The same */
+	bool is_taken;				/* the task that ended knows it. The same */
+	unsigned long since;			/* jiffies when it ended */
+	u32 threads, tid;			/* that the LWK has of it still, and one of them, when it answered last. The same */
+	struct pid *pid;			/* whose space it was, with a reference */
+	kuid_t user;				/* who was charged for it */
+	struct hanare_pool *pool;		/* of a native task, with a reference; or NULL */
+};
+
+/* Valid while the instance is booted, but for locks and queues. */
+struct hanare_instance_link {
+	struct hanare_request *requests;
+	struct hanare_service *services;
+	u32 service_count;
+	struct hanare_log_ring *log;
+	struct hanare_clock_page *clock;
+	phys_addr_t clock_phys;
+	struct hanare_bell *bells;
+	const struct hanare_offer *offers;	/* HANARE_OFFERS of them */
+	u32 bell_count;
+
+	struct hanare_request_wait *waits;
+	spinlock_t pool_lock;
+	u32 pool_hint;
+	u16 pool_busy, pool_of[HANARE_POOL_SHARES];	/* entries in use: by hash of the user; likewise, ends of processes */
+	wait_queue_head_t pool_wait;
+
+	spinlock_t closes_lock;			/* closes; parts of what is in it */
+	struct list_head closes;		/* ends that the LWK has not confirmed */
+	struct delayed_work close_work;
+
+	u8 *nearest;				/* by CPU of Linux': its doorbell plus 1 */
+	struct delayed_work look_work;		/* after a move of a doorbell */
+	atomic_t looks;				/* that are left */
+	struct task_struct *service_thread;
+	wait_queue_head_t service_wait;
+	wait_queue_head_t served_wait;		/* a service was run */
+	unsigned long *service_pending;
+
+	struct delayed_work clock_work;
+	u64 clock_mult_nominal;
+	u64 clock_last_tsc, clock_last_ns;
+	/* Writers of the clock page; what runs when somebody sets Linux' clock. */
+	raw_spinlock_t clock_lock;
+	struct irq_work clock_set_work;
+	struct work_struct clock_tell_work;
+	struct notifier_block clock_notifier;
+
+	unsigned long load[3];			/* averages, as Linux' avenrun */
+	u64 load_idle_ns, load_ns;		/* at the last look */
+};
+
+/* Requests of a kind about a space, of which none may overtake another; under its link.lock. */
+struct hanare_order {
+	struct hanare_cpu *at;			/* who is asked until he has answered all of them */
+	u32 asked;				/* and not answered yet */
+	u32 lost;				/* of these, given up before there was an answer */
+};
+
+/* Which CPU is asked about a space. */
+struct hanare_space_link {
+	struct hanare_cpu *home;		/* asked first, and where no other will do; request.c */
+	bool opened;				/* the LWK has answered OPEN, and each START: CLOSE may overtake nothing */
+	struct hanare_cpu *near;		/* where a thread of it was last seen; a hint */
+	DECLARE_BITMAP(allowed, HANARE_CPU_SET_CPUS);	/* of the instance; full: none were chosen */
+	spinlock_t lock;			/* the orders; the space's answers */
+	struct hanare_order faults;		/* of its proxy */
+	struct hanare_order observations;	/* of who traces or debugs it */
+	struct hanare_order pauses;		/* its processes stop, or go on */
+};
+
+#endif
