@@ -25,8 +25,8 @@
 #define HANARE_MAGIC 0x4552414e4148ULL
 /*
  * Version of everything in this crate: a hash over its sources, so that what was built from others
- * is never taken for the same. The module refuses an image of another version and names both; so do
- * the proxy and the command.
+ * is never taken for the same. The module refuses an image of another version and names both; so
+ * do the proxy and the command.
  */
 #define HANARE_VERSION 0xff3f1044U
 /* Bytes of a base page. */
@@ -54,8 +54,8 @@
  * 0xffff_ffff_8000_0000  KERNEL_BASE   LWK: its image
  * ```
  *
- * The proxy maps `part`s of `USER_MIN..USER_MAX` and the control window as VMAs of `/dev/hanare` whose
- * file offset is `space << SPACE_SHIFT | address`.
+ * The proxy maps `part`s of `USER_MIN..USER_MAX` and the control window as VMAs of `/dev/hanare`
+ * whose file offset is `space << SPACE_SHIFT | address`.
  *
  * **Where the window lies** makes the end of a proxy short: Linux looks at each entry of each page
  * table below a VMA. What every proxy uses, the first slots and their scratch pages, has one table
@@ -67,15 +67,16 @@
 /* End (exclusive) of the application's addresses. */
 #define HANARE_USER_MAX 0x7d0000000000ULL
 /*
- * Parts of the application's addresses, from the lowest up, that a proxy maps each by itself: Linux looks at
- * each 512 GiB of a mapping when its process ends, whether something is there or not.
+ * Parts of the application's addresses, from the lowest up, that a proxy maps each by itself:
+ * Linux looks at each 512 GiB of a mapping when its process ends, whether something is there or
+ * not.
  */
 #define HANARE_PARTS 5U
 /* All parts, a bit each, the lowest part's first. */
 #define HANARE_PARTS_ALL 31U
 /*
- * Parts in which programs, their heaps and their stacks mostly are: the lowest TiB, the one around two
- * thirds of all, and the highest.
+ * Parts in which programs, their heaps and their stacks mostly are: the lowest TiB, the one around
+ * two thirds of all, and the highest.
  */
 #define HANARE_PARTS_USUAL 21U
 /* Start of the control window: memory shared by the proxy and the LWK. */
@@ -106,8 +107,9 @@
 /* Most threads one process can have. */
 #define HANARE_SLOTS_MAX 0x20000U
 /*
- * Start of the messages of calls whose arguments are copied (`crate::message`): memory of the LWK that the proxy maps when
- * it is first asked to (`MESSAGES_PART`). The message of slot `i` lies at `message` `(i)`.
+ * Start of the messages of calls whose arguments are copied (`crate::message`): memory of the
+ * LWK that the proxy maps when it is first asked to (`MESSAGES_PART`). The message of slot `i`
+ * lies at `message` `(i)`.
  */
 #define HANARE_MESSAGES_BASE 0x7d8000000000ULL
 /* End (exclusive) of the messages. */
@@ -128,7 +130,9 @@
 #define HANARE_SPACES_MAX 0x10000U
 /* LWK: start of the direct map of its memory. */
 #define HANARE_DIRECT_BASE 0xffff800000000000ULL
-/* LWK: start of the map of its memory in which each block has a guard of unmapped addresses below. */
+/*
+ * LWK: start of the map of its memory in which each block has a guard of unmapped addresses below.
+ */
 #define HANARE_STACKS_BASE 0xffffc00000000000ULL
 /* LWK: start of the stacks of its CPUs. */
 #define HANARE_CPU_STACKS_BASE 0xfffffe8000000000ULL
@@ -159,7 +163,10 @@
 /* Entries of `crate::boot::CpuShared::mapped_calls`; the last one also counts higher numbers. */
 #define HANARE_MAPPED_CALLS 512
 
-/* Copied arguments of an instance, all CPUs together: `crate::boot::CpuShared` has the same of each. */
+/*
+ * Copied arguments of an instance, all CPUs together: `crate::boot::CpuShared` has the same of
+ * each.
+ */
 struct hanare_copied_status {
 	/* Out: 1: arguments of calls are copied where nothing else is said. */
 	__u32 copies;
@@ -173,7 +180,10 @@ struct hanare_copied_status {
 	__u64 bytes_out;
 	/* Out: calls whose arguments were mapped instead, by reason. */
 	__u64 mapped_by[HANARE_MAPPED_REASONS];
-	/* In: address of as many words of 64 bits as `MAPPED_CALLS`, or 0. They are those calls by number. */
+	/*
+	 * In: address of as many words of 64 bits as `MAPPED_CALLS`, or 0. They are those calls
+	 * by number.
+	 */
 	__u64 mapped_calls;
 };
 
@@ -348,7 +358,9 @@ struct hanare_linux_cpu_set {
  * thread. Below: the thread's id, as the worker itself sees it; 0: none.
  */
 #define HANARE_BELL_WORKER_PROCESS_SHIFT 24U
-/* A bell's word, from this bit on, below the space: the CPU that it rings (index in the instance). */
+/*
+ * A bell's word, from this bit on, below the space: the CPU that it rings (index in the instance).
+ */
 #define HANARE_BELL_CPU_SHIFT 16U
 /*
  * A bell's word, lowest bits: how often it may still be rung. The LWK counts up when the thread
@@ -542,8 +554,8 @@ struct hanare_boot_params {
 	/* Flags of the transport, from `TRANSPORT_LINUX_FRAMES` on; written by the module. */
 	__u32 transport_flags;
 	/*
-	 * Processes whose first thread has ended, or is about to, while others may go on; written by
-	 * the LWK.
+	 * Processes whose first thread has ended, or is about to, while others may go on; written
+	 * by the LWK.
 	 */
 	__u64 firsts_ended;
 	/* Zero-terminated instance name. */
@@ -563,8 +575,8 @@ struct hanare_bell {
 	__u64 word;
 	/*
 	 * Space, process and thread of the slot's worker: `BELL_WORKER_SPACE_SHIFT` and what
-	 * follows. Written by the module (`crate::ioctl::IOCTL_WORKER`), which may be late: the bell
-	 * may be another space's by then. The LWK writes 0 before it asks for another worker.
+	 * follows. Written by the module (`crate::ioctl::IOCTL_WORKER`), which may be late: the
+	 * bell may be another space's by then. The LWK writes 0 before it asks for another worker.
 	 */
 	__u64 worker;
 };
@@ -576,16 +588,16 @@ struct hanare_bell {
  */
 struct hanare_doorbell_shared {
 	/*
-	 * Written by the module: where to ring: APIC id << 32 | vector; zero: not now. The LWK reads
-	 * it anew for every ring.
+	 * Written by the module: where to ring: APIC id << 32 | vector; zero: not now. The LWK
+	 * reads it anew for every ring.
 	 */
 	__u64 target;
 	/* Zero, up to 64 bytes. */
 	__u64 reserved0[7];
 	/*
-	 * Word `i`, written by CPU `i` of the instance only: how often it has rung this doorbell (free
-	 * running). It counts up when it has put an event into its outbound ring, and before it rings.
-	 * The module, which remembers what it saw, looks before it reads that ring.
+	 * Word `i`, written by CPU `i` of the instance only: how often it has rung this doorbell
+	 * (free running). It counts up when it has put an event into its outbound ring, and before
+	 * it rings. The module, which remembers what it saw, looks before it reads that ring.
 	 */
 	__u32 rang[HANARE_RANG_CPUS];
 	/* Zero, up to 1152 bytes. */
@@ -625,8 +637,8 @@ struct hanare_cpu_shared {
 	/* Zero, up to 64 bytes. */
 	__u64 reserved1[5];
 	/*
-	 * `WAIT_*`; written by the LWK: whether it needs an IPI to notice a new request (halted, or in
-	 * user mode). The module stores an inbound entry, issues a full fence, then reads this.
+	 * `WAIT_*`; written by the LWK: whether it needs an IPI to notice a new request (halted, or
+	 * in user mode). The module stores an inbound entry, issues a full fence, then reads this.
 	 */
 	__u32 lwk_wait;
 	/* Space id running or 0; written by the LWK, for `hanare ls`. */
@@ -660,8 +672,8 @@ struct hanare_cpu_shared {
 	/* Zero, up to 192 bytes. */
 	__u32 reserved3[14];
 	/*
-	 * Next entry the LWK reads (free running). Written by the LWK. The module reads this line only
-	 * when a ring looks full, or a reader asks how busy the CPU is.
+	 * Next entry the LWK reads (free running). Written by the LWK. The module reads this line
+	 * only when a ring looks full, or a reader asks how busy the CPU is.
 	 */
 	__u32 inbound_head;
 	/* Next entry the LWK writes (free running). Written by the LWK. */
@@ -679,7 +691,10 @@ struct hanare_cpu_shared {
 	__u64 idle_since;
 	/* Calls that servers have executed. Written by the LWK. */
 	__u64 boxed_calls;
-	/* Calls that were taken out of a request box again, for their own workers. Written by the LWK. */
+	/*
+	 * Calls that were taken out of a request box again, for their own workers. Written by the
+	 * LWK.
+	 */
 	__u64 unboxed_calls;
 	/* Servers that were started. Written by the LWK. */
 	__u64 servers_made;
@@ -704,8 +719,8 @@ struct hanare_cpu_shared {
 	 */
 	__u64 bells[HANARE_BELL_WORDS];
 	/*
-	 * Interrupts since boot by vector: entry `i` has those of vector `VECTOR_FIRST + i`, the first
-	 * one those of lower vectors, too. Written by the LWK.
+	 * Interrupts since boot by vector: entry `i` has those of vector `VECTOR_FIRST + i`, the
+	 * first one those of lower vectors, too. Written by the LWK.
 	 */
 	__u32 interrupts_by[HANARE_VECTORS];
 	/* Exceptions since boot by vector. Written by the LWK. */
@@ -848,7 +863,8 @@ struct hanare_clock_page {
  * First word of `CHILD_WORDS` of the control groups with a limit that the process is in. First
  * those of memory, the innermost first, two words each: a number that no other group ever has, and
  * how many pages of 4 KiB it may have (`memory.max`); zeros behind them. Then those of CPU time,
- * three words each: the number, and how many µs of CPU time it may have in how many µs (`cpu.max`).
+ * three words each: the number, and how many µs of CPU time it may have in how many µs
+ * (`cpu.max`).
  */
 #define HANARE_GROUPS_WORD 17
 /* First word of `CHILD_WORDS` of the random bytes for getrandom(2). */
@@ -886,24 +902,24 @@ struct hanare_clock_page {
 /*
  * The proxy of `space` is gone (its memory map too): end its threads, free all
  * its memory, then answer. Answered only when everything is back. Answer args:
- * [0] = user ns, [1] = system ns it has used, [2] = peak resident bytes, [3] = space of the pooled proxy that a native
- * task had when it ended, which ends with it; 0: none.
+ * [0] = user ns, [1] = system ns it has used, [2] = peak resident bytes, [3] = space of the pooled
+ * proxy that a native task had when it ended, which ends with it; 0: none.
  * `ESRCH`: nothing of it is there, nor is its use: an earlier answer had that, or there was no
  * such space.
  * args: [0] = `CLOSE_AWAITED` or `CLOSE_TOLD`.
  */
 #define HANARE_REQUEST_SPACE_CLOSE 4U
 /*
- * In `args[0]` of `REQUEST_SPACE_CLOSE`: the answer comes when everything is back. At most one such request for each
- * space.
+ * In `args[0]` of `REQUEST_SPACE_CLOSE`: the answer comes when everything is back. At most one
+ * such request for each space.
  */
 #define HANARE_CLOSE_AWAITED 0ULL
 /*
- * In `args[0]` of `REQUEST_SPACE_CLOSE`: the answer comes at once, so that its entry never waits for threads, which may
- * wait for the end of another space. `EINPROGRESS`: not everything is back yet; answer args:
- * [0] = threads that are left, [1] = Linux thread id of one of them. Any number of such requests
- * for each space. What the space has used is kept from the first one to the one that is answered
- * by 0, as `CLOSE_AWAITED` is, or by `ESRCH`.
+ * In `args[0]` of `REQUEST_SPACE_CLOSE`: the answer comes at once, so that its entry never waits
+ * for threads, which may wait for the end of another space. `EINPROGRESS`: not everything is back
+ * yet; answer args: [0] = threads that are left, [1] = Linux thread id of one of them. Any number
+ * of such requests for each space. What the space has used is kept from the first one to the one
+ * that is answered by 0, as `CLOSE_AWAITED` is, or by `ESRCH`.
  */
 #define HANARE_CLOSE_TOLD 1ULL
 /*
@@ -951,13 +967,14 @@ struct hanare_clock_page {
  */
 #define HANARE_REQUEST_SPACE_GROUPS 15U
 /*
- * Limits of a space's process were changed: `pages` holds them as in `crate::service::LIMITS_WORDS`, args: [0] = a number, as
- * `crate::service::SERVICE_LIMITS` answers it. Not awaited.
+ * Limits of a space's process were changed: `pages` holds them as in
+ * `crate::service::LIMITS_WORDS`, args: [0] = a number, as `crate::service::SERVICE_LIMITS`
+ * answers it. Not awaited.
  */
 #define HANARE_REQUEST_SPACE_LIMITS 16U
 /*
- * A child that `space` has made, of which `crate::service::SERVICE_CHILD` has told, has ended on Linux, or cannot come any
- * more: args: [0] = its token. The space may be gone.
+ * A child that `space` has made, of which `crate::service::SERVICE_CHILD` has told, has ended on
+ * Linux, or cannot come any more: args: [0] = its token. The space may be gone.
  */
 #define HANARE_REQUEST_CHILD_END 17U
 /*
@@ -993,9 +1010,9 @@ struct hanare_clock_page {
 /* Use up the stack on which this is served: of the idle CPU, or of the thread that runs there. */
 #define HANARE_DEBUG_OVERFLOW 4ULL
 /*
- * Have allocations of the LWK fail: args: [1] = the first one, counted from 1 from now on (0: none,
- * only count; `u64::MAX`: end that), [2] = after how many each further one does (0: none does).
- * Answer args: [0] = allocations counted before.
+ * Have allocations of the LWK fail: args: [1] = the first one, counted from 1 from now on (0:
+ * none, only count; `u64::MAX`: end that), [2] = after how many each further one does (0: none
+ * does). Answer args: [0] = allocations counted before.
  */
 #define HANARE_DEBUG_FAIL_ALLOC 5ULL
 /*
@@ -1050,7 +1067,10 @@ struct hanare_clock_page {
 #define HANARE_PAGE_WRITABLE 1ULL
 /* In `pages`: another frame was here before: remove the old mapping first. */
 #define HANARE_PAGE_REPLACED 2ULL
-/* In `pages`: the program may execute what is on the page. So may its proxy once it has asked for that (`IOCTL_EXECUTE`). */
+/*
+ * In `pages`: the program may execute what is on the page. So may its proxy once it has asked for
+ * that (`IOCTL_EXECUTE`).
+ */
 #define HANARE_PAGE_EXECUTABLE 4ULL
 
 /* One request. 768 bytes. */
@@ -1071,9 +1091,15 @@ struct hanare_request {
 	__u64 args[4];
 	/* Zero, up to 64 bytes. */
 	__u64 reserved1;
-	/* `WAIT_*` (`crate::wake`), written by the module: `EVENT_REQUEST` after `REQUEST_DONE` unless it is awake. */
+	/*
+	 * `WAIT_*` (`crate::wake`), written by the module: `EVENT_REQUEST` after `REQUEST_DONE`
+	 * unless it is awake.
+	 */
 	__u32 waiter;
-	/* The doorbell next to where the waiter sleeps, plus 1; 0: not known. Written by the module. */
+	/*
+	 * The doorbell next to where the waiter sleeps, plus 1; 0: not known. Written by the
+	 * module.
+	 */
 	__u32 doorbell;
 	/* Zero, up to 128 bytes. */
 	__u64 reserved3[7];
@@ -1096,7 +1122,8 @@ struct hanare_request {
  * checks that the entry belongs to the worker's space;
  * - a task whose page fault needs it first (`STATUS_SERVE_FIRST`), of the entry's space, too;
  * - the module's service thread (`EVENT_SERVICE`), only kinds that need no
- * process: `SERVICE_HELD`, `SERVICE_ZAP`, `SERVICE_FILE_PUT`, `SERVICE_KILL`, `SERVICE_INTERRUPT`.
+ * process: `SERVICE_HELD`, `SERVICE_ZAP`, `SERVICE_FILE_PUT`, `SERVICE_KILL`,
+ * `SERVICE_INTERRUPT`.
  *
  * `state` and `space` are one word to the module, which claims an entry by one exchange: so no
  * thread runs an entry that has become another one since it heard of it. From there until it is
@@ -1138,8 +1165,9 @@ struct hanare_request {
 /*
  * Read file args[0] from byte offset args[1] into the frames of `extents`
  * (args[2] = bytes wanted): status = bytes read or a negative errno. The first args[3] bytes
- * (a multiple of 4096) are waited for; behind them it ends where a page is not in Linux' page cache, or
- * where that cannot be known. Else a short count is the end of the file; the frames behind it are left as they are.
+ * (a multiple of 4096) are waited for; behind them it ends where a page is not in Linux' page
+ * cache, or where that cannot be known. Else a short count is the end of the file; the frames
+ * behind it are left as they are.
  */
 #define HANARE_SERVICE_FILL 3U
 /*
@@ -1207,7 +1235,10 @@ struct hanare_request {
 #define HANARE_MAY_SCHEDULE 4ULL
 /* `MAY_*`: about the worker itself, whatever args [0] and [1] are: it is traced. */
 #define HANARE_MAY_BE_TRACED 5ULL
-/* `MAY_*`: the worker traces it, and Linux has let it suspend its filters (`PTRACE_O_SUSPEND_SECCOMP`). */
+/*
+ * `MAY_*`: the worker traces it, and Linux has let it suspend its filters
+ * (`PTRACE_O_SUSPEND_SECCOMP`).
+ */
 #define HANARE_MAY_SUSPEND 6ULL
 /* `MAY_*`: send it signals, as kill(2) has it. */
 #define HANARE_MAY_SIGNAL 7ULL
@@ -1235,10 +1266,11 @@ struct hanare_request {
  */
 #define HANARE_SERVICE_INTERRUPT 14U
 /*
- * The limits of a process: args[0] = id of one of its threads, as the worker knows it, [1] = its space. Answer `extents`: `LIMITS_WORDS` words,
- * soft and hard of each resource as prlimit(2) numbers them; args: [0] = a number that later answers and requests (`crate::request::REQUEST_SPACE_LIMITS`)
- * have a greater one than. The soft limit of its address space is `LIMIT_LIFTED` for Linux from then on.
- * -ESRCH: there is no such thread.
+ * The limits of a process: args[0] = id of one of its threads, as the worker knows it, [1] = its
+ * space. Answer `extents`: `LIMITS_WORDS` words, soft and hard of each resource as prlimit(2)
+ * numbers them; args: [0] = a number that later answers and requests
+ * (`crate::request::REQUEST_SPACE_LIMITS`) have a greater one than. The soft limit of its
+ * address space is `LIMIT_LIFTED` for Linux from then on. -ESRCH: there is no such thread.
  */
 #define HANARE_SERVICE_LIMITS 15U
 /* Resources that have limits. */
@@ -1252,8 +1284,9 @@ struct hanare_request {
  */
 #define HANARE_LIMIT_LIFTED 0xfffffffff5a6b000ULL
 /*
- * Soft limit of the stack that proxy and command set for themselves, before an image of the proxy is loaded, where the program's is
- * higher: likewise known for their own. Above it Linux may lay the proxy's own memory out among the application's addresses.
+ * Soft limit of the stack that proxy and command set for themselves, before an image of the proxy
+ * is loaded, where the program's is higher: likewise known for their own. Above it Linux may lay
+ * the proxy's own memory out among the application's addresses.
  */
 #define HANARE_STACK_LIMIT_OF_PROXY 0x3fa5000ULL
 /*
@@ -1266,16 +1299,16 @@ struct hanare_request {
  */
 #define HANARE_SERVICE_BINFMT 17U
 /*
- * Descriptors in an execve(2): closes those that close on exec, and then opens file args[0] for the program
- * (AT_EXECFD). status = the descriptor.
+ * Descriptors in an execve(2): closes those that close on exec, and then opens file args[0] for
+ * the program (AT_EXECFD). status = the descriptor.
  */
 #define HANARE_SERVICE_EXEC_FILE 18U
 /* How long file args[0] is now: status = bytes. */
 #define HANARE_SERVICE_FILE_SIZE 16U
 /*
- * Descriptor args[0] of the caller, a listener of Linux' (`SECCOMP_FILTER_FLAG_NEW_LISTENER`), is replaced by one that also
- * tells of calls which the LWK serves: status = the descriptor; answer args: [0] = id of the listener (> 0), which no other
- * one gets. -EBADF; -EINVAL: it is none.
+ * Descriptor args[0] of the caller, a listener of Linux' (`SECCOMP_FILTER_FLAG_NEW_LISTENER`), is
+ * replaced by one that also tells of calls which the LWK serves: status = the descriptor; answer
+ * args: [0] = id of the listener (> 0), which no other one gets. -EBADF; -EINVAL: it is none.
  */
 #define HANARE_SERVICE_LISTENER 19U
 /*
@@ -1342,8 +1375,8 @@ struct hanare_service {
 /* ---- slot ---- */
 
 /*
- * The slot: what the LWK asks of one worker, one thing at a time: a delegated call of its thread, or a control
- * request of the LWK's own (`crate::control`).
+ * The slot: what the LWK asks of one worker, one thing at a time: a delegated call of its thread,
+ * or a control request of the LWK's own (`crate::control`).
  *
  * A call costs one cache line (the first). Of the next two each side writes one, and only when it
  * sleeps or changes policy; the other side reads it. The slot is mapped into the proxy: the LWK
@@ -1374,22 +1407,25 @@ struct hanare_service {
 /* States in which it has answered. */
 #define HANARE_SLOT_ANSWERED 12U
 /*
- * In place of the number of a system call: the call is a message (`crate::message`). `args[0]` is its address, which is that
- * of the slot (`crate::layout::message`), `args[1]` the bytes of its buffer, behind which nothing is mapped. The result is 0
- * where the call was executed, whose result is in the message, or -errno where it cannot be executed from the message.
+ * In place of the number of a system call: the call is a message (`crate::message`). `args[0]`
+ * is its address, which is that of the slot (`crate::layout::message`), `args[1]` the bytes of
+ * its buffer, behind which nothing is mapped. The result is 0 where the call was executed, whose
+ * result is in the message, or -errno where it cannot be executed from the message.
  */
 #define HANARE_NR_MESSAGE 0x4d5347U
 /*
- * In place of the number of a system call, in the slot of a pooled proxy (`crate::pooled`): the call is a packed message.
- * `args[0]` is the number of its first page, or `MESSAGE_PAGE_NONE`, `args[1]` whose call it is, as its pages say,
- * `args[2]` flags (`PACKED_*`). The result is 0 where the call was executed, whose result is in the message, or -errno.
+ * In place of the number of a system call, in the slot of a pooled proxy (`crate::pooled`): the
+ * call is a packed message. `args[0]` is the number of its first page, or `MESSAGE_PAGE_NONE`,
+ * `args[1]` whose call it is, as its pages say, `args[2]` flags (`PACKED_*`). The result is 0
+ * where the call was executed, whose result is in the message, or -errno.
  */
 #define HANARE_NR_PACKED 0x50434bU
 /*
- * In place of the number of a system call that the LWK serves itself, or that a worker may make whatever its filter says: a
- * listener of the filter is to decide about it. Linux has no such call, so a filter without a listener lets it pass
- * (`ENOSYS`); one with a listener notifies that, which is told the call for which this one stands
- * (`crate::service::SERVICE_NOTIFY`), named by `args[0]`.
+ * In place of the number of a system call that the LWK serves itself, or that a worker may make
+ * whatever its filter says: a listener of the filter is to decide about it. Linux has no such
+ * call, so a filter without a listener lets it pass (`ENOSYS`); one with a listener notifies that,
+ * which is told the call for which this one stands (`crate::service::SERVICE_NOTIFY`), named by
+ * `args[0]`.
  */
 #define HANARE_NR_NOTIFY 0x4e5459U
 
@@ -1433,24 +1469,24 @@ struct hanare_slot {
 	/* `WAIT_*`: the worker, written by the worker. */
 	__u32 worker_wait;
 	/*
-	 * Linux thread id of the worker, written by the worker; 0: none serves the slot any more. To
-	 * the LWK it says only whether there is a worker: ids come from the module
+	 * Linux thread id of the worker, written by the worker; 0: none serves the slot any more.
+	 * To the LWK it says only whether there is a worker: ids come from the module
 	 * (`crate::boot::Bell::worker`).
 	 */
 	__u32 tid;
 	/*
-	 * The doorbell next to where the worker sleeps, plus 1; 0: not known. Written by the worker, as `IOCTL_WAIT` has said;
-	 * the LWK does not rely on it.
+	 * The doorbell next to where the worker sleeps, plus 1; 0: not known. Written by the
+	 * worker, as `IOCTL_WAIT` has said; the LWK does not rely on it.
 	 */
 	__u32 doorbell;
 	/*
-	 * 1: a signal has come for the thread, of which the LWK knows. Its call in the request box is not started, or
-	 * interrupted. Written by the worker; the server that finds it writes 0.
+	 * 1: a signal has come for the thread, of which the LWK knows. Its call in the request box
+	 * is not started, or interrupted. Written by the worker; the server that finds it writes 0.
 	 */
 	__u32 interrupted;
 	/*
-	 * 1: the server that executed the last call of the request box was interrupted in it by a signal of which the LWK knows.
-	 * Written by the server before its answer.
+	 * 1: the server that executed the last call of the request box was interrupted in it by a
+	 * signal of which the LWK knows. Written by the server before its answer.
 	 */
 	__u32 ended_by_signal;
 	/*
@@ -1465,28 +1501,33 @@ struct hanare_slot {
 /* ---- wake ---- */
 
 /*
- * Sleep: the values of every word by which a side of the boundary says that it sleeps (`docs/wakeup.md`).
+ * Sleep: the values of every word by which a side of the boundary says that it sleeps
+ * (`docs/wakeup.md`).
  *
- * The word is written by its side alone. That side stores `WAIT_ASLEEP`, issues a full fence, looks once
- * more for what it waits for, then sleeps. The other side stores what is new, issues a full fence, then
- * reads the word, and rings unless it is `WAIT_AWAKE`.
+ * The word is written by its side alone. That side stores `WAIT_ASLEEP`, issues a full fence,
+ * looks once more for what it waits for, then sleeps. The other side stores what is new, issues a
+ * full fence, then reads the word, and rings unless it is `WAIT_AWAKE`.
  */
 /* A side that polls, works or looks before it sleeps: no doorbell is needed. */
 #define HANARE_WAIT_AWAKE 0U
 /* A side that sleeps or is about to: ring it. */
 #define HANARE_WAIT_ASLEEP 1U
-/* A side that has been killed and takes nothing: ring all the same, so that the request is cleared up (requests only). */
+/*
+ * A side that has been killed and takes nothing: ring all the same, so that the request is cleared
+ * up (requests only).
+ */
 #define HANARE_WAIT_GONE 2U
 
 /* ---- control ---- */
 
 /*
- * Control requests: what the LWK asks of a proxy on its own account, not for a call of the program's.
+ * Control requests: what the LWK asks of a proxy on its own account, not for a call of the
+ * program's.
  *
  * A request lies in a worker's slot (`SLOT_CONTROL`): `nr` is its number, `args` are its fields in
- * their order, a word each, and zeros behind them. It goes to a worker that is in no call: that of the
- * thread which asks, or one without a thread. Which requests are about the worker itself, and which
- * about its process, is said in `docs/link.md`.
+ * their order, a word each, and zeros behind them. It goes to a worker that is in no call: that of
+ * the thread which asks, or one without a thread. Which requests are about the worker itself, and
+ * which about its process, is said in `docs/link.md`.
  */
 /* `Control::Serve`. */
 #define HANARE_CONTROL_SERVE 0U
@@ -1593,7 +1634,10 @@ struct hanare_slot {
 #define HANARE_START_BOX 16ULL
 /* The program's calls go to each thread's own worker, whatever the instance says. */
 #define HANARE_START_DIRECT 32ULL
-/* The program's calls go by the request box while it has more threads than servers, whatever the instance says. */
+/*
+ * The program's calls go by the request box while it has more threads than servers, whatever the
+ * instance says.
+ */
 #define HANARE_START_AUTO 64ULL
 /* A native task keeps a pooled proxy from the beginning. */
 #define HANARE_START_KEEPS 128ULL
@@ -1667,9 +1711,10 @@ struct hanare_start_block {
  */
 #define HANARE_INFO_VMAS 2ULL
 /*
- * `ThreadInfo`s of `space`, the newest ones first; args: [1] = 0, or where to go on, [2] = the id of the process, or of a thread of it, or
- * 0: the first process. Answer: args[1] = where to go on. One may
- * be told of twice where another one has ended meanwhile, and none that lives is left out. None is told of: that was all.
+ * `ThreadInfo`s of `space`, the newest ones first; args: [1] = 0, or where to go on, [2] = the
+ * id of the process, or of a thread of it, or 0: the first process. Answer: args[1] = where to go
+ * on. A thread may be told of twice where another one has ended meanwhile; no living thread is
+ * left out. An answer without threads ends the list.
  */
 #define HANARE_INFO_THREADS 3ULL
 /*
@@ -1680,31 +1725,34 @@ struct hanare_start_block {
 /* A `NumaInfo` of `space` for the mapping at address args[1]. */
 #define HANARE_INFO_NUMA 5ULL
 /*
- * Entries of `/proc/PID/pagemap` for the pages of `space` from address args[1] on, to args[2] at most. Answer: args[1] = the
- * address to go on from; `pages`: runs of pages, one behind the other (`PAGEMAP_RUN_SHIFT`).
+ * Entries of `/proc/PID/pagemap` for the pages of `space` from address args[1] on, to args[2] at
+ * most. Answer: args[1] = the address to go on from; `pages`: runs of pages, one behind the other
+ * (`PAGEMAP_RUN_SHIFT`).
  */
 #define HANARE_INFO_PAGEMAP 6ULL
 /*
- * Not shown but done: `/proc/PID/clear_refs` of `space`, args[1] = the number written to it (1..=5). Answer: args[1] = 1:
- * Linux has pages of it which it has to forget now, so that a write or access of its own is seen.
+ * Not shown but done: `/proc/PID/clear_refs` of `space`, args[1] = the number written to it
+ * (1..=5). Answer: args[1] = 1: Linux has pages of it which it has to forget now, so that a write
+ * or access of its own is seen.
  */
 #define HANARE_INFO_CLEAR_REFS 7ULL
 /*
- * After `INFO_CLEAR_REFS` with 4, when Linux has forgotten all pages of `space`: those that it could write to, from
- * address args[1] on. Answer: args[1] = where to go on, 0: that was all; `pages`: for each its address, and its frame |
- * pages of 4 KiB - 1.
+ * After `INFO_CLEAR_REFS` with 4, when Linux has forgotten all pages of `space`: those that it
+ * could write to, from address args[1] on. Answer: args[1] = where to go on, 0: that was all;
+ * `pages`: for each its address, and its frame | pages of 4 KiB - 1.
  */
 #define HANARE_INFO_WRITTEN_BY_LINUX 8ULL
 /* The page of `space` at address args[1] is soft-dirty: a device may write to it still. */
 #define HANARE_INFO_SOFT_DIRTY 9ULL
 /*
- * Call in which the thread with id args[1] of `space` waits. Answer: `pages`: number of the system call, or -1, its six
- * arguments, stack pointer, instruction pointer; nothing: it runs, or could. -ESRCH: no such thread.
+ * Call in which the thread with id args[1] of `space` waits. Answer: `pages`: number of the system
+ * call, or -1, its six arguments, stack pointer, instruction pointer; nothing: it runs, or could.
+ * -ESRCH: no such thread.
  */
 #define HANARE_INFO_CALL 10ULL
 /*
- * A run of pages in an answer to `INFO_PAGEMAP`: the entry of the first one, and here the number of the others. If
- * they are present, each has the frame behind the last one's.
+ * A run of pages in an answer to `INFO_PAGEMAP`: the entry of the first one, and here the number
+ * of the others. If they are present, each has the frame behind the last one's.
  */
 #define HANARE_PAGEMAP_RUN_SHIFT 40U
 /* Most pages of a run. */
@@ -1724,7 +1772,10 @@ struct hanare_start_block {
 #define HANARE_PAGEMAP_PRESENT 0x8000000000000000ULL
 /* In an entry, for the module: no page is there, and a table for 2 MiB of pages is. */
 #define HANARE_PAGEMAP_TABLE 0x200000000000000ULL
-/* In an entry, for the module: no mapping of pages is there; a part of a large page; Linux knows what is there. */
+/*
+ * In an entry, for the module: no mapping of pages is there; a part of a large page; Linux knows
+ * what is there.
+ */
 #define HANARE_PAGEMAP_UNMAPPED 0x400000000000000ULL
 /* In an entry, for the module: a part of a large page. */
 #define HANARE_PAGEMAP_LARGE 0x800000000000000ULL
@@ -1750,7 +1801,10 @@ struct hanare_start_block {
 #define HANARE_THREAD_REPLACES 4U
 /* The thread waits until Linux has made its execve. */
 #define HANARE_THREAD_DEPARTS 5U
-/* The thread is the first one of a new program and waits until the threads of the old one have ended. */
+/*
+ * The thread is the first one of a new program and waits until the threads of the old one have
+ * ended.
+ */
 #define HANARE_THREAD_ARRIVES 6U
 /* The thread makes a core dump and waits until the other threads are parked. */
 #define HANARE_THREAD_DUMPS 7U
@@ -1847,7 +1901,9 @@ struct hanare_thread_info {
 	__u64 involuntary_switches;
 	/* Page faults it had. */
 	__u64 faults;
-	/* Number of the system call, or of the control request, that its slot holds or held last. */
+	/*
+	 * Number of the system call, or of the control request, that its slot holds or held last.
+	 */
 	__u32 call;
 	/* State of the thread's slot (`SLOT_*`) | `LINK_*`: its link with its worker. */
 	__u32 link;
@@ -1958,15 +2014,19 @@ struct hanare_numa_info {
 	__u64 nodes[HANARE_NODE_WORDS];
 	/* Resident pages of 4 KiB that were written (if private: the process' own). */
 	__u64 written;
-	/* Resident pages of 4 KiB of the instance's memory by node: `NUMA_NODE_SHIFT`. 0: no more. */
+	/*
+	 * Resident pages of 4 KiB of the instance's memory by node: `NUMA_NODE_SHIFT`. 0: no
+	 * more.
+	 */
 	__u64 pages[HANARE_NUMA_NODES];
 };
 
 /* ---- requestbox ---- */
 
 /*
- * The request box of a process: which of its slots hold a call that any of its *servers* may execute. The
- * call itself stays in the slot, in the state `SLOT_BOXED`(crate::slot::SLOT_BOXED).
+ * The request box of a process: which of its slots hold a call that any of its *servers* may
+ * execute. The call itself stays in the slot, in the state
+ * `SLOT_BOXED`(crate::slot::SLOT_BOXED).
  *
  * A process may have several, for calls of different kinds, each with servers of its own.
  *
@@ -1975,11 +2035,17 @@ struct hanare_numa_info {
  * call that it takes back was still there. A wrong answer to either harms the proxy's own process
  * only.
  */
-/* Slots that have a place in the box: the lowest ones. Calls of other threads go to their own workers. */
+/*
+ * Slots that have a place in the box: the lowest ones. Calls of other threads go to their own
+ * workers.
+ */
 #define HANARE_BOX_SLOTS 512U
 /* Words of `RequestBox::waiting`. */
 #define HANARE_BOX_WORDS 8
-/* Boxes of a process, one behind the other in the page. Which calls go by which says `core/src/link/kinds.rs`. */
+/*
+ * Boxes of a process, one behind the other in the page. Which calls go by which says
+ * `core/src/link/kinds.rs`.
+ */
 #define HANARE_BOXES 3
 /* The box for all calls whose kind has none of its own. */
 #define HANARE_BOX_OTHER 0U
@@ -1991,30 +2057,37 @@ struct hanare_numa_info {
 #define HANARE_SERVERS_MAX 8U
 /* `SERVERS_MAX`, for arrays. */
 #define HANARE_BOX_SERVERS 8
-/* Most servers of a process: server `n` is the one with the number `n % SERVERS_MAX` of box `n / SERVERS_MAX`. */
+/*
+ * Most servers of a process: server `n` is the one with the number `n % SERVERS_MAX` of box
+ * `n / SERVERS_MAX`.
+ */
 #define HANARE_ALL_SERVERS 24
 
 /* A cache line for each kind of word. */
 struct hanare_request_box {
 	/*
-	 * Bit `n`: server `n` sleeps, or is about to. The server sets the bit. The side that clears it
-	 * rings the server, or is the server.
+	 * Bit `n`: server `n` sleeps, or is about to. The server sets the bit. The side that clears
+	 * it rings the server, or is the server.
 	 */
 	__u64 idle;
-	/* For each server the slot for whose call it was rung, plus 1: it looks there first. Written by the LWK before it rings. */
+	/*
+	 * For each server the slot for whose call it was rung, plus 1: it looks there first.
+	 * Written by the LWK before it rings.
+	 */
 	__u32 first[HANARE_BOX_SERVERS];
 	/* Zero, up to 64 bytes. */
 	__u64 reserved0[3];
 	/*
-	 * For each server the doorbell next to where it sleeps, as in `Slot::doorbell`(crate::slot::Slot::doorbell).
-	 * Written by the server.
+	 * For each server the doorbell next to where it sleeps, as in
+	 * `Slot::doorbell`(crate::slot::Slot::doorbell). Written by the server.
 	 */
 	__u32 doorbells[HANARE_BOX_SERVERS];
 	/* Zero, up to 128 bytes. */
 	__u64 reserved1[4];
 	/*
 	 * Bit `n % 64` of word `n / 64`: the call in slot `n` waits. Set by the LWK. The side that
-	 * clears it owns the call: a server executes it, the slot's worker or the LWK takes it back.
+	 * clears it owns the call: a server executes it, the slot's worker or the LWK takes it
+	 * back.
 	 */
 	__u64 waiting[HANARE_BOX_WORDS];
 } __attribute__((aligned(64)));
@@ -2051,7 +2124,10 @@ struct hanare_dispatch_status {
 
 /* ---- manage ---- */
 
-/* Management of instances, and looks at them: arguments of the ioctls of a descriptor without a space (`crate::ioctl`). */
+/*
+ * Management of instances, and looks at them: arguments of the ioctls of a descriptor without a
+ * space (`crate::ioctl`).
+ */
 /* Memory that stays with Linux when some is reserved. */
 #define HANARE_MEMORY_KEPT_BYTES 0x4000000ULL
 
@@ -2251,14 +2327,18 @@ struct hanare_debug {
 /*
  * The ioctls of `/dev/hanare`.
  *
- * An open descriptor has one role, given by its first call: *manager* (boot, status; no role needed), *builder*
- * (`IOCTL_CREATE`: an instance under construction, released again if the descriptor is closed before `IOCTL_BOOT` succeeds),
- * or *space* (`IOCTL_ATTACH`: a proxy process). Calls that change the partition need CAP_SYS_ADMIN. Every structure with
- * a `message` gets a sentence there when the call fails: what was wrong and what to do.
+ * An open descriptor has one role, given by its first call: *manager* (boot, status; no role
+ * needed), *builder* (`IOCTL_CREATE`: an instance under construction, released again if the
+ * descriptor is closed before `IOCTL_BOOT` succeeds), or *space* (`IOCTL_ATTACH`: a proxy
+ * process). Calls that change the partition need CAP_SYS_ADMIN. Every structure with a `message`
+ * gets a sentence there when the call fails: what was wrong and what to do.
  */
 /* Type byte of the ioctl numbers. */
 #define HANARE_IOCTL_TYPE 72U
-/* Registers in `DumpThread`: r15, r14, r13, r12, rbp, rbx, r11, r10, r9, r8, rax, rcx, rdx, rsi, rdi, rip, rflags, rsp. */
+/*
+ * Registers in `DumpThread`: r15, r14, r13, r12, rbp, rbx, r11, r10, r9, r8, rax, rcx, rdx, rsi,
+ * rdi, rip, rflags, rsp.
+ */
 #define HANARE_DUMP_THREAD_REGS 18
 /* `Opened::shows`: it is such a file. */
 #define HANARE_OPENED_OURS 1U
@@ -2293,15 +2373,17 @@ struct hanare_debug {
 /* No argument: start the program of the start block (`REQUEST_SPACE_START`). */
 #define HANARE_IOCTL_START 0x4811U
 /*
- * The worker of a slot sleeps until the LWK rings it. The argument is a number, so that nothing is copied:
- * the slot's index, and `WAIT_RING_SHIFT` bits up the bell that is rung first (`IOCTL_RING`), plus 1; 0: none.
- * Returns the doorbell of the CPU where the worker goes on, plus 1, or 0; see `crate::slot::Slot::doorbell`.
- * EINVAL: there is no such slot or bell; EINTR: a signal, after the bell; EIO: the LWK died or goes down.
+ * The worker of a slot sleeps until the LWK rings it. The argument is a number, so that nothing is
+ * copied: the slot's index, and `WAIT_RING_SHIFT` bits up the bell that is rung first
+ * (`IOCTL_RING`), plus 1; 0: none. Returns the doorbell of the CPU where the worker goes on, plus
+ * 1, or 0; see `crate::slot::Slot::doorbell`. EINVAL: there is no such slot or bell; EINTR: a
+ * signal, after the bell; EIO: the LWK died or goes down.
  */
 #define HANARE_IOCTL_WAIT 0x4812U
 /*
- * Rings the bell that is the argument, by its index in the instance. Nothing happens if it is not one of the
- * space's, or has been rung as often as its thread went to sleep. EINVAL: there is no such bell; EIO: as above.
+ * Rings the bell that is the argument, by its index in the instance. Nothing happens if it is not
+ * one of the space's, or has been rung as often as its thread went to sleep. EINVAL: there is no
+ * such bell; EIO: as above.
  */
 #define HANARE_IOCTL_RING 0x4813U
 /*
@@ -2354,12 +2436,15 @@ struct hanare_debug {
 #define HANARE_IOCTL_COPY 0xc018483eU
 /* Ioctl with `Forward`. */
 #define HANARE_IOCTL_FORWARD 0xc020483fU
-/* No argument: the caller may execute what its program may (`crate::utility`). EPERM: the space is another process'. */
+/*
+ * No argument: the caller may execute what its program may (`crate::utility`). EPERM: the space
+ * is another process'.
+ */
 #define HANARE_IOCTL_EXECUTE 0x482aU
 /*
- * Whether the caller, a pooled proxy, may make calls of the native task whose space is the argument: either may have
- * confined itself since it joined the pool. EPERM: the one may what the other may not; ESRCH: the task has ended; EINVAL: the
- * caller is no pooled proxy.
+ * Whether the caller, a pooled proxy, may make calls of the native task whose space is the
+ * argument: either may have confined itself since it joined the pool. EPERM: the one may what the
+ * other may not; ESRCH: the task has ended; EINVAL: the caller is no pooled proxy.
  */
 #define HANARE_IOCTL_SERVES 0x482cU
 /* Ioctl with `Eventfd`(crate::utility::Eventfd). */
@@ -2400,7 +2485,10 @@ struct hanare_attach {
 	__u8 message[HANARE_MESSAGE_SIZE];
 };
 
-/* `IOCTL_SERVE`: run service `index` in the caller's context. EPERM: it is not of this space; EINVAL: not ready. */
+/*
+ * `IOCTL_SERVE`: run service `index` in the caller's context. EPERM: it is not of this space;
+ * EINVAL: not ready.
+ */
 struct hanare_serve {
 	/* In: service index. */
 	__u32 index;
@@ -2469,7 +2557,10 @@ struct hanare_child {
 	__u32 shares_table;
 	/* Out: space id. */
 	__u32 space;
-	/* Out: where the application's addresses are to be mapped, a bit for each part; 0: `Control::Remap` will say. */
+	/*
+	 * Out: where the application's addresses are to be mapped, a bit for each part; 0:
+	 * `Control::Remap` will say.
+	 */
 	__u32 parts;
 };
 
@@ -2497,7 +2588,10 @@ struct hanare_dump_thread {
 struct hanare_send {
 	/* In: signal number. */
 	__u32 signal;
-	/* In: thread id, or 0: the process. It is pending there for any thread that does not block it. */
+	/*
+	 * In: thread id, or 0: the process. It is pending there for any thread that does not block
+	 * it.
+	 */
 	__u32 tid;
 	/* In: 1: it was pending there before, and is older than what is pending now. */
 	__u32 is_back;
@@ -2517,7 +2611,10 @@ struct hanare_copy {
 	__u64 bytes;
 };
 
-/* `IOCTL_FORWARD`: a handler for many signals of the caller's, as by sigaction(2). EINVAL: SIGKILL, SIGSTOP. */
+/*
+ * `IOCTL_FORWARD`: a handler for many signals of the caller's, as by sigaction(2). EINVAL:
+ * SIGKILL, SIGSTOP.
+ */
 struct hanare_forward {
 	/* In: the signals, a bit each, the first signal's lowest. */
 	__u64 signals;
@@ -2592,8 +2689,9 @@ struct hanare_execed {
 };
 
 /*
- * `IOCTL_RIGHTS`: a new program begins on the caller: its rights become what execve(2) makes them, as far as none is more than
- * before. EAGAIN: one would be, which only an execve(2) of Linux gives; nothing has changed.
+ * `IOCTL_RIGHTS`: a new program begins on the caller: its rights become what execve(2) makes them,
+ * as far as none is more than before. EAGAIN: one would be, which only an execve(2) of Linux
+ * gives; nothing has changed.
  */
 struct hanare_rights {
 	/* Out: 1: they are others than before. */
@@ -2601,8 +2699,8 @@ struct hanare_rights {
 	/* Out: 1: the program has more rights than its caller (AT_SECURE). */
 	__u32 secure;
 	/*
-	 * Out: 1: it has more than the program before it: Linux has made the process one that only the
-	 * superuser may look into.
+	 * Out: 1: it has more than the program before it: Linux has made the process one that only
+	 * the superuser may look into.
 	 */
 	__u32 gained;
 	/* In: 1: what would be more stays as it is, in the place of EAGAIN. */
@@ -2682,10 +2780,11 @@ struct hanare_end_status {
 /*
  * Watching processes from outside: `hanare trace` and `hanare gdb`.
  *
- * An observer is a descriptor with a *session* on the LWK. Its requests are `OBSERVE_*`, each answered at once; news are
- * told by `EVENT_OBSERVE`. What the session keeps on the LWK is charged to the user who made the descriptor. A trace
- * ends with the descriptor, or once its last process has ended and all records are read (`TraceRing::over`); of a
- * debugger whose process has ended only its status is left.
+ * An observer is a descriptor with a *session* on the LWK. Its requests are `OBSERVE_*`, each
+ * answered at once; news are told by `EVENT_OBSERVE`. What the session keeps on the LWK is charged
+ * to the user who made the descriptor. A trace ends with the descriptor, or once its last process
+ * has ended and all records are read (`TraceRing::over`); of a debugger whose process has ended
+ * only its status is left.
  */
 /*
  * Trace: args: [0] = `TRACE_*` flags, [1] = most bytes kept of a string. data: [0] = the user who
@@ -2696,8 +2795,8 @@ struct hanare_end_status {
  */
 #define HANARE_OBSERVE_TRACE 1U
 /*
- * Ends the session: breakpoints are removed, threads go on. `EAGAIN`: one cannot be removed for the moment;
- * args: [0] = it is ended even then.
+ * Ends the session: breakpoints are removed, threads go on. `EAGAIN`: one cannot be removed for
+ * the moment; args: [0] = it is ended even then.
  */
 #define HANARE_OBSERVE_CLOSE 2U
 /*
@@ -2707,8 +2806,8 @@ struct hanare_end_status {
  */
 #define HANARE_OBSERVE_STATUS 3U
 /*
- * Debug: takes hold of the process; it is not stopped yet. EBUSY: another debugger has it. data: [0] = the user who is
- * charged for breakpoints, as of `OBSERVE_TRACE`.
+ * Debug: takes hold of the process; it is not stopped yet. EBUSY: another debugger has it. data:
+ * [0] = the user who is charged for breakpoints, as of `OBSERVE_TRACE`.
  */
 #define HANARE_OBSERVE_DEBUG 4U
 /* Stops all threads; `OBSERVE_STATUS` says when it is so. */
@@ -2733,8 +2832,8 @@ struct hanare_end_status {
  */
 #define HANARE_OBSERVE_WRITE 11U
 /*
- * Breakpoint at address args[0]: args[1] = 1: set, 0: cleared. `ENOMEM`: the user's limit of kernel memory. `ENOSPC`: the
- * debugger has as many as it may.
+ * Breakpoint at address args[0]: args[1] = 1: set, 0: cleared. `ENOMEM`: the user's limit of
+ * kernel memory. `ENOSPC`: the debugger has as many as it may.
  */
 #define HANARE_OBSERVE_BREAK 12U
 /* Next step of thread args[0]: args[1] = `ACTION_*` | signal to be delivered << 8. */
@@ -2805,7 +2904,10 @@ struct hanare_trace_ring {
 	__u64 head;
 	/* Records that found no room. Written by the LWK. */
 	__u64 lost;
-	/* 1: no process is traced any more, and nothing more will be written, unless it becomes 0 again. Written by the LWK. */
+	/*
+	 * 1: no process is traced any more, and nothing more will be written, unless it becomes 0
+	 * again. Written by the LWK.
+	 */
 	__u64 over;
 	/* Zero. */
 	__u64 reserved[5];
@@ -2894,7 +2996,8 @@ struct hanare_trace_read {
 /* ---- offer ---- */
 
 /*
- * Offers: pages that a delegated call is about to touch for the first time, said by the LWK before the proxy faults.
+ * Offers: pages that a delegated call is about to touch for the first time, said by the LWK before
+ * the proxy faults.
  *
  * An offer is the answer to a fault (`crate::request::REQUEST_FAULT`) that was not asked yet. It
  * holds until a thread takes the lock of the address space. The module alone reads it: it lies in
@@ -2917,7 +3020,9 @@ struct hanare_offer {
 	__u32 count;
 	/* Zero. */
 	__u32 reserved0;
-	/* The pages, one behind the other, as in the answer to a fault; 0: none is offered there. */
+	/*
+	 * The pages, one behind the other, as in the answer to a fault; 0: none is offered there.
+	 */
 	__u64 pages[HANARE_OFFER_PAGES];
 	/* Zero. */
 	__u64 reserved1;
@@ -2934,10 +3039,10 @@ struct hanare_offer {
  * without seeing the caller's memory. `kernel/core/src/marshal.rs` writes and reads it.
  *
  * A message is one run of bytes: its head, then what the arguments point to. It lies in one buffer
- * (*copied*), or is cut up and put into pages that name one another (*packed*). Where a pointer stands,
- * in an argument or in a structure, there is an offset from the start of the message instead: zero is
- * the null pointer, `MESSAGE_OUTSIDE` and `MESSAGE_UNMAPPED` stand for those that the caller cannot
- * use. Neither side trusts the other in anything of it.
+ * (*copied*), or is cut up and put into pages that name one another (*packed*). Where a pointer
+ * stands, in an argument or in a structure, there is an offset from the start of the message
+ * instead: zero is the null pointer, `MESSAGE_OUTSIDE` and `MESSAGE_UNMAPPED` stand for those
+ * that the caller cannot use. Neither side trusts the other in anything of it.
  */
 /* First word of a message: "HNCL". */
 #define HANARE_MESSAGE_MAGIC 0x4c434e48U
@@ -2946,9 +3051,9 @@ struct hanare_offer {
 /* In place of a pointer that is none of a program's. Linux gets it as it is. */
 #define HANARE_MESSAGE_OUTSIDE 0xfffffffffffff000ULL
 /*
- * In place of a pointer to what the caller has not mapped, or not so that it can be used. Linux gets an
- * address of programs where nothing is mapped: an error comes where it is used, which may be later than
- * with one that is none of a program's.
+ * In place of a pointer to what the caller has not mapped, or not so that it can be used. Linux
+ * gets an address of programs where nothing is mapped: an error comes where it is used, which may
+ * be later than with one that is none of a program's.
  */
 #define HANARE_MESSAGE_UNMAPPED 0xffffffffffffe000ULL
 /* Bytes of a page of a packed message, with its head. */
@@ -2967,8 +3072,8 @@ struct hanare_message_head {
 	/* Bytes of the message, its head among them. */
 	__u32 size;
 	/*
-	 * Offset of what is there in part only, which ends with the message and, where it is executed, with
-	 * the memory; zero: there is no such thing.
+	 * Offset of what is there in part only, which ends with the message and, where it is
+	 * executed, with the memory; zero: there is no such thing.
 	 */
 	__u32 fault;
 	/* The arguments; those that are pointers are offsets. */
@@ -2996,13 +3101,14 @@ struct hanare_message_page {
 /* ---- pooled ---- */
 
 /*
- * Pooled proxies: Linux processes made beforehand, which execute the packed calls of *native tasks*, programs of the
- * LWK whose memory no process of Linux has (`docs/delegation.md`, *Packed arguments and pooled proxies*).
+ * Pooled proxies: Linux processes made beforehand, which execute the packed calls of *native
+ * tasks*, programs of the LWK whose memory no process of Linux has (`docs/delegation.md`, *Packed
+ * arguments and pooled proxies*).
  *
  * A pool belongs to the processes that hold its descriptor
  * (`IOCTL_POOL`(crate::ioctl::IOCTL_POOL)). A pooled proxy is a space in which no program runs.
- * A pooled proxy's control window has one slot; where others have messages it has a `Member` page, and behind
- * that the pages of packed calls (`crate::message`).
+ * A pooled proxy's control window has one slot; where others have messages it has a `Member`
+ * page, and behind that the pages of packed calls (`crate::message`).
  */
 /* Where a pooled proxy finds its `Member` page. */
 #define HANARE_MEMBER_BASE 0x7d8000000000ULL
@@ -3012,7 +3118,10 @@ struct hanare_message_page {
 #define HANARE_PACKED_PAGES 256U
 /* Most pooled proxies of a pool. */
 #define HANARE_POOL_MAX 1024U
-/* The program of a proxy runs in the space. In `Attach::kind`(crate::ioctl::Attach::kind), as what follows. */
+/*
+ * The program of a proxy runs in the space. In `Attach::kind`(crate::ioctl::Attach::kind), as
+ * what follows.
+ */
 #define HANARE_ATTACH_PROGRAM 0U
 /* A native task runs in the space: the process maps nothing of its memory. */
 #define HANARE_ATTACH_NATIVE 1U
@@ -3020,8 +3129,8 @@ struct hanare_message_page {
 #define HANARE_ATTACH_MEMBER 2U
 /*
  * Bits of the number of proxies that a pool may have, in `args[3]` of
- * `REQUEST_SPACE_OPEN`(crate::request::REQUEST_SPACE_OPEN), where [2] is 0: the kind in the lowest 8 bits, this
- * number behind them, the number of the pool from bit 32 on.
+ * `REQUEST_SPACE_OPEN`(crate::request::REQUEST_SPACE_OPEN), where [2] is 0: the kind in the
+ * lowest 8 bits, this number behind them, the number of the pool from bit 32 on.
  */
 #define HANARE_POOLED_LIMIT_SHIFT 8U
 /* Place of the pool's number, above the limit. */
@@ -3035,8 +3144,8 @@ struct hanare_message_page {
 /* The pooled proxy had nothing to do for a while, and ends. */
 #define HANARE_MEMBER_LEAVES 3U
 /*
- * Flag of a packed call: the proxy has been the caller's for calls before, and is free of their traces when it answers.
- * Without a page it is the only thing to do.
+ * Flag of a packed call: the proxy has been the caller's for calls before, and is free of their
+ * traces when it answers. Without a page it is the only thing to do.
  */
 #define HANARE_PACKED_CLEAN 1ULL
 
@@ -3046,8 +3155,8 @@ struct hanare_message_page {
  */
 struct hanare_member {
 	/*
-	 * `MEMBER_*`. From `FREE` the LWK takes it to `CLAIMED`, the proxy to `LEAVES`, by one exchange; from `CLAIMED` the
-	 * proxy takes it to `BEGUN`, the LWK back, and to `FREE`.
+	 * `MEMBER_*`. From `FREE` the LWK takes it to `CLAIMED`, the proxy to `LEAVES`, by one
+	 * exchange; from `CLAIMED` the proxy takes it to `BEGUN`, the LWK back, and to `FREE`.
 	 */
 	__u32 state;
 	/* Zero. */
@@ -3060,7 +3169,10 @@ struct hanare_member {
  * pool. When it is closed the proxies end.
  */
 struct hanare_pool_make {
-	/* In: name of the instance; empty: the only instance, or the one called `default`. Out: its name. */
+	/*
+	 * In: name of the instance; empty: the only instance, or the one called `default`. Out: its
+	 * name.
+	 */
 	__u8 name[HANARE_NAME_SIZE];
 	/* In: most proxies, up to `POOL_MAX`. */
 	__u32 limit;
@@ -3073,38 +3185,43 @@ struct hanare_pool_make {
 /* ---- utility ---- */
 
 /*
- * Utility threads: threads of a program whose user-mode code executes on a Linux CPU, in the proxy (`docs/utility-threads.md`).
+ * Utility threads: threads of a program whose user-mode code executes on a Linux CPU, in the proxy
+ * (`docs/utility-threads.md`).
  *
- * A thread asks for it by `prctl` (`PR_HANARE_RUN_ON`) and gives memory of its own away for it, the *area*. Instead of
- * entering user mode, the LWK puts the thread's registers there, as the frame of a signal handler, and posts
- * `NR_UTILITY` to the thread's slot. The worker returns from that frame, by rt_sigreturn(2). It leaves the thread's code
- * by a signal, whose handler has the rest of the area as its stack: so Linux puts the registers there, too, and the answer says
+ * A thread asks for it by `prctl` (`PR_HANARE_RUN_ON`) and gives memory of its own away for it,
+ * the *area*. Instead of entering user mode, the LWK puts the thread's registers there, as the
+ * frame of a signal handler, and posts `NR_UTILITY` to the thread's slot. The worker returns
+ * from that frame, by rt_sigreturn(2). It leaves the thread's code by a signal, whose handler has
+ * the rest of the area as its stack: so Linux puts the registers there, too, and the answer says
  * where. Neither side copies them, and both take such frames from programs anyway.
  */
 /*
- * prctl(2): where the calling thread's user-mode code executes, and how such a thread is woken from the LWK. The second argument is
- * one of `RUN_ON_*`. Linux does not know it: EINVAL.
+ * prctl(2): where the calling thread's user-mode code executes, and how such a thread is woken
+ * from the LWK. The second argument is one of `RUN_ON_*`. Linux does not know it: EINVAL.
  */
 #define HANARE_PR_HANARE_RUN_ON 0x484e524fU
 /* On the LWK, as every thread when it begins. */
 #define HANARE_RUN_ON_LWK 0ULL
 /*
- * On Linux. The third argument is the address of the area, a multiple of the page size, the fourth its bytes, the fifth a CPU of
- * Linux', or -1 for any. EINVAL: the area is not like that. EOPNOTSUPP: this thread cannot.
+ * On Linux. The third argument is the address of the area, a multiple of the page size, the fourth
+ * its bytes, the fifth a CPU of Linux', or -1 for any. EINVAL: the area is not like that.
+ * EOPNOTSUPP: this thread cannot.
  */
 #define HANARE_RUN_ON_LINUX 1ULL
 /* The result is 1 if the calling thread executes on Linux now, else 0. */
 #define HANARE_RUN_ON_ASK 2ULL
 /*
- * The calling thread is rung by an eventfd from now on, until it executes another program or ends: `RUN_ON_RING` adds one to it.
- * The third argument is the descriptor, -1 (32 bits): by none, or -2 (`RUNG_ASLEEP`): in `RUN_ON_SLEEP`. EBADF, EINVAL: it is no
- * eventfd. EOPNOTSUPP: this thread cannot.
+ * The calling thread is rung by an eventfd from now on, until it executes another program or ends:
+ * `RUN_ON_RING` adds one to it. The third argument is the descriptor, -1 (32 bits): by none, or
+ * -2 (`RUNG_ASLEEP`): in `RUN_ON_SLEEP`. EBADF, EINVAL: it is no eventfd. EOPNOTSUPP: this
+ * thread cannot.
  */
 #define HANARE_RUN_ON_EVENTFD 3ULL
 /*
- * Rings a thread of the calling process, whose id is the third argument, without a delegated call: Linux adds one to its eventfd
- * soon, and may do so once for rings that come together. ESRCH: there is no such thread; ENXIO: it is not rung; EAGAIN: the CPU
- * has rung too often just now. Then the program writes to the eventfd itself, or tries again.
+ * Rings a thread of the calling process, whose id is the third argument, without a delegated call:
+ * Linux adds one to its eventfd soon, and may do so once for rings that come together. ESRCH:
+ * there is no such thread; ENXIO: it is not rung; EAGAIN: the CPU has rung too often just now.
+ * Then the program writes to the eventfd itself, or tries again.
  */
 #define HANARE_RUN_ON_RING 4ULL
 /*
@@ -3122,8 +3239,8 @@ struct hanare_pool_make {
 /* Most bytes of an area. */
 #define HANARE_AREA_MAX 0x100000ULL
 /*
- * Offset in the area of the frame that the LWK writes: what `rsp` points to when its handler returns, behind the
- * return address.
+ * Offset in the area of the frame that the LWK writes: what `rsp` points to when its handler
+ * returns, behind the return address.
  */
 #define HANARE_AREA_FRAME 64ULL
 /* Offset in the area of the FPU state of that frame. */
@@ -3131,25 +3248,38 @@ struct hanare_pool_make {
 /* Offset in the area of the handlers' stack, which goes to the area's end. */
 #define HANARE_AREA_STACK 12288ULL
 /*
- * In place of the number of a system call: the worker executes the thread's code. `args[0]` is the address of the area,
- * `args[1]` its bytes, `args[2]` the thread's FS base, `args[3]` a CPU of Linux' or all bits for any, `args[4]` the
- * descriptor that the thread may not close, `args[5]` the thread's GS base. The result is the address of the `ucontext` with the
- * thread's registers and one of `LEFT_*`, or -errno: nothing was executed, and never will be.
+ * In place of the number of a system call: the worker executes the thread's code. `args[0]` is the
+ * address of the area, `args[1]` its bytes, `args[2]` the thread's FS base, `args[3]` a CPU of
+ * Linux' or all bits for any, `args[4]` the descriptor that the thread may not close, `args[5]`
+ * the thread's GS base. The result is the address of the `ucontext` with the thread's registers
+ * and one of `LEFT_*`, or -errno: nothing was executed, and never will be.
  */
 #define HANARE_NR_UTILITY 0x55544cU
 /* The thread left its code for a signal, which the LWK has been told of, or to end. */
 #define HANARE_LEFT_SIGNAL 0ULL
-/* The thread left its code for a system call that the LWK has to serve: registers are as after the `syscall` instruction, `rax` is the number. */
+/*
+ * The thread left its code for a system call that the LWK has to serve: registers are as after the
+ * `syscall` instruction, `rax` is the number.
+ */
 #define HANARE_LEFT_CALL 1ULL
 /* An instruction raised an exception: the LWK is to execute it. */
 #define HANARE_LEFT_FAULT 2ULL
-/* An instruction that is over raised an exception (a step, `int3`, `int 4`), which the LWK is to raise, too. Plus its vector: 1, 3 or 4. */
+/*
+ * An instruction that is over raised an exception (a step, `int3`, `int 4`), which the LWK is to
+ * raise, too. Plus its vector: 1, 3 or 4.
+ */
 #define HANARE_LEFT_TRAP 2ULL
 /* Bits of `LEFT_*`; a `ucontext` lies at a multiple of 8 bytes. */
 #define HANARE_LEFT_MASK 7ULL
-/* si_code of the SIGBUS by which a worker is interrupted (`Control::Interrupt`, `SERVICE_INTERRUPT`). */
+/*
+ * si_code of the SIGBUS by which a worker is interrupted (`Control::Interrupt`,
+ * `SERVICE_INTERRUPT`).
+ */
 #define HANARE_INTERRUPT_CODE -74
-/* Offset in the area of the thread's FS base, which the worker writes when the thread leaves its code. */
+/*
+ * Offset in the area of the thread's FS base, which the worker writes when the thread leaves its
+ * code.
+ */
 #define HANARE_AREA_FS_BASE 0ULL
 /* Offset in the area of the thread's GS base, likewise. */
 #define HANARE_AREA_GS_BASE 8ULL
@@ -3157,8 +3287,8 @@ struct hanare_pool_make {
 #define HANARE_AREA_WORKER 16ULL
 
 /*
- * `IOCTL_EVENTFD`: the eventfd to which one is added at each `EVENT_EVENTFD` of a slot, in place of the one before. EBADF, EINVAL: it
- * is none, or the slot is not one of the first 1024.
+ * `IOCTL_EVENTFD`: the eventfd to which one is added at each `EVENT_EVENTFD` of a slot, in place
+ * of the one before. EBADF, EINVAL: it is none, or the slot is not one of the first 1024.
  */
 struct hanare_eventfd {
 	/* In: the slot. */

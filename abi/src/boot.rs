@@ -140,8 +140,8 @@ pub struct BootParams {
     pub transport: u32,
     /// Flags of the transport, from [`TRANSPORT_LINUX_FRAMES`] on; written by the module.
     pub transport_flags: u32,
-    /// Processes whose first thread has ended, or is about to, while others may go on; written by
-    /// the LWK.
+    /// Processes whose first thread has ended, or is about to, while others may go on; written
+    /// by the LWK.
     pub firsts_ended: u64,
     /// Zero-terminated instance name.
     pub name: [u8; 32],
@@ -254,8 +254,8 @@ pub struct Bell {
     /// Space, CPU and rings that are left: [`BELL_SPACE_SHIFT`] and what follows.
     pub word: u64,
     /// Space, process and thread of the slot's worker: [`BELL_WORKER_SPACE_SHIFT`] and what
-    /// follows. Written by the module ([`crate::ioctl::IOCTL_WORKER`]), which may be late: the bell
-    /// may be another space's by then. The LWK writes 0 before it asks for another worker.
+    /// follows. Written by the module ([`crate::ioctl::IOCTL_WORKER`]), which may be late: the
+    /// bell may be another space's by then. The LWK writes 0 before it asks for another worker.
     pub worker: u64,
 }
 
@@ -305,14 +305,14 @@ pub const RANG_CPUS: usize = 256;
 #[repr(C, align(128))]
 #[derive(Clone, Copy, Debug)]
 pub struct DoorbellShared {
-    /// Written by the module: where to ring: APIC id << 32 | vector; zero: not now. The LWK reads
-    /// it anew for every ring.
+    /// Written by the module: where to ring: APIC id << 32 | vector; zero: not now. The LWK
+    /// reads it anew for every ring.
     pub target: u64,
     /// Zero, up to 64 bytes.
     pub reserved0: [u64; 7],
-    /// Word `i`, written by CPU `i` of the instance only: how often it has rung this doorbell (free
-    /// running). It counts up when it has put an event into its outbound ring, and before it rings.
-    /// The module, which remembers what it saw, looks before it reads that ring.
+    /// Word `i`, written by CPU `i` of the instance only: how often it has rung this doorbell
+    /// (free running). It counts up when it has put an event into its outbound ring, and before
+    /// it rings. The module, which remembers what it saw, looks before it reads that ring.
     pub rang: [u32; RANG_CPUS],
     /// Zero, up to 1152 bytes.
     pub reserved1: [u64; 8],
@@ -351,8 +351,8 @@ pub struct CpuShared {
     /// Zero, up to 64 bytes.
     pub reserved1: [u64; 5],
 
-    /// `WAIT_*`; written by the LWK: whether it needs an IPI to notice a new request (halted, or in
-    /// user mode). The module stores an inbound entry, issues a full fence, then reads this.
+    /// `WAIT_*`; written by the LWK: whether it needs an IPI to notice a new request (halted, or
+    /// in user mode). The module stores an inbound entry, issues a full fence, then reads this.
     pub lwk_wait: u32,
     /// Space id running or 0; written by the LWK, for `hanare ls`.
     pub current_space: u32,
@@ -381,8 +381,8 @@ pub struct CpuShared {
     pub inbound_seen: u32,
     /// Zero, up to 192 bytes.
     pub reserved3: [u32; 14],
-    /// Next entry the LWK reads (free running). Written by the LWK. The module reads this line only
-    /// when a ring looks full, or a reader asks how busy the CPU is.
+    /// Next entry the LWK reads (free running). Written by the LWK. The module reads this line
+    /// only when a ring looks full, or a reader asks how busy the CPU is.
     pub inbound_head: u32,
     /// Next entry the LWK writes (free running). Written by the LWK.
     pub outbound_tail: u32,
@@ -397,7 +397,8 @@ pub struct CpuShared {
     pub idle_since: u64,
     /// Calls that servers have executed. Written by the LWK.
     pub boxed_calls: u64,
-    /// Calls that were taken out of a request box again, for their own workers. Written by the LWK.
+    /// Calls that were taken out of a request box again, for their own workers. Written by the
+    /// LWK.
     pub unboxed_calls: u64,
     /// Servers that were started. Written by the LWK.
     pub servers_made: u64,
@@ -417,8 +418,8 @@ pub struct CpuShared {
     /// Bit `b % 64` of word `b / 64`: a bell `n` with `n % BELL_BITS == b` was rung
     /// (`IOCTL_RING`). Set by the module, taken by the LWK.
     pub bells: [u64; BELL_WORDS],
-    /// Interrupts since boot by vector: entry `i` has those of vector `VECTOR_FIRST + i`, the first
-    /// one those of lower vectors, too. Written by the LWK.
+    /// Interrupts since boot by vector: entry `i` has those of vector `VECTOR_FIRST + i`, the
+    /// first one those of lower vectors, too. Written by the LWK.
     pub interrupts_by: [u32; VECTORS],
     /// Exceptions since boot by vector. Written by the LWK.
     pub exceptions_by: [u32; EXCEPTIONS],

@@ -1,9 +1,10 @@
-//! Control requests: what the LWK asks of a proxy on its own account, not for a call of the program's.
+//! Control requests: what the LWK asks of a proxy on its own account, not for a call of the
+//! program's.
 //!
 //! A request lies in a worker's slot (`SLOT_CONTROL`): `nr` is its number, `args` are its fields in
-//! their order, a word each, and zeros behind them. It goes to a worker that is in no call: that of the
-//! thread which asks, or one without a thread. Which requests are about the worker itself, and which
-//! about its process, is said in `docs/link.md`.
+//! their order, a word each, and zeros behind them. It goes to a worker that is in no call: that of
+//! the thread which asks, or one without a thread. Which requests are about the worker itself, and
+//! which about its process, is said in `docs/link.md`.
 
 /// [`Control::Serve`].
 pub const CONTROL_SERVE: u32 = 0;
@@ -258,9 +259,11 @@ requests! {
         /// File id of the program, or 0.
         file: u64,
         /// Address (control window) of [`EXECED_WORDS`] words for Linux' memory map, in the
-        /// order of `struct prctl_mm_map`, or 0: what `/proc/PID/cmdline`, `environ` and `auxv` show.
+        /// order of `struct prctl_mm_map`, or 0: what `/proc/PID/cmdline`, `environ` and `auxv`
+        /// show.
         memory_map: u64,
-        /// Address (control window) of a copy of arguments and environment, or 0: it does not fit there.
+        /// Address (control window) of a copy of arguments and environment, or 0: it does not
+        /// fit there.
         strings: u64,
         /// Only the superuser may look into the program.
         is_hidden: bool,
@@ -272,7 +275,8 @@ requests! {
         /// Behind the last one.
         end: u64,
     }
-    /// Map the device over a part of the application's addresses, unless that is done: something is mapped there now.
+    /// Map the device over a part of the application's addresses, unless that is done: something
+    /// is mapped there now.
     MapPart = CONTROL_MAP_PART {
         /// The part's number, below [`PARTS`](crate::layout::PARTS).
         number: u32,
@@ -286,7 +290,8 @@ requests! {
         /// The signal.
         signal: u32,
     }
-    /// Have a signal (with the siginfo at the scratch page) be pending on Linux under the mask that was just set.
+    /// Have a signal (with the siginfo at the scratch page) be pending on Linux under the mask
+    /// that was just set.
     RequeueSignal = CONTROL_REQUEUE_SIGNAL {
         /// The signal.
         signal: u32,
@@ -295,8 +300,8 @@ requests! {
         /// The signal was pending there before, and is older than what is pending now.
         is_back: bool,
     }
-    /// Start one more worker, for a thread of this process. Result = its Linux thread id. It polls
-    /// its slot like the first one.
+    /// Start one more worker, for a thread of this process. Result = its Linux thread id. It
+    /// polls its slot like the first one.
     Thread = CONTROL_THREAD {
         /// Slot of the worker.
         slot: u32,
@@ -306,12 +311,12 @@ requests! {
     /// End the worker of this slot (its thread has ended); never answered. The process goes on
     /// with its other workers.
     ThreadExit = CONTROL_THREAD_EXIT
-    /// End the worker of this slot (its thread has ended), and have a new one, which is like it but
-    /// for its thread id, serve the slot. The new one answers: 0; `tid` is its own then. If there can
-    /// be none: -errno, `tid` is 0, and the slot is not looked at any more.
+    /// End the worker of this slot (its thread has ended), and have a new one, which is like it
+    /// but for its thread id, serve the slot. The new one answers: 0; `tid` is its own then. If
+    /// there can be none: -errno, `tid` is 0, and the slot is not looked at any more.
     ThreadRenew = CONTROL_THREAD_RENEW {
-        /// 0, or a slot without a worker, which gets one in the same way: the request that is there
-        /// already ([`Control::TakeMask`]) is its answer's.
+        /// 0, or a slot without a worker, which gets one in the same way: the request that is
+        /// there already ([`Control::TakeMask`]) is its answer's.
         other: u32,
     }
     /// A new program begins on this worker's thread: its rights become what execve(2) makes of
@@ -322,22 +327,22 @@ requests! {
         /// 1: nothing is more than before.
         keeps: u32,
     }
-    /// The program goes on in the first worker, which gets this request: it becomes to Linux what
-    /// another one is, which execve(2) was called in and which waits.
+    /// The program goes on in the first worker, which gets this request: it becomes to Linux
+    /// what another one is, which execve(2) was called in and which waits.
     Succeed = CONTROL_SUCCEED {
         /// Linux thread id of that worker.
         tid: u32,
     }
-    /// fork of the proxy. Result in the parent = the child's process id, or -errno. The child makes the
-    /// inherited descriptor its own space with `IOCTL_CHILD`, from where on it runs on the LWK, maps
-    /// the control window, and serves slot 0 with the worker that came through the fork. What lies
-    /// below the control window is mapped by [`Control::Remap`]s, around shared mappings that Linux
-    /// has copied.
+    /// fork of the proxy. Result in the parent = the child's process id, or -errno. The child
+    /// makes the inherited descriptor its own space with `IOCTL_CHILD`, from where on it runs on
+    /// the LWK, maps the control window, and serves slot 0 with the worker that came through the
+    /// fork. What lies below the control window is mapped by [`Control::Remap`]s, around shared
+    /// mappings that Linux has copied.
     Fork = CONTROL_FORK {
         /// For `IOCTL_CHILD`.
         token: u64,
-        /// The exit signal in the low seven bits, and the flags of clone3(2) that matter to Linux
-        /// (CLONE_PARENT, namespaces, CLONE_PIDFD, CLONE_FILES ..., never CLONE_VM).
+        /// The exit signal in the low seven bits, and the flags of clone3(2) that matter to
+        /// Linux (CLONE_PARENT, namespaces, CLONE_PIDFD, CLONE_FILES ..., never CLONE_VM).
         flags: u64,
         /// Field of this name in `struct clone_args`.
         pidfd: u64,
@@ -364,9 +369,9 @@ requests! {
         /// Their number, and the descriptor for CLONE_INTO_CGROUP.
         ids_and_cgroup: (u32, u32),
     }
-    /// execve that Linux makes: the proxy makes the execveat(2) itself. The module has Linux load the
-    /// proxy again in place of the program (`module/space/program.c`); the new image takes the token to
-    /// `IOCTL_CHILD`. Result = -errno; no answer if it succeeds.
+    /// execve that Linux makes: the proxy makes the execveat(2) itself. The module has Linux
+    /// load the proxy again in place of the program (`module/space/program.c`); the new image
+    /// takes the token to `IOCTL_CHILD`. Result = -errno; no answer if it succeeds.
     Exec = CONTROL_EXEC {
         /// For `IOCTL_CHILD`.
         token: u64,
@@ -374,16 +379,17 @@ requests! {
         directory: u64,
         /// Address of the path.
         path: u64,
-        /// As of execveat(2), and the id of the file that the program gets open (AT_EXECFD), or 0.
+        /// As of execveat(2), and the id of the file that the program gets open (AT_EXECFD),
+        /// or 0.
         flags: (u32, u32),
         /// File ids of the program and of its ELF interpreter, or 0.
         files: (u32, u32),
         /// Address of the arguments, or 0: the path alone.
         arguments: u64,
     }
-    /// Has Linux judge this worker's calls by a filter (seccomp(2)) that comes in parts, from the
-    /// first on. Result = of the last part that of seccomp(2), of others 0, or -errno; then the next
-    /// filter begins anew.
+    /// Has Linux judge this worker's calls by a filter (seccomp(2)) that comes in parts, from
+    /// the first on. Result = of the last part that of seccomp(2), of others 0, or -errno; then
+    /// the next filter begins anew.
     Filter = CONTROL_FILTER {
         /// Address (control window) of the part.
         at: u64,
@@ -416,23 +422,25 @@ requests! {
         /// The kind of contents that the dump shows for the range.
         kind: DumpKind,
     }
-    /// The worker is dumped with its thread's registers. The thread's last request; not answered.
+    /// The worker is dumped with its thread's registers. The thread's last request; not
+    /// answered.
     DumpThread = CONTROL_DUMP_THREAD {
-        /// Address (control window) of a [`crate::ioctl::DumpThread`], followed by FS base, GS base, and
-        /// FPU state as `xsave` makes it.
+        /// Address (control window) of a [`crate::ioctl::DumpThread`], followed by FS base, GS
+        /// base, and FPU state as `xsave` makes it.
         at: u64,
         /// The signal of the thread that makes the dump; 0: this is another thread.
         signal: u32,
     }
-    /// Linux shall have a thread that is traced stop for its tracer: take a signal (with the siginfo at
-    /// the scratch page), whatever the mask and the disposition say. Result 0 when the tracer has let
-    /// the worker go on; what it lets through comes by `IOCTL_SIGNAL` before that.
+    /// Linux shall have a thread that is traced stop for its tracer: take a signal (with the
+    /// siginfo at the scratch page), whatever the mask and the disposition say. Result 0 when
+    /// the tracer has let the worker go on; what it lets through comes by `IOCTL_SIGNAL` before
+    /// that.
     Trap = CONTROL_TRAP {
         /// The signal.
         signal: u32,
     }
-    /// Start a server of the request box ([`crate::requestbox`]): a worker that executes calls of any slot, and serves
-    /// requests in its own. Result = its Linux thread id.
+    /// Start a server of the request box ([`crate::requestbox`]): a worker that executes calls
+    /// of any slot, and serves requests in its own. Result = its Linux thread id.
     Server = CONTROL_SERVER {
         /// Slot of the server itself.
         slot: u32,
@@ -441,8 +449,8 @@ requests! {
         /// The CPUs of Linux' on which it runs, bit `n` for CPU `n`; 0: those of the proxy.
         cpus: u64,
     }
-    /// Start one more pooled proxy ([`crate::pooled`]) for the pool of this native task: a process that has what this one was
-    /// started with. Result = its process id.
+    /// Start one more pooled proxy ([`crate::pooled`]) for the pool of this native task: a
+    /// process that has what this one was started with. Result = its process id.
     Member = CONTROL_MEMBER
     /// The worker's thread is rung by an eventfd (`IOCTL_EVENTFD` for its slot).
     Eventfd = CONTROL_EVENTFD {
@@ -488,7 +496,8 @@ mod tests {
     fn what_is_no_request_is_not_decoded() {
         assert_eq!(Control::decode(CONTROL_EVENTFD + 1, &[0; 6]), None);
         assert_eq!(Control::decode(u32::MAX, &[0; 6]), None);
-        // A word too large for its field, a choice that there is not, words behind the last field.
+        // A word too large for its field, a choice that there is not, words behind the last
+        // field.
         assert_eq!(Control::decode(CONTROL_SERVE, &[1 << 32, 0, 0, 0, 0, 0]), None);
         assert_eq!(Control::decode(CONTROL_SIGNAL_ACTION, &[1, 3, 0, 0, 0, 0]), None);
         assert_eq!(Control::decode(CONTROL_REQUEUE_SIGNAL, &[1, 2, 0, 0, 0, 0]), None);

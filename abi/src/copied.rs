@@ -21,7 +21,8 @@ pub const MAPPED_REASONS: usize = 8;
 /// Entries of [`crate::boot::CpuShared::mapped_calls`]; the last one also counts higher numbers.
 pub const MAPPED_CALLS: usize = 512;
 
-/// Copied arguments of an instance, all CPUs together: [`crate::boot::CpuShared`] has the same of each.
+/// Copied arguments of an instance, all CPUs together: [`crate::boot::CpuShared`] has the same of
+/// each.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct CopiedStatus {
@@ -37,6 +38,7 @@ pub struct CopiedStatus {
     pub bytes_out: u64,
     /// Out: calls whose arguments were mapped instead, by reason.
     pub mapped_by: [u64; MAPPED_REASONS],
-    /// In: address of as many words of 64 bits as [`MAPPED_CALLS`], or 0. They are those calls by number.
+    /// In: address of as many words of 64 bits as [`MAPPED_CALLS`], or 0. They are those calls
+    /// by number.
     pub mapped_calls: u64,
 }

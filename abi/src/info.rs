@@ -12,9 +12,10 @@ pub const INFO_PROCESS: u64 = 1;
 /// [`VmaInfo`]s of `space` from address args[1] on; args: [2] = 1: with what is
 /// resident. Answer: args[1] = address to go on from, 0: that was the last.
 pub const INFO_VMAS: u64 = 2;
-/// [`ThreadInfo`]s of `space`, the newest ones first; args: [1] = 0, or where to go on, [2] = the id of the process, or of a thread of it, or
-/// 0: the first process. Answer: args[1] = where to go on. One may
-/// be told of twice where another one has ended meanwhile, and none that lives is left out. None is told of: that was all.
+/// [`ThreadInfo`]s of `space`, the newest ones first; args: [1] = 0, or where to go on, [2] = the
+/// id of the process, or of a thread of it, or 0: the first process. Answer: args[1] = where to go
+/// on. A thread may be told of twice where another one has ended meanwhile; no living thread is
+/// left out. An answer without threads ends the list.
 pub const INFO_THREADS: u64 = 3;
 /// Memory; args: [1] = node, or `NODE_ANY`. Answer args: [1] = total bytes,
 /// [2] = free bytes, [3] = bytes in quarantine.
@@ -23,25 +24,28 @@ pub const INFO_MEMORY: u64 = 4;
 /// A [`NumaInfo`] of `space` for the mapping at address args[1].
 pub const INFO_NUMA: u64 = 5;
 
-/// Entries of `/proc/PID/pagemap` for the pages of `space` from address args[1] on, to args[2] at most. Answer: args[1] = the
-/// address to go on from; `pages`: runs of pages, one behind the other ([`PAGEMAP_RUN_SHIFT`]).
+/// Entries of `/proc/PID/pagemap` for the pages of `space` from address args[1] on, to args[2] at
+/// most. Answer: args[1] = the address to go on from; `pages`: runs of pages, one behind the other
+/// ([`PAGEMAP_RUN_SHIFT`]).
 pub const INFO_PAGEMAP: u64 = 6;
-/// Not shown but done: `/proc/PID/clear_refs` of `space`, args[1] = the number written to it (1..=5). Answer: args[1] = 1:
-/// Linux has pages of it which it has to forget now, so that a write or access of its own is seen.
+/// Not shown but done: `/proc/PID/clear_refs` of `space`, args[1] = the number written to it
+/// (1..=5). Answer: args[1] = 1: Linux has pages of it which it has to forget now, so that a write
+/// or access of its own is seen.
 pub const INFO_CLEAR_REFS: u64 = 7;
-/// After `INFO_CLEAR_REFS` with 4, when Linux has forgotten all pages of `space`: those that it could write to, from
-/// address args[1] on. Answer: args[1] = where to go on, 0: that was all; `pages`: for each its address, and its frame |
-/// pages of 4 KiB - 1.
+/// After `INFO_CLEAR_REFS` with 4, when Linux has forgotten all pages of `space`: those that it
+/// could write to, from address args[1] on. Answer: args[1] = where to go on, 0: that was all;
+/// `pages`: for each its address, and its frame | pages of 4 KiB - 1.
 pub const INFO_WRITTEN_BY_LINUX: u64 = 8;
 /// The page of `space` at address args[1] is soft-dirty: a device may write to it still.
 pub const INFO_SOFT_DIRTY: u64 = 9;
 
-/// Call in which the thread with id args[1] of `space` waits. Answer: `pages`: number of the system call, or -1, its six
-/// arguments, stack pointer, instruction pointer; nothing: it runs, or could. -ESRCH: no such thread.
+/// Call in which the thread with id args[1] of `space` waits. Answer: `pages`: number of the system
+/// call, or -1, its six arguments, stack pointer, instruction pointer; nothing: it runs, or could.
+/// -ESRCH: no such thread.
 pub const INFO_CALL: u64 = 10;
 
-/// A run of pages in an answer to [`INFO_PAGEMAP`]: the entry of the first one, and here the number of the others. If
-/// they are present, each has the frame behind the last one's.
+/// A run of pages in an answer to [`INFO_PAGEMAP`]: the entry of the first one, and here the number
+/// of the others. If they are present, each has the frame behind the last one's.
 pub const PAGEMAP_RUN_SHIFT: u32 = 40;
 /// Most pages of a run.
 pub const PAGEMAP_RUN_MAX: u64 = 1 << (55 - PAGEMAP_RUN_SHIFT);
@@ -58,7 +62,8 @@ pub const PAGEMAP_SWAP: u64 = 1 << 62;
 pub const PAGEMAP_PRESENT: u64 = 1 << 63;
 /// In an entry, for the module: no page is there, and a table for 2 MiB of pages is.
 pub const PAGEMAP_TABLE: u64 = 1 << 57;
-/// In an entry, for the module: no mapping of pages is there; a part of a large page; Linux knows what is there.
+/// In an entry, for the module: no mapping of pages is there; a part of a large page; Linux knows
+/// what is there.
 pub const PAGEMAP_UNMAPPED: u64 = 1 << 58;
 /// In an entry, for the module: a part of a large page.
 pub const PAGEMAP_LARGE: u64 = 1 << 59;
@@ -122,7 +127,8 @@ pub const THREAD_VFORKS: u32 = 3;
 pub const THREAD_REPLACES: u32 = 4;
 /// The thread waits until Linux has made its execve.
 pub const THREAD_DEPARTS: u32 = 5;
-/// The thread is the first one of a new program and waits until the threads of the old one have ended.
+/// The thread is the first one of a new program and waits until the threads of the old one have
+/// ended.
 pub const THREAD_ARRIVES: u32 = 6;
 /// The thread makes a core dump and waits until the other threads are parked.
 pub const THREAD_DUMPS: u32 = 7;
@@ -244,7 +250,8 @@ pub struct NumaInfo {
     pub nodes: [u64; NODE_WORDS],
     /// Resident pages of 4 KiB that were written (if private: the process' own).
     pub written: u64,
-    /// Resident pages of 4 KiB of the instance's memory by node: [`NUMA_NODE_SHIFT`]. 0: no more.
+    /// Resident pages of 4 KiB of the instance's memory by node: [`NUMA_NODE_SHIFT`]. 0: no
+    /// more.
     pub pages: [u64; NUMA_NODES],
 }
 

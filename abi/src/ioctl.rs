@@ -1,9 +1,10 @@
 //! The ioctls of `/dev/hanare`.
 //!
-//! An open descriptor has one role, given by its first call: *manager* (boot, status; no role needed), *builder*
-//! (`IOCTL_CREATE`: an instance under construction, released again if the descriptor is closed before `IOCTL_BOOT` succeeds),
-//! or *space* (`IOCTL_ATTACH`: a proxy process). Calls that change the partition need CAP_SYS_ADMIN. Every structure with
-//! a `message` gets a sentence there when the call fails: what was wrong and what to do.
+//! An open descriptor has one role, given by its first call: *manager* (boot, status; no role
+//! needed), *builder* (`IOCTL_CREATE`: an instance under construction, released again if the
+//! descriptor is closed before `IOCTL_BOOT` succeeds), or *space* (`IOCTL_ATTACH`: a proxy
+//! process). Calls that change the partition need CAP_SYS_ADMIN. Every structure with a `message`
+//! gets a sentence there when the call fails: what was wrong and what to do.
 
 use crate::cpus::LinuxCpuSet;
 use crate::info::{ProcessInfo, ThreadInfo};
@@ -50,7 +51,8 @@ pub struct Attach {
     pub message: [u8; MESSAGE_SIZE],
 }
 
-/// `IOCTL_SERVE`: run service `index` in the caller's context. EPERM: it is not of this space; EINVAL: not ready.
+/// `IOCTL_SERVE`: run service `index` in the caller's context. EPERM: it is not of this space;
+/// EINVAL: not ready.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Serve {
@@ -123,11 +125,13 @@ pub struct Child {
     pub shares_table: u32,
     /// Out: space id.
     pub space: u32,
-    /// Out: where the application's addresses are to be mapped, a bit for each part; 0: `Control::Remap` will say.
+    /// Out: where the application's addresses are to be mapped, a bit for each part; 0:
+    /// `Control::Remap` will say.
     pub parts: u32,
 }
 
-/// Registers in [`DumpThread`]: r15, r14, r13, r12, rbp, rbx, r11, r10, r9, r8, rax, rcx, rdx, rsi, rdi, rip, rflags, rsp.
+/// Registers in [`DumpThread`]: r15, r14, r13, r12, rbp, rbx, r11, r10, r9, r8, rax, rcx, rdx, rsi,
+/// rdi, rip, rflags, rsp.
 pub const DUMP_THREAD_REGS: usize = 18;
 
 /// `IOCTL_DUMP_THREAD`: for a core dump the calling thread takes on these registers and
@@ -154,7 +158,8 @@ pub struct DumpThread {
 pub struct Send {
     /// In: signal number.
     pub signal: u32,
-    /// In: thread id, or 0: the process. It is pending there for any thread that does not block it.
+    /// In: thread id, or 0: the process. It is pending there for any thread that does not block
+    /// it.
     pub tid: u32,
     /// In: 1: it was pending there before, and is older than what is pending now.
     pub is_back: u32,
@@ -176,7 +181,8 @@ pub struct Copy {
     pub bytes: u64,
 }
 
-/// `IOCTL_FORWARD`: a handler for many signals of the caller's, as by sigaction(2). EINVAL: SIGKILL, SIGSTOP.
+/// `IOCTL_FORWARD`: a handler for many signals of the caller's, as by sigaction(2). EINVAL:
+/// SIGKILL, SIGSTOP.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Forward {
@@ -257,8 +263,9 @@ pub struct Execed {
     pub env_end: u64,
 }
 
-/// `IOCTL_RIGHTS`: a new program begins on the caller: its rights become what execve(2) makes them, as far as none is more than
-/// before. EAGAIN: one would be, which only an execve(2) of Linux gives; nothing has changed.
+/// `IOCTL_RIGHTS`: a new program begins on the caller: its rights become what execve(2) makes them,
+/// as far as none is more than before. EAGAIN: one would be, which only an execve(2) of Linux
+/// gives; nothing has changed.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Rights {
@@ -266,8 +273,8 @@ pub struct Rights {
     pub changed: u32,
     /// Out: 1: the program has more rights than its caller (AT_SECURE).
     pub secure: u32,
-    /// Out: 1: it has more than the program before it: Linux has made the process one that only the
-    /// superuser may look into.
+    /// Out: 1: it has more than the program before it: Linux has made the process one that only
+    /// the superuser may look into.
     pub gained: u32,
     /// In: 1: what would be more stays as it is, in the place of EAGAIN.
     pub keeps: u32,
@@ -371,13 +378,15 @@ pub const IOCTL_ATTACH: u32 = iowr::<Attach>(16);
 pub const IOCTL_POOL: u32 = iowr::<PoolMake>(9);
 /// No argument: start the program of the start block (`REQUEST_SPACE_START`).
 pub const IOCTL_START: u32 = number(0, 17, 0);
-/// The worker of a slot sleeps until the LWK rings it. The argument is a number, so that nothing is copied:
-/// the slot's index, and [`WAIT_RING_SHIFT`] bits up the bell that is rung first (`IOCTL_RING`), plus 1; 0: none.
-/// Returns the doorbell of the CPU where the worker goes on, plus 1, or 0; see [`crate::slot::Slot::doorbell`].
-/// EINVAL: there is no such slot or bell; EINTR: a signal, after the bell; EIO: the LWK died or goes down.
+/// The worker of a slot sleeps until the LWK rings it. The argument is a number, so that nothing is
+/// copied: the slot's index, and [`WAIT_RING_SHIFT`] bits up the bell that is rung first
+/// (`IOCTL_RING`), plus 1; 0: none. Returns the doorbell of the CPU where the worker goes on, plus
+/// 1, or 0; see [`crate::slot::Slot::doorbell`]. EINVAL: there is no such slot or bell; EINTR: a
+/// signal, after the bell; EIO: the LWK died or goes down.
 pub const IOCTL_WAIT: u32 = number(0, 18, 0);
-/// Rings the bell that is the argument, by its index in the instance. Nothing happens if it is not one of the
-/// space's, or has been rung as often as its thread went to sleep. EINVAL: there is no such bell; EIO: as above.
+/// Rings the bell that is the argument, by its index in the instance. Nothing happens if it is not
+/// one of the space's, or has been rung as often as its thread went to sleep. EINVAL: there is no
+/// such bell; EIO: as above.
 pub const IOCTL_RING: u32 = number(0, 19, 0);
 /// A thread of the calling process serves a slot. The argument is the slot's bell, and
 /// [`WORKER_SHIFT`] bits up the thread's id, as the caller sees it. The module tells the LWK the
@@ -427,11 +436,12 @@ pub const IOCTL_SEND: u32 = iowr::<Send>(61);
 pub const IOCTL_COPY: u32 = iowr::<Copy>(62);
 /// Ioctl with [`Forward`].
 pub const IOCTL_FORWARD: u32 = iowr::<Forward>(63);
-/// No argument: the caller may execute what its program may ([`crate::utility`]). EPERM: the space is another process'.
+/// No argument: the caller may execute what its program may ([`crate::utility`]). EPERM: the space
+/// is another process'.
 pub const IOCTL_EXECUTE: u32 = number(0, 42, 0);
-/// Whether the caller, a pooled proxy, may make calls of the native task whose space is the argument: either may have
-/// confined itself since it joined the pool. EPERM: the one may what the other may not; ESRCH: the task has ended; EINVAL: the
-/// caller is no pooled proxy.
+/// Whether the caller, a pooled proxy, may make calls of the native task whose space is the
+/// argument: either may have confined itself since it joined the pool. EPERM: the one may what the
+/// other may not; ESRCH: the task has ended; EINVAL: the caller is no pooled proxy.
 pub const IOCTL_SERVES: u32 = number(0, 44, 0);
 /// Ioctl with [`Eventfd`](crate::utility::Eventfd).
 pub const IOCTL_EVENTFD: u32 = iowr::<crate::utility::Eventfd>(43);

@@ -15,8 +15,8 @@
 //! 0xffff_ffff_8000_0000  KERNEL_BASE   LWK: its image
 //! ```
 //!
-//! The proxy maps [`part`]s of `USER_MIN..USER_MAX` and the control window as VMAs of `/dev/hanare` whose
-//! file offset is `space << SPACE_SHIFT | address`.
+//! The proxy maps [`part`]s of `USER_MIN..USER_MAX` and the control window as VMAs of `/dev/hanare`
+//! whose file offset is `space << SPACE_SHIFT | address`.
 //!
 //! **Where the window lies** makes the end of a proxy short: Linux looks at each entry of each page
 //! table below a VMA. What every proxy uses, the first slots and their scratch pages, has one table
@@ -29,13 +29,14 @@ use crate::PAGE_SIZE;
 pub const USER_MIN: u64 = 0x1_0000;
 /// End (exclusive) of the application's addresses.
 pub const USER_MAX: u64 = 0x7d00_0000_0000;
-/// Parts of the application's addresses, from the lowest up, that a proxy maps each by itself: Linux looks at
-/// each 512 GiB of a mapping when its process ends, whether something is there or not.
+/// Parts of the application's addresses, from the lowest up, that a proxy maps each by itself:
+/// Linux looks at each 512 GiB of a mapping when its process ends, whether something is there or
+/// not.
 pub const PARTS: u32 = 5;
 /// All parts, a bit each, the lowest part's first.
 pub const PARTS_ALL: u32 = (1 << PARTS) - 1;
-/// Parts in which programs, their heaps and their stacks mostly are: the lowest TiB, the one around two
-/// thirds of all, and the highest.
+/// Parts in which programs, their heaps and their stacks mostly are: the lowest TiB, the one around
+/// two thirds of all, and the highest.
 pub const PARTS_USUAL: u32 = 0b10101;
 
 /// First address of a part, and the one behind its last.
@@ -79,8 +80,9 @@ pub const fn scratch(slot: u32) -> u64 {
     SCRATCH_END - (slot as u64 + 1) * PAGE_SIZE
 }
 
-/// Start of the messages of calls whose arguments are copied ([`crate::message`]): memory of the LWK that the proxy maps when
-/// it is first asked to ([`MESSAGES_PART`]). The message of slot `i` lies at [`message`] `(i)`.
+/// Start of the messages of calls whose arguments are copied ([`crate::message`]): memory of the
+/// LWK that the proxy maps when it is first asked to ([`MESSAGES_PART`]). The message of slot `i`
+/// lies at [`message`] `(i)`.
 pub const MESSAGES_BASE: u64 = 0x7d80_0000_0000;
 /// End (exclusive) of the messages.
 pub const MESSAGES_END: u64 = MESSAGES_BASE + MESSAGES_MAX as u64 * MESSAGE_STRIDE;

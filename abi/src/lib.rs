@@ -42,8 +42,8 @@ pub mod wake;
 pub const MAGIC: u64 = 0x0000_4552_414e_4148;
 
 /// Version of everything in this crate: a hash over its sources, so that what was built from others
-/// is never taken for the same. The module refuses an image of another version and names both; so do
-/// the proxy and the command.
+/// is never taken for the same. The module refuses an image of another version and names both; so
+/// do the proxy and the command.
 pub const VERSION: u32 = include!(concat!(env!("OUT_DIR"), "/version"));
 
 /// Bytes of a base page.

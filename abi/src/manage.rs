@@ -1,4 +1,5 @@
-//! Management of instances, and looks at them: arguments of the ioctls of a descriptor without a space ([`crate::ioctl`]).
+//! Management of instances, and looks at them: arguments of the ioctls of a descriptor without a
+//! space ([`crate::ioctl`]).
 
 use crate::copied::CopiedStatus;
 use crate::request::LEDGER_WORDS;

@@ -2,10 +2,10 @@
 //! without seeing the caller's memory. `kernel/core/src/marshal.rs` writes and reads it.
 //!
 //! A message is one run of bytes: its head, then what the arguments point to. It lies in one buffer
-//! (*copied*), or is cut up and put into pages that name one another (*packed*). Where a pointer stands,
-//! in an argument or in a structure, there is an offset from the start of the message instead: zero is
-//! the null pointer, [`MESSAGE_OUTSIDE`] and [`MESSAGE_UNMAPPED`] stand for those that the caller cannot
-//! use. Neither side trusts the other in anything of it.
+//! (*copied*), or is cut up and put into pages that name one another (*packed*). Where a pointer
+//! stands, in an argument or in a structure, there is an offset from the start of the message
+//! instead: zero is the null pointer, [`MESSAGE_OUTSIDE`] and [`MESSAGE_UNMAPPED`] stand for those
+//! that the caller cannot use. Neither side trusts the other in anything of it.
 
 /// First word of a message: "HNCL".
 pub const MESSAGE_MAGIC: u32 = 0x4c43_4e48;
@@ -13,9 +13,9 @@ pub const MESSAGE_MAGIC: u32 = 0x4c43_4e48;
 pub const MESSAGE_PAGE_MAGIC: u32 = 0x4750_4e48;
 /// In place of a pointer that is none of a program's. Linux gets it as it is.
 pub const MESSAGE_OUTSIDE: u64 = 0xffff_ffff_ffff_f000;
-/// In place of a pointer to what the caller has not mapped, or not so that it can be used. Linux gets an
-/// address of programs where nothing is mapped: an error comes where it is used, which may be later than
-/// with one that is none of a program's.
+/// In place of a pointer to what the caller has not mapped, or not so that it can be used. Linux
+/// gets an address of programs where nothing is mapped: an error comes where it is used, which may
+/// be later than with one that is none of a program's.
 pub const MESSAGE_UNMAPPED: u64 = 0xffff_ffff_ffff_e000;
 /// Bytes of a page of a packed message, with its head.
 pub const MESSAGE_PAGE_SIZE: u32 = 4096;
@@ -34,8 +34,8 @@ pub struct MessageHead {
     pub number: u32,
     /// Bytes of the message, its head among them.
     pub size: u32,
-    /// Offset of what is there in part only, which ends with the message and, where it is executed, with
-    /// the memory; zero: there is no such thing.
+    /// Offset of what is there in part only, which ends with the message and, where it is
+    /// executed, with the memory; zero: there is no such thing.
     pub fault: u32,
     /// The arguments; those that are pointers are offsets.
     pub args: [u64; 6],

@@ -1,9 +1,10 @@
 //! Watching processes from outside: `hanare trace` and `hanare gdb`.
 //!
-//! An observer is a descriptor with a *session* on the LWK. Its requests are `OBSERVE_*`, each answered at once; news are
-//! told by `EVENT_OBSERVE`. What the session keeps on the LWK is charged to the user who made the descriptor. A trace
-//! ends with the descriptor, or once its last process has ended and all records are read ([`TraceRing::over`]); of a
-//! debugger whose process has ended only its status is left.
+//! An observer is a descriptor with a *session* on the LWK. Its requests are `OBSERVE_*`, each
+//! answered at once; news are told by `EVENT_OBSERVE`. What the session keeps on the LWK is charged
+//! to the user who made the descriptor. A trace ends with the descriptor, or once its last process
+//! has ended and all records are read ([`TraceRing::over`]); of a debugger whose process has ended
+//! only its status is left.
 
 use crate::text::MESSAGE_SIZE;
 
@@ -13,15 +14,15 @@ use crate::text::MESSAGE_SIZE;
 /// user has as many rings as the limit allows. `ENOMEM`: the user's limit of kernel memory, or
 /// there is no memory.
 pub const OBSERVE_TRACE: u32 = 1;
-/// Ends the session: breakpoints are removed, threads go on. `EAGAIN`: one cannot be removed for the moment;
-/// args: [0] = it is ended even then.
+/// Ends the session: breakpoints are removed, threads go on. `EAGAIN`: one cannot be removed for
+/// the moment; args: [0] = it is ended even then.
 pub const OBSERVE_CLOSE: u32 = 2;
 /// Answer: args: [0] = processes that the session watches, [1] = `OBSERVED_*` |
 /// signal << 8 | thread id << 32; data: [0] = exit status as of wait(2), if it ended,
 /// [1] = address (of a breakpoint or watchpoint).
 pub const OBSERVE_STATUS: u32 = 3;
-/// Debug: takes hold of the process; it is not stopped yet. EBUSY: another debugger has it. data: [0] = the user who is
-/// charged for breakpoints, as of [`OBSERVE_TRACE`].
+/// Debug: takes hold of the process; it is not stopped yet. EBUSY: another debugger has it. data:
+/// [0] = the user who is charged for breakpoints, as of [`OBSERVE_TRACE`].
 pub const OBSERVE_DEBUG: u32 = 4;
 /// Stops all threads; `OBSERVE_STATUS` says when it is so.
 pub const OBSERVE_STOP: u32 = 5;
@@ -40,8 +41,8 @@ pub const OBSERVE_SET_FPU: u32 = 10;
 /// process only. EFAULT: nothing is mapped there, or it is shared with others.
 /// EAGAIN: no thread is stopped where it could do it.
 pub const OBSERVE_WRITE: u32 = 11;
-/// Breakpoint at address args[0]: args[1] = 1: set, 0: cleared. `ENOMEM`: the user's limit of kernel memory. `ENOSPC`: the
-/// debugger has as many as it may.
+/// Breakpoint at address args[0]: args[1] = 1: set, 0: cleared. `ENOMEM`: the user's limit of
+/// kernel memory. `ENOSPC`: the debugger has as many as it may.
 pub const OBSERVE_BREAK: u32 = 12;
 /// Next step of thread args[0]: args[1] = `ACTION_*` | signal to be delivered << 8.
 pub const OBSERVE_ACTION: u32 = 13;
@@ -95,7 +96,8 @@ pub struct TraceRing {
     pub head: u64,
     /// Records that found no room. Written by the LWK.
     pub lost: u64,
-    /// 1: no process is traced any more, and nothing more will be written, unless it becomes 0 again. Written by the LWK.
+    /// 1: no process is traced any more, and nothing more will be written, unless it becomes 0
+    /// again. Written by the LWK.
     pub over: u64,
     /// Zero.
     pub reserved: [u64; 5],

@@ -1,4 +1,5 @@
-//! Offers: pages that a delegated call is about to touch for the first time, said by the LWK before the proxy faults.
+//! Offers: pages that a delegated call is about to touch for the first time, said by the LWK before
+//! the proxy faults.
 //!
 //! An offer is the answer to a fault ([`crate::request::REQUEST_FAULT`]) that was not asked yet. It
 //! holds until a thread takes the lock of the address space. The module alone reads it: it lies in

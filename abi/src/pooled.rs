@@ -1,10 +1,11 @@
-//! Pooled proxies: Linux processes made beforehand, which execute the packed calls of *native tasks*, programs of the
-//! LWK whose memory no process of Linux has (`docs/delegation.md`, *Packed arguments and pooled proxies*).
+//! Pooled proxies: Linux processes made beforehand, which execute the packed calls of *native
+//! tasks*, programs of the LWK whose memory no process of Linux has (`docs/delegation.md`, *Packed
+//! arguments and pooled proxies*).
 //!
 //! A pool belongs to the processes that hold its descriptor
 //! ([`IOCTL_POOL`](crate::ioctl::IOCTL_POOL)). A pooled proxy is a space in which no program runs.
-//! A pooled proxy's control window has one slot; where others have messages it has a [`Member`] page, and behind
-//! that the pages of packed calls ([`crate::message`]).
+//! A pooled proxy's control window has one slot; where others have messages it has a [`Member`]
+//! page, and behind that the pages of packed calls ([`crate::message`]).
 
 use crate::layout::{MESSAGES_BASE, message};
 use crate::text::{MESSAGE_SIZE, NAME_SIZE};
@@ -20,15 +21,16 @@ const _: () = assert!(MEMBER_BASE == message(0) && MESSAGE_PAGE_SIZE as u64 == P
 /// Most pooled proxies of a pool.
 pub const POOL_MAX: u32 = 1024;
 
-/// The program of a proxy runs in the space. In [`Attach::kind`](crate::ioctl::Attach::kind), as what follows.
+/// The program of a proxy runs in the space. In [`Attach::kind`](crate::ioctl::Attach::kind), as
+/// what follows.
 pub const ATTACH_PROGRAM: u32 = 0;
 /// A native task runs in the space: the process maps nothing of its memory.
 pub const ATTACH_NATIVE: u32 = 1;
 /// No program runs in the space: the process is a pooled proxy.
 pub const ATTACH_MEMBER: u32 = 2;
 /// Bits of the number of proxies that a pool may have, in `args[3]` of
-/// [`REQUEST_SPACE_OPEN`](crate::request::REQUEST_SPACE_OPEN), where [2] is 0: the kind in the lowest 8 bits, this
-/// number behind them, the number of the pool from bit 32 on.
+/// [`REQUEST_SPACE_OPEN`](crate::request::REQUEST_SPACE_OPEN), where [2] is 0: the kind in the
+/// lowest 8 bits, this number behind them, the number of the pool from bit 32 on.
 pub const POOLED_LIMIT_SHIFT: u32 = 8;
 /// Place of the pool's number, above the limit.
 pub const POOLED_POOL_SHIFT: u32 = 32;
@@ -47,15 +49,15 @@ pub const MEMBER_LEAVES: u32 = 3;
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Member {
-    /// `MEMBER_*`. From `FREE` the LWK takes it to `CLAIMED`, the proxy to `LEAVES`, by one exchange; from `CLAIMED` the
-    /// proxy takes it to `BEGUN`, the LWK back, and to `FREE`.
+    /// `MEMBER_*`. From `FREE` the LWK takes it to `CLAIMED`, the proxy to `LEAVES`, by one
+    /// exchange; from `CLAIMED` the proxy takes it to `BEGUN`, the LWK back, and to `FREE`.
     pub state: u32,
     /// Zero.
     pub reserved: u32,
 }
 
-/// Flag of a packed call: the proxy has been the caller's for calls before, and is free of their traces when it answers.
-/// Without a page it is the only thing to do.
+/// Flag of a packed call: the proxy has been the caller's for calls before, and is free of their
+/// traces when it answers. Without a page it is the only thing to do.
 pub const PACKED_CLEAN: u64 = 1;
 
 /// `IOCTL_POOL`: the descriptor becomes a pool of an instance: a process that has it may attach
@@ -64,7 +66,8 @@ pub const PACKED_CLEAN: u64 = 1;
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct PoolMake {
-    /// In: name of the instance; empty: the only instance, or the one called `default`. Out: its name.
+    /// In: name of the instance; empty: the only instance, or the one called `default`. Out: its
+    /// name.
     pub name: [u8; NAME_SIZE],
     /// In: most proxies, up to [`POOL_MAX`].
     pub limit: u32,

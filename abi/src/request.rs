@@ -42,7 +42,8 @@ pub const CHILD_WORDS: usize = GROUPS_WORD + GROUPS_WORDS + 2;
 /// First word of [`CHILD_WORDS`] of the control groups with a limit that the process is in. First
 /// those of memory, the innermost first, two words each: a number that no other group ever has, and
 /// how many pages of 4 KiB it may have (`memory.max`); zeros behind them. Then those of CPU time,
-/// three words each: the number, and how many µs of CPU time it may have in how many µs (`cpu.max`).
+/// three words each: the number, and how many µs of CPU time it may have in how many µs
+/// (`cpu.max`).
 pub const GROUPS_WORD: usize = LEFT_WORD + 2;
 /// First word of [`CHILD_WORDS`] of the random bytes for getrandom(2).
 pub const RANDOM_WORD: usize = 11;
@@ -71,20 +72,20 @@ pub const USER_WORD: usize = CHILD_WORDS - 2;
 pub const REQUEST_SPACE_START: u32 = 3;
 /// The proxy of `space` is gone (its memory map too): end its threads, free all
 /// its memory, then answer. Answered only when everything is back. Answer args:
-/// [0] = user ns, [1] = system ns it has used, [2] = peak resident bytes, [3] = space of the pooled proxy that a native
-/// task had when it ended, which ends with it; 0: none.
+/// [0] = user ns, [1] = system ns it has used, [2] = peak resident bytes, [3] = space of the pooled
+/// proxy that a native task had when it ended, which ends with it; 0: none.
 /// `ESRCH`: nothing of it is there, nor is its use: an earlier answer had that, or there was no
 /// such space.
 /// args: [0] = [`CLOSE_AWAITED`] or [`CLOSE_TOLD`].
 pub const REQUEST_SPACE_CLOSE: u32 = 4;
-/// In `args[0]` of [`REQUEST_SPACE_CLOSE`]: the answer comes when everything is back. At most one such request for each
-/// space.
+/// In `args[0]` of [`REQUEST_SPACE_CLOSE`]: the answer comes when everything is back. At most one
+/// such request for each space.
 pub const CLOSE_AWAITED: u64 = 0;
-/// In `args[0]` of [`REQUEST_SPACE_CLOSE`]: the answer comes at once, so that its entry never waits for threads, which may
-/// wait for the end of another space. `EINPROGRESS`: not everything is back yet; answer args:
-/// [0] = threads that are left, [1] = Linux thread id of one of them. Any number of such requests
-/// for each space. What the space has used is kept from the first one to the one that is answered
-/// by 0, as [`CLOSE_AWAITED`] is, or by `ESRCH`.
+/// In `args[0]` of [`REQUEST_SPACE_CLOSE`]: the answer comes at once, so that its entry never waits
+/// for threads, which may wait for the end of another space. `EINPROGRESS`: not everything is back
+/// yet; answer args: [0] = threads that are left, [1] = Linux thread id of one of them. Any number
+/// of such requests for each space. What the space has used is kept from the first one to the one
+/// that is answered by 0, as [`CLOSE_AWAITED`] is, or by `ESRCH`.
 pub const CLOSE_TOLD: u64 = 1;
 /// A proxy touched a page: args: [0] = page address, [1] = `FAULT_*` bits, [2] = most pages wanted
 /// (1..=PAGES_MAX) and, << 32, the id of the proxy's thread that touched the page, in its
@@ -117,11 +118,12 @@ pub const REQUEST_CLOCK_SET: u32 = 14;
 /// [`GROUPS_WORD`]. Not awaited.
 pub const REQUEST_SPACE_GROUPS: u32 = 15;
 
-/// Limits of a space's process were changed: `pages` holds them as in [`crate::service::LIMITS_WORDS`], args: [0] = a number, as
-/// [`crate::service::SERVICE_LIMITS`] answers it. Not awaited.
+/// Limits of a space's process were changed: `pages` holds them as in
+/// [`crate::service::LIMITS_WORDS`], args: [0] = a number, as [`crate::service::SERVICE_LIMITS`]
+/// answers it. Not awaited.
 pub const REQUEST_SPACE_LIMITS: u32 = 16;
-/// A child that `space` has made, of which [`crate::service::SERVICE_CHILD`] has told, has ended on Linux, or cannot come any
-/// more: args: [0] = its token. The space may be gone.
+/// A child that `space` has made, of which [`crate::service::SERVICE_CHILD`] has told, has ended on
+/// Linux, or cannot come any more: args: [0] = its token. The space may be gone.
 pub const REQUEST_CHILD_END: u32 = 17;
 
 /// Question of an observer (`IOCTL_OBSERVE`): args: [0] = `OBSERVE_*`, [1] = the session,
@@ -152,9 +154,9 @@ pub const KEPT_WORDS: usize = 11;
 /// Use up the stack on which this is served: of the idle CPU, or of the thread that runs there.
 pub const DEBUG_OVERFLOW: u64 = 4;
 
-/// Have allocations of the LWK fail: args: [1] = the first one, counted from 1 from now on (0: none,
-/// only count; `u64::MAX`: end that), [2] = after how many each further one does (0: none does).
-/// Answer args: [0] = allocations counted before.
+/// Have allocations of the LWK fail: args: [1] = the first one, counted from 1 from now on (0:
+/// none, only count; `u64::MAX`: end that), [2] = after how many each further one does (0: none
+/// does). Answer args: [0] = allocations counted before.
 pub const DEBUG_FAIL_ALLOC: u64 = 5;
 
 /// The ledger of frames: the owner of each frame of the instance. args: [1] = 0, or which user's
@@ -204,7 +206,8 @@ pub const PAGES_MAX: usize = 64;
 pub const PAGE_WRITABLE: u64 = 1;
 /// In `pages`: another frame was here before: remove the old mapping first.
 pub const PAGE_REPLACED: u64 = 2;
-/// In `pages`: the program may execute what is on the page. So may its proxy once it has asked for that (`IOCTL_EXECUTE`).
+/// In `pages`: the program may execute what is on the page. So may its proxy once it has asked for
+/// that (`IOCTL_EXECUTE`).
 pub const PAGE_EXECUTABLE: u64 = 4;
 
 /// One request. 768 bytes.
@@ -227,9 +230,11 @@ pub struct Request {
     pub args: [u64; 4],
     /// Zero, up to 64 bytes.
     pub reserved1: u64,
-    /// `WAIT_*` ([`crate::wake`]), written by the module: `EVENT_REQUEST` after `REQUEST_DONE` unless it is awake.
+    /// `WAIT_*` ([`crate::wake`]), written by the module: `EVENT_REQUEST` after `REQUEST_DONE`
+    /// unless it is awake.
     pub waiter: u32,
-    /// The doorbell next to where the waiter sleeps, plus 1; 0: not known. Written by the module.
+    /// The doorbell next to where the waiter sleeps, plus 1; 0: not known. Written by the
+    /// module.
     pub doorbell: u32,
     /// Zero, up to 128 bytes.
     pub reserved3: [u64; 7],

@@ -8,7 +8,8 @@
 //!   checks that the entry belongs to the worker's space;
 //! - a task whose page fault needs it first (`STATUS_SERVE_FIRST`), of the entry's space, too;
 //! - the module's service thread (`EVENT_SERVICE`), only kinds that need no
-//!   process: `SERVICE_HELD`, `SERVICE_ZAP`, `SERVICE_FILE_PUT`, `SERVICE_KILL`, `SERVICE_INTERRUPT`.
+//!   process: `SERVICE_HELD`, `SERVICE_ZAP`, `SERVICE_FILE_PUT`, `SERVICE_KILL`,
+//!   `SERVICE_INTERRUPT`.
 //!
 //! `state` and `space` are one word to the module, which claims an entry by one exchange: so no
 //! thread runs an entry that has become another one since it heard of it. From there until it is
@@ -46,8 +47,9 @@ pub const SERVICE_PROGRAM_GET: u32 = 10;
 pub const SERVICE_FILE_PUT: u32 = 2;
 /// Read file args[0] from byte offset args[1] into the frames of `extents`
 /// (args[2] = bytes wanted): status = bytes read or a negative errno. The first args[3] bytes
-/// (a multiple of 4096) are waited for; behind them it ends where a page is not in Linux' page cache, or
-/// where that cannot be known. Else a short count is the end of the file; the frames behind it are left as they are.
+/// (a multiple of 4096) are waited for; behind them it ends where a page is not in Linux' page
+/// cache, or where that cannot be known. Else a short count is the end of the file; the frames
+/// behind it are left as they are.
 pub const SERVICE_FILL: u32 = 3;
 /// Remove Linux' mappings of args[0]..args[1] (addresses) from the space and, for each frame of
 /// `extents`, say whether Linux still holds it: `held` bit i = extent i has at least one such
@@ -102,7 +104,8 @@ pub const MAY_LIMIT: u64 = 3;
 pub const MAY_SCHEDULE: u64 = 4;
 /// `MAY_*`: about the worker itself, whatever args [0] and [1] are: it is traced.
 pub const MAY_BE_TRACED: u64 = 5;
-/// `MAY_*`: the worker traces it, and Linux has let it suspend its filters (`PTRACE_O_SUSPEND_SECCOMP`).
+/// `MAY_*`: the worker traces it, and Linux has let it suspend its filters
+/// (`PTRACE_O_SUSPEND_SECCOMP`).
 pub const MAY_SUSPEND: u64 = 6;
 /// `MAY_*`: send it signals, as kill(2) has it.
 pub const MAY_SIGNAL: u64 = 7;
@@ -130,10 +133,11 @@ pub const SERVICE_CACHED: u32 = 13;
 /// observer of its thread, whose code it executes, has to see the thread on the LWK.
 pub const SERVICE_INTERRUPT: u32 = 14;
 
-/// The limits of a process: args[0] = id of one of its threads, as the worker knows it, [1] = its space. Answer `extents`: [`LIMITS_WORDS`] words,
-/// soft and hard of each resource as prlimit(2) numbers them; args: [0] = a number that later answers and requests ([`crate::request::REQUEST_SPACE_LIMITS`])
-/// have a greater one than. The soft limit of its address space is [`LIMIT_LIFTED`] for Linux from then on.
-/// -ESRCH: there is no such thread.
+/// The limits of a process: args[0] = id of one of its threads, as the worker knows it, [1] = its
+/// space. Answer `extents`: [`LIMITS_WORDS`] words, soft and hard of each resource as prlimit(2)
+/// numbers them; args: [0] = a number that later answers and requests
+/// ([`crate::request::REQUEST_SPACE_LIMITS`]) have a greater one than. The soft limit of its
+/// address space is [`LIMIT_LIFTED`] for Linux from then on. -ESRCH: there is no such thread.
 pub const SERVICE_LIMITS: u32 = 15;
 /// Resources that have limits.
 pub const LIMITS: usize = 16;
@@ -143,8 +147,9 @@ pub const LIMITS_WORDS: usize = 2 * LIMITS;
 /// of the program's addresses. It is no multiple of anything that a program would choose, so what
 /// is set by others is known for that; and it may be above the hard limit.
 pub const LIMIT_LIFTED: u64 = 0xffff_ffff_f5a6_b000;
-/// Soft limit of the stack that proxy and command set for themselves, before an image of the proxy is loaded, where the program's is
-/// higher: likewise known for their own. Above it Linux may lay the proxy's own memory out among the application's addresses.
+/// Soft limit of the stack that proxy and command set for themselves, before an image of the proxy
+/// is loaded, where the program's is higher: likewise known for their own. Above it Linux may lay
+/// the proxy's own memory out among the application's addresses.
 pub const STACK_LIMIT_OF_PROXY: u64 = (64 << 20) - 0x5_b000;
 const _: () = assert!(LIMITS_WORDS <= EXTENTS_MAX);
 /// The texts of the files of Linux' binfmt_misc, where the worker has that mounted, from number
@@ -154,15 +159,15 @@ const _: () = assert!(LIMITS_WORDS <= EXTENTS_MAX);
 /// what has that number is removed meanwhile, it goes on with the first one. -ENOENT: it is not
 /// mounted.
 pub const SERVICE_BINFMT: u32 = 17;
-/// Descriptors in an execve(2): closes those that close on exec, and then opens file args[0] for the program
-/// (AT_EXECFD). status = the descriptor.
+/// Descriptors in an execve(2): closes those that close on exec, and then opens file args[0] for
+/// the program (AT_EXECFD). status = the descriptor.
 pub const SERVICE_EXEC_FILE: u32 = 18;
 /// How long file args[0] is now: status = bytes.
 pub const SERVICE_FILE_SIZE: u32 = 16;
 
-/// Descriptor args[0] of the caller, a listener of Linux' (`SECCOMP_FILTER_FLAG_NEW_LISTENER`), is replaced by one that also
-/// tells of calls which the LWK serves: status = the descriptor; answer args: [0] = id of the listener (> 0), which no other
-/// one gets. -EBADF; -EINVAL: it is none.
+/// Descriptor args[0] of the caller, a listener of Linux' (`SECCOMP_FILTER_FLAG_NEW_LISTENER`), is
+/// replaced by one that also tells of calls which the LWK serves: status = the descriptor; answer
+/// args: [0] = id of the listener (> 0), which no other one gets. -EBADF; -EINVAL: it is none.
 pub const SERVICE_LISTENER: u32 = 19;
 /// The worker is about to make a call. In place of it listener args[0] is told what `extents` say:
 /// [`CALL_WORDS`] words, the call's number, the address behind its instruction, and its arguments.

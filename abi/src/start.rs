@@ -67,7 +67,8 @@ pub const START_MAPPED: u64 = 8;
 pub const START_BOX: u64 = 16;
 /// The program's calls go to each thread's own worker, whatever the instance says.
 pub const START_DIRECT: u64 = 32;
-/// The program's calls go by the request box while it has more threads than servers, whatever the instance says.
+/// The program's calls go by the request box while it has more threads than servers, whatever the
+/// instance says.
 pub const START_AUTO: u64 = 64;
 /// A native task keeps a pooled proxy from the beginning.
 pub const START_KEEPS: u64 = 128;

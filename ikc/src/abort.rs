@@ -1,30 +1,31 @@
 //! How a signal keeps a worker from starting a call, or from starting it again.
 //!
-//! Linux delivers a signal for the application to a worker, whose handler tells the LWK, which queues it.
-//! What the handler does besides depends on where the worker is:
+//! Linux delivers a signal for the application to a worker, whose handler tells the LWK, which
+//! queues it. What the handler does besides depends on where the worker is:
 //!
 //! 1. *In a call.* Linux interrupts it and decides by SA_RESTART: either it ends with EINTR (or its
-//!    partial result), or it stands at the `syscall` instruction again. The latter is sent to the abort
-//!    path: the LWK gets `SLOT_NOT_STARTED`, delivers, and makes the call again. So the application's
-//!    handler runs first, as on Linux.
-//! 2. *Between taking a call and the `syscall` instruction.* The call must not start, it could block for
-//!    ever. The handler [marks](Interrupted::mark) the worker, which looks at the mark last; behind that
-//!    look, the instruction pointer is [moved](redirect) to the abort path.
-//! 3. *Anywhere else: polling, asleep, answering.* The LWK knows of the signal, but a call may be posted
-//!    already (the worker has not seen it yet), so the mark has to stay until the next call.
+//!    partial result), or it stands at the `syscall` instruction again. The latter is sent to the
+//!    abort path: the LWK gets `SLOT_NOT_STARTED`, delivers, and makes the call again. So the
+//!    application's handler runs first, as on Linux.
+//! 2. *Between taking a call and the `syscall` instruction.* The call must not start, it could
+//!    block for ever. The handler [marks](Interrupted::mark) the worker, which looks at the mark
+//!    last; behind that look, the instruction pointer is [moved](redirect) to the abort path.
+//! 3. *Anywhere else: polling, asleep, answering.* The LWK knows of the signal, but a call may be
+//!    posted already (the worker has not seen it yet), so the mark has to stay until the next call.
 //!
-//! The mark is cleared in one place: before the answer is published. Every signal whose handler marked
-//! the worker before that was queued in the LWK before it sees the answer, and the LWK looks for signals
-//! after each answer: nothing is lost. A handler that runs after the clearing marks anew, for the next
-//! call. So a signal in case 3 costs at most one `SLOT_NOT_STARTED` without need (the LWK delivers what
-//! there is, or nothing, and makes the call again), and none is able to abort two calls.
+//! The mark is cleared in one place: before the answer is published. Every signal whose handler
+//! marked the worker before that was queued in the LWK before it sees the answer, and the LWK looks
+//! for signals after each answer: nothing is lost. A handler that runs after the clearing marks
+//! anew, for the next call. So a signal in case 3 costs at most one `SLOT_NOT_STARTED` without need
+//! (the LWK delivers what there is, or nothing, and makes the call again), and none is able to
+//! abort two calls.
 //!
 //! `models/abort.rs` explores it.
 
 use crate::sync::{AtomicU32, CLEARS_LATE, NEVER_CLEARS, NO_REDIRECT, Ordering, REAL};
 
-/// Whether a signal came since the worker's last answer. Only the worker's thread and its handlers, which
-/// interrupt it, touch it. The `abortable_call` of the proxy reads it as a `u32`.
+/// Whether a signal came since the worker's last answer. Only the worker's thread and its handlers,
+/// which interrupt it, touch it. The `abortable_call` of the proxy reads it as a `u32`.
 #[repr(transparent)]
 #[derive(Debug)]
 pub struct Interrupted<const MUTANT: u8 = REAL>(AtomicU32);
@@ -48,7 +49,8 @@ impl<const MUTANT: u8> Interrupted<MUTANT> {
         self.0.store(1, Ordering::Relaxed);
     }
 
-    /// Forgets the signal: from now on the worker is another process' (the child of a fork), which has no call.
+    /// Forgets the signal: from now on the worker is another process' (the child of a fork), which
+    /// has no call.
     pub fn clear(&self) {
         self.0.store(0, Ordering::Relaxed);
     }

@@ -31,7 +31,8 @@ impl<const WORDS: usize, const MUTANT: u8> Balance<WORDS, MUTANT> {
         Self { busy: CpuSet::new(), idle: CpuSet::new() }
     }
 
-    /// On CPU `cpu` a thread waits for its turn, or none does any more. Its takers were told before.
+    /// On CPU `cpu` a thread waits for its turn, or none does any more. Its takers were told
+    /// before.
     pub fn set_busy(&self, cpu: usize, is_busy: bool) {
         if is_busy {
             self.busy.insert(cpu);
@@ -58,7 +59,8 @@ impl<const WORDS: usize, const MUTANT: u8> Balance<WORDS, MUTANT> {
         self.idle.contains(cpu)
     }
 
-    /// CPUs where a thread waits for its turn that `me` could take over; `takers` are those of a CPU.
+    /// CPUs where a thread waits for its turn that `me` could take over; `takers` are those of a
+    /// CPU.
     pub fn sources<'a>(
         &self,
         me: usize,
@@ -87,7 +89,8 @@ impl<const WORDS: usize, const MUTANT: u8> Balance<WORDS, MUTANT> {
         self.sources(me(), takers).next().is_some()
     }
 
-    /// A thread waits for its turn on CPU `me`, which has said that it is busy: an idle CPU that may take it is woken by `post`.
+    /// A thread waits for its turn on CPU `me`, which has said that it is busy: an idle CPU that
+    /// may take it is woken by `post`.
     pub fn offer(&self, me: usize, takers: &Takers<WORDS>, post: impl FnOnce(usize)) {
         let may_take = |cpu: usize| cpu != me && takers.0.contains(cpu);
         if let Some(cpu) = self.idle.after_change().first(may_take) {
@@ -109,8 +112,8 @@ impl<const WORDS: usize, const MUTANT: u8> Balance<WORDS, MUTANT> {
     }
 }
 
-/// CPUs that may take a thread over from one CPU: those where one of its waiting threads may run, and perhaps others, where
-/// one might that is gone. Changed with the lock of that CPU's queue.
+/// CPUs that may take a thread over from one CPU: those where one of its waiting threads may run,
+/// and perhaps others, where one might that is gone. Changed with the lock of that CPU's queue.
 #[derive(Debug)]
 pub struct Takers<const WORDS: usize>(CpuSet<WORDS>);
 

@@ -38,13 +38,13 @@ impl<'a> OfferRef<'a> {
     /// The offer at `offer`.
     ///
     /// # Safety
-    /// `offer` points to an aligned [`Offer`] that stays mapped, readable and writable for `'a`, and that is accessed only
-    /// through this crate (or by the module, which reads).
+    /// `offer` points to an aligned [`Offer`] that stays mapped, readable and writable for `'a`,
+    /// and that is accessed only through this crate (or by the module, which reads).
     #[must_use]
     #[cfg(not(loom))]
     pub const unsafe fn from_raw(offer: *mut Offer) -> Self {
-        // SAFETY: same layout (asserted above); all fields are atomics, which others may change; the caller vouches for
-        // the memory.
+        // SAFETY: same layout (asserted above); all fields are atomics, which others may change;
+        // the caller vouches for the memory.
         let words = unsafe { &*offer.cast::<OfferWords>() };
         Self { words }
     }
@@ -57,8 +57,8 @@ impl<'a, const MUTANT: u8> OfferRef<'a, MUTANT> {
         Self { words }
     }
 
-    /// LWK, with the lock of the address space of `space`: offers the pages from `start` on. `false`: another space is
-    /// just writing here.
+    /// LWK, with the lock of the address space of `space`: offers the pages from `start` on.
+    /// `false`: another space is just writing here.
     #[must_use]
     pub fn publish(&self, space: u32, start: u64, pages: &[u64]) -> bool {
         let Some(sequence) = self.try_begin() else { return false };
@@ -75,13 +75,13 @@ impl<'a, const MUTANT: u8> OfferRef<'a, MUTANT> {
 
     /// LWK, with that lock: `space` offers nothing any more.
     ///
-    /// Where another space is just writing here the caller spins, and serves no TLB shootdown meanwhile, though CPUs may wait for
-    /// it to. That ends, whatever waits for what: the other one is between
-    /// [`try_begin`](Self::try_begin) and [`end`](Self::end), some forty stores of a CPU whose
-    /// interrupts are off, and takes no lock there, waits for no CPU and sends no shootdown. So a
-    /// CPU that shoots waits for this one, this one for the writer, and the writer for none; the
-    /// locks that both hold, of two address spaces, are wanted by neither. A third one cannot keep
-    /// it here for ever: it would have to publish again and again between two looks, and its
+    /// Where another space is just writing here the caller spins, and serves no TLB shootdown
+    /// meanwhile, though CPUs may wait for it to. That ends, whatever waits for what: the other one
+    /// is between [`try_begin`](Self::try_begin) and [`end`](Self::end), some forty stores of a CPU
+    /// whose interrupts are off, and takes no lock there, waits for no CPU and sends no shootdown.
+    /// So a CPU that shoots waits for this one, this one for the writer, and the writer for none;
+    /// the locks that both hold, of two address spaces, are wanted by neither. A third one cannot
+    /// keep it here for ever: it would have to publish again and again between two looks, and its
     /// space's lock is taken, for each call that has something to offer, once.
     pub fn withdraw(&self, space: u32) {
         // Only the holder of the lock offers for the space.
@@ -118,7 +118,8 @@ impl<'a, const MUTANT: u8> OfferRef<'a, MUTANT> {
         self.words.sequence.store(sequence.wrapping_add(1), publish::<MUTANT>());
     }
 
-    /// Module: the entry for `address` of `space`, if it is offered. In C: `hanare_offer_begin`, `_index`, `_end`.
+    /// Module: the entry for `address` of `space`, if it is offered. In C: `hanare_offer_begin`,
+    /// `_index`, `_end`.
     #[must_use]
     pub fn page(&self, space: u32, address: u64) -> Option<u64> {
         let words = self.words;

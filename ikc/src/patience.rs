@@ -1,9 +1,10 @@
 //! How long a side polls before it sleeps, learned from its waits.
 //!
-//! Polling pays where what is waited for comes soon, and where a CPU is there for both sides. A side cannot see the
-//! latter (a host may have stopped the virtual CPU of the other side), but both show in how long a wait takes, its
-//! wake-up included: short waits make polling longer, long ones shorter. Not down to nothing: where a host runs both sides'
-//! CPUs now and then at once, a side that still looks for a moment finds the other one, and both go on in a burst.
+//! Polling pays where what is waited for comes soon, and where a CPU is there for both sides. A
+//! side cannot see the latter (a host may have stopped the virtual CPU of the other side), but both
+//! show in how long a wait takes, its wake-up included: short waits make polling longer, long ones
+//! shorter. Not down to nothing: where a host runs both sides' CPUs now and then at once, a side
+//! that still looks for a moment finds the other one, and both go on in a burst.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
@@ -34,8 +35,8 @@ impl Patience {
         longest / u64::from(WHOLE) * u64::from(self.0.load(Ordering::Relaxed))
     }
 
-    /// A wait is over that took `ticks`: polling and sleeping. Was it worth `longest`, and `wake_up`, which is what a
-    /// wake-up takes at most where the woken side has a CPU at once?
+    /// A wait is over that took `ticks`: polling and sleeping. Was it worth `longest`, and
+    /// `wake_up`, which is what a wake-up takes at most where the woken side has a CPU at once?
     pub fn waited(&self, ticks: u64, longest: u64, wake_up: u64) {
         let parts = self.0.load(Ordering::Relaxed);
         let next = if ticks <= longest.saturating_add(wake_up) {

@@ -1,7 +1,7 @@
 //! A pooled proxy: whose it is, and whether it has begun with a call (`abi/src/pooled.rs`).
 //!
-//! One word decides three races: two tasks want the same proxy; a task wants one that is about to leave; a proxy dies, and
-//! the task has to know whether its call was begun.
+//! One word decides three races: two tasks want the same proxy; a task wants one that is about to
+//! leave; a proxy dies, and the task has to know whether its call was begun.
 
 #[cfg(not(loom))]
 use hanare_abi::pooled::Member;
@@ -38,13 +38,13 @@ impl MemberRef<'_> {
     /// The page at `page`.
     ///
     /// # Safety
-    /// `page` points to an aligned [`Member`] that stays mapped, readable and writable for the lifetime, and that is accessed
-    /// only through this crate.
+    /// `page` points to an aligned [`Member`] that stays mapped, readable and writable for the
+    /// lifetime, and that is accessed only through this crate.
     #[must_use]
     #[cfg(not(loom))]
     pub const unsafe fn from_raw(page: *mut Member) -> Self {
-        // SAFETY: same layout (asserted above); all fields are atomics, which others may change; the caller vouches for
-        // the memory.
+        // SAFETY: same layout (asserted above); all fields are atomics, which others may change;
+        // the caller vouches for the memory.
         let words = unsafe { &*page.cast::<MemberWords>() };
         Self { words }
     }
@@ -76,7 +76,8 @@ impl<'a, const MUTANT: u8> MemberRef<'a, MUTANT> {
         self.words.state.store(MEMBER_FREE, Ordering::Release);
     }
 
-    /// LWK, when the proxy is gone: whether it may have executed something of the call that it was sent.
+    /// LWK, when the proxy is gone: whether it may have executed something of the call that it was
+    /// sent.
     #[must_use]
     pub fn has_begun(&self) -> bool {
         self.words.state.load(Ordering::Acquire) != MEMBER_CLAIMED

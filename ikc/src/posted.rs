@@ -1,5 +1,5 @@
-//! Calls and functions that a program posts, and workers that execute them (`docs/posted.md`): all of it lies in the
-//! program's memory, and both sides are its threads.
+//! Calls and functions that a program posts, and workers that execute them (`docs/posted.md`): all
+//! of it lies in the program's memory, and both sides are its threads.
 //!
 //! [`Submissions`] is a ring of entries of one cache line. [`Record`]s hold results, one for each
 //! *credit*. The poster holds a credit until the result has been picked up. Neither ring is ever
@@ -8,8 +8,8 @@
 //! that wait for any. [`Idle`] says which workers sleep, [`Watch`] whether the keeper does, which
 //! starts more of them, [`Armed`] whether a thread sleeps for [`Finished`].
 //!
-//! The program may write anything anywhere in its memory. Whatever stands in a word of these, no index leads out of a ring,
-//! and no step loops for ever.
+//! The program may write anything anywhere in its memory. Whatever stands in a word of these, no
+//! index leads out of a ring, and no step loops for ever.
 
 mod armed;
 mod credits;
@@ -38,7 +38,8 @@ use crate::sync::{AtomicU64, Ordering, spin};
 pub const FREES_EARLY: u8 = 40;
 /// Mutant for the models: a worker that begins to work does not look whether there is more.
 pub const NO_SECOND_LOOK: u8 = 41;
-/// Mutant for the models: it looks only where another worker sleeps, not for one that could be started.
+/// Mutant for the models: it looks only where another worker sleeps, not for one that could be
+/// started.
 pub const LOOKS_FOR_SLEEPERS: u8 = 45;
 /// Mutant for the models: a worker that ends does not look whether something waits for it.
 pub const ENDS_SILENTLY: u8 = 46;
@@ -99,8 +100,9 @@ impl<'a, T> Slots<'a, T> {
 /// How often a consumer tries again because others were faster.
 const TRIES: u32 = 64;
 
-/// Consumer: takes what stands at the head. `read` reads the slot of a position, if it holds what was published there. What it
-/// reads is not used unless the head stood there until after: a producer writes the slot only when the head has passed it.
+/// Consumer: takes what stands at the head. `read` reads the slot of a position, if it holds what
+/// was published there. What it reads is not used unless the head stood there until after: a
+/// producer writes the slot only when the head has passed it.
 #[inline(always)]
 fn take<T>(head: &AtomicU64, read: impl Fn(u64) -> Option<T>) -> Option<T> {
     for _ in 0..TRIES {

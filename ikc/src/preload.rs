@@ -1,6 +1,6 @@
-//! State that a preloaded library (`docs/async.md`) and its one worker have in common: [`Worker`] says whether there is one,
-//! [`Nap`] whether it sleeps and how it is woken, [`Progress`] which threads wait until it has done
-//! so many calls.
+//! State that a preloaded library (`docs/async.md`) and its one worker have in common: [`Worker`]
+//! says whether there is one, [`Nap`] whether it sleeps and how it is woken, [`Progress`] which
+//! threads wait until it has done so many calls.
 
 use crate::sync::{AtomicU32, AtomicU64, Ordering, REAL, full_fence};
 
@@ -14,7 +14,8 @@ pub const WAKES_LATE: u8 = 52;
 /// Mutant for the models: the waker changes the word first, and forgets those that have said that
 /// they wait then.
 pub const FORGETS_LATE: u8 = 53;
-/// Mutant for the models: a worker that turns to the other way to sleep says so even where it has been woken.
+/// Mutant for the models: a worker that turns to the other way to sleep says so even where it has
+/// been woken.
 pub const TURNS_BLINDLY: u8 = 54;
 
 const NONE: u32 = 0;
@@ -24,7 +25,8 @@ const ENDS: u32 = 3;
 /// The worker could not be started. No thread tries again.
 const FAILED: u32 = 4;
 
-/// Whether there is a worker. Nothing is posted for one that has not started: it may fail to, and what it needs is not there yet.
+/// Whether there is a worker. Nothing is posted for one that has not started: it may fail to, and
+/// what it needs is not there yet.
 #[derive(Debug)]
 #[repr(transparent)]
 pub struct Worker<const MUTANT: u8 = REAL>(AtomicU32);
@@ -60,15 +62,16 @@ impl<const MUTANT: u8> Worker<MUTANT> {
         state == RUNS || MUTANT == THERE_EARLY && state == STARTS
     }
 
-    /// Whether there is one, or one is being started or ended. False behind a look by which no worker is wanted any more: there will be none.
+    /// Whether there is one, or one is being started or ended. False behind a look by which no
+    /// worker is wanted any more: there will be none.
     #[must_use]
     pub fn may_be_there(&self) -> bool {
         full_fence::<MUTANT>();
         !matches!(self.0.load(Ordering::Acquire), NONE | FAILED)
     }
 
-    /// Whether the caller has to start it, and to say [`Worker::started`] then. `is_off`: no worker is wanted any more, see
-    /// [`Worker::begin_end`].
+    /// Whether the caller has to start it, and to say [`Worker::started`] then. `is_off`: no worker
+    /// is wanted any more, see [`Worker::begin_end`].
     #[must_use]
     pub fn begin_start(&self, is_off: impl Fn() -> bool) -> bool {
         if self.0.load(Ordering::Relaxed) != NONE || is_off() {
@@ -91,8 +94,9 @@ impl<const MUTANT: u8> Worker<MUTANT> {
         self.0.store(if is_there { RUNS } else { FAILED }, Ordering::Release);
     }
 
-    /// No worker is wanted any more: whether the caller has to end it, and to say [`Worker::ended`] then. Otherwise there is none.
-    /// Waits, by `pause`, for the thread that starts or ends the worker.
+    /// No worker is wanted any more: whether the caller has to end it, and to say [`Worker::ended`]
+    /// then. Otherwise there is none. Waits, by `pause`, for the thread that starts or ends the
+    /// worker.
     #[must_use]
     pub fn begin_end(&self, mut pause: impl FnMut()) -> bool {
         full_fence::<MUTANT>();
@@ -157,7 +161,8 @@ impl<const MUTANT: u8> Progress<MUTANT> {
         &self.word
     }
 
-    /// Waiter for so many: sleeps while the word has this value, and asks again then. `None`: they are done.
+    /// Waiter for so many: sleeps while the word has this value, and asks again then. `None`: they
+    /// are done.
     #[must_use]
     pub fn prepare_sleep(&self, count: u64, done: impl FnOnce() -> u64) -> Option<u32> {
         // Before it says that it waits: the waker forgets all that have said so, and changes the
@@ -168,7 +173,8 @@ impl<const MUTANT: u8> Progress<MUTANT> {
         (done() < count).then_some(value)
     }
 
-    /// Worker, when so many are done: whether it wakes all that sleep. One look, where no thread waits for these.
+    /// Worker, when so many are done: whether it wakes all that sleep. One look, where no thread
+    /// waits for these.
     #[must_use]
     pub fn wakes(&self, done: u64) -> bool {
         full_fence::<MUTANT>();
@@ -195,7 +201,8 @@ const RUNG: u32 = 2;
 pub enum Way {
     /// On the futex that is [`Nap::word`], while that has the value [`Nap::VALUE`].
     Futex,
-    /// On Linux, until a thread of the LWK rings it (`PR_HANARE_RUN_ON`). A ring that comes before it sleeps counts.
+    /// On Linux, until a thread of the LWK rings it (`PR_HANARE_RUN_ON`). A ring that comes before
+    /// it sleeps counts.
     Rung,
 }
 
@@ -236,7 +243,8 @@ impl<const MUTANT: u8> Nap<MUTANT> {
         &self.0
     }
 
-    /// Worker: whether it is to sleep in this way now, and to ask again then. Not where `has_work` says that something was posted.
+    /// Worker: whether it is to sleep in this way now, and to ask again then. Not where `has_work`
+    /// says that something was posted.
     #[must_use]
     pub fn begins(&self, way: Way, has_work: impl FnOnce() -> bool) -> bool {
         self.0.store(if way == Way::Futex { BY_FUTEX } else { RUNG }, Ordering::Release);
@@ -248,8 +256,8 @@ impl<const MUTANT: u8> Nap<MUTANT> {
         true
     }
 
-    /// Worker, which is about to sleep until it is rung and finds that it cannot: whether it sleeps on the futex instead. It may have
-    /// been rung.
+    /// Worker, which is about to sleep until it is rung and finds that it cannot: whether it sleeps
+    /// on the futex instead. It may have been rung.
     #[must_use]
     pub fn turns_to_futex(&self) -> bool {
         if MUTANT == TURNS_BLINDLY {

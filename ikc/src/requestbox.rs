@@ -12,14 +12,16 @@
 //! server that was rung begins with the call that it was rung for: that call need not be watched,
 //! however many others wait. A server whose bit the LWK has cleared waits for that ring.
 //!
-//! **Signals.** A signal for the thread comes to its own worker, which is in no call. After the LWK knows of it, the
-//! worker leaves a mark in the slot, then tries to take the call back. If the call is not in the
-//! box, there are two cases. It is not there yet: then the server that will take it looks at the
-//! mark. Or a server has it: that server has announced the slot *before* it cleared the bit
-//! ([`Serving`]), so the worker finds it and sends it an interruption. The handler of the
-//! interruption looks at the mark of the slot that is served by then. So an interruption that comes late, or instead of another one (Linux keeps one
-//! pending), is for the right call, or for none. In the latter case Linux may have ended another thread's call with EINTR:
-//! the server says of each interruption that it was interrupted, and the LWK makes a call again for which no signal is left.
+//! **Signals.** A signal for the thread comes to its own worker, which is in no call. After the LWK
+//! knows of it, the worker leaves a mark in the slot, then tries to take the call back. If the call
+//! is not in the box, there are two cases. It is not there yet: then the server that will take it
+//! looks at the mark. Or a server has it: that server has announced the slot *before* it cleared
+//! the bit ([`Serving`]), so the worker finds it and sends it an interruption. The handler of the
+//! interruption looks at the mark of the slot that is served by then. So an interruption that comes
+//! late, or instead of another one (Linux keeps one pending), is for the right call, or for none.
+//! In the latter case Linux may have ended another thread's call with EINTR: the server says of
+//! each interruption that it was interrupted, and the LWK makes a call again for which no signal is
+//! left.
 
 use hanare_abi::requestbox::SERVERS_MAX;
 #[cfg(not(loom))]
@@ -84,12 +86,13 @@ impl BoxRef<'_> {
     /// The box at `place`.
     ///
     /// # Safety
-    /// `place` points to a [`RequestBox`] aligned to 64 bytes that stays mapped, readable and writable for the
-    /// reference's life, and that is accessed only through this crate (or by the other side's equivalent).
+    /// `place` points to a [`RequestBox`] aligned to 64 bytes that stays mapped, readable and
+    /// writable for the reference's life, and that is accessed only through this crate (or by the
+    /// other side's equivalent).
     #[must_use]
     pub const unsafe fn from_raw(place: *mut RequestBox) -> Self {
-        // SAFETY: same layout (asserted above); all fields are atomics, which others may change; the caller vouches
-        // for the memory.
+        // SAFETY: same layout (asserted above); all fields are atomics, which others may change;
+        // the caller vouches for the memory.
         let words = unsafe { &*place.cast::<BoxWords>() };
         Self { words }
     }
@@ -109,8 +112,8 @@ impl<'a, const MUTANT: u8> BoxRef<'a, MUTANT> {
         Self { words }
     }
 
-    /// LWK: puts in the call that [`lwk_box`](SlotRef::lwk_box) has written to a slot. Which of `servers` (bit `n`:
-    /// server `n`) has to be rung, if one sleeps.
+    /// LWK: puts in the call that [`lwk_box`](SlotRef::lwk_box) has written to a slot. Which of
+    /// `servers` (bit `n`: server `n`) has to be rung, if one sleeps.
     #[must_use]
     pub fn put(&self, slot: u32, servers: u64) -> Option<u32> {
         let (word, bit) = place(slot);
@@ -149,7 +152,8 @@ impl<'a, const MUTANT: u8> BoxRef<'a, MUTANT> {
     #[must_use]
     pub fn take_idle(&self, servers: u64) -> Option<u32> {
         let mut last = None;
-        // A proxy may set bits faster than they are taken here. A server that is rung without need looks for nothing.
+        // A proxy may set bits faster than they are taken here. A server that is rung without need
+        // looks for nothing.
         for _ in 0..SERVERS_MAX {
             let idle = self.words.idle.load(Ordering::Relaxed) & servers;
             let bit = idle & idle.wrapping_neg();
@@ -199,7 +203,8 @@ impl<'a, const MUTANT: u8> BoxRef<'a, MUTANT> {
         self.words.waiting.iter().fold(0, |all, word| all | word.load(Ordering::Relaxed)) == 0
     }
 
-    /// Server: a slot whose call waits, the first one from `from` on, then from 0 on, so that none is passed over for ever.
+    /// Server: a slot whose call waits, the first one from `from` on, then from 0 on, so that none
+    /// is passed over for ever.
     fn next(&self, from: u32) -> Option<u32> {
         let (first, bit) = place(from);
         (0..=BOX_WORDS).find_map(|i| {
@@ -214,8 +219,8 @@ impl<'a, const MUTANT: u8> BoxRef<'a, MUTANT> {
         })
     }
 
-    /// Server: says that it is about to sleep, and looks at the box once more. `true`: it sleeps (`IOCTL_WAIT` on its own
-    /// slot), and is rung, or will be. `false`: it goes on.
+    /// Server: says that it is about to sleep, and looks at the box once more. `true`: it sleeps
+    /// (`IOCTL_WAIT` on its own slot), and is rung, or will be. `false`: it goes on.
     #[must_use]
     pub fn prepare_sleep(&self, server: u32) -> bool {
         self.words.idle.fetch_or(1 << server, exchanges::<MUTANT>());
@@ -232,8 +237,8 @@ impl<'a, const MUTANT: u8> BoxRef<'a, MUTANT> {
     }
 }
 
-/// The slot whose call a server executes, or is about to take, plus 1; 0: none. In the proxy's own memory, written by the
-/// server.
+/// The slot whose call a server executes, or is about to take, plus 1; 0: none. In the proxy's own
+/// memory, written by the server.
 #[derive(Debug)]
 pub struct Serving<const MUTANT: u8 = REAL>(AtomicU32);
 
@@ -255,7 +260,8 @@ impl<const MUTANT: u8> Serving<MUTANT> {
         self.0.store(slot + 1, Ordering::Relaxed);
     }
 
-    /// Server: executes nothing any more; interruptions that come from now on are ignored. Before it answers.
+    /// Server: executes nothing any more; interruptions that come from now on are ignored. Before
+    /// it answers.
     pub fn end(&self) {
         self.0.store(0, Ordering::Relaxed);
     }
@@ -276,7 +282,8 @@ pub struct Taken {
     pub is_marked: bool,
 }
 
-/// Server: takes a call that waits, from slot `from` on, and looks whether it may be started. `interrupted` is the server's.
+/// Server: takes a call that waits, from slot `from` on, and looks whether it may be started.
+/// `interrupted` is the server's.
 #[must_use]
 pub fn serve<'a, const MUTANT: u8>(
     calls: BoxRef<'_, MUTANT>,
@@ -304,9 +311,10 @@ pub fn serve<'a, const MUTANT: u8>(
     None
 }
 
-/// Worker, in the handler of a signal that the LWK knows of: the call of its slot, which may be in one of the `boxes`, does not
-/// begin, or is interrupted. `send` interrupts the server with an index, one of those whose words are `servers`. `true`: the call was taken back and
-/// answered, and the LWK's thread has to be rung.
+/// Worker, in the handler of a signal that the LWK knows of: the call of its slot, which may be in
+/// one of the `boxes`, does not begin, or is interrupted. `send` interrupts the server with an
+/// index, one of those whose words are `servers`. `true`: the call was taken back and answered, and
+/// the LWK's thread has to be rung.
 #[must_use]
 pub fn interrupt<'s, 'b, const MUTANT: u8>(
     boxes: impl IntoIterator<Item = BoxRef<'b, MUTANT>>,
@@ -454,7 +462,8 @@ mod tests {
         }
     }
 
-    /// The LWK's steps of a call end, and ring none but servers that there are, while the proxy writes what it likes.
+    /// The LWK's steps of a call end, and ring none but servers that there are, while the proxy
+    /// writes what it likes.
     #[test]
     fn a_forged_box_names_no_server_that_is_not_there() {
         let (words, slot_words) = (BoxWords::new(), SlotWords::new());
@@ -492,7 +501,8 @@ mod tests {
 
     proptest::proptest! {
         #![proptest_config(proptest::prelude::ProptestConfig::with_cases(if cfg!(miri) { 4 } else { 256 }))]
-        /// A server that looks at a forged box takes what lies there, each slot once, and finds an end.
+        /// A server that looks at a forged box takes what lies there, each slot once, and finds an
+        /// end.
         #[test]
         fn a_server_takes_each_bit_of_a_forged_box_once(waiting in proptest::array::uniform8(0_u64..), from in 0..BOX_SLOTS) {
             let (words, slot_words) = (BoxWords::new(), SlotWords::new());

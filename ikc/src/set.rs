@@ -1,8 +1,8 @@
 //! Sets of CPUs: those that idle, those that use a page table.
 //!
-//! A CPU enters a set, then looks at what those that search the set store before they do. One of the two
-//! sees the other: a thread that waits for its turn is offered or found, a page table's change is seen or
-//! the CPU is told to flush.
+//! A CPU enters a set, then looks at what those that search the set store before they do. One of
+//! the two sees the other: a thread that waits for its turn is offered or found, a page table's
+//! change is seen or the CPU is told to flush.
 
 use crate::sync::{AtomicU64, Ordering, REAL, fence_of_exchange, full_fence};
 

@@ -1,15 +1,18 @@
-//! Which of two ways is faster, found by taking them in turns: a preloaded library (`docs/async.md`) posts replies for a while, has them
-//! made by their callers for a while, and goes on with what took less time. That depends on the machine (is there a CPU for the
-//! worker?) and on the load, so it is tried again now and then.
+//! Which of two ways is faster, found by taking them in turns: a preloaded library
+//! (`docs/async.md`) posts replies for a while, has them made by their callers for a while, and
+//! goes on with what took less time. That depends on the machine (is there a CPU for the worker?)
+//! and on the load, so it is tried again now and then.
 
 /// Replies of a turn: long enough that the first one, which may wake the worker, does not count.
 const TURN: u32 = 256;
 /// Turns of a trial, in each way by turns.
 const TURNS: u32 = 4;
-/// Replies between two trials, at least and at most. Each trial that finds what the last one found doubles them.
+/// Replies between two trials, at least and at most. Each trial that finds what the last one found
+/// doubles them.
 const REST_MIN: u32 = 8192;
 const REST_MAX: u32 = 65_536;
-/// Posting is chosen where it takes no longer than this share more, 1/x: it leaves the caller's CPU time for something else.
+/// Posting is chosen where it takes no longer than this share more, 1/x: it leaves the caller's CPU
+/// time for something else.
 const TOLERANCE: u64 = 32;
 
 /// A trial, and what the last one has found. Its user has it alone.
@@ -21,7 +24,8 @@ pub struct Trial {
     /// Turns of this trial that have begun; [`TURNS`] and one more: it is over.
     turn: u32,
     began_ns: u64,
-    /// The shortest turn by each way, posted last: a longer one may be one in which no client asked for anything.
+    /// The shortest turn by each way, posted last: a longer one may be one in which no client asked
+    /// for anything.
     spent_ns: [u64; 2],
     /// Whether posting was faster in the last trial.
     found: bool,
@@ -42,7 +46,8 @@ impl Trial {
         Self { posts: false, left: 0, turn, began_ns: 0, spent_ns: [0; 2], found: true, rest }
     }
 
-    /// Whether the next reply is to be posted; `now_ns` is any clock that goes on while nothing happens. It is asked for once in a turn.
+    /// Whether the next reply is to be posted; `now_ns` is any clock that goes on while nothing
+    /// happens. It is asked for once in a turn.
     pub fn posts_next(&mut self, now_ns: impl FnOnce() -> u64) -> bool {
         if self.left == 0 {
             self.change(now_ns());
@@ -100,7 +105,8 @@ mod tests {
     }
 
     proptest! {
-        /// No more than a thirtieth of the time is lost by trials, however slow the other way is up to three times.
+        /// No more than a thirtieth of the time is lost by trials, however slow the other way is up
+        /// to three times.
         #[test]
         fn trials_cost_little(made in 100u64..10_000, slower in 100u64..300, posting_is in any::<bool>()) {
             let other = made * slower / 100;

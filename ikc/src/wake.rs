@@ -1,14 +1,15 @@
 //! The wake-up protocol (`docs/wakeup.md`). The sleeper says that it sleeps, and looks once more.
 //! The waker stores the news for it, and looks whether to ring.
 //!
-//! Between kernels the two are different words, each written by one side: `Sleeper`. Between the CPUs
-//! of the LWK they are bits of one word: [`Attention`]. [`CpuWake`] is all that an LWK CPU does about
-//! both. [`Whereabouts`] leads news for a thread to the CPU where it sleeps.
+//! Between kernels the two are different words, each written by one side: `Sleeper`. Between the
+//! CPUs of the LWK they are bits of one word: [`Attention`]. [`CpuWake`] is all that an LWK CPU
+//! does about both. [`Whereabouts`] leads news for a thread to the CPU where it sleeps.
 
 use crate::mailbox::Inbound;
 use crate::sync::{AtomicU32, Ordering, REAL, exchanges};
 
-/// The CPU looks at its word by itself before it halts or returns to user mode: no interrupt is needed.
+/// The CPU looks at its word by itself before it halts or returns to user mode: no interrupt is
+/// needed.
 const LOOKS: u32 = 1;
 /// The next return to user mode goes the long way.
 pub const BEFORE_USER: u32 = 1 << 1;
@@ -53,8 +54,8 @@ impl<const MUTANT: u8> Attention<MUTANT> {
     }
 
     /// Another CPU: there are `reasons` to look, and what they are about was stored before. `true`:
-    /// interrupt the CPU, which would not look by itself. One that was given the reason before is looking,
-    /// or has been interrupted.
+    /// interrupt the CPU, which would not look by itself. One that was given the reason before is
+    /// looking, or has been interrupted.
     #[must_use]
     pub fn post(&self, reasons: u32) -> bool {
         self.0.fetch_or(reasons, exchanges::<MUTANT>()) & (LOOKS | reasons) == 0
@@ -67,7 +68,8 @@ impl<const MUTANT: u8> Attention<MUTANT> {
         }
     }
 
-    /// The CPU: whether there is one of `reasons`. It is looked at now, and what was stored before is visible.
+    /// The CPU: whether there is one of `reasons`. It is looked at now, and what was stored before
+    /// is visible.
     #[must_use]
     #[inline]
     pub fn take(&self, reasons: u32) -> bool {
@@ -88,8 +90,8 @@ impl<const MUTANT: u8> Attention<MUTANT> {
         self.0.load(Ordering::Relaxed) == 0
     }
 
-    /// The CPU, last before user mode: whether it has to go the long way. That sees to all reasons, and
-    /// [ends](Self::end_looking) what makes this true.
+    /// The CPU, last before user mode: whether it has to go the long way. That sees to all reasons,
+    /// and [ends](Self::end_looking) what makes this true.
     #[must_use]
     #[inline(always)]
     pub fn take_any(&self) -> bool {
@@ -115,15 +117,17 @@ impl<const MUTANT: u8> Attention<MUTANT> {
         self.0.fetch_and(!LOOKS, exchanges::<MUTANT>()) & FOR_OTHERS == 0
     }
 
-    /// The CPU, after [`end_looking`](Self::end_looking): whether nothing has come since, by itself either.
+    /// The CPU, after [`end_looking`](Self::end_looking): whether nothing has come since, by itself
+    /// either.
     #[must_use]
     pub fn is_quiet(&self) -> bool {
         !self.has(FOR_OTHERS)
     }
 }
 
-/// All that others wake a CPU of the LWK for, from that CPU: what its peers post, and requests of Linux.
-/// For a bell or a service of one of its threads Linux always interrupts it: that thread has said that it sleeps.
+/// All that others wake a CPU of the LWK for, from that CPU: what its peers post, and requests of
+/// Linux. For a bell or a service of one of its threads Linux always interrupts it: that thread has
+/// said that it sleeps.
 #[derive(Clone, Copy, Debug)]
 pub struct CpuWake<'a, const MUTANT: u8 = REAL> {
     /// Reasons that other CPUs post.
@@ -133,7 +137,8 @@ pub struct CpuWake<'a, const MUTANT: u8 = REAL> {
 }
 
 impl<const MUTANT: u8> CpuWake<'_, MUTANT> {
-    /// Begins to poll: no side need interrupt the CPU. It looks before it halts; before user mode it goes the long way.
+    /// Begins to poll: no side need interrupt the CPU. It looks before it halts; before user mode
+    /// it goes the long way.
     pub fn begin_polling(&self) {
         self.attention.begin_looking();
         self.inbound.set_polling();
@@ -154,8 +159,8 @@ impl<const MUTANT: u8> CpuWake<'_, MUTANT> {
         self.attention.end_looking() && self.inbound.prepare_halt()
     }
 
-    /// Ends polling, before user mode; `rests`: requests of Linux wait for a timer. `false`: something has
-    /// come that is to be seen to first.
+    /// Ends polling, before user mode; `rests`: requests of Linux wait for a timer. `false`:
+    /// something has come that is to be seen to first.
     #[must_use]
     pub fn prepare_user(&self, rests: bool) -> bool {
         let quiet = self.attention.end_looking();
@@ -192,7 +197,8 @@ impl Company {
         Self(AtomicU32::new(0))
     }
 
-    /// Any CPU, with the lock of the queues: a thread comes there. If another CPU has it come, it posts [`QUEUE`] after that.
+    /// Any CPU, with the lock of the queues: a thread comes there. If another CPU has it come, it
+    /// posts [`QUEUE`] after that.
     #[inline(always)]
     pub fn joined_by(&self, kind: u32) {
         let before = self.0.load(Ordering::Relaxed);
@@ -214,8 +220,8 @@ impl Company {
     }
 }
 
-/// On which CPU a thread runs or sleeps, and whether it is on a CPU's list of threads to be looked at:
-/// one word, so that a CPU with news for it learns both at once.
+/// On which CPU a thread runs or sleeps, and whether it is on a CPU's list of threads to be looked
+/// at: one word, so that a CPU with news for it learns both at once.
 #[derive(Debug)]
 pub struct Whereabouts<const MUTANT: u8 = REAL>(AtomicU32);
 
@@ -236,8 +242,8 @@ impl<const MUTANT: u8> Whereabouts<MUTANT> {
         (self.0.load(Ordering::Relaxed) & !LISTED) as usize
     }
 
-    /// Moves the thread to `cpu`; only the CPU that has the thread may do so. The thread looks there at what it waits
-    /// for before it sleeps.
+    /// Moves the thread to `cpu`; only the CPU that has the thread may do so. The thread looks
+    /// there at what it waits for before it sleeps.
     pub fn moves_to(&self, cpu: usize) {
         let from = self.cpu();
         if from == cpu {
@@ -251,8 +257,8 @@ impl<const MUTANT: u8> Whereabouts<MUTANT> {
         self.0.fetch_add((cpu as u32).wrapping_sub(from as u32), exchanges::<MUTANT>());
     }
 
-    /// Tells the thread of news, which were stored before. `list` puts it on the list of its CPU, unless it is on one
-    /// already. The caller posts [`THREADS`] to the CPU that is returned.
+    /// Tells the thread of news, which were stored before. `list` puts it on the list of its CPU,
+    /// unless it is on one already. The caller posts [`THREADS`] to the CPU that is returned.
     pub fn tell(&self, list: impl FnOnce(usize)) -> usize {
         let before = self.0.fetch_or(LISTED, exchanges::<MUTANT>());
         let cpu = (before & !LISTED) as usize;
@@ -262,8 +268,8 @@ impl<const MUTANT: u8> Whereabouts<MUTANT> {
         cpu
     }
 
-    /// CPU `here` has taken it from its list. `false`: it has moved, and is to be [told](Self::tell) again:
-    /// it may sleep there.
+    /// CPU `here` has taken it from its list. `false`: it has moved, and is to be
+    /// [told](Self::tell) again: it may sleep there.
     #[must_use]
     pub fn is_found(&self, here: usize) -> bool {
         let before = self.0.fetch_and(!LISTED, exchanges::<MUTANT>());

@@ -9,6 +9,9 @@ struct File {
     items: &'static [Item],
 }
 
+/// Columns of a line of the header that is a comment.
+const COLUMNS_MAX: usize = 100;
+
 enum Item {
     Const {
         name: &'static str,
@@ -51,7 +54,9 @@ fn comment(out: &mut String, indent: &str, text: &str) {
     let lines: Vec<&str> = text.lines().collect();
     match lines.as_slice() {
         [] => {}
-        [one] => writeln!(out, "{indent}/* {one} */").unwrap(),
+        [one] if indent.len() * 8 + one.chars().count() <= COLUMNS_MAX - "/*  */".len() => {
+            writeln!(out, "{indent}/* {one} */").unwrap();
+        }
         many => {
             writeln!(out, "{indent}/*").unwrap();
             for line in many {

@@ -331,8 +331,8 @@ impl Module {
         step!(self.hanare_c_offer_end(at(word), sequence))
     }
 
-    /// `hanare_log_begin`, a copy, `hanare_log_end`: how many bytes of `to` were copied. The text is written by nobody
-    /// meanwhile.
+    /// `hanare_log_begin`, a copy, `hanare_log_end`: how many bytes of `to` were copied. No side
+    /// writes the text meanwhile.
     #[cfg(not(loom))]
     #[must_use]
     pub fn log_copy(

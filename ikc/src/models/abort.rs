@@ -1,8 +1,8 @@
-//! A signal meets the worker at every instruction on its way through a call: the call is executed, or it
-//! is reported as not started; never both, and the signal is never forgotten.
+//! A signal meets the worker at every instruction on its way through a call: the call is executed,
+//! or it is reported as not started; never both, and the signal is never forgotten.
 //!
-//! Linux runs a handler between two instructions of the worker's thread, so here the worker looks before
-//! each of its steps whether a signal has come.
+//! Linux runs a handler between two instructions of the worker's thread, so here the worker looks
+//! before each of its steps whether a signal has come.
 
 use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
@@ -25,7 +25,8 @@ struct State {
     to_come: u32,
     /// Signals that the LWK has queued, and not delivered.
     queued: u32,
-    /// Times that the application's handler has run. After as many as are needed it makes the call return at once.
+    /// Times that the application's handler has run. After as many as are needed it makes the call
+    /// return at once.
     handled: u32,
     /// The LWK has posted a call that the worker has not looked for.
     posted: bool,
@@ -40,7 +41,8 @@ struct Shared<const MUTANT: u8> {
     /// A signal or a call is there.
     changed: Condvar,
     answered: Doorbell,
-    /// How many signals are sent, and how many the application's handler has to see before the call returns.
+    /// How many signals are sent, and how many the application's handler has to see before the call
+    /// returns.
     signals: u32,
     needed: u32,
 }
@@ -91,8 +93,8 @@ impl<const MUTANT: u8> Shared<MUTANT> {
         }
     }
 
-    /// The call: it reads what the application's handler has written, and waits for that without end. A
-    /// signal ends it, or has it made again.
+    /// The call: it reads what the application's handler has written, and waits for that without
+    /// end. A signal ends it, or has it made again.
     fn blocking_call(&self, restart: bool) -> Step {
         let mut state = self.state.lock().unwrap();
         loop {

@@ -1,4 +1,5 @@
-//! A CPU that waits alone for the answer to its running thread, where another thread sleeps: both are woken.
+//! A CPU that waits alone for the answer to its running thread, where another thread sleeps: both
+//! are woken.
 
 use loom::sync::Arc;
 use loom::thread;
@@ -42,7 +43,8 @@ impl<const MUTANT: u8> Other<'_, MUTANT> {
         });
     }
 
-    /// Thread 0 runs on the CPU, and waits alone until its worker has answered; then it goes to user mode.
+    /// Thread 0 runs on the CPU, and waits alone until its worker has answered; then it goes to
+    /// user mode.
     fn lets_thread_0_wait(&self) {
         let cpu = self.cpu;
         let mut ready = false;
@@ -134,8 +136,9 @@ fn a_thread_is_not_woken_where_its_bell_is_taken_for_nothing() {
     model::<TAKES_BELLS>("alone, bells taken for nothing", true, false);
 }
 
-/// Thread 1 has slept before, so the company says that it may sleep; now it has the CPU again while its worker's ring comes late.
-/// Thread 0 waits alone meanwhile, and drops that. Then thread 1 sleeps in its next call, and the CPU halts.
+/// Thread 1 has slept before, so the company says that it may sleep; now it has the CPU again while
+/// its worker's ring comes late. Thread 0 waits alone meanwhile, and drops that. Then thread 1
+/// sleeps in its next call, and the CPU halts.
 fn late_ring_model<const MUTANT: u8>(name: &str) {
     explore(name, Some(2), || {
         let shared = Arc::new(Cpu::<MUTANT>::new());

@@ -37,7 +37,8 @@ impl<const MUTANT: u8> Shared<MUTANT> {
         }
     }
 
-    /// The CPU goes idle: it looks for work after it has said so, and halts if there is none. Whether it has taken the thread.
+    /// The CPU goes idle: it looks for work after it has said so, and halts if there is none.
+    /// Whether it has taken the thread.
     fn goes_idle(&self, looks: Looks) -> bool {
         loop {
             let _ = self.attention.take(QUEUE);
@@ -68,8 +69,8 @@ impl<const MUTANT: u8> Shared<MUTANT> {
     }
 }
 
-/// `IDLE` goes idle, perhaps twice, while a thread comes to the queue of `BUSY`, which offers it, and, if there is a `third` CPU,
-/// that wakes `IDLE` for something else.
+/// `IDLE` goes idle, perhaps twice, while a thread comes to the queue of `BUSY`, which offers it,
+/// and, if there is a `third` CPU, that wakes `IDLE` for something else.
 fn model<const MUTANT: u8>(name: &str, looks: Looks, third: bool) {
     explore_whole(name, Some(2), move || {
         let shared = Arc::new(Shared::<MUTANT> {
@@ -103,7 +104,8 @@ fn model<const MUTANT: u8>(name: &str, looks: Looks, third: bool) {
             let shared = shared.clone();
             thread::spawn(move || {
                 let took = shared.goes_idle(looks);
-                // It halts. If it was interrupted already it looks once more, while the others are still about it.
+                // It halts. If it was interrupted already it looks once more, while the others are
+                // still about it.
                 took || shared.bell.take() && {
                     shared.balance.end_idle(IDLE);
                     shared.attention.begin_looking();

@@ -56,7 +56,8 @@ impl<const MUTANT: u8> Cpu<MUTANT> {
         self.slot(of).lwk_prepare_sleep(BellRef::new(&self.thread_bells[of]), SPACE, 0)
     }
 
-    /// The worker of thread `of` answers, and rings if it has to: by the doorbell of the mailbox, too.
+    /// The worker of thread `of` answers, and rings if it has to: by the doorbell of the mailbox,
+    /// too.
     pub(super) fn answer(&self, of: usize, result: i64) {
         let rings = self.slot(of).worker_complete(Answer::Done(result));
         if rings && BellRef::<MUTANT>::new(&self.thread_bells[of]).ring(SPACE).is_some() {
@@ -65,7 +66,8 @@ impl<const MUTANT: u8> Cpu<MUTANT> {
         }
     }
 
-    /// Peer `which` has something: the IPI is the doorbell of the mailbox, for all of them the same.
+    /// Peer `which` has something: the IPI is the doorbell of the mailbox, for all of them the
+    /// same.
     fn post(&self, which: usize, reason: u32) {
         self.posted[which].store(1, Ordering::Relaxed);
         if self.attention.post(reason) {
@@ -118,11 +120,13 @@ enum At {
     Halt,
     /// The CPU is in user mode, where it came from polling.
     User,
-    /// A call's answer is waited for as in user mode: the CPU does not poll, halts as it is, and goes back to user mode.
+    /// A call's answer is waited for as in user mode: the CPU does not poll, halts as it is, and
+    /// goes back to user mode.
     Call,
 }
 
-/// The CPU halts, or runs in user mode, until all `wakers` have woken it, each once. A lost wake-up is a deadlock.
+/// The CPU halts, or runs in user mode, until all `wakers` have woken it, each once. A lost wake-up
+/// is a deadlock.
 fn cpu_model<const MUTANT: u8>(
     name: &str,
     at: At,
@@ -285,8 +289,9 @@ fn a_cpu_that_halts_in_two_steps_is_not_interrupted() {
     halting_model::<NO_EXCHANGE>("CPU halts in two steps");
 }
 
-/// A thread on CPU 0 goes to CPU 1, where it looks for `news` and sleeps if there is none, while one
-/// or two others have news for it, and CPU 0 looks at its list. CPU 1 sleeps until it is posted.
+/// A thread on CPU 0 goes to CPU 1, where it looks for `news` and sleeps if there is none, while
+/// one or two others have news for it, and CPU 0 looks at its list. CPU 1 sleeps until it is
+/// posted.
 fn moving_model<const MUTANT: u8>(name: &str, tellers: usize, preemptions: Option<usize>) {
     struct Shared<const MUTANT: u8> {
         thread: Whereabouts<MUTANT>,
@@ -396,8 +401,9 @@ fn an_idle_cpu_is_not_seen_without_fence() {
     set_model::<NO_FENCE>("idle CPUs without fence");
 }
 
-/// A peer puts a thread on the queue of a CPU, which halts in a call if it is alone: `MUTANT` without release posts before the
-/// thread is there. Before that the CPU has looked at its queue, and seen to what was posted.
+/// A peer puts a thread on the queue of a CPU, which halts in a call if it is alone: `MUTANT`
+/// without release posts before the thread is there. Before that the CPU has looked at its queue,
+/// and seen to what was posted.
 fn company_model<const MUTANT: u8>(name: &str) {
     explore(name, None, || {
         let queue = Mutex::new(0);
@@ -417,8 +423,8 @@ fn company_model<const MUTANT: u8>(name: &str) {
         let cpu = thread::spawn(move || {
             let (attention, queue) = &*shared;
             let company = attention.company();
-            // Another way than the one that waits alone: it looks at the queue after it has taken the reason, or leaves the
-            // thread there.
+            // Another way than the one that waits alone: it looks at the queue after it has taken
+            // the reason, or leaves the thread there.
             if attention.take(QUEUE) {
                 assert_ne!(company.kinds(), 0, "posted without company");
             }

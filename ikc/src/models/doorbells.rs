@@ -54,8 +54,9 @@ impl Outbound {
     }
 }
 
-/// Each CPU of the LWK has an event for each of the doorbells named, one after the other. A handler for each doorbell is
-/// interrupted, once more for what comes while it runs, and takes what there is.
+/// Each CPU of the LWK has an event for each of the doorbells named, one after the other. A handler
+/// for each doorbell is interrupted, once more for what comes while it runs, and takes what there
+/// is.
 fn doorbells_model<const MUTANT: u8>(
     name: &str,
     cpus: &'static [&'static [usize]],

@@ -10,8 +10,8 @@ use crate::sync::{AtomicU32, IN_C, NO_FENCE, NO_RELEASE, Ordering, REAL};
 const SPACE: u32 = 1;
 const OTHER: u32 = 65;
 
-/// A space offers a page, withdraws the offer, and changes what the page is; meanwhile the module looks. `other`: another
-/// space, whose offers lie at the same place, has one, too.
+/// A space offers a page, withdraws the offer, and changes what the page is; meanwhile the module
+/// looks. `other`: another space, whose offers lie at the same place, has one, too.
 fn model<const MUTANT: u8>(name: &str, other: bool, preemptions: Option<usize>) {
     explore(name, preemptions, move || {
         let shared = Arc::new((OfferWords::new(), AtomicU32::new(0)));
@@ -55,7 +55,8 @@ fn an_offer_holds_until_it_is_withdrawn() {
     model::<IN_C>("offers in C of two spaces", true, Some(2));
 }
 
-/// Two spaces whose offers lie at the same place, each with its lock, wait for each other's writing: that ends.
+/// Two spaces whose offers lie at the same place, each with its lock, wait for each other's
+/// writing: that ends.
 #[test]
 fn spaces_that_withdraw_at_once_both_go_on() {
     explore("offers, withdrawn at once", Some(3), || {

@@ -1,4 +1,5 @@
-//! Pooled proxies: each is one task's at a time, none leaves with a task's call, and no call is executed twice.
+//! Pooled proxies: each is one task's at a time, none leaves with a task's call, and no call is
+//! executed twice.
 
 use loom::sync::Arc;
 use loom::thread;
@@ -33,7 +34,8 @@ fn claims<const MUTANT: u8>(name: &str) {
     });
 }
 
-/// A proxy is killed at any moment of a call. Its task makes the call elsewhere where it has not begun.
+/// A proxy is killed at any moment of a call. Its task makes the call elsewhere where it has not
+/// begun.
 fn dies<const MUTANT: u8>(name: &str) {
     explore(name, Some(3), || {
         // What it executed, and whether it is gone.
@@ -72,8 +74,9 @@ fn dies<const MUTANT: u8>(name: &str) {
     });
 }
 
-/// Two tasks have their calls executed by one proxy, one after the other. The first one sees its answer by itself; the second one
-/// sleeps, and a ring that comes before its answer leaves it asleep, and its bell as it is.
+/// Two tasks have their calls executed by one proxy, one after the other. The first one sees its
+/// answer by itself; the second one sleeps, and a ring that comes before its answer leaves it
+/// asleep, and its bell as it is.
 fn serves<const MUTANT: u8>(name: &str) {
     explore(name, Some(3), || {
         let bells = [BellWord::new(), BellWord::new()];

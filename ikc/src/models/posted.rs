@@ -1,5 +1,6 @@
-//! Models of the rings by which a program posts: each submission is executed once, with its arguments, or never; no worker sleeps while one waits that
-//! no worker takes ([`workers`]); results have always room; a waiter is rung once.
+//! Models of the rings by which a program posts: each submission is executed once, with its
+//! arguments, or never; no worker sleeps while one waits that no worker takes ([`workers`]);
+//! results have always room; a waiter is rung once.
 
 mod workers;
 
@@ -303,7 +304,8 @@ fn results_have_no_room_where_credits_are_given_back_early() {
     finished_model::<1, FREES_EARLY>("finished, credits given back early");
 }
 
-/// A waiter sleeps, and gives up, while a worker executes what it waits for. It is rung as often as it has to wait for that.
+/// A waiter sleeps, and gives up, while a worker executes what it waits for. It is rung as often as
+/// it has to wait for that.
 fn waiter_model<const MUTANT: u8>(name: &str) {
     explore(name, None, || {
         let queue = Arc::new(Queue::<1, MUTANT>::new());
@@ -339,7 +341,8 @@ fn a_waiter_that_does_not_look_leaves_a_ring_behind() {
     waiter_model::<LEAVES_TOKEN>("waiter leaves a ring behind");
 }
 
-/// A submission is cancelled, and picked up, while a worker takes it. It was executed or cancelled; its credit comes back once.
+/// A submission is cancelled, and picked up, while a worker takes it. It was executed or cancelled;
+/// its credit comes back once.
 fn cancel_model<const MUTANT: u8>(name: &str, has_waiter: bool) {
     explore(name, Some(3), move || {
         let queue = Arc::new(Queue::<1, MUTANT>::new());

@@ -1,5 +1,5 @@
-//! Models of a preloaded library and its worker: nothing is posted for one that is not there, none is left where none is wanted, and
-//! a thread that waits for a call is woken when that is done.
+//! Models of a preloaded library and its worker: nothing is posted for one that is not there, none
+//! is left where none is wanted, and a thread that waits for a call is woken when that is done.
 
 use loom::sync::Arc;
 use loom::thread;
@@ -90,7 +90,8 @@ fn stop_model<const MUTANT: u8>(name: &str) {
                 library.threads.fetch_sub(1, Ordering::Relaxed);
                 library.worker.ended();
             }
-            // It makes a call that is refused where there is a worker; one that starts later finds no need.
+            // It makes a call that is refused where there is a worker; one that starts later finds
+            // no need.
             assert!(!library.worker.is_there(), "a worker is there");
             library
         });
@@ -117,7 +118,8 @@ fn without_a_fence_a_worker_is_left() {
     stop_model::<NO_FENCE>("worker starts without fence, and is not wanted");
 }
 
-/// One thread starts the worker, another one turns posting off and looks whether there may be one: if not, there is none for ever.
+/// One thread starts the worker, another one turns posting off and looks whether there may be one:
+/// if not, there is none for ever.
 fn look_model<const MUTANT: u8>(name: &str) {
     explore(name, None, || {
         let library = Arc::new(Library::<MUTANT>::default());
@@ -219,7 +221,8 @@ fn who_comes_while_others_are_woken_is_forgotten_by_a_worker_that_forgets_late()
     waiters_model::<FORGETS_LATE>("two wait, and are forgotten late");
 }
 
-/// A worker that is about to sleep in that way, and perhaps finds that it cannot be rung, while a call is posted.
+/// A worker that is about to sleep in that way, and perhaps finds that it cannot be rung, while a
+/// call is posted.
 fn nap_model<const MUTANT: u8>(name: &str, way: Way, turns: bool) {
     explore(name, None, move || {
         let shared = Arc::new((Nap::<MUTANT>::new(), AtomicU64::new(0)));

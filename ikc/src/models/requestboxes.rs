@@ -15,7 +15,8 @@ use crate::sync::{
     ANNOUNCES_LATE, AtomicU32, NO_EXCHANGE, NO_FENCE, NO_LOOK, NO_MARK, NO_RELEASE, Ordering, REAL,
 };
 
-/// A box, the slots of two threads, and two servers; and a box for calls of another kind, in which none waits.
+/// A box, the slots of two threads, and two servers; and a box for calls of another kind, in which
+/// none waits.
 struct Shared<const MUTANT: u8> {
     calls: BoxWords,
     others: BoxWords,
@@ -96,8 +97,9 @@ fn a_server_that_sleeps_without_fence_is_not_rung() {
     wake_up::<NO_FENCE>("server goes to sleep without fence");
 }
 
-/// Two threads put calls in while a server goes to sleep and another one works: calls that no server has taken by the end
-/// are no more than servers that were rung, and each server is rung once.
+/// Two threads put calls in while a server goes to sleep and another one works: calls that no
+/// server has taken by the end are no more than servers that were rung, and each server is rung
+/// once.
 fn two_callers<const MUTANT: u8>(name: &str) {
     explore(name, Some(2), || {
         let shared = Arc::new(Shared::<MUTANT>::new());
@@ -183,7 +185,8 @@ fn a_call_that_is_put_in_without_release_is_not_seen() {
     two_servers::<NO_RELEASE>("box without release");
 }
 
-/// The LWK takes a call back that has waited for too long while a server looks into the box, and a signal comes.
+/// The LWK takes a call back that has waited for too long while a server looks into the box, and a
+/// signal comes.
 fn taken_back<const MUTANT: u8>(name: &str) {
     explore(name, Some(2), || {
         let shared = Arc::new(Shared::<MUTANT>::new());
@@ -270,7 +273,8 @@ fn signalled<const MUTANT: u8>(name: &str) {
                 }
             },
         };
-        // It blocks: it never ends by itself. What Linux delivers to the server after it was sent finds the mark.
+        // It blocks: it never ends by itself. What Linux delivers to the server after it was sent
+        // finds the mark.
         let serving = &shared.servers[server].0;
         let reached = sent.contains(&server) && is_interrupted(serving, |slot| shared.slot(slot));
         assert!(taken.is_marked || reached, "the signal is lost");

@@ -1,4 +1,5 @@
-//! Rings: one in which there is seldom room, and two of opposite directions with their entries on one line.
+//! Rings: one in which there is seldom room, and two of opposite directions with their entries on
+//! one line.
 
 use loom::sync::Arc;
 use loom::thread;

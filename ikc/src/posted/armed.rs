@@ -45,8 +45,9 @@ impl<const MUTANT: u8> Armed<MUTANT> {
         self.0.load(Ordering::Relaxed) != OFF
     }
 
-    /// Asks to be told of the next one that is finished: the caller has found none. `untell` makes the descriptor unreadable, where it is readable, or
-    /// waits until it is and makes it so. `false`: there is something meanwhile, see `is_empty`; no thread need be told.
+    /// Asks to be told of the next one that is finished: the caller has found none. `untell` makes
+    /// the descriptor unreadable, where it is readable, or waits until it is and makes it so.
+    /// `false`: there is something meanwhile, see `is_empty`; no thread need be told.
     pub fn arm(&self, untell: impl FnOnce(), is_empty: impl FnOnce() -> bool) -> bool {
         if self.0.load(Ordering::Acquire) == TOLD {
             untell();
@@ -56,7 +57,8 @@ impl<const MUTANT: u8> Armed<MUTANT> {
         is_empty()
     }
 
-    /// Worker, behind a full fence, when something is there: whether it has to make the descriptor readable.
+    /// Worker, behind a full fence, when something is there: whether it has to make the descriptor
+    /// readable.
     #[must_use]
     pub fn tells(&self) -> bool {
         self.0.load(Ordering::Relaxed) == ARMED

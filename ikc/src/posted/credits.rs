@@ -3,8 +3,8 @@
 use super::{NO_TAG, Slots};
 use crate::sync::{AtomicU32, AtomicU64, Ordering, REAL};
 
-/// A list of credits. Its top is a tag, which every change counts up, and an index plus one; zero: empty. Each link is such an
-/// index as well.
+/// A list of credits. Its top is a tag, which every change counts up, and an index plus one; zero:
+/// empty. Each link is such an index as well.
 #[derive(Clone, Copy, Debug)]
 pub struct Credits<'a, const MUTANT: u8 = REAL> {
     top: &'a AtomicU64,

@@ -1,8 +1,8 @@
 //! The ring of finished submissions: workers append indices of credits, takers of any result take
 //! them.
 //!
-//! A credit stands in it once at most, and is given back only after it was taken out. So with as many slots as credits there
-//! is always room: workers do not look.
+//! A credit stands in it once at most, and is given back only after it was taken out. So with as
+//! many slots as credits there is always room: workers do not look.
 
 use super::{Slots, take};
 use crate::sync::{AtomicU64, Ordering, REAL, exchanges, fence_of_exchange};

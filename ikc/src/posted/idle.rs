@@ -8,7 +8,8 @@
 use super::{LOOKS_FOR_SLEEPERS, NO_SECOND_LOOK};
 use crate::sync::{AtomicU64, Ordering, REAL, full_fence};
 
-/// The workers that sleep, a bit each in the lower half, and those that poll, in the upper half: 32 at most.
+/// The workers that sleep, a bit each in the lower half, and those that poll, in the upper half: 32
+/// at most.
 #[derive(Debug)]
 #[repr(transparent)]
 pub struct Idle<const MUTANT: u8 = REAL>(AtomicU64);
@@ -56,7 +57,8 @@ impl<const MUTANT: u8> Idle<MUTANT> {
         full_fence::<MUTANT>();
     }
 
-    /// Worker that has polled or slept, and has taken something since: whether more waits, which others may have left to it.
+    /// Worker that has polled or slept, and has taken something since: whether more waits, which
+    /// others may have left to it.
     #[must_use]
     pub fn leaves_more(&self, is_empty: impl FnOnce() -> bool) -> bool {
         match MUTANT {
@@ -125,7 +127,8 @@ impl<const MUTANT: u8> Idle<MUTANT> {
         None
     }
 
-    /// Behind a full fence: whether a certain worker sleeps. If so the caller wakes it, and no other thread does.
+    /// Behind a full fence: whether a certain worker sleeps. If so the caller wakes it, and no
+    /// other thread does.
     #[must_use]
     pub fn wake(&self, worker: u32) -> bool {
         self.0.load(Ordering::Relaxed) & asleep(worker) != 0

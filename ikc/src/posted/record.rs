@@ -1,8 +1,8 @@
 //! Records: what has become of a submission. One for each credit, used again and again.
 //!
-//! A record's word says for which generation of its credit it stands: while a submission waits in the ring, its record is
-//! still that of the one before. So the poster does not write the record, and one that has been
-//! picked up is free as it is.
+//! A record's word says for which generation of its credit it stands: while a submission waits in
+//! the ring, its record is still that of the one before. So the poster does not write the record,
+//! and one that has been picked up is free as it is.
 //!
 //! A waiter that sleeps has written the number of its *bell* into the word. The thread that takes
 //! it out by an exchange rings that bell once, and the waiter does not go before it was rung, or
@@ -11,8 +11,9 @@
 use super::{BEGINS_ANYWAY, LEAVES_TOKEN};
 use crate::sync::{AtomicU64, Ordering, REAL, exchanges, publish};
 
-/// A ticket: generation, and index of the credit. As a word it is what the record of a submission that is done says. The index
-/// stands where it is the offset of that record, whose size is 16 bytes, so that to find it takes one mask.
+/// A ticket: generation, and index of the credit. As a word it is what the record of a submission
+/// that is done says. The index stands where it is the offset of that record, whose size is 16
+/// bytes, so that to find it takes one mask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(transparent)]
 pub struct Ticket(u64);
@@ -229,7 +230,8 @@ impl<'a, const MUTANT: u8> RecordRef<'a, MUTANT> {
         Completed { bell: bell_of(before), is_asked: before & TAG == ASKED }
     }
 
-    /// Worker: a cancelled one is done, unless that was picked up already (`None`): then the credit is to be given back.
+    /// Worker: a cancelled one is done, unless that was picked up already (`None`): then the credit
+    /// is to be given back.
     pub fn complete_cancelled(&self, ticket: Ticket, result: u64) -> Option<Completed> {
         self.record.result.store(result, Ordering::Relaxed);
         for _ in 0..1 << 16 {
@@ -272,7 +274,8 @@ impl<'a, const MUTANT: u8> RecordRef<'a, MUTANT> {
         }
     }
 
-    /// Owner, of one that is cancelled: no thread wants it any more. `false`: the worker has completed it meanwhile.
+    /// Owner, of one that is cancelled: no thread wants it any more. `false`: the worker has
+    /// completed it meanwhile.
     #[must_use]
     pub fn abandon(&self, ticket: Ticket) -> bool {
         // A waiter that is about to leave takes its bell out first.
@@ -307,7 +310,8 @@ impl<'a, const MUTANT: u8> RecordRef<'a, MUTANT> {
         false
     }
 
-    /// Waiter: sleeps no more, though its bell has not rung. `false`: it rings, and that has to be waited for.
+    /// Waiter: sleeps no more, though its bell has not rung. `false`: it rings, and that has to be
+    /// waited for.
     #[must_use]
     pub fn leave(&self, ticket: Ticket, bell: u8) -> bool {
         for _ in 0..1 << 16 {

@@ -1,13 +1,13 @@
 //! The ring of submissions: one producer or several, always several consumers.
 //!
-//! An entry says itself at which position of the ring it was published. Consumers read the entry at the head, and take it by
-//! an exchange of the head; they write no entry. So an entry is free as soon as the head has passed it, and a consumer that is
-//! stopped half-way holds up no other thread. Producers never look at the head: the holder of a
-//! credit finds room.
+//! An entry says itself at which position of the ring it was published. Consumers read the entry at
+//! the head, and take it by an exchange of the head; they write no entry. So an entry is free as
+//! soon as the head has passed it, and a consumer that is stopped half-way holds up no other
+//! thread. Producers never look at the head: the holder of a credit finds room.
 //!
-//! The proof of that: the entries between head and tail are of distinct credits, since a credit is given back only after its
-//! entry was taken. With the one that is about to be written they are at most as many as there are credits, which are as
-//! many as slots.
+//! The proof of that: the entries between head and tail are of distinct credits, since a credit is
+//! given back only after its entry was taken. With the one that is about to be written they are at
+//! most as many as there are credits, which are as many as slots.
 
 use super::{Slots, take};
 use crate::sync::{AtomicU64, Ordering, REAL, exchanges, fence_of_exchange, publish};
@@ -121,8 +121,9 @@ impl<'a, const MUTANT: u8> Submissions<'a, MUTANT> {
         self.entries.len()
     }
 
-    /// Producer: writes the arguments of an entry at the tail, which was `position` and is one more now. `args` is asked for each
-    /// when it is written, so that none need be kept in a register until then.
+    /// Producer: writes the arguments of an entry at the tail, which was `position` and is one more
+    /// now. `args` is asked for each when it is written, so that none need be kept in a register
+    /// until then.
     #[inline(always)]
     pub fn fill(&self, position: u64, args: impl Fn(usize) -> u64) -> Filled<'a, MUTANT> {
         let entry = self.entries.at(position);
@@ -135,7 +136,8 @@ impl<'a, const MUTANT: u8> Submissions<'a, MUTANT> {
     /// One of several producers: posts, as [`Filled::post`].
     #[inline(always)]
     pub fn post_shared(&self, tail: &AtomicU64, submission: &Submission) {
-        // What the producer before has seen of the head this one has seen, too: that is part of the proof.
+        // What the producer before has seen of the head this one has seen, too: that is part of the
+        // proof.
         let position = tail.fetch_add(1, Ordering::AcqRel);
         let Submission { what, ticket, args } = *submission;
         self.fill(position, |index| args[index]).post(what, ticket);

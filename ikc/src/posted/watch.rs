@@ -12,7 +12,8 @@ const ASLEEP: u32 = 0;
 /// The keeper looks, or is about to.
 const AWAKE: u32 = 1;
 
-/// The state of a keeper. `needs_more` of each step answers whether one more worker is needed, and can be started.
+/// The state of a keeper. `needs_more` of each step answers whether one more worker is needed, and
+/// can be started.
 #[derive(Debug)]
 #[repr(transparent)]
 pub struct Watch<const MUTANT: u8 = REAL>(AtomicU32);
@@ -41,7 +42,8 @@ impl<const MUTANT: u8> Watch<MUTANT> {
         self.0.store(ASLEEP, Ordering::Release);
     }
 
-    /// Behind a full fence, when something was posted, or a worker has begun to work: whether the caller rings the keeper.
+    /// Behind a full fence, when something was posted, or a worker has begun to work: whether the
+    /// caller rings the keeper.
     #[must_use]
     pub fn rings(&self, needs_more: impl FnOnce() -> bool) -> bool {
         needs_more() && self.0.swap(AWAKE, Ordering::AcqRel) == ASLEEP
@@ -56,7 +58,8 @@ impl<const MUTANT: u8> Watch<MUTANT> {
         MUTANT != ENDS_SILENTLY && self.rings(needs_more)
     }
 
-    /// Keeper, when no worker is needed: whether it sleeps until it is rung. It may have been rung already.
+    /// Keeper, when no worker is needed: whether it sleeps until it is rung. It may have been rung
+    /// already.
     #[must_use]
     pub fn sleeps(&self, needs_more: impl FnOnce() -> bool) -> bool {
         // Either the ringing thread exchanges later, or what it has posted is seen here.

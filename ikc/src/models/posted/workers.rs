@@ -1,4 +1,5 @@
-//! Models of workers that poll, sleep, begin to work and end, and of the keeper that starts more: nothing waits that no worker takes.
+//! Models of workers that poll, sleep, begin to work and end, and of the keeper that starts more:
+//! nothing waits that no worker takes.
 
 use loom::sync::Arc;
 use loom::thread;
@@ -24,7 +25,8 @@ impl<const N: usize, const MUTANT: u8> Queue<N, MUTANT> {
             && self.places.load(Ordering::Acquire) != 0
     }
 
-    /// Worker that has polled or slept: takes something, and is long busy with it. Whether it wakes another.
+    /// Worker that has polled or slept: takes something, and is long busy with it. Whether it wakes
+    /// another.
     fn begins_to_work(&self) -> bool {
         assert!(self.submissions().take().is_some(), "nobody else takes");
         self.idle.leaves_more(|| self.submissions().is_empty()) && self.wakes()
@@ -58,7 +60,8 @@ fn without_a_fence_a_worker_sleeps_while_something_waits() {
     sleep_model::<NO_FENCE>("worker sleeps, without fence");
 }
 
-/// Worker 0 polls. Worker 1 sleeps, or could be started. Two submissions come; worker 0 takes one, and is long busy with it.
+/// Worker 0 polls. Worker 1 sleeps, or could be started. Two submissions come; worker 0 takes one,
+/// and is long busy with it.
 fn second_look_model<const MUTANT: u8>(name: &str, sleeps: bool) {
     explore(name, None, move || {
         let queue = Arc::new(Queue::<2, MUTANT>::new());
@@ -103,8 +106,8 @@ fn a_second_look_for_sleepers_alone_lets_the_rest_wait_for_a_worker() {
     second_look_model::<LOOKS_FOR_SLEEPERS>("one polls, one may be started, no look for it", false);
 }
 
-/// Worker 1 sleeps. Worker 0 is about to sleep as well while two submissions come: it sleeps, and is woken, or takes one, and is
-/// long busy with it. One of both is there for the other one.
+/// Worker 1 sleeps. Worker 0 is about to sleep as well while two submissions come: it sleeps, and
+/// is woken, or takes one, and is long busy with it. One of both is there for the other one.
 fn change_of_mind_model<const MUTANT: u8>(name: &str) {
     explore(name, None, || {
         let queue = Arc::new(Queue::<2, MUTANT>::new());
@@ -181,7 +184,8 @@ fn a_worker_that_ends_without_a_fence_lets_a_submission_wait() {
     end_model::<NO_FENCE>("the last free worker ends without fence");
 }
 
-/// The step in which the keeper goes to sleep, while something is posted that needs one more worker.
+/// The step in which the keeper goes to sleep, while something is posted that needs one more
+/// worker.
 fn keeper_model<const MUTANT: u8>(name: &str) {
     no_lost_wake_up(
         name,
