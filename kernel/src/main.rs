@@ -121,7 +121,7 @@ static ENDS: process::Ends = process::Ends {
 /// Functions by which services learn of spaces.
 static MEMORY: services::Memory = services::Memory {
     sweep: spaces::sweep,
-    owner: |id| Some(spaces::find(id).filter(|space| !space.is_closed())?.owner()),
+    owner: |id| Some(spaces::find(id).filter(|space| !space.memory.is_closed())?.memory.owner()),
 };
 
 /// Functions that give the memory of long lists back when these are empty.

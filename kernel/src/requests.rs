@@ -76,7 +76,7 @@ pub fn serve(index: u32) {
                 abi::REQUEST_INVALIDATE => {
                     // All, where it is no range: an answer says that these pages are given back.
                     let range = PageRange::around(call.args[0], call.args[1]);
-                    linux::invalidate(&p, range.unwrap_or(PageRange::of(0, USER_MAX)));
+                    linux::invalidate(p.memory(), range.unwrap_or(PageRange::of(0, USER_MAX)));
                     Ok(())
                 }
                 abi::REQUEST_SIGNAL => {
@@ -92,7 +92,7 @@ pub fn serve(index: u32) {
                     }
                     Ok(())
                 }
-                abi::REQUEST_SPACE_GROUPS => p.enter_groups(&r.words()[..abi::GROUPS_WORDS]),
+                abi::REQUEST_SPACE_GROUPS => p.space.enter_groups(&r.words()[..abi::GROUPS_WORDS]),
                 abi::REQUEST_INFO => info::of_process(&p, &r, &call),
                 abi::REQUEST_USAGE => {
                     usage(&p, &r);
@@ -127,9 +127,12 @@ fn policy_of(space: u32, tid: u32) -> Option<Policy> {
 /// A proxy's page fault; without memory it is tried again once there is some.
 fn fault(p: &Process, r: &RequestRef<'_>, call: &RequestCall) -> i32 {
     let tid = (call.args[2] >> 32) as u32;
-    let wish =
-        if p.has_policies.load(Ordering::Relaxed) { policy_of(call.space, tid) } else { None };
-    match linux::fault(p, || p.growth(), wish, r, call) {
+    let wish = if p.memory().has_policies.load(Ordering::Relaxed) {
+        policy_of(call.space, tid)
+    } else {
+        None
+    };
+    match linux::fault(p.memory(), || p.growth(), wish, r, call) {
         Ok(status) => status,
         Err(Lack::Memory) if oom::relieve(p) => -errno::EAGAIN.0,
         Err(Lack::Memory) => -errno::ENOMEM.0,
@@ -144,7 +147,7 @@ fn open(r: &RequestRef<'_>, call: &RequestCall) -> errno::Result<()> {
     let (p, parts) = open_space::space(call.space, CpuMask::of(&r.cpus()), &call.args, &r.words())?;
     r.set_arg(0, parts.into());
     r.set_pages(
-        &[SLOT_BASE, scratch(0)].map(|page| p.control_page(page).map_or(0, |frame| frame.0)),
+        &[SLOT_BASE, scratch(0)].map(|page| p.memory.control_page(page).map_or(0, |frame| frame.0)),
     );
     Ok(())
 }
@@ -187,7 +190,7 @@ fn tell_left(index: u32, space: u32) {
 
 fn usage(p: &Process, r: &RequestRef<'_>) {
     let (user, system) = p.times_ns();
-    let (resident, peak) = p.memory_use();
+    let (resident, peak) = p.memory().memory_use();
     for (i, v) in [user, system, resident, peak].into_iter().enumerate() {
         r.set_arg(i, v);
     }

@@ -35,9 +35,9 @@ pub fn io_setup(me: &Thread, events: u64, context: UserAddr) -> Result<u64> {
     if user::get::<u64>(context)? != 0 {
         return Err(errno::EINVAL);
     }
-    let scratch = p.write_scratch(p.slot, &[0; 64])?;
+    let scratch = p.memory.write_scratch(p.slot, &[0; 64])?;
     delegate::linux(__NR_io_setup, [events, scratch, 0, 0, 0, 0])?;
-    let at = place(me, scratch, p.control(scratch))?;
+    let at = place(me, scratch, p.memory.control(scratch))?;
     put(context, &at.to_le_bytes()).inspect_err(|_| {
         let _ = io_destroy(me, at);
     })
@@ -69,16 +69,17 @@ fn ring_size(me: &Thread, scratch: u64, ring: u64) -> Result<u64> {
     let p = &me.caller();
     let pid = u64::from(me.process.pid());
     // Two struct iovec: where to (behind them), where from.
-    p.write_scratch(p.slot, [scratch + 32, 8, ring, 8, 0].as_bytes())?;
+    p.memory.write_scratch(p.slot, [scratch + 32, 8, ring, 8, 0].as_bytes())?;
     delegate::linux(__NR_process_vm_readv, [pid, scratch, 1, scratch + 16, 1, 0])?;
-    let [_, events]: [u32; 2] = p.control(scratch + 32);
+    let [_, events]: [u32; 2] = p.memory.control(scratch + 32);
     Ok(page_up(RING_HEAD + u64::from(events) * EVENT))
 }
 
 /// io_destroy: Linux unmaps the ring, which is forgotten here as well.
 pub fn io_destroy(me: &Thread, context: u64) -> Result<u64> {
     let p = &me.caller();
-    let ring = p.mm.lock().mappings().find(context).filter(|v| v.start == context).map(|v| v.end);
+    let ring =
+        p.memory.mm.lock().mappings().find(context).filter(|v| v.start == context).map(|v| v.end);
     delegate::linux(__NR_io_destroy, [context, 0, 0, 0, 0, 0])?;
     if let Some(end) = ring {
         unmap_range(p, context, end)?;

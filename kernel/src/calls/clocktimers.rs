@@ -29,10 +29,10 @@ const TIMER_ABSTIME: u64 = 1;
 pub fn create(thread: &Thread, clock: u64, event: u64, at: u64) -> Result<u64> {
     let p = &thread.process;
     let ours = CpuClock::of(clock as i32, p);
-    let scratch = p.write_scratch(thread.port.slot_index, &[0; 4]).map_err(|_| errno::EAGAIN)?;
+    let scratch = thread.write_scratch(&[0; 4]).map_err(|_| errno::EAGAIN)?;
     let linux_clock = if ours.is_some() { CLOCK_MONOTONIC } else { clock };
     delegate::linux(__NR_timer_create, [linux_clock, event, scratch, 0, 0, 0])?;
-    let id: u32 = p.control(scratch);
+    let id: u32 = p.memory().control(scratch);
     enter(p, Timer { id, is_of_thread: is_of_thread(event) }, ours)
         .and_then(|()| put(UserAddr::of(at), id.as_bytes()))
         .inspect_err(|_| {

@@ -44,7 +44,7 @@ impl Context<'_> {
     /// A call of the running thread `thread` with these registers.
     pub fn new<'a>(thread: &'static Thread, row: &'static Row, regs: &'a mut Regs) -> Context<'a> {
         let process = &thread.process;
-        let (space, args) = (&**process.memory(), regs.arguments());
+        let (space, args) = (&*process.space, regs.arguments());
         Context { thread, process, space, row, args, regs }
     }
 

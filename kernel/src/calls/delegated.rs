@@ -40,7 +40,7 @@ pub fn serve(call: &Context<'_>, hook: Hook) -> Result<u64> {
     match hook {
         Hook::None | Hook::OtherMemory | Hook::SigWait => call.forward(),
         Hook::IoUringSetup => {
-            call.process.last_mapped.never_holds();
+            call.process.memory().last_mapped.never_holds();
             call.forward()
         }
         Hook::Kill => kill(call),
@@ -135,7 +135,7 @@ fn leads_somewhere(call: &Context<'_>, dir: u64, path: u64) -> Result<()> {
         return Ok(());
     }
     bytes[end] = 0;
-    let at = call.process.write_scratch(call.thread.port.slot_index, &bytes[..=end])?;
+    let at = call.thread.write_scratch(&bytes[..=end])?;
     is_there(dir, at, O_NOFOLLOW)
 }
 
@@ -344,9 +344,8 @@ pub fn interruptible(me: &Thread, mask: SigSet, argument: u64, size: usize) -> R
     if !mask.contains(SIGBUS) {
         return Ok(argument);
     }
-    let p = &me.process;
     let mask = mask.without(SIGBUS).0.to_ne_bytes();
-    let scratch = p.write_scratch(me.port.slot_index, &mask)?;
+    let scratch = me.write_scratch(&mask)?;
     if size == 0 {
         return Ok(scratch);
     }
@@ -354,7 +353,7 @@ pub fn interruptible(me: &Thread, mask: SigSet, argument: u64, size: usize) -> R
     copy[..8].copy_from_slice(&mask);
     usercopy::read(UserAddr::of(argument), &mut copy[8..8 + size]).map_err(|_| errno::EFAULT)?;
     copy[8..16].copy_from_slice(&scratch.to_ne_bytes());
-    p.write_scratch(me.port.slot_index, &copy)?;
+    me.write_scratch(&copy)?;
     Ok(scratch + 8)
 }
 

@@ -54,7 +54,8 @@ pub fn madvise(me: &Thread, addr: u64, len: u64, advice: u64) -> Result<u64> {
     let mut holes = Ok(0);
     let mut at = addr;
     while at < end {
-        let Some(vma) = p.mm.lock().mappings().find_next(at).filter(|v| v.start < end).cloned()
+        let Some(vma) =
+            p.memory.mm.lock().mappings().find_next(at).filter(|v| v.start < end).cloned()
         else {
             return Err(errno::ENOMEM);
         };
@@ -190,7 +191,7 @@ pub fn discard_behind_ends(me: &Thread) {
     let mut at = 0;
     loop {
         // A lock taken in the condition would be held in the loop.
-        let next = p.mm.lock().mappings().iter_from(at).find(is_data).cloned();
+        let next = p.memory.mm.lock().mappings().iter_from(at).find(is_data).cloned();
         let Some(vma) = next else { return };
         at = vma.end;
         let (Backing::PrivateFile { file, .. }, Some(offset)) =

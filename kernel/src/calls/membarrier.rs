@@ -43,7 +43,7 @@ fn membarrier(call: &Context<'_>) -> Result<u64> {
             if c & OF_ALL != 0 {
                 tlb::shoot(&concerned(space, c == GLOBAL), 0, 0);
             } else {
-                tlb::shoot(space.mm.active(), 0, 0);
+                tlb::shoot(space.memory.mm.active(), 0, 0);
             }
             Ok(0)
         }
@@ -62,15 +62,15 @@ fn membarrier(call: &Context<'_>) -> Result<u64> {
 fn concerned(own: &ProcessSpace, is_global: bool) -> CpuSet {
     const REGISTER_GLOBAL_EXPEDITED: u64 = 1 << 2;
     let cpus = CpuSet::new();
-    cpus.add(own.mm.active());
+    cpus.add(own.memory.mm.active());
     for space in spaces::all() {
-        let is_his = || Arc::ptr_eq(space.account.user(), own.account.user());
-        if is_global && is_his() && space.mm.shares_memory()
+        let is_his = || Arc::ptr_eq(space.memory.account.user(), own.memory.account.user());
+        if is_global && is_his() && space.memory.mm.shares_memory()
             || space
                 .processes()
                 .any(|p| p.identity.lock().membarrier & REGISTER_GLOBAL_EXPEDITED != 0)
         {
-            cpus.add(space.mm.active());
+            cpus.add(space.memory.mm.active());
         }
     }
     cpus

@@ -69,7 +69,7 @@ fn range(start: u64, len: u64) -> Result<(u64, u64)> {
 pub fn set(me: &Thread, mode: u64, at: u64, max_node: u64) -> Result<u64> {
     let mode = self::mode(mode)?;
     let policy = Policy::new(mode, read_nodes(at, max_node)?, frames::nodes())?;
-    me.policy.set(policy, &me.process);
+    me.policy.set(policy, me.process.memory());
     Ok(0)
 }
 
@@ -89,7 +89,7 @@ pub fn mbind(call: &Context<'_>) -> Result<u64> {
         return Ok(0);
     }
     let policy = Policy::new(mode, wished, frames::nodes())?;
-    let mut mm = call.process.mm.lock();
+    let mut mm = call.process.memory().mm.lock();
     let mapped: u64 =
         mm.mappings().range(start, end).map(|v| v.end.min(end) - v.start.max(start)).sum();
     // The default may be given back over holes.
@@ -125,7 +125,7 @@ pub fn set_home(p: &Process, start: u64, len: u64, node: u64, flags: u64) -> Res
     if end == start {
         return Ok(0);
     }
-    let mut mm = p.mm.lock();
+    let mut mm = p.memory().mm.lock();
     if mm.policies().count() + 2 + mm.mappings().count() > MAX_VMAS || !limits::room_for_mappings(0)
     {
         return Err(errno::ENOMEM);
@@ -146,7 +146,7 @@ pub fn migrate_pages(call: &Context<'_>) -> Result<u64> {
         rights::may(MAY_SCHEDULE, pid as u32, &p)?;
     }
     let left = from.and(&Nodes(to.0.map(|word| !word)));
-    Ok(of_linux.wrapping_add(p.pages_on(&left))) // a proxy says what it likes
+    Ok(of_linux.wrapping_add(p.memory().pages_on(&left))) // a proxy says what it likes
 }
 
 /// move_pages(2) without `nodes`: where pages are. None is moved.
@@ -161,7 +161,7 @@ pub fn move_pages(call: &Context<'_>) -> Result<u64> {
     let Some(p) = rlimits::target(call.process, pid) else {
         return delegate::linux(__NR_move_pages, call.args);
     };
-    let is_own = p.space == call.process.space;
+    let is_own = p.memory().id == call.process.memory().id;
     if !Arc::ptr_eq(&p, call.process) || flags & MOVE_ALL != 0 {
         // Whether it may: asked about no page.
         delegate::linux(__NR_move_pages, [pid, 0, 0, 0, 0, flags])?;
@@ -178,7 +178,7 @@ pub fn move_pages(call: &Context<'_>) -> Result<u64> {
         let at = |list: u64, size: u64| list.wrapping_add(i.wrapping_mul(size));
         let addr = user::get::<u64>(UserAddr::of(at(pages, 8)))?;
         let node = {
-            let mm = p.mm.lock();
+            let mm = p.memory().mm.lock();
             let vma = mm.mappings().find(addr);
             // Of plain memory that no thread has touched Linux says this, too.
             let is_file = vma.is_some_and(|v| v.backing != Backing::Anonymous);
@@ -199,13 +199,13 @@ pub fn move_pages(call: &Context<'_>) -> Result<u64> {
 /// The node of a page of Linux' own. Linux is asked by the call that the program makes, which its
 /// filters let pass.
 fn of_linux(me: &Thread, call: u32, addr: u64) -> Result<u32> {
-    let to = me.process.write_scratch(me.port.slot_index, addr.as_bytes())?;
+    let to = me.write_scratch(addr.as_bytes())?;
     let args = match call {
         __NR_move_pages => [0, 1, to, 0, to + 8, 0],
         _ => [to + 8, 0, 0, addr, NODE | ADDR, 0],
     };
     delegate::linux(call, args)?;
-    let node: i32 = me.process.control(to + 8);
+    let node: i32 = me.process.memory().control(to + 8);
     u32::try_from(node).map_err(|_| Errno(node.saturating_neg()))
 }
 
@@ -262,7 +262,7 @@ pub fn get(
 }
 
 fn at_address(p: &Process, addr: u64) -> Result<Policy> {
-    let mm = p.mm.lock();
+    let mm = p.memory().mm.lock();
     if mm.mappings().find(addr).is_none() {
         return Err(errno::EFAULT);
     }
@@ -272,6 +272,6 @@ fn at_address(p: &Process, addr: u64) -> Result<Policy> {
 /// Node of the page at `addr`, which is brought in.
 fn node_at(me: &Thread, addr: u64) -> Result<u32> {
     user::get::<u8>(UserAddr::of(addr))?;
-    let leaf = me.process.mm.lock().leaf(addr).ok_or(errno::EFAULT)?;
+    let leaf = me.process.memory().mm.lock().leaf(addr).ok_or(errno::EFAULT)?;
     node_of(&leaf).map_or_else(|| of_linux(me, __NR_get_mempolicy, addr), Ok)
 }

@@ -59,7 +59,7 @@ pub fn populate(
     let mut at = start;
     while at < end && !me.must_end() {
         cpus::serve_all(); // what is asked of this CPU does not wait for all the pages
-        let leaf = p.mm.lock().leaf(at).filter(|l| l.entry.only(needed) == needed);
+        let leaf = p.memory().mm.lock().leaf(at).filter(|l| l.entry.only(needed) == needed);
         match leaf {
             Some(l) => at = l.addr + l.size,
             None => fault::user(me, at, error)?,
@@ -79,12 +79,14 @@ pub fn populate_mapped(
     let mut at = start;
     // The last mapping may go on behind the range.
     while at < end {
-        let next =
-            p.mm.lock()
-                .mappings()
-                .find_next(at)
-                .filter(|v| v.start < end)
-                .map(|v| (v.start.max(at), v.end.min(end), v.prot, holds_accesses(v)));
+        let next = p
+            .memory()
+            .mm
+            .lock()
+            .mappings()
+            .find_next(at)
+            .filter(|v| v.start < end)
+            .map(|v| (v.start.max(at), v.end.min(end), v.prot, holds_accesses(v)));
         match next {
             None => break,
             Some((from, to, _, true)) => {
@@ -172,7 +174,7 @@ pub fn mlockall(me: &Thread, flags: u64) -> Result<u64> {
     let limit = LockLimit::ask(me)?;
     let p = &me.process;
     let kind = if flags & MCL_ONFAULT != 0 { BOTH } else { VmaFlags::LOCKED };
-    let mut mm = p.mm.lock();
+    let mut mm = p.memory().mm.lock();
     let current = flags & MCL_CURRENT != 0;
     if current && !limit.allows(mm.mappings().total_bytes()) {
         return Err(errno::ENOMEM);
@@ -189,7 +191,7 @@ pub fn mlockall(me: &Thread, flags: u64) -> Result<u64> {
     let mut at = 0;
     loop {
         // A lock taken in the condition would be held in the loop.
-        let next = p.mm.lock().mappings().find_next(at).map(|v| (v.start.max(at), v.end));
+        let next = p.memory().mm.lock().mappings().find_next(at).map(|v| (v.start.max(at), v.end));
         let Some((start, end)) = next else { break };
         let _ = populate_mapped(me, start, end); // as Linux: as far as it goes
         at = end;
@@ -199,7 +201,7 @@ pub fn mlockall(me: &Thread, flags: u64) -> Result<u64> {
 
 /// munlockall.
 pub fn munlockall(me: &Thread) -> Result<u64> {
-    let mut mm = me.process.mm.lock();
+    let mut mm = me.process.memory().mm.lock();
     mm.set_lock_future(VmaFlags::empty());
     lock_all(&mut mm, VmaFlags::empty());
     Ok(0)
@@ -221,7 +223,7 @@ fn lock_all(mm: &mut AddressSpace, add: VmaFlags) {
 /// `mlockall(MCL_FUTURE)`.
 pub fn future(me: &Thread, len: u64, map_locked: bool) -> Result<VmaFlags> {
     let p = &me.process;
-    let default = p.mm.lock().lock_future();
+    let default = p.memory().mm.lock().lock_future();
     if !map_locked && default.is_empty() {
         return Ok(VmaFlags::empty());
     }
@@ -229,7 +231,7 @@ pub fn future(me: &Thread, len: u64, map_locked: bool) -> Result<VmaFlags> {
         Err(errno::EPERM) if !map_locked => return Err(errno::EAGAIN),
         other => other?,
     };
-    if !limit.allows(p.mm.lock().locked_bytes().saturating_add(len)) {
+    if !limit.allows(p.memory().mm.lock().locked_bytes().saturating_add(len)) {
         return Err(errno::EAGAIN);
     }
     Ok(if map_locked { VmaFlags::LOCKED } else { default })

@@ -112,7 +112,7 @@ fn reserve(me: &Thread, request: &Request, plan: &Plan) -> Result<Place> {
     let mut unused = None;
     if plan.replaces()
         && matches!(plan.behind, Behind::Linux { of_file: true })
-        && p.mm.lock().mappings().overlaps(plan.addr, plan.end())
+        && p.memory.mm.lock().mappings().overlaps(plan.addr, plan.end())
     {
         unused = unused_reservation(p, plan.addr, plan.end());
         if unused.is_none() {
@@ -164,7 +164,7 @@ fn install(
 /// The mapping at `start..end`, if it is a single one that only reserves the addresses and has no
 /// pages. It can be put back at no cost.
 fn unused_reservation(p: &Caller<'_>, start: u64, end: u64) -> Option<Vma<FileRef>> {
-    let mut mm = p.mm.lock();
+    let mut mm = p.memory.mm.lock();
     let plain =
         |v: &&Vma<FileRef>| v.end >= end && v.prot.is_empty() && v.backing == Backing::Anonymous;
     let vma = mm.mappings().find(start).filter(plain)?.slice(start, end)?;
@@ -188,7 +188,7 @@ fn check_fixed(p: &Caller<'_>, plan: &Plan) -> Result<()> {
 /// RLIMIT_AS and RLIMIT_DATA; what `MAP_FIXED` replaces does not count twice.
 fn within_limits(me: &Thread, plan: &Plan) -> Result<()> {
     let limits = rlimits::of_memory(me);
-    let mm = me.process.mm.lock();
+    let mm = me.process.memory().mm.lock();
     let replaced: u64 = if !plan.has(MAP_FIXED) {
         0
     } else {
@@ -233,7 +233,7 @@ pub fn mprotect(me: &Thread, addr: u64, len: u64, prot: u64) -> Result<u64> {
     let p = &me.caller();
     drop(lock_settled(p, start, end)?);
     if grows != 0 {
-        let mm = p.mm.lock();
+        let mm = p.memory.mm.lock();
         let v = mm.mappings().find_next(start).filter(|v| v.start < end).ok_or(errno::ENOMEM)?;
         // Nothing grows up on this machine.
         if grows == PROT_GROWSUP || !v.flags.contains(VmaFlags::GROWSDOWN) {
@@ -243,7 +243,7 @@ pub fn mprotect(me: &Thread, addr: u64, len: u64, prot: u64) -> Result<u64> {
     }
     let prot = with_implied(me, prot_of(prot));
     if prot.contains(Prot::WRITE) {
-        let (limits, mm) = (rlimits::of_memory(me), p.mm.lock());
+        let (limits, mm) = (rlimits::of_memory(me), p.memory.mm.lock());
         let gains = |v: &&Vma<FileRef>| {
             !v.prot.contains(Prot::WRITE) && !v.flags.contains(VmaFlags::SHARED)
         };
@@ -270,14 +270,14 @@ fn protect_shared(p: &Caller<'_>, start: u64, end: u64, prot: Prot) -> (u64, Res
     let protect = |s: u64, e: u64| {
         delegate::linux(__NR_mprotect, [s, e - s, u64::from(prot.bits()), 0, 0, 0])
     };
-    let reach = p.mm.lock().mappings().protectable(start, end, prot);
+    let reach = p.memory.mm.lock().mappings().protectable(start, end, prot);
     let Ok(parts) = shared_parts(p, start, reach) else { return (start, Err(errno::ENOMEM)) };
     for (s, e) in parts {
         if protect(s, e).is_ok() {
             continue;
         }
         // One of its pieces; those below are changed.
-        let piece = |at| p.mm.lock().mappings().range(at, e).next().map(|v| v.end.min(e));
+        let piece = |at| p.memory.mm.lock().mappings().range(at, e).next().map(|v| v.end.min(e));
         let mut at = s;
         while let Some(end) = piece(at).filter(|&end| end > at) {
             if let Err(error) = protect(at, end) {
@@ -309,7 +309,7 @@ fn shared_parts(p: &Caller<'_>, start: u64, end: u64) -> Result<Vec<(u64, u64)>>
 pub fn brk(me: &Thread, wanted: u64) -> u64 {
     let p = &me.caller();
     loop {
-        let Heap { start, end: old } = p.mm.lock().heap();
+        let Heap { start, end: old } = p.memory.mm.lock().heap();
         crate::process::limits::look(me);
         let limit = me.process.identity.lock().data_soft;
         if wanted < start || wanted > USER_MAX || wanted - start > limit && wanted > old {
@@ -321,12 +321,12 @@ pub fn brk(me: &Thread, wanted: u64) -> u64 {
         } else if to < from {
             shrink_heap(p, old, wanted)
         } else {
-            Ok(move_end(&mut p.mm.lock(), old, wanted))
+            Ok(move_end(&mut p.memory.mm.lock(), old, wanted))
         };
         match moved {
             Ok(true) => return wanted,
             Ok(false) => {} // another thread has moved it: it is looked at anew
-            Err(_) => return p.mm.lock().heap().end,
+            Err(_) => return p.memory.mm.lock().heap().end,
         }
     }
 }
@@ -375,7 +375,7 @@ fn grow_heap(me: &Thread, old: u64, wanted: u64) -> Result<bool> {
 fn shrink_heap(p: &Caller<'_>, old: u64, wanted: u64) -> Result<bool> {
     let (from, to) = (page_up(wanted), page_up(old));
     unmap_after(p, from, to, |mm| move_end(mm, old, wanted)).inspect_err(|_| {
-        move_end(&mut p.mm.lock(), wanted, old);
+        move_end(&mut p.memory.mm.lock(), wanted, old);
     })
 }
 
@@ -402,7 +402,7 @@ pub fn msync(me: &Thread, addr: u64, len: u64, flags: u64) -> Result<u64> {
     for (s, e) in shared_parts(p, start, end)? {
         delegate::linux(__NR_msync, [s, e - s, flags, 0, 0, 0])?;
     }
-    if wanted <= USER_MAX && p.mm.lock().mappings().is_covered(start, end) {
+    if wanted <= USER_MAX && p.memory.mm.lock().mappings().is_covered(start, end) {
         Ok(0)
     } else {
         Err(errno::ENOMEM)

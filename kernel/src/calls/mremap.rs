@@ -181,12 +181,14 @@ fn resizable(me: &Thread, vma: &Vma<FileRef>, m: &Move) -> Result<VmaFlags> {
         return Err(errno::EINVAL);
     }
     // As Linux, where another policy makes another mapping.
-    if m.old_size > vma.end - m.old || !p.mm.lock().policies().is_one(m.old, m.old + m.old_size) {
+    if m.old_size > vma.end - m.old
+        || !p.memory.mm.lock().policies().is_one(m.old, m.old + m.old_size)
+    {
         return Err(errno::EFAULT);
     }
     let more = m.new_size - m.old_size;
     let limits = rlimits::of_memory(me).with_reserved(m.reserved);
-    if m.keep && !limits.allow(&p.mm.lock(), m.new_size, limits::is_data(vma)) {
+    if m.keep && !limits.allow(&p.memory.mm.lock(), m.new_size, limits::is_data(vma)) {
         return Err(errno::ENOMEM);
     }
     let locked = vma.flags & (VmaFlags::LOCKED | VmaFlags::LOCK_ON_FAULT);
@@ -198,11 +200,11 @@ fn resizable(me: &Thread, vma: &Vma<FileRef>, m: &Move) -> Result<VmaFlags> {
     }
     if locked.contains(VmaFlags::LOCKED) {
         let limit = LockLimit::ask(me).map_err(|_| errno::EAGAIN)?;
-        if !limit.allows(p.mm.lock().locked_bytes().saturating_add(more)) {
+        if !limit.allows(p.memory.mm.lock().locked_bytes().saturating_add(more)) {
             return Err(errno::EAGAIN);
         }
     }
-    if !limits.allow(&p.mm.lock(), more, limits::is_data(vma)) {
+    if !limits.allow(&p.memory.mm.lock(), more, limits::is_data(vma)) {
         return Err(errno::ENOMEM);
     }
     limits::enough_memory(if limits::is_accounted(vma.prot, vma.flags) { more } else { 0 })?;
@@ -255,7 +257,7 @@ fn grow_linux(p: &Caller<'_>, vma: &Vma<FileRef>, end: u64) -> Result<()> {
     let watch = services::by_worker(SERVICE_WATCH, &[vma.start, end], &[])?.status as u32;
     let mut old = watch;
     let mut enter = || {
-        let mut mm = p.mm.lock();
+        let mut mm = p.memory.mm.lock();
         mm.cursor(vma.range()).update(|v| {
             if let Backing::SharedLinux { watch: w, .. } = &mut v.backing {
                 old = core::mem::replace(w, watch);
@@ -265,7 +267,7 @@ fn grow_linux(p: &Caller<'_>, vma: &Vma<FileRef>, end: u64) -> Result<()> {
         let last = mm.mappings().find(vma.end - 1).cloned().ok_or(errno::EFAULT)?;
         let backing = last.backing.advanced(vma.end - last.start);
         let flags = last.flags - VmaFlags::MOVING;
-        fill_whole(p, &mut mm, p.slot, Vma { start: vma.end, end, flags, backing, ..last })
+        fill_whole(p.memory, &mut mm, p.slot, Vma { start: vma.end, end, flags, backing, ..last })
     };
     let entered = enter();
     shared::unwatch(p, old);
@@ -331,7 +333,7 @@ fn move_linux(
         let end = target + new_size;
         let watch = services::by_worker(SERVICE_WATCH, &[target, end], &[])?.status as u32;
         hold::at("mremap-moved");
-        let mut mm = p.mm.lock();
+        let mut mm = p.memory.mm.lock();
         let entered = enter_moved(p, &mut mm, m, target, watch);
         if entered.is_ok() && gone {
             vacate(&mut mm, p.slot, old, old_size);
@@ -348,7 +350,7 @@ fn move_linux(
             match delegate::linux(__NR_mremap, back) {
                 Ok(_) => Err((Place::Old, e)),
                 Err(_) => {
-                    vacate(&mut p.mm.lock(), p.slot, old, old_size);
+                    vacate(&mut p.memory.mm.lock(), p.slot, old, old_size);
                     Err((Place::New, e))
                 }
             }
@@ -371,7 +373,7 @@ fn enter_moved(
         *of_old = watch;
     }
     let (end, flags) = (target + m.new_size, vma.flags - VmaFlags::MOVING);
-    fill_whole(p, mm, p.slot, Vma { start: target, end, flags, backing, ..vma })
+    fill_whole(p.memory, mm, p.slot, Vma { start: target, end, flags, backing, ..vma })
 }
 
 /// Takes the mapping out of its old place, whose addresses the caller is busy with from now on.
@@ -399,7 +401,7 @@ fn move_pages(p: &Caller<'_>, vma: &Vma<FileRef>, m: &Move, target: u64) -> Resu
             let vma = movable(mm, vma, m)?;
             let backing = vma.backing.advanced(old - vma.start);
             let moved = Vma { start: target, end: target + new_size, backing, ..vma };
-            fill_whole(p, mm, p.slot, moved)?;
+            fill_whole(p.memory, mm, p.slot, moved)?;
             let policy = mm.policies().get(old);
             let placed = mm.cursor(PageRange::of(target, target + new_size)).set_policy(policy);
             if let Err(e) =
@@ -452,7 +454,7 @@ pub fn file_pages(me: &Thread, a: &[u64; 6]) -> Result<u64> {
     };
     // Anything else is the device's in the proxy, which must not be touched.
     let mut at = start;
-    for v in p.mm.lock().mappings().range(start, end).filter(|&v| shared(v)) {
+    for v in p.memory.mm.lock().mappings().range(start, end).filter(|&v| shared(v)) {
         if v.start <= at {
             at = v.end;
         }
@@ -462,7 +464,7 @@ pub fn file_pages(me: &Thread, a: &[u64; 6]) -> Result<u64> {
     }
     delegate::linux(__NR_remap_file_pages, [addr, len, prot, page, flags, 0])?;
     let offset = offset.ok_or(errno::EOVERFLOW)?; // as Linux has said, whatever a proxy says
-    p.mm.lock().cursor(PageRange::of(start, end)).update(|v| {
+    p.memory.mm.lock().cursor(PageRange::of(start, end)).update(|v| {
         let distance = v.start - start;
         if let Backing::SharedLinux { offset: o, .. } = &mut v.backing {
             *o = offset + distance;

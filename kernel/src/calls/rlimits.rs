@@ -60,17 +60,17 @@ impl LockLimit {
 /// A limit as Linux has it: soft, hard. `pid` 0: the caller's.
 fn linux_limit(me: &Thread, pid: u64, resource: u64) -> Result<[u64; 2]> {
     let p = &me.process;
-    let scratch = p.write_scratch(me.port.slot_index, &[])?;
+    let scratch = me.write_scratch(&[])?;
     delegate::linux(__NR_prlimit64, [pid, resource, 0, scratch, 0, 0])?;
-    Ok(p.control(scratch))
+    Ok(p.memory().control(scratch))
 }
 
 /// Whether the caller has a capability (of the first 32) on Linux.
 pub fn capable(p: &Process, slot: u32, capability: u32) -> Result<bool> {
     // cap_user_header_t at 0, cap_user_data_t[2] at 64.
-    let scratch = p.write_scratch(slot, &[0x22, 0x05, 0x08, 0x20, 0, 0, 0, 0])?;
+    let scratch = p.memory().write_scratch(slot, &[0x22, 0x05, 0x08, 0x20, 0, 0, 0, 0])?;
     delegate::linux(__NR_capget, [scratch, scratch + 64, 0, 0, 0, 0])?;
-    let effective: u32 = p.control(scratch + 64);
+    let effective: u32 = p.memory().control(scratch + 64);
     Ok(effective >> capability & 1 != 0)
 }
 

@@ -34,7 +34,7 @@ fn set_robust_list(thread: &Thread, head: u64, size: u64) -> Result<u64> {
     // moment, which is a call. And without memory that other processes have no thread waits there;
     // to have some is a call, or a request.
     let p = &thread.process;
-    let has_waiters = || p.is_shared() || p.mm.lock().shares_with_linux();
+    let has_waiters = || p.memory().is_shared() || p.memory().mm.lock().shares_with_linux();
     if !thread.signals.lock().mask.contains(SIGTERM) && has_waiters() {
         let _ = delegate::ask(Control::TakeMask);
     }

@@ -214,7 +214,7 @@ fn set_filter(thread: &Thread, flags: u64, from: UserAddr) -> Result<u64> {
     }
     let program = read_program(p, thread.port.slot_index, from)?;
     let bytes = program.len() * size_of::<Instruction>() + FILTER_OBJECTS;
-    let _charge = p.account.charge(bytes as u64)?;
+    let _charge = p.memory().account.charge(bytes as u64)?;
     let waits = flags & flag::WAIT_KILLABLE_RECV != 0;
     let filter = heap::arc(Filter { program, listener: AtomicU64::new(0), waits, _charge })?;
     if thread.seccomp.mode() == STRICT {
@@ -349,7 +349,7 @@ fn send(thread: &Thread, filter: &[Instruction], flags: u64, confine: bool) -> R
     let bytes = filter.as_bytes();
     let mut result = Ok(0);
     for (i, part) in bytes.chunks(FILTER_PART).enumerate() {
-        let at = thread.process.write_scratch(thread.port.slot_index, part)?;
+        let at = thread.write_scratch(part)?;
         let (before, whole) = ((i * FILTER_PART) as u64, bytes.len() as u64);
         let bytes = part.len() as u64;
         result = delegate::result_of(Control::Filter { at, bytes, before, whole, flags, confine });

@@ -34,10 +34,10 @@ const SHM_REMAP: u64 = 0o40000;
 const SHM_EXEC: u64 = 0o100000;
 /// Bytes of a segment.
 fn size_of(p: &Caller<'_>, id: u64) -> Result<u64> {
-    let scratch = p.write_scratch(p.slot, &[])?;
+    let scratch = p.memory.write_scratch(p.slot, &[])?;
     delegate::linux(__NR_shmctl, [id, IPC_STAT, scratch, 0, 0, 0])?;
     // struct shmid64_ds: ipc64_perm (48 bytes), shm_segsz.
-    Ok(p.control(scratch + 48))
+    Ok(p.memory.control(scratch + 48))
 }
 
 /// shmat.
@@ -116,7 +116,7 @@ fn attach(
         false => (SMALL, VmaFlags::empty()),
     };
     let len = mmap::round(size, page)?;
-    if !rlimits::of_memory(me).allow(&p.mm.lock(), len, false) {
+    if !rlimits::of_memory(me).allow(&p.memory.mm.lock(), len, false) {
         return Err(errno::ENOMEM);
     }
     let at = place(p, addr, len, is_large, flags & SHM_REMAP != 0)?;
@@ -169,7 +169,7 @@ pub fn shmdt(me: &Thread, addr: u64) -> Result<u64> {
     let mut any = false;
     loop {
         let part = {
-            let mm = p.mm.lock();
+            let mm = p.memory.mm.lock();
             mm.mappings().range(addr, USER_MAX).find(|v| belongs(v, addr)).map(|v| (v.start, v.end))
         };
         let Some((start, end)) = part else { break };

@@ -120,7 +120,7 @@ fn queue(p: &Process, index: usize, key: Key, value: u64, mixed: bool) -> Result
 
 /// Waits no more on `words`, which were queued; the last of those that were woken.
 fn give_up(p: &Process, words: impl Iterator<Item = (usize, Key)>) -> Option<u64> {
-    let mut queues = p.futexes.lock();
+    let mut queues = p.space.futexes.lock();
     let mut woken = None;
     for (i, key) in words {
         if queues.remove(key, &Sleeper::one_of(i, None)).is_none() {
@@ -143,8 +143,7 @@ fn wait_on_linux(
         let private = if place == Place::Linux { 0 } else { Operation::PRIVATE };
         Waiter { flags: w.flags | private, ..*w }
     });
-    let scratch = lists::collected(told)
-        .and_then(|told| p.write_scratch(thread.port.slot_index, told.as_bytes()));
+    let scratch = lists::collected(told).and_then(|told| thread.write_scratch(told.as_bytes()));
     let result =
         scratch.and_then(|scratch| route::call(thread, row, [scratch, a[1], a[2], a[3], a[4], 0]));
     match give_up(p, local(places)) {

@@ -48,7 +48,7 @@ pub fn die(thread: &Thread, queued: &QueuedSignal, regs: &Regs) {
     ptrace::on_exit(thread, queued.signal | 0x80);
     if delegate::ask(Control::Dump) == Outcome::Done(1) && gather(p, thread) {
         servers::end_all(p, thread); // a dump shows the program's threads
-        let ranges = ranges(&mut p.mm.lock()); // which is given back before Linux is asked
+        let ranges = ranges(&mut p.memory().mm.lock()); // which is given back before Linux is asked
         if let Ok(ranges) = ranges {
             for (start, end, kind) in ranges {
                 let _ = delegate::ask(Control::DumpRange { start, end, kind });
@@ -98,7 +98,7 @@ fn dump_thread(thread: &Thread, regs: &Regs, queued: Option<&QueuedSignal>) {
     }
     assert!(end == size_of::<DumpThread>() + 2 * size_of::<u64>());
     page[FPU_AT..].copy_from_slice(&fpu.bytes()[..FXSAVE]);
-    let Ok(at) = p.write_scratch(thread.port.slot_index, &page) else { return };
+    let Ok(at) = thread.write_scratch(&page) else { return };
     if queued.is_none() && !p.park(thread) {
         return;
     }

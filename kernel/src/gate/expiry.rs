@@ -58,9 +58,9 @@ fn tell_limit(thread: &Thread) {
     const OLD: u64 = 16;
     let p = &thread.process;
     let exchange = |(soft, hard): Limit| -> Option<Limit> {
-        let at = p.write_scratch(thread.port.slot_index, [soft, hard].as_bytes()).ok()?;
+        let at = thread.write_scratch([soft, hard].as_bytes()).ok()?;
         delegate::linux(__NR_prlimit64, [0, CPU as u64, at, at + OLD, 0, 0]).ok()?;
-        let [soft, hard]: [u64; 2] = p.control(at + OLD);
+        let [soft, hard]: [u64; 2] = p.memory().control(at + OLD);
         Some((soft, hard))
     };
     let moved = p.cpu_timers.limit();
@@ -92,7 +92,7 @@ fn of_clocks(thread: &Thread) {
             continue;
         }
         let at_once = [Timespec::from_ns(0), Timespec::from_ns(1)];
-        if let Ok(at) = p.write_scratch(thread.port.slot_index, at_once.as_bytes()) {
+        if let Ok(at) = thread.write_scratch(at_once.as_bytes()) {
             let _ = delegate::linux(__NR_timer_settime, [u64::from(id), 0, at, 0, 0, 0]);
         }
     }

@@ -24,17 +24,17 @@ const RANDOM_MS: u64 = 1000;
 
 /// Creates the first thread and queues it. `start` is its first function.
 pub fn program(p: &Arc<Process>, start: extern "C" fn() -> !) -> Result<()> {
-    p.memory().start()?;
-    let block = p.start_block()?;
+    p.space.start()?;
+    let block = p.memory().start_block()?;
     p.set_start_mask(block.sigmask);
     if p.native.get().is_none()
         && let Some(copies) = hanare_core::start::copies(&block)
     {
-        p.set_copies(copies);
+        p.memory().set_copies(copies);
         p.observed.set(COPIES, copies);
     }
     p.signals.lock().inherit_ignored(block.sigignore);
-    p.signals.lock().actions.is_init = p.opener.pid == INIT;
+    p.signals.lock().actions.is_init = p.memory().opener.pid == INIT;
     *p.identity.lock() = Identity {
         secure: block.secure != 0,
         control_fd: block.control_fd,
@@ -63,7 +63,7 @@ pub fn program(p: &Arc<Process>, start: extern "C" fn() -> !) -> Result<()> {
 
 /// Has the child of a fork go on where its parent was.
 pub fn child(p: &Arc<Process>, mut e: Box<fork::Embryo>) -> Result<()> {
-    p.memory().start()?;
+    p.space.start()?;
     if let Some(waits) = e.waits.take() {
         p.set_parent_waits(waits);
     }
@@ -87,7 +87,7 @@ pub fn program_of(
     words: &[u64],
     start: extern "C" fn() -> !,
 ) -> Result<()> {
-    p.memory().start()?;
+    p.space.start()?;
     let word = |i: usize| words.get(i).copied().unwrap_or(0);
     let random = zerocopy::transmute!([word(7), word(8), word(9), word(10)]);
     p.pool.begin(old.process.pool.inherited());
@@ -111,13 +111,13 @@ pub fn program_of(
 
 /// The first thread of a process that has opened its space, with the ids that the module says.
 fn first_thread(p: &Arc<Process>, start: extern "C" fn() -> !) -> Result<Arc<Thread>> {
-    let Opener { pid, ids: [uid, euid, gid, egid] } = p.opener;
-    let slot = p.slot(0).ok_or(errno::ENOMEM)?;
+    let Opener { pid, ids: [uid, euid, gid, egid] } = p.memory().opener;
+    let slot = p.memory().slot(0).ok_or(errno::ENOMEM)?;
     slot.set_poll_us(direct::worker_poll_us());
     let thread = Thread::new(p.clone(), 0, slot, pid, start).ok_or(errno::ENOMEM)?;
     p.pid.store(pid, Ordering::Relaxed);
     *thread.ids.lock() = Ids { uid, euid, gid, egid };
-    thread.task().bind(p.allowed);
+    thread.task().bind(p.memory().allowed);
     Ok(thread)
 }
 

@@ -37,7 +37,7 @@ pub fn taker(thread: &Thread, name: &[u8], head: &[u8]) -> Result<Option<Taker>>
             answer => answer?,
         };
         let mut bytes = heap::zeroed(answer.args[0].min(SCRATCH_BYTES) as usize)?;
-        thread.process.read_control(at, &mut bytes);
+        thread.process.memory().read_control(at, &mut bytes);
         for text in Texts::new(&bytes) {
             is_off |= binfmt::is_off(text);
             if found.is_none()

@@ -57,7 +57,7 @@ pub extern "C" fn first_step() -> ! {
     }
     thread.clear_tid.store(b.clear_tid, Ordering::Relaxed);
     thread.rseq.set(b.rseq);
-    thread.policy.set(b.policy, &thread.process);
+    thread.policy.set(b.policy, thread.process.memory());
     thread.forbid_tsc(b.no_tsc);
     if b.clear_handlers {
         dispositions::clear_handlers(thread);
@@ -88,7 +88,7 @@ pub fn clear_tid(thread: &Thread) {
 /// PR_SET_NAME of a worker that served another thread before.
 fn name_worker(thread: &Thread, name: &[u8; 16]) {
     const SET_NAME: u64 = 15;
-    if let Ok(at) = thread.process.write_scratch(thread.port.slot_index, name) {
+    if let Ok(at) = thread.write_scratch(name) {
         let _ = delegate::linux(__NR_prctl, [SET_NAME, at, 0, 0, 0, 0]);
     }
 }
@@ -178,7 +178,7 @@ impl Inherited {
         p.creator.store(self.creator, Ordering::Relaxed);
         p.shares_table.store(self.shares_table, Ordering::Relaxed);
         if self.shares_table {
-            p.last_mapped.never_holds();
+            p.memory().last_mapped.never_holds();
         }
         p.pool.set_owes(!self.signals.mirrored.owed().is_empty());
         *p.signals.lock() = self.signals;

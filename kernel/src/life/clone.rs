@@ -48,7 +48,7 @@ pub fn clone(me: &Thread, r: &Request, regs: &mut Regs) -> Result<u64> {
     if r.flags & flag::FILES != 0 {
         let p = &me.process;
         p.shares_table.store(true, Ordering::Relaxed);
-        p.last_mapped.never_holds(); // the other one closes descriptors, and says so to Linux only
+        p.memory().last_mapped.never_holds(); // the other one closes descriptors, and says so to Linux only
     }
     if r.flags & flag::VM != 0 { share::process(me, r, regs) } else { fork::process(me, r, regs) }
 }

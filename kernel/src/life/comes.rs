@@ -63,9 +63,9 @@ pub fn is_watched(pid: u64, slot: u32, token: u64) -> bool {
 fn has_ended(me: &Thread, pid: u64) -> Option<bool> {
     const OPTIONS: u64 = WEXITED as u64 | (WNOHANG | WNOWAIT | __WALL) as u64;
     let p = &me.process;
-    let info = p.write_scratch(me.port.slot_index, &[0; size_of::<siginfo_t>()]).ok()?;
+    let info = me.write_scratch(&[0; size_of::<siginfo_t>()]).ok()?;
     match delegate::for_process(__NR_waitid, [P_PID.into(), pid, info, OPTIONS, 0, 0]) {
-        Ok(_) => Some(p.control::<u32>(info) != 0), // si_signo: nothing where it lives
+        Ok(_) => Some(p.memory().control::<u32>(info) != 0), // si_signo: nothing where it lives
         // It has been waited for, or it is our sibling (CLONE_PARENT), which as a zombie is there,
         // too.
         Err(errno::ECHILD) => {

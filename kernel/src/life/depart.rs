@@ -121,7 +121,7 @@ pub fn exec(
     let file = |program: &Program| program.file_id() as u32;
     let files = (file(&program), interpreter.as_ref().map_or(0, file));
     let open = program.interprets.open.as_ref().map_or(0, |file| file.id as u32);
-    let key = (p.space, p.next_token());
+    let key = (p.memory().id, p.memory().next_token());
     let plan = Plan {
         old: me.clone(),
         call: me.seccomp.departs.load(Ordering::Relaxed),
@@ -181,10 +181,10 @@ impl Plan {
         let old = self.old.clone();
         heap::room_for_entry::<u32, Box<Plan>>()?; // from here on its files are the new space's
         self.move_to(space);
-        lists::insert_within(&mut TAKEN.lock(), space.space, self);
+        lists::insert_within(&mut TAKEN.lock(), space.id, self);
         let begun = begin::program_of(new, &old, words, first_step);
         if begun.is_err() {
-            let plan = TAKEN.lock().remove(&space.space);
+            let plan = TAKEN.lock().remove(&space.id);
             // The files are not moved: it is the old space that lets go of them.
             plan.into_iter().for_each(|mut plan| plan.move_to(old.process.memory()));
             old.process.kill();
@@ -194,7 +194,7 @@ impl Plan {
 
     /// Whether arguments of the process' calls are copied.
     pub fn copies(&self) -> bool {
-        self.old.process.copies()
+        self.old.process.memory().copies()
     }
 
     fn move_to(&mut self, space: &Space) {
@@ -222,7 +222,7 @@ pub extern "C" fn first_step() -> ! {
 fn begin(thread: &Thread, regs: &mut Regs) -> core::result::Result<(), Failed> {
     let p = &thread.process;
     let ended = Failed(ENDING, START_FAILED_MEMORY);
-    let plan = TAKEN.lock().remove(&p.space).ok_or(ended)?;
+    let plan = TAKEN.lock().remove(&p.memory().id).ok_or(ended)?;
     // Before the first wait, where a tracer may look at the thread.
     traps::save_registers(&plan.regs);
     p.arrive(thread);

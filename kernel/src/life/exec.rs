@@ -69,11 +69,11 @@ extern "C" fn first_step() -> ! {
 }
 
 fn start_block_strings(p: &Process) -> Result<(Vec<u8>, Strings, Strings)> {
-    let block = p.start_block()?;
+    let block = p.memory().start_block()?;
     let size = hanare_core::start::strings_size(&block)?;
     check_strings(size, u64::from(block.argc) + u64::from(block.envc))?;
     let mut bytes = heap::zeroed(size as usize)?;
-    p.read_control(START_BASE + u64::from(block.strings_offset), &mut bytes);
+    p.memory().read_control(START_BASE + u64::from(block.strings_offset), &mut bytes);
     let mut strings = hanare_core::start::Strings::new(&bytes);
     let mut next = || strings.take().and_then(heap::copied);
     let path = next()?;
@@ -95,7 +95,7 @@ pub fn execve(
     envp: Strings,
     regs: &mut Regs,
 ) -> Result<()> {
-    let heap_start = || thread.process.mm.lock().heap().start;
+    let heap_start = || thread.process.memory().mm.lock().heap().start;
     let before = heap_start();
     // Of what it could not run it leaves nothing open when it says so.
     let result = services::put_together(|| run(thread, target, argv, envp, regs));
@@ -130,7 +130,7 @@ pub fn take_first_slot(me: &Thread, regs: &Regs) {
         return;
     }
     // All there is to it first: what is taken cannot be given back.
-    let Some(slot) = p.slot(p.first_slot) else { return };
+    let Some(slot) = p.memory().slot(p.first_slot) else { return };
     let start = crate::life::child::first_step;
     let Some(new) = Thread::new(p.clone(), p.first_slot, slot, p.pid(), start) else { return };
     if !workers::take_first(p, slot) {
@@ -247,7 +247,7 @@ fn load(
     share::leave(thread);
     robust::release(thread);
     if !unmap::unmap_all(&thread.caller()) {
-        p.mm.lock().set_heap(Heap::default()); // nothing is left of the old program
+        p.memory().mm.lock().set_heap(Heap::default()); // nothing is left of the old program
         return Err(memory(errno::ENOMEM));
     }
     cputimers::on_exec(p);

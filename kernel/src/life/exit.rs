@@ -31,7 +31,7 @@ pub fn thread(p: &Arc<Process>, thread: &Thread) -> ! {
     }
     // Before the others can know that we are gone: the last one frees the table.
     paging::use_kernel();
-    p.mm.left();
+    p.memory().mm.left();
     let (dismissed, is_awaited) = p.begin_leaving(thread);
     observe::thread_gone(p);
     ptrace::thread_gone(thread);

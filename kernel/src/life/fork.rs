@@ -86,7 +86,7 @@ pub fn forget(parent: u32) {
 /// Room for a child of `p` until its proxy comes up, which may be long.
 fn room_for_embryo(p: &Process) -> Result<Charge> {
     let bytes = size_of::<Embryo>() + Inherited::bytes();
-    let charge = p.account.charge(bytes as u64)?;
+    let charge = p.memory().account.charge(bytes as u64)?;
     EMBRYOS.room()?;
     heap::room(bytes)?;
     Ok(charge)
@@ -95,10 +95,10 @@ fn room_for_embryo(p: &Process) -> Result<Charge> {
 /// fork(2), or vfork(2): a new process with a copy of the running one's memory. Its process id.
 pub fn process(me: &Thread, r: &Request, regs: &mut Regs) -> Result<u64> {
     let p = &me.process;
-    let key = (p.space, p.next_token());
+    let key = (p.memory().id, p.memory().next_token());
     let charge = room_for_embryo(p)?;
     content::give_back_if_short();
-    if holds_too_much(&p.account, How::Waiting) {
+    if holds_too_much(&p.memory().account, How::Waiting) {
         return Err(errno::EAGAIN);
     }
     let memory = fork(&me.caller())?;
@@ -220,7 +220,7 @@ fn is_shared(v: &Vma<FileRef>) -> bool {
 pub fn settle(p: &Process) {
     // One at a time: a list might be refused.
     let next = |from: u64| {
-        let mm = p.mm.lock();
+        let mm = p.memory().mm.lock();
         mm.mappings().iter_from(from).find(|v| is_shared(v)).map(|v| (v.start, v.end))
     };
     if next(0).is_none() {
@@ -234,12 +234,12 @@ pub fn settle(p: &Process) {
         }
         at = end;
     }
-    p.set_parts(PARTS_ALL);
+    p.memory().set_parts(PARTS_ALL);
     at = 0;
     while let Some((start, end)) = next(at) {
         at = end;
         let Ok(answer) = services::by_worker(SERVICE_WATCH, &[start, end], &[]) else { continue };
-        let mut mm = p.mm.lock();
+        let mut mm = p.memory().mm.lock();
         let _ = mm.cursor(PageRange::of(start, end)).update(|v| {
             if let Backing::SharedLinux { watch, .. } = &mut v.backing {
                 *watch = answer.status as u32;

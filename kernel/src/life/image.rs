@@ -84,7 +84,7 @@ pub fn build(
     let id = *p.identity.lock();
     let place = layout(&id);
     let bias = {
-        let mut mm = p.mm.lock();
+        let mut mm = p.memory().mm.lock();
         mm.set_mmap_base(place.mmap_base);
         let bias = program.plan.bias_above(place.pie_base).ok_or(memory(errno::ENOMEM))?;
         map_segments(&mut mm, program, bias).map_err(memory)?;
@@ -102,7 +102,7 @@ pub fn build(
         entry = moved(base, i.plan.entry);
     }
     let traps = p.identity.lock().time.differ();
-    let vdso = vdso::map(&mut p.mm.lock(), traps);
+    let vdso = vdso::map(&mut p.memory().mm.lock(), traps);
     let open = match &program.interprets.open {
         None => None,
         Some(file) => {
@@ -118,8 +118,14 @@ pub fn build(
         StackImage::build(stack_top, argv, envp, &auxv, path, random, id.stack_soft, stack_shift)
     })
     .map_err(memory)?;
-    map_stack(&mut p.mm.lock(), place.stack_top, stack.sp, id.stack_soft, program.plan.exec_stack)
-        .map_err(memory)?;
+    map_stack(
+        &mut p.memory().mm.lock(),
+        place.stack_top,
+        stack.sp,
+        id.stack_soft,
+        program.plan.exec_stack,
+    )
+    .map_err(memory)?;
     usercopy::write(UserAddr::of(stack.sp), &stack.bytes).map_err(|_| memory(errno::ENOMEM))?;
     thread.reset_user_state();
     debugregs::reset(thread);
@@ -139,7 +145,7 @@ pub fn build(
     let length = name.len().min(COMM_SIZE - 1);
     comm[..length].copy_from_slice(&name[..length]);
     *thread.name.lock() = Some(comm);
-    let words = words_for_linux(program, bias, p.mm.lock().heap().start, &stack);
+    let words = words_for_linux(program, bias, p.memory().mm.lock().heap().start, &stack);
     let (scratch, strings) = tell_linux(thread, name, words, &stack).map_err(memory)?;
     hold::at("exec-built");
     address_parts::reach_all(&thread.caller()).map_err(memory)?;
@@ -184,7 +190,7 @@ fn tell_linux(
     let fits = before + strings.len() <= SCRATCH_BYTES;
     let strings = if fits { strings } else { &[] };
     let told = lists::joined(&[&shown, words.as_bytes(), auxv, strings])?;
-    thread.process.write_scratch(thread.port.slot_index, &told)?;
+    thread.write_scratch(&told)?;
     Ok((scratch, if fits { scratch + before as u64 } else { 0 }))
 }
 
@@ -271,7 +277,7 @@ fn clear_tails(program: &Program, bias: u64) -> Result<()> {
 }
 
 fn map_interpreter(p: &Process, i: &Program) -> Result<u64> {
-    let mut mm = p.mm.lock();
+    let mut mm = p.memory().mm.lock();
     let (min, max) = i.plan.span();
     let below = Search::TopDown(mm.mmap_base());
     let bias = if i.plan.is_pie {

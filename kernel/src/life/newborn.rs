@@ -64,9 +64,9 @@ pub fn has_begun(newborn: &Thread) {
 fn goes_on(asker: &Thread, count: u64) -> bool {
     let is_one = |t: &Thread| (1..=count).contains(&t.birth_number.load(Ordering::SeqCst));
     let has_one = |p: &Arc<Process>| p.with_threads(|all| all.iter().any(|t| is_one(t)));
-    let user = asker.process.account.user();
+    let user = asker.process.memory().account.user();
     spaces::all()
-        .filter(|space| user.uid() == 0 || Arc::ptr_eq(space.account.user(), user))
+        .filter(|space| user.uid() == 0 || Arc::ptr_eq(space.memory.account.user(), user))
         .any(|space| space.processes().any(|p| has_one(&p)))
 }
 

@@ -65,9 +65,9 @@ fn make(
         Some(_) => address_parts::of_mappings(&mm),
     };
     let new = ProcessSpace::new(Space::new(space, cpus, mm, account, words))?;
-    new.set_parts(parts);
-    new.set_copies(
-        embryo.as_ref().map_or_else(messages::by_default, |e| e.parent.process.copies()),
+    new.memory.set_parts(parts);
+    new.memory.set_copies(
+        embryo.as_ref().map_or_else(messages::by_default, |e| e.parent.process.memory().copies()),
     );
     let life = if embryo.is_some() { Process::CLAIMED } else { Process::EXPECTED };
     let parent = embryo.as_ref().map_or(Weak::new(), |e| Arc::downgrade(&e.parent.process));
@@ -98,10 +98,10 @@ fn for_program(
     let account = account_of(words)?;
     let mm = AddressSpace::new(account.clone()).ok_or(errno::ENOMEM)?;
     let new = ProcessSpace::new(Space::new(space, cpus, mm, account, words))?;
-    new.set_parts(PARTS_USUAL);
-    new.set_copies(plan.copies());
+    new.memory.set_parts(PARTS_USUAL);
+    new.memory.set_copies(plan.copies());
     // It has no parent to tell its end to until it goes on as the old process.
     let first = new.enter_first(Weak::new(), Process::CLAIMED, words)?;
-    plan.begin(&new, &first, words).inspect_err(|_| first.fail())?;
+    plan.begin(&new.memory, &first, words).inspect_err(|_| first.fail())?;
     Ok((new, PARTS_USUAL))
 }

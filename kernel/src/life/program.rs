@@ -56,7 +56,7 @@ impl Program {
     pub fn move_to(&mut self, to: &Space) {
         for file in core::iter::once(&mut self.file).chain(&mut self.interprets.open) {
             if let Some(file) = Arc::get_mut(file) {
-                file.space = to.space;
+                file.space = to.id;
             }
         }
     }
@@ -211,7 +211,7 @@ pub fn open(thread: &Thread, dir: u64, path: &[u8], flags: u64) -> Result<Opened
         services::by_worker(SERVICE_PROGRAM_GET, &[dir, scratch, flags], &[pages.extent()])?;
     // From here on its reference in the module goes with it.
     let mut file = FileHandle {
-        space: thread.process.space,
+        space: thread.process.memory().id,
         id: answer.status,
         inode: answer.args[1],
         device: answer.args[4],
@@ -233,7 +233,7 @@ pub fn open(thread: &Thread, dir: u64, path: &[u8], flags: u64) -> Result<Opened
 
 /// Owner of the frames into which Linux answers a thread.
 fn answers_of(thread: &Thread) -> FrameOwner {
-    thread.process.account.owner(Subject::Answers)
+    thread.process.memory().account.owner(Subject::Answers)
 }
 
 /// Up to one page of a file.

@@ -28,10 +28,10 @@ pub struct Rights {
 /// there the program gets no more.
 pub fn renew(thread: &Thread) -> Result<Rights> {
     let p = &thread.process;
-    let scratch = p.write_scratch(thread.port.slot_index, &[0; RANDOM_BYTES])?;
+    let scratch = thread.write_scratch(&[0; RANDOM_BYTES])?;
     let keeps = u32::from(p.observed.is_debugged());
     let flags = delegate::result_of(Control::Rights { random: scratch, keeps })?;
-    Ok(Rights { flags, random: p.control(scratch) })
+    Ok(Rights { flags, random: p.memory().control(scratch) })
 }
 
 impl Rights {

@@ -19,7 +19,7 @@ impl Runs for Thread {
     }
 
     fn enter(&self) {
-        self.process.mm.activate();
+        self.process.memory().mm.activate();
         usertsc::switch(self.no_tsc.load(Ordering::Relaxed));
         self.rseq.switched();
         self.calls_here();
@@ -31,24 +31,24 @@ impl Runs for Thread {
             paging::use_kernel();
             debugregs::switch(None);
         }
-        let memory = self.process.memory();
-        if next.is_none_or(|n| !Arc::ptr_eq(Thread::of(n.task()).process.memory(), memory)) {
-            self.process.mm.left();
+        let space = &self.process.space;
+        if next.is_none_or(|n| !Arc::ptr_eq(&Thread::of(n.task()).process.space, space)) {
+            self.process.memory().mm.left();
         }
     }
 
     #[inline(always)] // of each call that is woken for
     fn lets_memory_go(&self) -> bool {
-        let others = self.process.mm.active().has_others(percpu::index());
+        let others = self.process.memory().mm.active().has_others(percpu::index());
         if others {
             paging::use_kernel();
-            self.process.mm.left();
+            self.process.memory().mm.left();
         }
         others
     }
 
     fn takes_memory(&self) {
-        self.process.mm.activate();
+        self.process.memory().mm.activate();
     }
 
     fn cpu_timer_ns(&self) -> Option<u64> {
@@ -75,7 +75,7 @@ impl Runs for Thread {
     }
 
     fn ids(&self) -> (u32, u32) {
-        (Thread::tid(self), self.process.space)
+        (Thread::tid(self), self.process.memory().id)
     }
 }
 
@@ -85,7 +85,7 @@ impl Delegates for Thread {
     }
 
     fn owner(&self) -> Owner {
-        self.process.owner()
+        self.process.memory().owner()
     }
 
     fn is_killed(&self) -> bool {
@@ -127,7 +127,7 @@ impl Delegates for Thread {
     fn asked(&self, request: Option<&Control>) {
         // Services leave descriptors alone.
         if !matches!(request, Some(Control::Serve { .. })) {
-            self.process.last_mapped.forget();
+            self.process.memory().last_mapped.forget();
         }
     }
 }

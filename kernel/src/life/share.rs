@@ -28,11 +28,11 @@ use hanare_hal::usercopy::{self, UserAddr};
 pub fn process(me: &Thread, r: &Request, regs: &mut Regs) -> Result<u64> {
     let p = &me.process;
     heap::room(Inherited::bytes())?;
-    let index = p.take_slot().ok_or(errno::EAGAIN)?;
+    let index = p.memory().take_slot().ok_or(errno::EAGAIN)?;
     let parent = Arc::downgrade(p);
-    let new = Process::new(p.memory().clone(), index, parent, life::Process::EXPECTED)
-        .and_then(|new| p.memory().enter(&new).map(|()| new))
-        .inspect_err(|_| p.return_slot(index))?;
+    let new = Process::new(p.space.clone(), index, parent, life::Process::EXPECTED)
+        .and_then(|new| p.space.enter(&new).map(|()| new))
+        .inspect_err(|_| p.memory().return_slot(index))?;
     new.pool.open_later(&p.pool);
     new.pool.take_handlers(&p.pool);
     let vforks = r.flags & flag::VFORK != 0;
@@ -82,7 +82,7 @@ fn bear(me: &Thread, r: &Request, regs: &mut Regs, new: &Arc<Process>) -> Result
     }
     // An execve of another thread ends this one first, and then sees whether there is a sharer.
     p.create(me, vforks)?;
-    let slot = p.slot(new.first_slot).ok_or(errno::ENOMEM)?;
+    let slot = p.memory().slot(new.first_slot).ok_or(errno::ENOMEM)?;
     slot.lwk_reset();
     slot.set_poll_us(direct::worker_poll_us());
     // Linux gives it an id later: `begin` stores that.
@@ -157,7 +157,7 @@ pub fn begin(p: &Arc<Process>, pid_namespace: u64, pid: u32) -> Result<()> {
 /// The memory that a thread leaves behind is others' still: as Linux does where a process
 /// that shares it ends, or replaces its program.
 pub fn leave(thread: &Thread) {
-    if thread.process.is_shared() && !thread.process.is_closed() {
+    if thread.process.memory().is_shared() && !thread.process.memory().is_closed() {
         robust::release(thread);
         child::clear_tid(thread);
     }

@@ -67,5 +67,5 @@ impl Target {
 /// A path where the worker of `thread` reads it.
 pub fn write_path(thread: &Thread, path: &[u8]) -> Result<u64> {
     let name = lists::joined(&[path, &[0]])?;
-    thread.process.write_scratch(thread.port.slot_index, &name)
+    thread.write_scratch(&name)
 }

@@ -38,7 +38,9 @@ pub fn place_of(p: &Process, addr: u64, is_private: bool) -> Result<Place> {
 
 /// Whether a word lies in memory that Linux shares among processes.
 pub fn is_common(p: &Process, addr: u64) -> bool {
-    p.mm.lock()
+    p.memory()
+        .mm
+        .lock()
         .mappings()
         .find(addr)
         .is_some_and(|v| matches!(v.backing, Backing::SharedLinux { .. }))
@@ -47,7 +49,9 @@ pub fn is_common(p: &Process, addr: u64) -> bool {
 /// Whether it lies in memory of no file that may not be written: Linux finds no page there
 /// that processes could have in common.
 fn is_constant(p: &Process, addr: u64) -> bool {
-    p.mm.lock()
+    p.memory()
+        .mm
+        .lock()
         .mappings()
         .find(addr)
         .is_some_and(|v| matches!(v.backing, Backing::Anonymous) && !v.prot.contains(Prot::WRITE))
@@ -55,7 +59,7 @@ fn is_constant(p: &Process, addr: u64) -> bool {
 
 /// Whether a word lies in memory that may not be written.
 pub fn is_read_only(p: &Process, addr: u64) -> bool {
-    p.mm.lock().mappings().find(addr).is_some_and(|v| !v.prot.contains(Prot::WRITE))
+    p.memory().mm.lock().mappings().find(addr).is_some_and(|v| !v.prot.contains(Prot::WRITE))
 }
 
 /// A thread, as the queues know it.
@@ -110,7 +114,7 @@ pub fn read_timespec(pointer: u64) -> Result<u64> {
 /// Runs `f` under the lock of the queues, with user memory as it is.
 pub fn in_place<T>(p: &Process, f: impl FnOnce(&mut Futexes<Thread>) -> T) -> T {
     let thread = thread::current();
-    let mut queues = p.futexes.lock();
+    let mut queues = p.space.futexes.lock();
     thread.in_place.store(true, Ordering::Relaxed);
     let result = f(&mut queues);
     thread.in_place.store(false, Ordering::Relaxed);
@@ -165,7 +169,7 @@ impl Rest for Waiting {
         })??;
         wait_until(thread, until);
         let woken = {
-            let mut queues = p.futexes.lock();
+            let mut queues = p.space.futexes.lock();
             // Woken, though a signal or the deadline came too: not one wake-up may be lost.
             thread.futex_woken.load(Ordering::Relaxed)
                 || queues.remove(word, &Sleeper::one_of(0, None)).is_none()
@@ -196,7 +200,7 @@ pub fn interrupted(thread: &Thread, until: Until, restart: Restart) -> Result<u6
 
 /// Wakes up to `most` waiters, at least one as Linux does; how many there were.
 pub fn wake(p: &Process, word: Key, most: u64, bitset: u32) -> Result<u64> {
-    let woken = mark(p.futexes.lock().wake(word, count(most).max(1), bitset));
+    let woken = mark(p.space.futexes.lock().wake(word, count(most).max(1), bitset));
     rouse(&woken);
     Ok(woken.count()? as u64)
 }

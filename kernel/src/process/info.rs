@@ -71,7 +71,7 @@ pub fn of_process(p: &Process, r: &RequestRef<'_>, call: &RequestCall) -> Result
             Ok(())
         }
         INFO_CALL => call_of(p, r, call.args[1] as u32),
-        INFO_SOFT_DIRTY => p.mm.lock().keep_soft_dirty(call.args[1]),
+        INFO_SOFT_DIRTY => p.memory().mm.lock().keep_soft_dirty(call.args[1]),
         _ => Err(errno::EINVAL),
     }
 }
@@ -282,7 +282,7 @@ fn process(p: &Process, r: &RequestRef<'_>, tid: u32) -> Result<()> {
         p.threads().map(|t| t.task().counts.delegated.load(Ordering::Relaxed)).sum::<u64>()
             + p.ended_calls.load(Ordering::Relaxed);
     let (mapped, mapped_peak, resident, peak, tables, s) = {
-        let mut mm = p.mm.lock();
+        let mut mm = p.memory().mm.lock();
         let s = sizes(&mut mm);
         let (resident, peak) = mm.resident_bytes();
         (
@@ -390,7 +390,7 @@ fn vma_flags(v: &Vma<FileRef>) -> u64 {
 /// The policy at an address, and where the pages lie that have it.
 fn numa(p: &Process, r: &RequestRef<'_>, at: u64) -> Result<()> {
     let first = p.with_threads(|all| all.first().map(|t| t.policy.get())).unwrap_or_default();
-    let mut mm = p.mm.lock();
+    let mut mm = p.memory().mm.lock();
     let (map, policies, mut all_pages) = mm.view();
     let v = map.find(at).ok_or(errno::EFAULT)?;
     let policy = policies.find(at).unwrap_or(&first);
@@ -464,7 +464,7 @@ fn pagemap(p: &Process, r: &RequestRef<'_>, from: u64, to: u64) {
     let to = (to & !(SMALL - 1)).min(from.saturating_add(PAGEMAP_BYTES_MAX));
     let mut words = [0; PAGES_MAX];
     let mut runs = Runs::new(&mut words, from);
-    p.mm.lock().pagemap(from, to, &mut runs);
+    p.memory().mm.lock().pagemap(from, to, &mut runs);
     let (end, used) = (runs.end(), runs.len());
     r.set_arg(1, end);
     r.set_pages(&words[..used]);
@@ -472,7 +472,7 @@ fn pagemap(p: &Process, r: &RequestRef<'_>, from: u64, to: u64) {
 
 fn clear_refs(p: &Process, r: &RequestRef<'_>, number: u64) -> Result<()> {
     let what = Clear::of(number).ok_or(errno::EINVAL)?;
-    let is_seen = p.mm.lock().clear_refs(what);
+    let is_seen = p.memory().mm.lock().clear_refs(what);
     r.set_arg(1, is_seen.into());
     Ok(())
 }
@@ -480,7 +480,7 @@ fn clear_refs(p: &Process, r: &RequestRef<'_>, number: u64) -> Result<()> {
 fn written_by_linux(p: &Process, r: &RequestRef<'_>, from: u64) {
     let mut words = [0; PAGES_MAX];
     let mut used = 0;
-    let next = p.mm.lock().each_written_by_linux(from, &mut |leaf| {
+    let next = p.memory().mm.lock().each_written_by_linux(from, &mut |leaf| {
         let Some(to) = words.get_mut(used..used + 2) else { return false };
         to.copy_from_slice(&[leaf.addr, leaf.frame().0 | (leaf.size / SMALL - 1)]);
         used += 2;
@@ -494,7 +494,7 @@ fn vmas(p: &Process, r: &RequestRef<'_>, from: u64, with_resident: bool) {
     let mut words = [0; PAGES_MAX];
     let mut used = 0;
     let mut next = 0;
-    let mut mm = p.mm.lock();
+    let mut mm = p.memory().mm.lock();
     let (map, _, mut pages) = mm.view();
     for v in map.iter_from(from) {
         let Some(to) = words.get_mut(used..used + VMA_WORDS) else {

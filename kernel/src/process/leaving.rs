@@ -18,7 +18,7 @@ pub const PATIENCE_NS: u64 = 1_000_000_000;
 pub fn wait(p: &Process, me: &Thread, tid: u32, deadline: Option<u64>) -> bool {
     let pid = u64::from(p.pid());
     // An id may have been given to a thread that lives, or to a worker that waits for one.
-    let is_spare = || p.slots.lock().is_spare(tid, p.space, p.first_slot);
+    let is_spare = || p.slots.lock().is_spare(tid, p.memory().id, p.first_slot);
     let is_given = || p.threads().any(|t| t.tid() == tid) || is_spare();
     if tid == 0 || is_given() {
         return true;

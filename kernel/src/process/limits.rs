@@ -47,7 +47,7 @@ fn ask_by(by: Service, p: &Process, tid: u32) -> Result<()> {
     if thread::current().process.native.get().is_some() {
         return Err(errno::ENOSYS);
     }
-    let answer = by(SERVICE_LIMITS, &[tid.into(), p.space.into()], &[])?;
+    let answer = by(SERVICE_LIMITS, &[tid.into(), p.memory().id.into()], &[])?;
     let words: &[u64; LIMITS_WORDS] = (&*answer.extents).try_into().map_err(|_| errno::EIO)?;
     p.take_limits(answer.args[0], words);
     Ok(())

@@ -62,9 +62,9 @@ pub fn join(space: &Arc<ProcessSpace>, first: &Process, word: u64, parts: u32) -
             let pool = pool()?;
             first.native.call_once(|| Native::new(pool));
             first.pool.pack();
-            space.set_copies(false);
-            space.end_bounces(); // nothing of its calls goes by its own proxy
-            space.set_parts(PARTS_ALL); // it is asked to map none
+            space.memory.set_copies(false);
+            space.memory.end_bounces(); // nothing of its calls goes by its own proxy
+            space.memory.set_parts(PARTS_ALL); // it is asked to map none
             Ok(0)
         }
         ATTACH_MEMBER => enter(space, pool()?).map(|()| 0),
@@ -86,10 +86,10 @@ fn pool(id: u32, limit: usize) -> Result<Arc<ProxyPool>> {
 
 /// A pooled proxy has come.
 fn enter(space: &Arc<ProcessSpace>, pool: Arc<ProxyPool>) -> Result<()> {
-    let slot = space.slot(0).ok_or(errno::ENOMEM)?;
+    let slot = space.memory.slot(0).ok_or(errno::ENOMEM)?;
     slot.set_poll_us(direct::worker_poll_us());
     slot.set_sigmask(!0); // signals are not the proxy's business
-    let frames = messages::grow_of(space, 0, SMALL)?;
+    let frames = messages::grow_of(&space.memory, 0, SMALL)?;
     let (frame, _) = frames.place(0).ok_or(errno::ENOMEM)?;
     let page = memory::direct(frame) as *mut Page;
     // SAFETY: the frame is the space's until that is freed. Before that the proxy leaves the pool's
@@ -111,7 +111,7 @@ fn enter(space: &Arc<ProcessSpace>, pool: Arc<ProxyPool>) -> Result<()> {
         }
         members.add(member.clone())?;
     }
-    if let Err(e) = lists::insert(&mut KNOWN.lock().members, space.space, member.clone()) {
+    if let Err(e) = lists::insert(&mut KNOWN.lock().members, space.memory.id, member.clone()) {
         pool.members.lock().remove(&member);
         return Err(e);
     }

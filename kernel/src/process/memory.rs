@@ -9,7 +9,6 @@ use crate::mm::window::space;
 use crate::parts::futexes::Futexes;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::ops::Deref;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use hanare_core::errno::Result;
 use hanare_core::life::{Refused, Space, SpaceEffect, SpaceEvent};
@@ -46,9 +45,10 @@ pub fn newest_first<L, T, R: Rank>(
     })
 }
 
-/// A space and the processes that have it. It dereferences to its [`Space`].
+/// A space and the processes that have it.
 pub struct ProcessSpace<P, T> {
-    memory: space::Space,
+    /// The memory, with the control window.
+    pub memory: space::Space,
     /// Waiters on futexes in private memory.
     pub futexes: Mutex<Futexes<T>, rank::FutexQueues>,
     /// The processes that have the space, the first one first. Never empty once it is open.
@@ -60,13 +60,6 @@ pub struct ProcessSpace<P, T> {
     pub close_request: AtomicU32,
     _charge: Charge,
     _counted: Counted,
-}
-
-impl<P, T> Deref for ProcessSpace<P, T> {
-    type Target = space::Space;
-    fn deref(&self) -> &space::Space {
-        &self.memory
-    }
 }
 
 impl<P, T> ProcessSpace<P, T> {

@@ -35,6 +35,7 @@ use crate::base::lists;
 use crate::base::lock::{Mutex, rank};
 use crate::base::{heap, time};
 use crate::link::pool::Pool;
+use crate::mm::window::space::Space;
 use crate::parts::cputimers::{CpuTimers, Timer};
 use crate::parts::usage::{Accounts, Children};
 use crate::parts::{observed, pooled, signals};
@@ -42,7 +43,6 @@ use crate::process::slots::Slots;
 use crate::sched::cpus;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
-use core::ops::Deref;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use hanare_abi::control::Control;
 use hanare_core::entropy::Entropy;
@@ -58,10 +58,10 @@ use thread::{ParentWaits, Thread};
 /// A space and the processes that have it.
 type ProcessSpace = memory::ProcessSpace<Process, Thread>;
 
-/// A process. It dereferences to its [`ProcessSpace`], which it shares only with processes that
-/// share its memory.
+/// A process.
 pub struct Process {
-    memory: Arc<ProcessSpace>,
+    /// The process' space, which it shares only with processes that share its memory.
+    pub space: Arc<ProcessSpace>,
     /// Slot of its first thread, and its name in the module: another one than 0 where
     /// another process was in the space first.
     pub first_slot: u32,
@@ -151,17 +151,10 @@ pub fn has_first_ended() -> bool {
     shared::firsts_ended().load(Ordering::Acquire) != 0
 }
 
-impl Deref for Process {
-    type Target = ProcessSpace;
-    fn deref(&self) -> &ProcessSpace {
-        &self.memory
-    }
-}
-
 impl Process {
-    /// A process in `memory`, without threads, in the state `life`.
+    /// A process in `space`, without threads, in the state `life`.
     pub fn new(
-        memory: Arc<ProcessSpace>,
+        space: Arc<ProcessSpace>,
         first_slot: u32,
         parent: Weak<Process>,
         life: life::Process,
@@ -172,15 +165,16 @@ impl Process {
             + size_of::<Children>()
             + heap::SMALL_PARTS;
         heap::room(bytes)?;
-        let (_place, _charge) = (memory.account.process()?, memory.account.charge(bytes as u64)?);
+        let account = &space.memory.account;
+        let (_place, _charge) = (account.process()?, account.charge(bytes as u64)?);
         let usage = Mutex::new(
             parent.upgrade().map_or_else(Accounts::default, |p| p.usage.lock().of_child()),
         );
         let observed = observed::OfProcess::default();
-        observed.set(observed::COPIES, memory.copies());
-        let user = memory.account.user().signals.clone();
+        observed.set(observed::COPIES, space.memory.copies());
+        let user = account.user().signals.clone();
         let process = lists::arc_within(Process {
-            memory,
+            space,
             first_slot,
             parent,
             creator: AtomicU32::new(0),
@@ -221,9 +215,10 @@ impl Process {
         Ok(process)
     }
 
-    /// The memory and the list of processes that it shares with processes of the same memory.
-    pub fn memory(&self) -> &Arc<ProcessSpace> {
-        &self.memory
+    /// The memory of the process' space.
+    #[inline]
+    pub fn memory(&self) -> &Space {
+        &self.space.memory
     }
 
     /// The id of the process.

@@ -56,10 +56,10 @@ enum Short {
 impl Short {
     /// Why `p` gets no page.
     fn of(p: &Process) -> Short {
-        if p.account.is_full() {
-            return Short::User(p.account.user().uid());
+        if p.memory().account.is_full() {
+            return Short::User(p.memory().account.user().uid());
         }
-        match p.account.refusal() {
+        match p.memory().account.refusal() {
             Some(Refusal::Group(group)) if GROUPS.is_full(group) => Short::Group(group),
             Some(Refusal::Nodes(nodes)) if frames::are_full(&nodes) => Short::Nodes(nodes),
             Some(_) => Short::Not,
@@ -71,16 +71,16 @@ impl Short {
     /// may be several users, then those that it has itself. `None`: it does not help.
     fn weight(self, space: &ProcessSpace) -> Option<[u64; 2]> {
         let counts = match self {
-            Short::User(uid) => space.account.user().uid() == uid,
-            Short::Group(group) => space.account.is_in(group),
+            Short::User(uid) => space.memory.account.user().uid() == uid,
+            Short::Group(group) => space.memory.account.is_in(group),
             Short::Nodes(nodes) => {
-                let pages = space.pages_on(&nodes);
-                let of_user = space.account.user().on_nodes.load(Ordering::Relaxed);
+                let pages = space.memory.pages_on(&nodes);
+                let of_user = space.memory.account.user().on_nodes.load(Ordering::Relaxed);
                 return (pages > 0).then_some([of_user, pages * SMALL]);
             }
             Short::Not | Short::All => false,
         };
-        counts.then(|| [0, space.account.bytes()])
+        counts.then(|| [0, space.memory.account.bytes()])
     }
 
     /// Free bytes: of the nodes that are short, else of the instance.
@@ -110,7 +110,7 @@ impl Short {
 
     /// A space that may have to end. Of all memory all counts that its user has.
     fn candidate(self, space: &ProcessSpace, weight: [u64; 2]) -> Candidate {
-        let user = space.account.user();
+        let user = space.memory.account.user();
         let weight = if self == Short::All { [user.bytes(), 0] } else { weight };
         Candidate { user: user.uid(), weight, ending: ending(space) }
     }
@@ -128,7 +128,7 @@ impl Short {
     fn report(self, p: &Process) -> [u64; 3] {
         let at_limit = match self {
             Short::Group(group) => Some((GROUPS.usage(group).map(|pages| pages * 4096), OUT_GROUP)),
-            Short::User(_) => p.account.user().excess().map(|usage| (usage, OUT_USER)),
+            Short::User(_) => p.memory().account.user().excess().map(|usage| (usage, OUT_USER)),
             Short::Not | Short::Nodes(_) | Short::All => None,
         };
         let ((free, total), whose_all) = match self {
@@ -155,8 +155,8 @@ impl Short {
             "out of memory: process {} ({}) of user {} killed: it has {} MiB; {whose} has {} of {} KiB",
             pid,
             core::str::from_utf8(name).unwrap_or("?"),
-            p.account.user().uid(),
-            p.account.bytes() >> 20,
+            p.memory().account.user().uid(),
+            p.memory().account.bytes() >> 20,
             used >> 10,
             most >> 10
         );
@@ -208,7 +208,7 @@ fn has_room(uid: u32) -> bool {
 
 /// Whether a space is on its way out, and gets there in time.
 fn ending(space: &ProcessSpace) -> Ending {
-    if !(space.is_closed() || space.first().is_some_and(|p| p.is_killed())) {
+    if !(space.memory.is_closed() || space.first().is_some_and(|p| p.is_killed())) {
         Ending::Not
     } else if cpu::rdtsc() < space.patience(|| cpus::deadline(PATIENCE_NS)) {
         Ending::Soon
@@ -220,11 +220,11 @@ fn ending(space: &ProcessSpace) -> Ending {
 /// Counts each user's pages on some nodes.
 fn count_on(nodes: &Nodes) {
     for space in spaces::all() {
-        space.account.user().on_nodes.store(0, Ordering::Relaxed);
+        space.memory.account.user().on_nodes.store(0, Ordering::Relaxed);
     }
     for space in spaces::all() {
-        let pages = space.pages_on(nodes);
-        space.account.user().on_nodes.fetch_add(pages, Ordering::Relaxed);
+        let pages = space.memory.pages_on(nodes);
+        space.memory.account.user().on_nodes.fetch_add(pages, Ordering::Relaxed);
     }
 }
 
@@ -263,14 +263,14 @@ impl<'a> Need<'a> {
             }
             *last = Last {
                 space: Arc::downgrade(victim),
-                account: Arc::downgrade(&victim.account),
+                account: Arc::downgrade(&victim.memory.account),
                 short: self.short,
                 patience: Patience::new(time::since_boot_ns()),
             };
         }
         let Some(first) = victim.first().filter(|p| !p.is_killed()) else { return };
         self.short.log(&first);
-        let owner = Owner::kernel(victim.space);
+        let owner = Owner::kernel(victim.memory.id);
         let is_asked = services::post(SERVICE_KILL, owner, &self.short.report(&first), &[]);
         let mut last = LAST.lock();
         if !is_asked && core::ptr::eq(last.space.as_ptr(), &raw const **victim) {
@@ -341,7 +341,7 @@ struct Room<'a> {
 impl Room<'_> {
     fn is_there(&self) -> bool {
         let process = self.need.process;
-        process.is_killed() || self.need.is_met() && !process.account.is_full()
+        process.is_killed() || self.need.is_met() && !process.memory().account.is_full()
     }
 }
 

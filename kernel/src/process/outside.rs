@@ -15,6 +15,11 @@ pub fn call_back(p: &Process) {
     fence(Ordering::SeqCst);
     for thread in p.threads().filter(|thread| thread.utility.is_out()) {
         // Where no entry is free it comes back with its next call.
-        services::post(SERVICE_INTERRUPT, Owner::kernel(p.space), &[thread.tid().into()], &[]);
+        services::post(
+            SERVICE_INTERRUPT,
+            Owner::kernel(p.memory().id),
+            &[thread.tid().into()],
+            &[],
+        );
     }
 }

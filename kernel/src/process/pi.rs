@@ -104,7 +104,7 @@ impl Whereabouts {
 
 fn where_is(p: &Process, tid: u32) -> Whereabouts {
     let (mut is_here, mut was_here) = (false, false);
-    for process in p.memory().processes() {
+    for process in p.space.processes() {
         was_here |= process.pid() == tid || had_thread(&process, tid);
         let is_it = |t: &Arc<Thread>| t.tid() == tid && !t.has_left_locks.load(Ordering::SeqCst);
         is_here |= process.with_threads(|all| all.iter().any(is_it));
@@ -123,8 +123,7 @@ fn elsewhere(tid: u32) -> Whereabouts {
     const OP: u32 = FUTEX_TRYLOCK_PI | FUTEX_PRIVATE_FLAG;
     let me = thread::current();
     let result = me
-        .process
-        .write_scratch(me.port.slot_index, &tid.to_le_bytes())
+        .write_scratch(&tid.to_le_bytes())
         .and_then(|word| delegate::linux(__NR_futex, [word, OP.into(), 0, 0, 0, 0]));
     match result {
         Err(errno::ESRCH) => Whereabouts::Nowhere,
@@ -177,7 +176,7 @@ fn wait(me: &Thread, until: Until, owner: u32) {
 
 /// Takes the thread out of the queues; for what it waited still.
 fn stop_waiting(me: &Thread, key: Key) -> Option<Waited> {
-    let mut queues = me.process.futexes.lock();
+    let mut queues = me.process.space.futexes.lock();
     if me.futex_woken.load(Ordering::Relaxed) {
         return None;
     }
@@ -261,7 +260,7 @@ pub fn wait_for_lock(word: Key, value: u32, until: Until, lock: Option<Key>) -> 
 fn wait_to_be_moved(me: &Thread, until: Until, lock: Option<Key>) {
     wait_until_or(me, until, || me.looks_for_owner.load(Ordering::Acquire));
     if me.looks_for_owner.swap(false, Ordering::Relaxed) {
-        let owner = |lock| me.process.futexes.lock().owner_for(lock, me.tid());
+        let owner = |lock| me.process.space.futexes.lock().owner_for(lock, me.tid());
         match lock.and_then(owner) {
             Some(owner) => wait(me, until, owner),
             None => wait_until(me, until), // it has it, or has been woken
@@ -271,9 +270,9 @@ fn wait_to_be_moved(me: &Thread, until: Until, lock: Option<Key>) {
 
 /// Has the threads that wait for a lock look for its owner, whose end the LWK is not told of.
 fn look_for_owner(p: &Process, lock: Key) {
-    for process in p.memory().processes() {
+    for process in p.space.processes() {
         for thread in process.threads() {
-            if p.futexes.lock().owner_for(lock, thread.tid()).is_some() {
+            if p.space.futexes.lock().owner_for(lock, thread.tid()).is_some() {
                 thread.looks_for_owner.store(true, Ordering::Release);
                 cpus::kick(thread.task());
             }

@@ -11,7 +11,7 @@ use linux_raw_sys::general::{__NR_getegid, __NR_geteuid, __NR_getgid, __NR_getui
 /// Whether Linux lets the running thread do `what` (`MAY_*`) to the thread `tid` of another
 /// process. The module decides, since the proxy could forge its worker's answers.
 pub fn may(what: u64, tid: u32, of: &Process) -> Result<()> {
-    services::by_worker(SERVICE_MAY, &[tid.into(), of.space.into(), what], &[])?;
+    services::by_worker(SERVICE_MAY, &[tid.into(), of.memory().id.into(), what], &[])?;
     Ok(())
 }
 

@@ -36,7 +36,7 @@ pub fn may_execute(me: &Thread, by: By, call: &Call) -> bool {
     me.signals.is_told()
         && me.port.slot.robust_list() == me.robust_list.load(Ordering::Relaxed)
         && me.seccomp.mode() == 0
-        && !me.process.is_shared()
+        && !me.process.memory().is_shared()
         // As its worker has been told: the proxy could have changed it, and hurts its own process.
         && (by == By::Any || SigSet(me.port.slot.sigmask()).intersection(RAISED).is_empty())
         && !names_own(me, call)
@@ -73,7 +73,7 @@ fn is_own(me: &Thread, path: &[u8]) -> bool {
 /// is none to be had.
 pub fn add(me: &Thread, number: usize) -> bool {
     let (p, pool) = (&me.process, &me.process.pool);
-    if !pool.make_boxes(|| p.request_boxes()) {
+    if !pool.make_boxes(|| p.memory().request_boxes()) {
         return false;
     }
     let cpus = pool::options().server_cpus[number];
@@ -115,8 +115,8 @@ fn place(me: &Thread, pool: &Pool, of_box: usize) -> Option<(usize, u32, SlotRef
     let mut numbers = of_box * BOX_SERVERS..(of_box + 1) * BOX_SERVERS;
     let number = numbers.find(|&number| !places[number].is_used && has_ended(&places[number]))?;
     if places[number].slot.is_none() {
-        let index = p.slots.lock().take_empty(p)?;
-        let Some(slot) = p.slot(index) else {
+        let index = p.slots.lock().take_empty(p.memory())?;
+        let Some(slot) = p.memory().slot(index) else {
             p.slots.lock().add_dropped(index);
             return None;
         };
@@ -224,5 +224,5 @@ fn tell(p: &Process, place: &mut Place, number: usize) -> Option<Told> {
 
 /// Rings it: what it says of its sleep is in the box, not in its slot.
 fn ring(p: &Process, told: Told) {
-    direct::ring_worker(p.space, told.index, &told.slot);
+    direct::ring_worker(p.memory().id, told.index, &told.slot);
 }

@@ -79,9 +79,9 @@ pub fn take_used(space: u32) -> Option<Option<Used>> {
 /// Notes the use of a space, which is found no more from now on. Gives the request that its end
 /// answers, or [`NO_REQUEST`].
 fn remove(space: &ProcessSpace, used: Used) -> u32 {
-    let mut spaces = part_of(space.space).lock();
-    spaces.remove(&space.space);
-    if let Some(kept) = ENDS.lock().get_mut(&space.space) {
+    let mut spaces = part_of(space.memory.id).lock();
+    spaces.remove(&space.memory.id);
+    if let Some(kept) = ENDS.lock().get_mut(&space.memory.id) {
         kept.ended(used);
     }
     space.close_request.swap(NO_REQUEST, Ordering::AcqRel)
@@ -92,7 +92,7 @@ fn all_of(part: &'static Spaces) -> impl Iterator<Item = Arc<ProcessSpace>> {
     let mut last = 0; // no space has this id
     core::iter::from_fn(move || {
         let next = part.lock().range(last + 1..).next().map(|(_, space)| space.clone())?;
-        last = next.space;
+        last = next.memory.id;
         Some(next)
     })
 }
@@ -141,7 +141,7 @@ pub fn trim() {
 /// Frees service entries that no thread waits for any more.
 pub fn sweep() {
     for p in all() {
-        linux::finish_fills(&p, None, 0);
+        linux::finish_fills(&p.memory, None, 0);
     }
 }
 
@@ -160,8 +160,8 @@ impl ProcessSpace {
         let first = Process::new(self.clone(), 0, parent, life)?;
         first.set_pid_namespace(words.get(5).copied().unwrap_or(0));
         self.enter(&first)?;
-        let mut spaces = part_of(self.space).lock();
-        if lists::insert_within(&mut spaces, self.space, self.clone()).is_some() {
+        let mut spaces = part_of(self.memory.id).lock();
+        if lists::insert_within(&mut spaces, self.memory.id, self.clone()).is_some() {
             return Err(errno::EEXIST);
         }
         Ok(first)
@@ -199,7 +199,7 @@ impl ProcessSpace {
     /// # Errors
     /// See [`Account::enter`](crate::base::accounts::Account::change_groups).
     pub fn enter_groups(&self, words: &[u64]) -> Result<()> {
-        if self.account.change_groups(words)? {
+        if self.memory.account.change_groups(words)? {
             self.processes().for_each(|p| p.kick_all());
         }
         Ok(())
@@ -226,7 +226,7 @@ impl ProcessSpace {
         match self.step(SpaceEvent::Leave, gone) {
             Ok(SpaceEffect::Remove) => {
                 process.finish();
-                self.return_slots(&mut process.slots.lock().all());
+                self.memory.return_slots(&mut process.slots.lock().all());
             }
             Ok(SpaceEffect::Free) => self.free(),
             Ok(SpaceEffect::None) | Err(_) => {}
@@ -253,12 +253,12 @@ impl ProcessSpace {
     /// Frees everything: no thread is left. Done once.
     fn free(&self) {
         self.processes().for_each(|p| p.finish());
-        process::space_gone(self.space);
-        end::all(self);
+        process::space_gone(self.memory.id);
+        end::all(&self.memory);
         let (user_ns, system_ns) = self.processes().next().map_or((0, 0), |p| p.times_ns());
         let member = self.first().and_then(|p| p.native.get()?.left_behind());
-        let member = member.map_or(0, |member| member.space.space);
-        let used = Used { user_ns, system_ns, peak_bytes: self.memory_use().1, member };
+        let member = member.map_or(0, |member| member.space.memory.id);
+        let used = Used { user_ns, system_ns, peak_bytes: self.memory.memory_use().1, member };
         let request = remove(self, used);
         let processes = core::mem::take(&mut self.processes.lock().all);
         drop(processes);

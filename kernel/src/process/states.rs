@@ -59,7 +59,7 @@ impl Process {
     /// Whether another process has its memory that is not about to end.
     pub fn shares_with_living(&self) -> bool {
         let other = |p: &Arc<Process>| !core::ptr::eq(&**p, self) && p.life().state().uses_memory();
-        self.is_shared() && self.processes().any(|p| other(&p))
+        self.memory().is_shared() && self.space.processes().any(|p| other(&p))
     }
 
     /// A step, with the list of threads locked.
@@ -95,7 +95,7 @@ impl Process {
             self.kick_all();
         }
         if effects.leaves {
-            self.memory().process_left(self);
+            self.space.process_left(self);
         }
         Ok(effects)
     }
@@ -374,7 +374,7 @@ impl Process {
             is_awaited = self.step(None, Event::Told).is_ok_and(|effects| effects.is_awaited);
         }
         if is_awaited {
-            self.processes().for_each(|other| other.kick_all());
+            self.space.processes().for_each(|other| other.kick_all());
         }
     }
 }

@@ -21,6 +21,7 @@ use crate::sched::task::Task;
 use alloc::sync::{Arc, Weak};
 use core::mem::offset_of;
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use hanare_core::errno::Result;
 use hanare_core::ledger::Subject;
 use hanare_core::life::{self, ThreadState};
 use hanare_core::mempolicy::Policy;
@@ -192,15 +193,15 @@ impl Thread {
     ) -> Option<Arc<Thread>> {
         let bytes = size_of::<Thread>() + fpu::size() + heap::SMALL_PARTS;
         heap::room(bytes).ok()?;
-        let _charge = process.account.charge(bytes as u64 + stacks::BYTES).ok()?;
-        let bell = process.bell(slot_index)?;
-        let user = process.account.user().signals.clone();
-        let stack = Stack::new(process.account.owner(Subject::Stacks))?;
-        let (sigmask, account) = (process.start_mask(), process.account.clone());
+        let _charge = process.memory().account.charge(bytes as u64 + stacks::BYTES).ok()?;
+        let bell = process.memory().bell(slot_index)?;
+        let user = process.memory().account.user().signals.clone();
+        let stack = Stack::new(process.memory().account.owner(Subject::Stacks))?;
+        let (sigmask, account) = (process.start_mask(), process.memory().account.clone());
         Some(lists::cyclic_within(|weak: &Weak<Thread>| Thread {
             port: Port::new(
                 Task::new(weak.clone(), account, bell, stack, start),
-                process.space,
+                process.memory().id,
                 slot_index,
                 slot,
             ),
@@ -278,11 +279,16 @@ impl Thread {
     /// The thread's view for memory operations: space, slot, NUMA policy.
     pub fn caller(&self) -> Caller<'_> {
         Caller {
-            memory: &self.process,
+            memory: self.process.memory(),
             slot: self.port.slot_index,
             policy: &self.policy,
             thread: self,
         }
+    }
+
+    /// Copies into the scratch page of its slot; the address for its worker.
+    pub fn write_scratch(&self, bytes: &[u8]) -> Result<u64> {
+        self.process.memory().write_scratch(self.port.slot_index, bytes)
     }
 
     /// Whether a tracer or a debugger holds it.
@@ -360,7 +366,7 @@ impl Thread {
         self.task().bind(affinity);
         let name = *old.name.lock();
         *self.name.lock() = name;
-        self.policy.set(old.policy.get(), &self.process);
+        self.policy.set(old.policy.get(), self.process.memory());
         self.no_tsc.store(old.no_tsc.load(Ordering::Relaxed), Ordering::Relaxed);
         self.seccomp.inherit(old.seccomp.inherited());
     }

@@ -61,7 +61,7 @@ pub fn refresh(thread: &Thread) -> bool {
         (id.time.monotonic_ns, id.time.boottime_ns) = (monotonic_ns, boottime_ns);
         id.time.differ()
     };
-    vdso::set_traps(&mut p.mm.lock(), differ);
+    vdso::set_traps(&mut p.memory().mm.lock(), differ);
     true
 }
 
@@ -75,13 +75,13 @@ fn ask(thread: &Thread) -> Result<Option<(i64, i64)>> {
         return Ok(None);
     }
     let p = &thread.process;
-    let scratch = p.write_scratch(thread.port.slot_index, b"/proc/self/timens_offsets\0")?;
+    let scratch = thread.write_scratch(b"/proc/self/timens_offsets\0")?;
     let fd = delegate::linux(__NR_openat, [AT_FDCWD, scratch, O_CLOEXEC, 0, 0, 0])?;
     let read = delegate::linux(__NR_read, [fd, scratch, SMALL / 2, 0, 0, 0]);
     let _ = delegate::linux(__NR_close, [fd, 0, 0, 0, 0, 0]);
     let mut text = [0; SMALL as usize / 2];
     let text = text.get_mut(..read? as usize).ok_or(errno::EIO)?;
-    p.read_control(scratch, text);
+    p.memory().read_control(scratch, text);
     namespace_offsets(core::str::from_utf8(text).map_err(|_| errno::EIO)?)
         .ok_or(errno::EIO)
         .map(Some)
@@ -90,8 +90,8 @@ fn ask(thread: &Thread) -> Result<Option<(i64, i64)>> {
 /// Where a link of /proc points to: the name of a namespace.
 fn read_link(thread: &Thread, path: &[u8], name: &mut [u8; LINK_MAX]) -> Result<()> {
     let p = &thread.process;
-    let scratch = p.write_scratch(thread.port.slot_index, path)?;
+    let scratch = thread.write_scratch(path)?;
     let length = delegate::linux(__NR_readlink, [scratch, scratch, LINK_MAX as u64, 0, 0, 0])?;
-    p.read_control(scratch, name.get_mut(..length as usize).ok_or(errno::EIO)?);
+    p.memory().read_control(scratch, name.get_mut(..length as usize).ok_or(errno::EIO)?);
     Ok(())
 }

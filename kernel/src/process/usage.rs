@@ -12,7 +12,7 @@ use crate::process::Process;
 /// Resources that a process and its threads used: CPU time, the peak of memory, page faults.
 pub fn of(p: &Process) -> Usage {
     let (user_ns, system_ns) = p.times_ns();
-    Usage { user_ns, system_ns, peak_bytes: p.memory_use().1, faults: p.faults() }
+    Usage { user_ns, system_ns, peak_bytes: p.memory().memory_use().1, faults: p.faults() }
 }
 
 /// Children that their parent does not wait for are forgotten, lowest ids first, beyond this.

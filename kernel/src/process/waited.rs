@@ -71,7 +71,7 @@ impl Place {
         let is_scratch = *pointer == 0;
         if is_scratch {
             let me = thread::current();
-            *pointer = me.process.write_scratch(me.port.slot_index, &[0; size_of::<SigInfo>()])?;
+            *pointer = me.write_scratch(&[0; size_of::<SigInfo>()])?;
         }
         let at = *pointer;
         Ok((args, Place { at, is_scratch }))
@@ -85,7 +85,7 @@ impl Place {
     /// The word at this offset.
     pub fn word(&self, offset: u64) -> Result<u32> {
         if self.is_scratch {
-            return Ok(thread::current().process.control(self.at + offset));
+            return Ok(thread::current().process.memory().control(self.at + offset));
         }
         usercopy::read_u32(UserAddr::behind(self.at, offset)).map_err(|_| errno::EFAULT)
     }
@@ -152,7 +152,7 @@ fn wait_until_left(p: &Process, pid: u32) {
             && child.pid() == pid
             && !core::ptr::eq(&**child, p)
     };
-    let Some(child) = p.memory().is_shared().then(|| p.memory().processes().find(is_it)).flatten()
+    let Some(child) = p.memory().is_shared().then(|| p.space.processes().find(is_it)).flatten()
     else {
         return;
     };
@@ -179,5 +179,5 @@ fn wait_until_paused(p: &Process, pid: u32) {
     // Each of its threads looks before it enters user mode again, and those that were there have
     // passed through the kernel.
     child.kick_all();
-    tlb::shoot(child.mm.active(), 0, 0);
+    tlb::shoot(child.memory().mm.active(), 0, 0);
 }

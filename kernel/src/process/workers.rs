@@ -97,7 +97,7 @@ pub fn await_exits(p: &Process, me: &Thread) {
 
 /// The number of the bell of a slot that is, or was, used.
 fn bell_number(p: &Process, index: u32) -> u32 {
-    p.bell(index).expect("of a slot that was used")
+    p.memory().bell(index).expect("of a slot that was used")
 }
 
 /// The bell with that number.
@@ -143,17 +143,17 @@ fn shed(p: &Process, me: &Thread) {
 
 /// The first worker, which no thread has now, becomes like a thread that lives, or ends.
 fn follow(p: &Process, me: &Thread, alive: &[Arc<Thread>]) {
-    let Some(slot) = p.slot(p.first_slot) else { return };
+    let Some(slot) = p.memory().slot(p.first_slot) else { return };
     settle(me, p.first_slot, slot);
     for like in alive {
         let succeed = Control::Succeed { tid: like.tid() };
-        direct::ask_worker(p.space, p.first_slot, slot, succeed);
+        direct::ask_worker(p.memory().id, p.first_slot, slot, succeed);
         if settle(me, p.first_slot, slot) == Some(Answer::Done(0)) {
             p.slots.lock().leader = Some(like.attributes.load(Ordering::Relaxed));
             return;
         }
     }
-    direct::ask_worker(p.space, p.first_slot, slot, Control::ThreadExit);
+    direct::ask_worker(p.memory().id, p.first_slot, slot, Control::ThreadExit);
     p.slots.lock().leader_gone = true;
     // Not by its id: of a zombie Linux says that it is there.
     while slot.has_worker() && !me.must_end() {
@@ -194,7 +194,7 @@ pub fn take(p: &Process, own: u64) -> Result<Taken> {
     let retired = retire(p);
     retired.iter().filter(|&&tid| tid != 0).for_each(|&tid| p.slots.lock().forget(tid));
     let start = || {
-        let index = p.slots.lock().take_empty(p).ok_or(errno::EAGAIN)?;
+        let index = p.slots.lock().take_empty(p.memory()).ok_or(errno::EAGAIN)?;
         start_worker(p, index, own)
     };
     match start() {
@@ -211,9 +211,9 @@ pub fn take(p: &Process, own: u64) -> Result<Taken> {
 /// itself: its maker may give it another name at once.
 fn name(p: &Process, s: &Spare, name: &[u8; 16]) {
     const SET_NAME: u64 = 15;
-    let Ok(at) = p.write_scratch(s.index, name) else { return };
+    let Ok(at) = p.memory().write_scratch(s.index, name) else { return };
     if s.slot.lwk_post(__NR_prctl, [SET_NAME, at, 0, 0, 0, 0]) {
-        direct::ring_worker(p.space, s.index, &s.slot);
+        direct::ring_worker(p.memory().id, s.index, &s.slot);
     }
     settle(thread::current(), s.index, s.slot);
 }
@@ -230,7 +230,7 @@ fn is_leaving(p: &Process, tid: u32) -> bool {
 
 /// The id of the worker of a slot, given its bell, if the module knows it as one of the process'.
 fn id_of(p: &Process, bell: BellRef<'static>) -> Option<u32> {
-    bell.worker(p.space, p.first_slot)
+    bell.worker(p.memory().id, p.first_slot)
 }
 
 /// The slot has no worker for a thread: none came, or the module knows none. A thread of Linux'
@@ -239,12 +239,12 @@ fn drop_slot(p: &Process, index: u32, slot: SlotRef<'static>) {
     if !slot.has_worker() || p.is_killed() {
         return p.slots.lock().add_dropped(index);
     }
-    direct::ask_worker(p.space, index, slot, Control::ThreadExit);
+    direct::ask_worker(p.memory().id, index, slot, Control::ThreadExit);
     p.slots.lock().add_ending(index, slot);
 }
 
 fn start_worker(p: &Process, index: u32, own: u64) -> Result<Taken> {
-    let slot = p.slot(index).ok_or(errno::ENOMEM)?;
+    let slot = p.memory().slot(index).ok_or(errno::ENOMEM)?;
     let bell = bell_of(p, index);
     bell.forget_worker();
     slot.lwk_reset();
@@ -272,7 +272,7 @@ fn send_away(p: &Process, s: Spare) -> u32 {
     settle(thread::current(), s.index, s.slot);
     let tid = id_of(p, s.bell).unwrap_or(0);
     if s.slot.has_worker() {
-        direct::ask_worker(p.space, s.index, s.slot, Control::ThreadExit);
+        direct::ask_worker(p.memory().id, s.index, s.slot, Control::ThreadExit);
     }
     p.slots.lock().add_ending(s.index, s.slot);
     tid
@@ -366,7 +366,7 @@ pub fn give(p: &Process, thread: &Thread, dismissed: bool) {
         }
     };
     if asleep {
-        direct::ring_worker(p.space, index, &slot);
+        direct::ring_worker(p.memory().id, index, &slot);
     }
 }
 
@@ -376,9 +376,9 @@ pub fn give(p: &Process, thread: &Thread, dismissed: bool) {
 fn second_spare(p: &Process, index: u32) -> Option<(u32, SlotRef<'static>, BellRef<'static>)> {
     let empty = {
         let mut s = p.slots.lock();
-        if index != p.first_slot && s.spare.is_empty() { s.take_empty(p) } else { None }
+        if index != p.first_slot && s.spare.is_empty() { s.take_empty(p.memory()) } else { None }
     }?;
-    let Some(slot) = p.slot(empty) else {
+    let Some(slot) = p.memory().slot(empty) else {
         p.slots.lock().add_dropped(empty);
         return None;
     };
@@ -421,7 +421,7 @@ pub fn take_first(p: &Process, slot: SlotRef<'static>) -> bool {
         cpus::yield_now(); // its thread is about to give it away
     };
     settle(me, p.first_slot, slot);
-    direct::ask_worker(p.space, p.first_slot, slot, Control::Succeed { tid: me.tid() });
+    direct::ask_worker(p.memory().id, p.first_slot, slot, Control::Succeed { tid: me.tid() });
     if settle(me, p.first_slot, slot) == Some(Answer::Done(0)) && !p.is_killed() {
         return true;
     }
@@ -441,7 +441,7 @@ fn settle(thread: &Thread, index: u32, slot: SlotRef<'static>) -> Option<Answer>
         }
         fn announce(&self, asleep: bool) {
             if asleep {
-                bells::expect_ring(self.0.process.space, &self.1, self.3);
+                bells::expect_ring(self.0.process.memory().id, &self.1, self.3);
             } else {
                 self.1.lwk_awake();
             }

@@ -27,13 +27,17 @@ pub fn call(me: &Thread, row: &Row, args: &[u64; 6]) -> Option<Outcome> {
     let p = &me.process;
     // Another thread could take the memory away, or look into it, meanwhile. A filter that judges
     // the call may look at where its arguments lie.
-    if me.port.slot_index != 0 || p.thread_count() > 1 || p.is_shared() || me.seccomp.mode() != 0 {
+    if me.port.slot_index != 0
+        || p.thread_count() > 1
+        || p.memory().is_shared()
+        || me.seccomp.mode() != 0
+    {
         return None;
     }
     let plan = bounce::plan(row, args)?;
-    p.count_bounce();
+    p.memory().count_bounce();
     let page = scratch(me.port.slot_index);
-    let frame = p.control_page(page).ok()?;
+    let frame = p.memory().control_page(page).ok()?;
     let mut made = *args;
     for piece in plan.pieces() {
         put_in(p, piece, args[piece.argument], frame)?;
@@ -113,7 +117,7 @@ fn take_out(plan: &Plan, args: &[u64; 6], frame: PhysAddr, value: u64) -> Result
 /// Whether the program could write to all of it: what Linux reads for it must not be lost.
 fn is_writable(p: &Process, start: u64, bytes: u64) -> bool {
     let Some(end) = start.checked_add(bytes) else { return false };
-    let mm = p.mm.lock();
+    let mm = p.memory().mm.lock();
     let mut at = start;
     while at < end {
         match mm.mappings().find(at) {

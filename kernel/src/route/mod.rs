@@ -59,7 +59,7 @@ extern "C" fn with_pointers(
 /// Like [`with_pointers`], of those that a program makes when it begins.
 extern "C" fn early(a: u64, b: u64, c: u64, d: u64, e: u64, f: u64, regs: &mut Regs) -> u64 {
     let me = thread::current();
-    if me.process.is_indirect() {
+    if me.process.memory().is_indirect() {
         return returned(by_number(me, regs.orig_rax as u32, &[a, b, c, d, e, f]));
     }
     with_pointers(a, b, c, d, e, f, regs)
@@ -96,7 +96,7 @@ fn by_number(me: &Thread, number: u32, args: &[u64; 6]) -> Result<u64> {
 /// Has a call of the running thread `me` executed by the route that fits it; an interruption is
 /// noted for delivery.
 pub fn call(me: &Thread, row: &Row, args: [u64; 6]) -> Result<u64> {
-    if me.process.is_indirect() || me.process.pool.is_special() {
+    if me.process.memory().is_indirect() || me.process.pool.is_special() {
         return chosen(me, row, &args);
     }
     let number = row.number.into();
@@ -130,8 +130,8 @@ fn state(me: &Thread, call: &Call) -> Caller {
     Caller {
         is_packed: pool.is_packed(),
         has_claims: pool.has_claims(),
-        copies: p.copies(),
-        bounces: p.is_indirect() && !p.copies(),
+        copies: p.memory().copies(),
+        bounces: p.memory().is_indirect() && !p.memory().copies(),
         has_box: boxed::is_open(me, call),
     }
 }

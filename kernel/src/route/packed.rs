@@ -34,7 +34,7 @@ pub fn pack(
     pieces: &mut [Piece],
 ) -> core::result::Result<(InFrames<Pages>, Encoded), NotPacked> {
     let space = &taken.space;
-    let mut frames = space.message(0).ok_or(NotPacked::NoMemory)?;
+    let mut frames = space.memory.message(0).ok_or(NotPacked::NoMemory)?;
     loop {
         let mut to = InFrames::new(Pages { frames });
         match marshal::encode(program, number, args, &mut to, pieces) {
@@ -44,7 +44,8 @@ pub fn pack(
             {
                 let pages = needed.div_ceil(PAYLOAD_BYTES as u64).min(PACKED_PAGES.into());
                 let bytes = (pages + 1) * SMALL;
-                frames = messages::grow_of(space, 0, bytes).map_err(|_| NotPacked::NoMemory)?;
+                frames =
+                    messages::grow_of(&space.memory, 0, bytes).map_err(|_| NotPacked::NoMemory)?;
             }
             Err(refusal) => return Err(NotPacked::Refused(refusal)),
         }

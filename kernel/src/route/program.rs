@@ -155,7 +155,7 @@ impl Program<'_> {
 impl UserMemory for Program<'_> {
     fn read(&self, addr: u64, to: &mut [u8]) -> Result<(), Fault> {
         if self.is_in_scratch(addr, to.len()) {
-            self.0.read_control(addr, to);
+            self.0.memory.read_control(addr, to);
             return Ok(());
         }
         usercopy::read(UserAddr::of(addr), to).map_err(|_| Fault)
@@ -179,7 +179,7 @@ impl CallerMemory for Program<'_> {
             // it.
             let comes =
                 |v: &&Vma<_>| v.backing == Backing::Anonymous && v.prot.contains(Prot::WRITE);
-            let next = self.0.mm.lock().mappings().find(at).filter(comes).map(|vma| vma.end);
+            let next = self.0.memory.mm.lock().mappings().find(at).filter(comes).map(|vma| vma.end);
             at = match next {
                 Some(end) => end,
                 None if can_write(at) => (at & !(SMALL - 1)).saturating_add(SMALL),

@@ -49,7 +49,7 @@ pub fn action(
         if !is_known {
             tell_changed(thread, SigSet::of(signal));
         }
-        if p.is_shared() {
+        if p.memory().is_shared() {
             set_in_common(p, signal, action);
         }
     }
@@ -63,7 +63,7 @@ pub fn action(
 /// So have their proxies, so that Linux need not be told.
 fn set_in_common(p: &Arc<Process>, signal: u32, action: SigAction) {
     let common = p.handlers.load(Ordering::Relaxed);
-    for other in p.processes() {
+    for other in p.space.processes() {
         if other.handlers.load(Ordering::Relaxed) != common || Arc::ptr_eq(&other, p) {
             continue;
         }
@@ -101,8 +101,8 @@ fn tell_changed(thread: &Thread, signals: SigSet) {
 fn has_handlers_in_common(p: &Arc<Process>) -> bool {
     let common = p.handlers.load(Ordering::Relaxed);
     let is_other = |other: &Arc<Process>| !Arc::ptr_eq(other, p);
-    p.is_shared()
-        && p.processes().any(|o| is_other(&o) && o.handlers.load(Ordering::Relaxed) == common)
+    p.memory().is_shared()
+        && p.space.processes().any(|o| is_other(&o) && o.handlers.load(Ordering::Relaxed) == common)
 }
 
 /// Tells Linux of `signals` what `what` says that it has to know. One thread at a time,

@@ -55,7 +55,7 @@ pub fn give_back_blocked(thread: &Thread) {
         if is_marked {
             p.signals.lock().directed.sent(queued.signal);
         }
-        let sent = p.write_scratch(thread.port.slot_index, queued.info.as_bytes()).and_then(|_| {
+        let sent = thread.write_scratch(queued.info.as_bytes()).and_then(|_| {
             let signal = queued.signal;
             let request = Control::RequeueSignal { signal, for_process: to_process, is_back: true };
             delegate::result_of(request)
@@ -89,7 +89,7 @@ pub fn is_to_be_marked(p: &Process, info: &SigInfo) -> bool {
 
 /// Has Linux send the process a signal of the LWK's.
 pub fn send(thread: &Thread, signal: u32, info: SigInfo) -> Result<u64> {
-    thread.process.write_scratch(thread.port.slot_index, info.as_bytes())?;
+    thread.write_scratch(info.as_bytes())?;
     delegate::result_of(Control::RequeueSignal { signal, for_process: true, is_back: false })
 }
 
@@ -128,9 +128,9 @@ pub fn pending(thread: &Thread, set: UserAddr, size: u64) -> Result<u64> {
     if size > 8 {
         return Err(errno::EINVAL);
     }
-    let address = thread.process.write_scratch(thread.port.slot_index, &[0; 8])?;
+    let address = thread.write_scratch(&[0; 8])?;
     delegate::linux(__NR_rt_sigpending, [address, 8, 0, 0, 0, 0])?;
-    let on_linux: u64 = thread.process.control(address);
+    let on_linux: u64 = thread.process.memory().control(address);
     let s = thread.signals.lock();
     let here =
         s.pending.set().union(thread.process.signals.lock().pending.set()).intersection(s.mask);

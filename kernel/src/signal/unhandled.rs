@@ -62,7 +62,7 @@ fn description(number: u8) -> &'static str {
 /// ` in FILE[base+size]`, the mapping with the instruction; empty if that is none of a file's.
 fn place(thread: &Thread, ip: u64) -> String {
     let found = {
-        let mm = thread.process.mm.lock();
+        let mm = thread.process.memory().mm.lock();
         mm.mappings().find(ip).and_then(|v| match &v.backing {
             Backing::PrivateFile { file, .. } => Some((file.clone(), v.start, v.end - v.start)),
             _ => None,
@@ -79,7 +79,7 @@ fn path_of(thread: &Thread, file: &FileRef) -> Option<String> {
     if !file.name.is_empty() || thread.must_end() {
         return lists::text(format_args!("{}", file.name)).ok();
     }
-    let page = Pages::new(0, thread.process.account.owner(Subject::Answers)).ok()?;
+    let page = Pages::new(0, thread.process.memory().account.owner(Subject::Answers)).ok()?;
     let answer = services::by_worker(SERVICE_FILE_NAME, &[file.id], &[page.extent()]).ok()?;
     lists::text_of(&page.bytes(0, answer.status as usize).ok()?).ok()
 }

@@ -104,7 +104,7 @@ impl Debugger<Process> {
                     .ok()
                     .filter(|n| (1..=bytes.len()).contains(n))
                     .ok_or(errno::EINVAL)?;
-                patch::write(&*self.process()?, a, &bytes[..n])
+                patch::write(self.process()?.memory(), a, &bytes[..n])
             }
             OBSERVE_BREAK => self.set_breakpoint(a, b != 0),
             OBSERVE_WATCH => self.watches.set(&*self.process()?, a, b, &r.words()),
@@ -201,7 +201,7 @@ impl Debugger<Process> {
         match (on, known) {
             (true, None) => {
                 let mut byte = [0];
-                if patch::read(&p, addr, &mut byte) != 1 {
+                if patch::read(p.memory(), addr, &mut byte) != 1 {
                     return Err(errno::EFAULT);
                 }
                 // Known before it is there, so that no thread meets one that no debugger set.
@@ -211,7 +211,7 @@ impl Debugger<Process> {
                 }
                 s.breakpoints.insert(addr, byte[0])?;
                 drop(s);
-                patch::write(&p, addr, &[INT3]).inspect_err(|_| {
+                patch::write(p.memory(), addr, &[INT3]).inspect_err(|_| {
                     self.state.lock().breakpoints.remove(addr);
                 })
             }
@@ -227,8 +227,8 @@ impl Debugger<Process> {
     /// Puts an instruction back, unless the program has put something else there.
     fn restore(&self, p: &Process, addr: u64, byte: u8) -> Result<()> {
         let mut now = [0];
-        let is_there = patch::read(p, addr, &mut now) == 1 && now[0] == INT3;
-        if is_there { patch::write(p, addr, &[byte]) } else { Ok(()) }
+        let is_there = patch::read(p.memory(), addr, &mut now) == 1 && now[0] == INT3;
+        if is_there { patch::write(p.memory(), addr, &[byte]) } else { Ok(()) }
     }
 
     /// The debugger is gone: the process goes on as if it never had been there.
@@ -348,7 +348,7 @@ pub fn breakpoint(thread: &Thread, regs: &mut Regs) -> bool {
         const INT_3: [u8; 2] = [0xcd, 3];
         let byte = |at| {
             let mut byte = [0];
-            (patch::read(&thread.process, at, &mut byte) == 1).then_some(byte[0])
+            (patch::read(thread.process.memory(), at, &mut byte) == 1).then_some(byte[0])
         };
         let now = byte(addr);
         let two_bytes = now == Some(INT_3[1]) && byte(addr.wrapping_sub(1)) == Some(INT_3[0]);

@@ -62,7 +62,7 @@ impl Inherited {
     pub fn give(self, p: &Process) {
         *p.observed.auxv.lock() = self.auxv;
         for (addr, byte) in self.breakpoints {
-            let _ = crate::mm::change::patch::write(p, addr, &[byte]);
+            let _ = crate::mm::change::patch::write(p.memory(), addr, &[byte]);
         }
         if let Some(t) = self.trace {
             t.watch(p);

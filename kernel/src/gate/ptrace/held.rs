@@ -41,7 +41,7 @@ pub fn is_mine(thread: &Thread) -> bool {
 /// Asks Linux whether the caller traces it and it is stopped.
 pub fn ask(thread: &Thread) -> Result<()> {
     let me = thread::current();
-    let scratch = me.process.write_scratch(me.port.slot_index, &[0; 8])?;
+    let scratch = me.write_scratch(&[0; 8])?;
     linux([request::PEEKUSER, u64::from(thread.tid()), 0, scratch, 0, 0]).map(drop)
 }
 

@@ -33,7 +33,7 @@ const LOOK_NS: u64 = 1_000_000;
 fn write(p: &Process, at: u64, bytes: &[u8]) -> Result<()> {
     let until = cpus::deadline(PATIENCE_NS);
     loop {
-        let written = patch::write(p, at, bytes);
+        let written = patch::write(p.memory(), at, bytes);
         let waits = written == Err(errno::EAGAIN) && cpu::rdtsc() < until;
         let me = thread::current();
         if !waits || me.must_end() {
@@ -51,7 +51,7 @@ pub fn peek(thread: &Arc<Thread>, a: &[u64; 6]) -> Result<u64> {
     {
         // Memory that the program itself may not read.
         let mut word = [0; 8];
-        if patch::read(&thread.process, a[2], &mut word) == 8 {
+        if patch::read(thread.process.memory(), a[2], &mut word) == 8 {
             return put(UserAddr::of(a[3]), &word);
         }
     }
@@ -62,7 +62,7 @@ pub fn peek(thread: &Arc<Thread>, a: &[u64; 6]) -> Result<u64> {
 pub fn poke(thread: &Arc<Thread>, addr: u64, data: u64) -> Result<u64> {
     let thread = hold(thread)?;
     let me = thread::current();
-    let scratch = me.process.write_scratch(me.port.slot_index, &[0; 8])?;
+    let scratch = me.write_scratch(&[0; 8])?;
     let tid = u64::from(thread.tid());
     // Linux brings the page in.
     let there = linux([request::PEEKDATA, tid, addr, scratch, 0, 0]);
@@ -109,15 +109,20 @@ fn may_reach(thread: &Thread, fd: u64, write: bool) -> bool {
     }
     // Two struct iovec: a byte to behind them, from address 0.
     let iovecs = |scratch: u64| [scratch + 32, 1, 0, 1];
-    let asked = me.process.write_scratch(me.port.slot_index, &[0; 40]).and_then(|scratch| {
-        me.process.write_scratch(me.port.slot_index, iovecs(scratch).as_bytes())?;
+    let asked = me.write_scratch(&[0; 40]).and_then(|scratch| {
+        me.write_scratch(iovecs(scratch).as_bytes())?;
         delegate::linux(
             __NR_process_vm_readv,
             [u64::from(thread.tid()), scratch, 1, scratch + 16, 1, 0],
         )
     });
-    let about =
-        [u64::from(thread.tid()), u64::from(thread.process.space), MAY_REACH, fd, write.into()];
+    let about = [
+        u64::from(thread.tid()),
+        u64::from(thread.process.memory().id),
+        MAY_REACH,
+        fd,
+        write.into(),
+    ];
     matches!(asked, Ok(_) | Err(errno::EFAULT))
         && services::by_worker(SERVICE_MAY, &about, &[]).is_ok()
 }
@@ -185,7 +190,7 @@ fn transfer(p: &Process, fd: u64, at: u64, buffer: u64, count: u64, write: bool)
                 break;
             }
         } else {
-            let read = patch::read(p, place, bytes);
+            let read = patch::read(p.memory(), place, bytes);
             if read < bytes.len() {
                 break;
             }
@@ -198,11 +203,11 @@ fn transfer(p: &Process, fd: u64, at: u64, buffer: u64, count: u64, write: bool)
 
 /// Has the page there that the file shows: made here, or fetched by Linux.
 fn bring_in(p: &Process, fd: u64, at: u64) {
-    if patch::touch(p, at) {
+    if patch::touch(p.memory(), at) {
         return;
     }
     let me = thread::current();
-    if let Ok(scratch) = me.process.write_scratch(me.port.slot_index, &[0]) {
+    if let Ok(scratch) = me.write_scratch(&[0]) {
         let _ = delegate::linux(__NR_pread64, [fd, scratch, 1, at, 0, 0]);
     }
 }
@@ -212,11 +217,11 @@ fn of_file(fd: u64) -> Option<Arc<Thread>> {
     const BYTES: u64 = 64;
     let me = thread::current();
     let link = lists::text(format_args!("/proc/thread-self/fd/{}\0", fd as u32)).ok()?;
-    let scratch = me.process.write_scratch(me.port.slot_index, link.as_bytes()).ok()?;
+    let scratch = me.write_scratch(link.as_bytes()).ok()?;
     let count = delegate::linux(__NR_readlink, [scratch, scratch + BYTES, BYTES, 0, 0, 0]).ok()?;
     let mut path = [0; BYTES as usize];
     let path = &mut path[..count.min(BYTES) as usize];
-    me.process.read_control(scratch + BYTES, path);
+    me.process.memory().read_control(scratch + BYTES, path);
     let path = core::str::from_utf8(path).ok()?.strip_prefix("/proc/")?.strip_suffix("/mem")?;
     spaces::find_thread(&thread::current().process, path.rsplit('/').next()?.parse().ok()?)
 }

@@ -34,7 +34,7 @@ pub fn set_mask(thread: &Arc<Thread>, size: u64, data: u64) -> Result<u64> {
     }
     let mask = SigSet(user::get::<u64>(UserAddr::of(data))?).blockable();
     // Its slot is there as long as its space, which it may have left while the mask was read.
-    let _stays = thread.process.memory().visit().ok_or(errno::ESRCH)?;
+    let _stays = thread.process.space.visit().ok_or(errno::ESRCH)?;
     if thread.ptrace.has(GONE) || thread.must_end() {
         return Err(errno::ESRCH);
     }
@@ -42,7 +42,7 @@ pub fn set_mask(thread: &Arc<Thread>, size: u64, data: u64) -> Result<u64> {
     let is_held_back = thread.signals.lock().is_held_back();
     if !is_held_back {
         let me = thread::current();
-        let scratch = me.process.write_scratch(me.port.slot_index, &applied.0.to_le_bytes())?;
+        let scratch = me.write_scratch(&applied.0.to_le_bytes())?;
         thread.port.slot.set_sigmask(mask.0); // where the worker itself puts its mask back after the stop
         linux([request::SETSIGMASK, thread.tid().into(), 8, scratch, 0, 0])?;
     }
@@ -95,7 +95,7 @@ fn fetched(thread: &Thread, shared: bool, number: u64) -> core::result::Result<S
 /// As [`pending_signals`], of what waits on Linux: how many were copied.
 fn linux_pending(thread: &Thread, args: &PeekSigInfo, to: u64) -> Result<u64> {
     let me = thread::current();
-    let scratch = me.process.write_scratch(me.port.slot_index, args.words().as_bytes())?;
+    let scratch = me.write_scratch(args.words().as_bytes())?;
     linux([request::PEEKSIGINFO, thread.tid().into(), scratch, to, 0, 0])
 }
 

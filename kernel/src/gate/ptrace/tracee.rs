@@ -132,8 +132,7 @@ fn stop(
     }
     own.trapping.store(queued.signal, Ordering::SeqCst);
     let sent = thread
-        .process
-        .write_scratch(thread.port.slot_index, queued.info.as_bytes())
+        .write_scratch(queued.info.as_bytes())
         .and_then(|_| delegate::result_of(Control::Trap { signal: queued.signal }));
     own.trapping.store(0, Ordering::SeqCst);
     park::go_on(thread, regs, raw);
@@ -181,7 +180,7 @@ fn send_given(thread: &Thread, regs: &mut Regs, signal: u32) {
 
 /// Linux sends it: it waits there, ends or stops the process, or is forwarded.
 fn send(thread: &Thread, signal: u32, info: SigInfo) {
-    let _ = thread.process.write_scratch(thread.port.slot_index, info.as_bytes()).and_then(|_| {
+    let _ = thread.write_scratch(info.as_bytes()).and_then(|_| {
         let request = Control::RequeueSignal { signal, for_process: false, is_back: false };
         delegate::result_of(request)
     });

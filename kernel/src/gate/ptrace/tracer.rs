@@ -265,7 +265,7 @@ fn give_up_call(thread: &Thread, signal: u64) -> u64 {
     let mut info = [0u64; 16];
     (info[0], info[1]) = (SIGBUS.into(), u64::from(INTERRUPT as u32));
     let me = thread::current();
-    let scratch = me.process.write_scratch(me.port.slot_index, info.as_bytes());
+    let scratch = me.write_scratch(info.as_bytes());
     let set =
         scratch.and_then(|at| linux([request::SETSIGINFO, u64::from(thread.tid()), 0, at, 0, 0]));
     if set.is_ok() { SIGBUS.into() } else { 0 }

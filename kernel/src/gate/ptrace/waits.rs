@@ -162,9 +162,9 @@ pub fn asks_tracer(pid: u32) -> bool {
 /// The si_code of the stop in which the worker `pid` is.
 fn code_of_stop(pid: u32) -> Result<i32> {
     let me = thread::current();
-    let at = me.process.write_scratch(me.port.slot_index, &[0; 128])?;
+    let at = me.write_scratch(&[0; 128])?;
     linux([request::GETSIGINFO, pid.into(), 0, at, 0, 0])?;
-    Ok(me.process.control::<i32>(at + 8))
+    Ok(me.process.memory().control::<i32>(at + 8))
 }
 
 /// The worker `pid` is about to make a call that its filter leaves to a tracer. The tracer has been
@@ -197,9 +197,9 @@ fn call_of_worker(pid: u32) -> Result<(u32, [u64; 6])> {
     /// and stack pointer, number.
     const WORDS: usize = 4 + 6;
     let me = thread::current();
-    let at = me.process.write_scratch(me.port.slot_index, &[0; 8 * WORDS])?;
+    let at = me.write_scratch(&[0; 8 * WORDS])?;
     linux([request::GET_SYSCALL_INFO, pid.into(), 8 * WORDS as u64, at, 0, 0])?;
-    let [what, _, _, number, arguments @ ..]: [u64; WORDS] = me.process.control(at);
+    let [what, _, _, number, arguments @ ..]: [u64; WORDS] = me.process.memory().control(at);
     if what != SECCOMP_X86_64 {
         return Err(errno::ENOSYS);
     }

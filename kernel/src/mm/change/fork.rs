@@ -45,7 +45,7 @@ pub fn fork(p: &Caller<'_>) -> Result<AddressSpace> {
     match Fork::share_with_child(p, COPIED_MAX)?.finish(p) {
         Err(NoRoomForCopies) => {
             // Linux may have let go of what the user has in quarantine since it was asked.
-            quarantine::ask(Of::User(p.account.user().uid()), How::Waiting);
+            quarantine::ask(Of::User(p.memory.account.user().uid()), How::Waiting);
             Fork::share_with_child(p, 0)?.finish(p).map_err(|_| errno::ENOMEM)
         }
         Ok(child) => Ok(child),
@@ -123,7 +123,7 @@ impl Fork {
         let mut is_flushed = false;
         let copied = copies.parts().all(|pages| {
             cpus::serve_all(); // what is asked of this CPU does not wait for all the copies
-            let mut mm = p.mm.lock();
+            let mut mm = p.memory.mm.lock();
             if !core::mem::replace(&mut is_flushed, true) {
                 mm.end_fork();
             }
@@ -131,10 +131,10 @@ impl Fork {
             is_allowed && !p.is_killed() && pages.iter().all(&mut copies)
         });
         if copies.count > 0 {
-            tell_settled(p); // who writes to these pages has waited
+            tell_settled(p.memory); // who writes to these pages has waited
         }
         while let Some(run) = given_up.pop() {
-            quarantine::set_aside(run, Some(&p.account));
+            quarantine::set_aside(run, Some(&p.memory.account));
         }
         if !copied {
             return Err(NoRoomForCopies);

@@ -24,9 +24,9 @@ use linux_raw_sys::general::__NR_fstatfs;
 /// hugetlbfs): whatever length is asked for, Linux maps whole ones, which must fit here.
 pub fn page_size_of_file(p: &Caller<'_>, fd: u64) -> Option<PageSize> {
     const HUGETLBFS_MAGIC: u64 = 0x9584_58f6;
-    let to = p.write_scratch(p.slot, &[]).ok()?;
+    let to = p.memory.write_scratch(p.slot, &[]).ok()?;
     delegate::linux(__NR_fstatfs, [fd, to, 0, 0, 0, 0]).ok()?;
-    let [f_type, f_bsize]: [u64; 2] = p.control(to);
+    let [f_type, f_bsize]: [u64; 2] = p.memory.control(to);
     if f_type == HUGETLBFS_MAGIC { page_size(with_size(0, f_bsize)).ok() } else { None }
 }
 
@@ -37,10 +37,10 @@ pub fn page_size_of_file(p: &Caller<'_>, fd: u64) -> Option<PageSize> {
 /// `ENOMEM`: not so many large blocks are free. No page is there.
 pub fn reserve(p: &Caller<'_>, vma: &Vma<FileRef>) -> Result<()> {
     content::give_back_if_short();
-    p.mm.lock().cursor(vma.range()).clear_policy();
+    p.memory.mm.lock().cursor(vma.range()).clear_policy();
     for at in (vma.start..vma.end).step_by(LARGE as usize) {
         cpus::serve_all(); // what is asked of this CPU does not wait for all the pages
-        let mut mm = p.mm.lock();
+        let mut mm = p.memory.mm.lock();
         mm.set_wish(p.policy.wish());
         if !mm.populate_large(vma, at, Why::Ahead) {
             let (whole, mut removed) = ((vma.start, at), Removed::default());

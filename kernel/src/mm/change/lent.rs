@@ -58,7 +58,7 @@ impl Lent {
     pub(super) fn ask(&mut self, p: &Caller<'_>, start: u64, end: u64) -> bool {
         let mut to_ask = core::mem::take(&mut self.to_ask);
         (self.let_go, self.has_asked) = (Vec::new(), true);
-        if p.is_closed() {
+        if p.memory.is_closed() {
             self.let_go = to_ask; // there is no Linux side any more
         } else {
             let mut batch = Batch::take_last(&mut to_ask);

@@ -26,7 +26,7 @@ pub fn choose(p: &Caller<'_>, addr: u64, len: u64, flags: u64, beside: Range) ->
         let at = choose_free(p, addr, len, flags, beside)?;
         return reach(at).map(|()| at).inspect_err(|_| unreserve(p, at, at + len));
     }
-    if p.mm.lock().mappings().count() > MAX_VMAS {
+    if p.memory.mm.lock().mappings().count() > MAX_VMAS {
         return Err(errno::ENOMEM); // as Linux: before anything is unmapped
     }
     reach(addr)?;

@@ -15,7 +15,7 @@ use hanare_hal::pte::Entry;
 /// they are asked for anew. Without memory to split a large page it stays, and tells again when it
 /// is used.
 pub fn forget(p: &Caller<'_>, frame: PhysAddr) -> u64 {
-    let mut mm = p.mm.lock();
+    let mut mm = p.memory.mm.lock();
     let (min, max) = (mm.mappings().min(), mm.mappings().max());
     let mut found: Option<Leaf> = None;
     mm.pages().each(PageRange::of(min, max), |leaf| {

@@ -21,7 +21,7 @@ use hanare_hal::pte::{self, Entry};
 /// Those of [`VmaMap::protect`](hanare_core::vma::VmaMap::protect). `ENOMEM`, too, if Linux could
 /// not be asked; then nothing was changed.
 pub fn private(p: &Caller<'_>, start: u64, end: u64, prot: Prot) -> Result<()> {
-    let charges = prot.contains(Prot::WRITE) && p.account.has_group();
+    let charges = prot.contains(Prot::WRITE) && p.memory.account.has_group();
     carry_out(
         p,
         (start, end),

@@ -20,8 +20,8 @@ use hanare_hal::percpu;
 /// Puts a mapping of our own where `place::choose` has reserved. Where another thread has unmapped
 /// or mapped since, that stays: as if it had come right after this call.
 pub fn fill_reserved(p: &Caller<'_>, vma: &Vma<FileRef>) -> Result<()> {
-    let mut mm = p.mm.lock();
-    for own in take_reserved(p, &mut mm, p.slot, vma.start, vma.end) {
+    let mut mm = p.memory.mm.lock();
+    for own in take_reserved(p.memory, &mut mm, p.slot, vma.start, vma.end) {
         mm.cursor(own.range()).clear_policy();
         vma.slice(own.start, own.end).map_or(Ok(()), |part| mm.insert_anyway(part))?;
     }
@@ -56,8 +56,8 @@ pub fn unreserve_after(
     is_forgotten: bool,
     back: Option<&Vma<FileRef>>,
 ) {
-    let mut mm = p.mm.lock();
-    let freed = take_reserved(p, &mut mm, p.slot, start, end);
+    let mut mm = p.memory.mm.lock();
+    let freed = take_reserved(p.memory, &mut mm, p.slot, start, end);
     set_free(&mut mm, freed, is_forgotten, back);
 }
 
@@ -127,7 +127,7 @@ pub fn must_wait_to_reserve(
 pub fn lock_settled<'a>(p: &Caller<'a>, start: u64, end: u64) -> Result<MmGuard<'a>> {
     loop {
         let mm = p.memory.mm.lock();
-        let Some(busy) = must_wait(p, &mm, start, end) else { return Ok(mm) };
+        let Some(busy) = must_wait(p.memory, &mm, start, end) else { return Ok(mm) };
         drop(mm);
         wait_until_settled(p, busy)?;
     }
@@ -156,8 +156,8 @@ pub(super) fn tell_settled(p: &Space) {
 /// # Errors
 /// [`ENDING`]: the caller has to end.
 pub fn wait_until_settled(p: &Caller<'_>, seen: u32) -> Result<()> {
-    let has_settled = || p.settled.load(Ordering::Relaxed) != seen;
-    p.settling.insert(percpu::index()); // then it looks
+    let has_settled = || p.memory.settled.load(Ordering::Relaxed) != seen;
+    p.memory.settling.insert(percpu::index()); // then it looks
     cpus::until(|| p.must_end() || has_settled(), cpus::deadline(LOOK_NS));
     if p.must_end() { Err(ENDING) } else { Ok(()) }
 }
@@ -179,7 +179,7 @@ pub(super) fn mark(p: &Caller<'_>, mm: &mut AddressSpace, start: u64, end: u64) 
         if from < to
             && let Err(e) = mm.insert(kept(Kept::Replaced, p.slot, PageRange::of(from, to)))
         {
-            drop(take_reserved(p, mm, p.slot, start, end));
+            drop(take_reserved(p.memory, mm, p.slot, start, end));
             return Err(e);
         }
         at = to;
@@ -187,18 +187,18 @@ pub(super) fn mark(p: &Caller<'_>, mm: &mut AddressSpace, start: u64, end: u64) 
     let marked =
         mm.cursor(PageRange::of(start, end)).set_flags(VmaFlags::MOVING, VmaFlags::empty());
     if marked.is_err() {
-        drop(take_reserved(p, mm, p.slot, start, end));
+        drop(take_reserved(p.memory, mm, p.slot, start, end));
     }
     marked
 }
 
 /// Takes back what [`mark`] has marked and is there still, and what was reserved.
 pub(super) fn unmark(p: &Caller<'_>, start: u64, end: u64) {
-    let mut mm = p.mm.lock();
-    drop(take_reserved(p, &mut mm, p.slot, start, end));
+    let mut mm = p.memory.mm.lock();
+    drop(take_reserved(p.memory, &mut mm, p.slot, start, end));
     // Its edges are there: it cannot be too many.
     let _ = mm.cursor(PageRange::of(start, end)).set_flags(VmaFlags::empty(), VmaFlags::MOVING);
-    tell_settled(p);
+    tell_settled(p.memory);
 }
 
 /// Begins to move the mapping of Linux' own that is at `start..end`: others wait until it has
@@ -219,20 +219,20 @@ pub fn begin_move(p: &Caller<'_>, start: u64, end: u64) -> Result<Vma<FileRef>> 
 
 /// The mapping stays where it was, as far as it is there.
 pub fn settle_move(p: &Caller<'_>, start: u64, end: u64) {
-    let mut mm = p.mm.lock();
+    let mut mm = p.memory.mm.lock();
     // Its edges are there: it cannot be too many. A hole is what has moved.
     let _ = mm.cursor(PageRange::of(start, end)).set_flags(VmaFlags::empty(), VmaFlags::MOVING);
-    tell_settled(p);
+    tell_settled(p.memory);
 }
 
 /// Frees the addresses that the caller was busy with, or keeps them where Linux could not be asked.
 pub fn settle(p: &Caller<'_>, start: u64, end: u64, is_forgotten: bool) -> Result<()> {
     let own = kept(Kept::Busy, p.slot, PageRange::of(start, end)).backing;
-    let mut mm = p.mm.lock();
+    let mut mm = p.memory.mm.lock();
     let freed = mm.cursor(PageRange::of(start, end)).remove_where(|v| v.backing == own);
     set_free(&mut mm, freed, is_forgotten, None);
     drop(mm);
-    tell_settled(p);
+    tell_settled(p.memory);
     if is_forgotten { Ok(()) } else { Err(errno::ENOMEM) }
 }
 

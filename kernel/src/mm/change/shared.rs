@@ -122,7 +122,7 @@ pub fn adopt(p: &Caller<'_>, mut vma: Vma<FileRef>, back: Option<&Vma<FileRef>>)
     if let Backing::SharedLinux { watch, .. } = &mut vma.backing {
         *watch = id;
     }
-    let inserted = fill_whole(p, &mut p.mm.lock(), p.slot, vma);
+    let inserted = fill_whole(p.memory, &mut p.memory.mm.lock(), p.slot, vma);
     if inserted.is_err() {
         give_up(p, start, end, back);
         unwatch(p, id);
@@ -140,11 +140,13 @@ pub fn unmap(p: &Caller<'_>, start: u64, end: u64, watch: u32) -> bool {
 
 /// Ends a watch that no mapping uses any more.
 pub fn unwatch(p: &Caller<'_>, watch: u32) {
-    let used =
-        p.mm.lock()
-            .mappings()
-            .iter()
-            .any(|v| matches!(v.backing, Backing::SharedLinux { watch: w, .. } if w == watch));
+    let used = p
+        .memory
+        .mm
+        .lock()
+        .mappings()
+        .iter()
+        .any(|v| matches!(v.backing, Backing::SharedLinux { watch: w, .. } if w == watch));
     if !used && !p.is_killed() {
         let _ = services::by_worker(SERVICE_UNWATCH, &[u64::from(watch)], &[]);
     }
@@ -168,9 +170,9 @@ pub fn remap(p: &Caller<'_>, start: u64, end: u64) -> bool {
 pub fn resolve(p: &Caller<'_>, fault: &FaultInfo, seen: u64) -> core::result::Result<(), Signal> {
     let (page, write) = (fault.page(), fault.writes());
     let pages = {
-        let mm = p.mm.lock();
+        let mm = p.memory.mm.lock();
         let Some(vma) = mm.mappings().find(page) else { return Ok(()) };
-        let most = if write { p.shared_writes.window(page) } else { WINDOW };
+        let most = if write { p.memory.shared_writes.window(page) } else { WINDOW };
         ((vma.end - page) / SMALL).min(most)
     };
     let ask = if fault.may_come_again {
@@ -189,8 +191,8 @@ pub fn resolve(p: &Caller<'_>, fault: &FaultInfo, seen: u64) -> core::result::Re
             return Err(Signal::Bus);
         }
     };
-    let mut mm = p.mm.lock();
-    if p.invalidations.load(Ordering::Acquire) != seen {
+    let mut mm = p.memory.mm.lock();
+    if p.memory.invalidations.load(Ordering::Acquire) != seen {
         return Ok(()); // look again
     }
     let mut at = page;
@@ -218,7 +220,7 @@ pub fn resolve(p: &Caller<'_>, fault: &FaultInfo, seen: u64) -> core::result::Re
         }
     }
     if write {
-        p.shared_writes.next.store(at, Ordering::Relaxed);
+        p.memory.shared_writes.next.store(at, Ordering::Relaxed);
     }
     Ok(())
 }

@@ -42,12 +42,12 @@ pub(super) fn carry_out_with<K, T>(
     let mut change = Change::new(whole);
     let mut is_forgotten = true;
     loop {
-        let mut mm = p.mm.lock();
-        resume(p, &mut mm, &mut change, is_forgotten);
+        let mut mm = p.memory.mm.lock();
+        resume(p.memory, &mut mm, &mut change, is_forgotten);
         if !is_forgotten {
             return Err(errno::ENOMEM);
         }
-        if let Some(busy) = must_wait(p, &mm, whole.0, whole.1) {
+        if let Some(busy) = must_wait(p.memory, &mm, whole.0, whole.1) {
             drop(mm);
             wait_until_settled(p, busy)?;
             continue;

@@ -39,7 +39,7 @@ enum For {
 /// range is unmapped here, but nothing is mapped there until Linux has been asked, by another
 /// unmapping.
 pub fn unmap_range(p: &Caller<'_>, start: u64, end: u64) -> Result<()> {
-    may_unmap(&mut p.mm.lock(), start, end)?;
+    may_unmap(&mut p.memory.mm.lock(), start, end)?;
     unmap_pieces(p, start, end, For::Nothing)
 }
 
@@ -52,7 +52,7 @@ pub fn unmap_range(p: &Caller<'_>, start: u64, end: u64) -> Result<()> {
 /// As of [`unmap_range`]; nothing is reserved.
 pub fn replace_range(p: &Caller<'_>, start: u64, end: u64, beside: Range) -> Result<()> {
     loop {
-        let mut mm = p.mm.lock();
+        let mut mm = p.memory.mm.lock();
         may_unmap(&mut mm, start, end)?;
         if mm.mappings().range(start, end).nth(PIECE_MAPPINGS).is_none() {
             drop(mm);
@@ -62,7 +62,7 @@ pub fn replace_range(p: &Caller<'_>, start: u64, end: u64, beside: Range) -> Res
             }
             continue;
         }
-        let busy = must_wait_to_reserve(p, &mm, (start, end), beside);
+        let busy = must_wait_to_reserve(p.memory, &mm, (start, end), beside);
         let marked = if busy.is_none() { mark(p, &mut mm, start, end) } else { Ok(()) };
         drop(mm);
         marked?;
@@ -88,9 +88,9 @@ pub fn unmap_after(
     first: impl Fn(&mut AddressSpace) -> bool,
 ) -> Result<bool> {
     loop {
-        let mut mm = p.mm.lock();
+        let mut mm = p.memory.mm.lock();
         may_unmap(&mut mm, start, end)?;
-        let Some(busy) = must_wait_to_reserve(p, &mm, (start, end), NOTHING) else {
+        let Some(busy) = must_wait_to_reserve(p.memory, &mm, (start, end), NOTHING) else {
             mark(p, &mut mm, start, end)?;
             let is_wanted = first(&mut mm);
             drop(mm);
@@ -119,7 +119,8 @@ fn may_unmap(mm: &mut AddressSpace, start: u64, end: u64) -> Result<()> {
 fn unmap_pieces(p: &Caller<'_>, start: u64, end: u64, what_for: For) -> Result<()> {
     let mut at = start;
     while at < end {
-        let behind = p.mm.lock().mappings().range(at, end).nth(PIECE_MAPPINGS).map(|v| v.start);
+        let behind =
+            p.memory.mm.lock().mappings().range(at, end).nth(PIECE_MAPPINGS).map(|v| v.start);
         let stop = behind.unwrap_or(end);
         match unmap_piece(p, at, stop, what_for)? {
             Some(busy) => wait_until_settled(p, busy)?,
@@ -134,10 +135,10 @@ fn unmap_piece(p: &Caller<'_>, start: u64, end: u64, what_for: For) -> Result<Op
     let mut removed = Removed::default();
     let reserves = !matches!(what_for, For::Nothing);
     {
-        let mut mm = p.mm.lock();
+        let mut mm = p.memory.mm.lock();
         let busy = match what_for {
-            For::Nothing => must_wait_to_reserve(p, &mm, (start, end), NOTHING),
-            For::Mapping { beside } => must_wait_to_reserve(p, &mm, (start, end), beside),
+            For::Nothing => must_wait_to_reserve(p.memory, &mm, (start, end), NOTHING),
+            For::Mapping { beside } => must_wait_to_reserve(p.memory, &mm, (start, end), beside),
             For::Marked => None,
         };
         if busy.is_some() {
@@ -213,7 +214,7 @@ fn finish<'a, I: Iterator<Item = &'a Vma<FileRef>>>(
     let is_forgotten = removed.finish(p) & unmap_linuxs(p, vmas());
     if is_hidden {
         let mut hidden = Removed::default();
-        let mut mm = p.mm.lock();
+        let mut mm = p.memory.mm.lock();
         for v in vmas() {
             let range = (v.start, v.end);
             mm.take_pages(range, &Change::of_forgotten(range), true, &mut hidden);
@@ -250,7 +251,7 @@ fn unmap_linuxs<'a>(p: &Caller<'_>, vmas: impl Iterator<Item = &'a Vma<FileRef>>
 pub fn unmap_all(p: &Caller<'_>) -> bool {
     let mut removed = Removed::default();
     let vmas = {
-        let mut mm = p.mm.lock();
+        let mut mm = p.memory.mm.lock();
         let vmas = mm.take_mappings();
         mm.set_lock_future(VmaFlags::empty());
         let whole = (vmas.min(), vmas.max());

@@ -38,7 +38,7 @@ pub struct HandedPages {
 impl HandedPages {
     /// Forgets all pages if Linux may have lost one, or the thread is in another space.
     fn update(&self, p: &Caller<'_>) {
-        let now = u64::from(p.space) << 32 | u64::from(p.losses.load(Ordering::Relaxed));
+        let now = u64::from(p.memory.id) << 32 | u64::from(p.memory.losses.load(Ordering::Relaxed));
         if self.since.load(Ordering::Relaxed) != now {
             self.since.store(now, Ordering::Relaxed);
             self.pages.iter().flatten().for_each(|page| page.store(0, Ordering::Relaxed));
@@ -110,7 +110,7 @@ impl Run {
 fn offer(p: &Caller<'_>, pointers: [Option<Pointer>; POINTERS_MAX], args: &[u64; 6]) {
     let mut run = Run { start: 0, pages: [0; OFFER_PAGES], count: 0 };
     let mut copied = [None; POINTERS_MAX];
-    let mut mm = p.mm.lock();
+    let mut mm = p.memory.mm.lock();
     mm.set_wish(p.policy.wish());
     // What is written first: a page that is read as well is offered as it is after that.
     let of_kind = |writes| pointers.into_iter().flatten().filter(move |p| p.writes == writes);
@@ -122,7 +122,7 @@ fn offer(p: &Caller<'_>, pointers: [Option<Pointer>; POINTERS_MAX], args: &[u64;
         if bytes == 0 || pages > OFFER_PAGES as u64 {
             continue;
         }
-        if mm.prepare_offer(p, &vma, page, pointer.writes, &mut copied[pointer.index])
+        if mm.prepare_offer(p.memory, &vma, page, pointer.writes, &mut copied[pointer.index])
             && let Some(place) = run.place(page)
         {
             let most = place.len().min(pages as usize);
@@ -130,10 +130,11 @@ fn offer(p: &Caller<'_>, pointers: [Option<Pointer>; POINTERS_MAX], args: &[u64;
             run.count = run.count.max((page - run.start) as usize / SMALL as usize + count);
         }
     }
-    if run.count > 0 && shared::offer(p.space).publish(p.space, run.start, &run.pages[..run.count])
+    if run.count > 0
+        && shared::offer(p.memory.id).publish(p.memory.id, run.start, &run.pages[..run.count])
     {
-        mm.set_offered_by(p.space);
-        p.end_bounces();
+        mm.set_offered_by(p.memory.id);
+        p.memory.end_bounces();
     }
     drop(mm);
     copied.into_iter().flatten().for_each(|old| release::page(p, old));

@@ -88,7 +88,7 @@ fn serve(thread: &impl Faulting, fault: FaultInfo) -> Result<(), Signal> {
     loop {
         if p.is_killed() {
             if change.is_waiting() {
-                resume(p, &mut p.mm.lock(), &mut change, is_forgotten); // others may have the memory, too
+                resume(p.memory, &mut p.memory.mm.lock(), &mut change, is_forgotten); // others may have the memory, too
             }
             return Ok(());
         }
@@ -136,7 +136,7 @@ fn serve(thread: &impl Faulting, fault: FaultInfo) -> Result<(), Signal> {
                 if came_first {
                     return Ok(()); // a signal: it faults again
                 }
-                finish(p, fill, answer.ok().map(|a| a.status), fault.addr)?;
+                finish(p.memory, fill, answer.ok().map(|a| a.status), fault.addr)?;
             }
         }
         if may_come_again && thread.has_signal() {
@@ -148,9 +148,9 @@ fn serve(thread: &impl Faulting, fault: FaultInfo) -> Result<(), Signal> {
 /// Whether Linux may have had no page at `page` only because another thread was moving the mapping.
 /// `settled`: as it was before Linux was asked. A thread that has to end does not ask again.
 fn may_have_moved(p: &Caller<'_>, page: u64, settled: u32) -> bool {
-    let mm = p.mm.lock();
-    let is_busy = must_wait(p, &mm, page, page + SMALL).is_some();
-    (is_busy || p.settled.load(Ordering::Relaxed) != settled) && !p.must_end()
+    let mm = p.memory.mm.lock();
+    let is_busy = must_wait(p.memory, &mm, page, page + SMALL).is_some();
+    (is_busy || p.memory.settled.load(Ordering::Relaxed) != settled) && !p.must_end()
 }
 
 /// `is_forgotten`: Linux has forgotten what `change` has reserved.
@@ -162,13 +162,13 @@ fn plan(
     growth: impl FnOnce() -> Growth,
 ) -> Plan {
     let (addr, page) = (fault.addr, fault.page());
-    let watch_seen = p.invalidations.load(Ordering::Acquire);
-    let mut mm = p.mm.lock();
+    let watch_seen = p.memory.invalidations.load(Ordering::Acquire);
+    let mut mm = p.memory.mm.lock();
     mm.set_wish(p.policy.wish());
-    resume(p, &mut mm, change, is_forgotten);
+    resume(p.memory, &mut mm, change, is_forgotten);
     let found = mm.find_or_grow(addr, growth);
     if mm.must_settle(addr, found.as_ref()) {
-        return Plan::Settle(p.settled.load(Ordering::Relaxed));
+        return Plan::Settle(p.memory.settled.load(Ordering::Relaxed));
     }
     let Some(vma) = found else { return Plan::Fail(Signal::NotMapped) };
     if !fault.is_allowed(vma.prot) {
@@ -188,7 +188,7 @@ fn plan(
             Plan::Done
         }
         Some(_) if matches!(vma.backing, Backing::SharedLinux { .. }) => {
-            Plan::Resolve { watch_seen, settled: p.settled.load(Ordering::Relaxed) }
+            Plan::Resolve { watch_seen, settled: p.memory.settled.load(Ordering::Relaxed) }
         }
         // Hidden for a change under way. Made visible here it would have to be hidden, and Linux
         // asked, again, for as long as a thread reads it. One that can be written is copied for the
@@ -198,17 +198,17 @@ fn plan(
                 && !vma.prot.contains(Prot::WRITE)
                 && mm.is_reserved(pages_of(&leaf)) =>
         {
-            Plan::Settle(p.settled.load(Ordering::Relaxed))
+            Plan::Settle(p.memory.settled.load(Ordering::Relaxed))
         }
         _ if mm.is_full() => Plan::Fail(Signal::NoMemory),
-        Some(_) => mm.gain(p, &vma, page, change),
+        Some(_) => mm.gain(p.memory, &vma, page, change),
         None => {
-            let settled = p.settled.load(Ordering::Relaxed);
+            let settled = p.memory.settled.load(Ordering::Relaxed);
             let plan = mm.plan_missing(&vma, fault, Plan::Resolve { watch_seen, settled });
             // There as if it had been read: the write is to be seen.
             let is_watched = fault.writes() && vma.flags.contains(VmaFlags::SOFT_CLEAN);
             match plan {
-                Plan::Done if is_watched => mm.gain(p, &vma, page, change),
+                Plan::Done if is_watched => mm.gain(p.memory, &vma, page, change),
                 plan => plan,
             }
         }

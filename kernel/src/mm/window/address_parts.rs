@@ -25,13 +25,13 @@ fn missing(have: u32, start: u64, end: u64) -> impl Iterator<Item = u32> {
 /// # Errors
 /// `ENOMEM`: it could not.
 pub fn reach(p: &Caller<'_>, start: u64, end: u64) -> Result<()> {
-    let have = p.parts();
+    let have = p.memory.parts();
     if have == PARTS_ALL {
         return Ok(());
     }
     for number in missing(have, start, end) {
         delegate::result_of(Control::MapPart { number }).map_err(|_| errno::ENOMEM)?;
-        p.add_parts(1 << number);
+        p.memory.add_parts(1 << number);
     }
     Ok(())
 }
@@ -43,7 +43,7 @@ pub fn reach(p: &Caller<'_>, start: u64, end: u64) -> Result<()> {
 pub fn reach_all(p: &Caller<'_>) -> Result<()> {
     let mut at = 0;
     loop {
-        let next = p.mm.lock().mappings().find_next(at).map(|v| (v.start, v.end));
+        let next = p.memory.mm.lock().mappings().find_next(at).map(|v| (v.start, v.end));
         let Some((start, end)) = next else { return Ok(()) };
         reach(p, start, end)?;
         at = end;

@@ -2,9 +2,8 @@
 
 use super::policy::ThreadPolicy;
 use super::space::Space;
-use core::ops::Deref;
 
-/// The running thread, as far as memory has to know it. It dereferences to its [`Space`].
+/// The running thread's view for memory operations: its space, slot and NUMA policy.
 #[derive(Clone, Copy)]
 pub struct Caller<'a> {
     /// The memory of its process.
@@ -35,12 +34,5 @@ impl Caller<'_> {
     /// Whether it has to leave whatever it waits for.
     pub fn must_end(&self) -> bool {
         self.thread.must_end()
-    }
-}
-
-impl Deref for Caller<'_> {
-    type Target = Space;
-    fn deref(&self) -> &Space {
-        self.memory
     }
 }

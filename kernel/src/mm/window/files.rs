@@ -27,7 +27,7 @@ pub enum Private {
 /// Takes the file that descriptor `fd` of the caller stands for, to be mapped with `prot`.
 pub fn private(p: &Caller<'_>, fd: u64, prot: Prot) -> Result<Private> {
     let fd = fd & 0xffff_ffff;
-    let (file, bits) = match p.last_mapped.get(p.slot, fd) {
+    let (file, bits) = match p.memory.last_mapped.get(p.slot, fd) {
         Some(known) => known,
         None => ask(p, fd)?,
     };
@@ -42,14 +42,14 @@ pub fn private(p: &Caller<'_>, fd: u64, prot: Prot) -> Result<Private> {
 }
 
 fn ask(p: &Caller<'_>, fd: u64) -> Result<(FileRef, u64)> {
-    let question = p.last_mapped.begin();
+    let question = p.memory.last_mapped.begin();
     let answer = services::by_worker(SERVICE_FILE_GET, &[fd], &[])?;
     let [_, inode, bytes, bits, device] = answer.args;
     let content = Content::of(device, inode, answer.held, bytes);
     heap::room_for_arc::<FileHandle>()
-        .inspect_err(|_| services::put_file(p.space, answer.status))?;
+        .inspect_err(|_| services::put_file(p.memory.id, answer.status))?;
     let file = lists::arc_within(FileHandle {
-        space: p.space,
+        space: p.memory.id,
         id: answer.status,
         inode,
         device,
@@ -57,6 +57,6 @@ fn ask(p: &Caller<'_>, fd: u64) -> Result<(FileRef, u64)> {
         name: String::new(),
         content,
     });
-    p.last_mapped.end(question, (p.slot, fd), bits, &file);
+    p.memory.last_mapped.end(question, (p.slot, fd), bits, &file);
     Ok((file, bits))
 }

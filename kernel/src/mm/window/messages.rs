@@ -67,7 +67,7 @@ pub fn pages(p: &Space, page: u64, pages: &mut [u64]) -> usize {
 /// # Errors
 /// `ENOMEM`: there is no memory for one, or no place.
 pub fn of_slot(p: &Caller<'_>) -> Result<Arc<Frames>> {
-    match p.message(p.slot) {
+    match p.memory.message(p.slot) {
         Some(frames) => Ok(frames),
         None => grow(p, 0),
     }
@@ -84,12 +84,12 @@ pub fn grow(p: &Caller<'_>, bytes: u64) -> Result<Arc<Frames>> {
     if p.slot >= MESSAGES_MAX {
         return Err(errno::ENOMEM);
     }
-    if !p.maps_messages.load(Ordering::Acquire) {
+    if !p.memory.maps_messages.load(Ordering::Acquire) {
         delegate::result_of(Control::MapPart { number: MESSAGES_PART })
             .map_err(|_| errno::ENOMEM)?;
-        p.maps_messages.store(true, Ordering::Release);
+        p.memory.maps_messages.store(true, Ordering::Release);
     }
-    grow_of(p, p.slot, bytes)
+    grow_of(p.memory, p.slot, bytes)
 }
 
 /// Makes the message of a slot of `p` larger, like [`grow`], where the proxy has mapped messages or
@@ -127,7 +127,7 @@ pub fn shrink(p: &Caller<'_>, bytes: u64) {
     if heap::room_for_arc::<Frames>().is_err() {
         return; // another time
     }
-    let Some(mut left) = p.message(p.slot).map(|frames| frames.copy()) else { return };
+    let Some(mut left) = p.memory.message(p.slot).map(|frames| frames.copy()) else { return };
     let (mut removed, before) = (Removed::default(), left.pages());
     let start = message(p.slot);
     while left.pages() * SMALL > bytes
@@ -137,9 +137,9 @@ pub fn shrink(p: &Caller<'_>, bytes: u64) {
     }
     removed.range = Some((start + left.pages() * SMALL, start + before * SMALL));
     let given = (before - left.pages()) * SMALL;
-    p.set_message(p.slot, (left.count() > 0).then(|| lists::arc_within(left)));
+    p.memory.set_message(p.slot, (left.count() > 0).then(|| lists::arc_within(left)));
     removed.finish(p);
-    p.account.remove_kernel(given);
+    p.memory.account.remove_kernel(given);
 }
 
 /// Takes the frames of all messages of a space whose proxy is gone.

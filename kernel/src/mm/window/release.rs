@@ -22,7 +22,7 @@ impl Removed {
         let mut range = self.range;
         // Mostly nothing was seen, and a batch is large.
         if range.is_some() {
-            p.losses.fetch_add(1, Ordering::Relaxed);
+            p.memory.losses.fetch_add(1, Ordering::Relaxed);
         }
         while range.is_some() || !self.seen.is_empty() {
             let batch = Batch::take(&mut self.seen);
@@ -31,9 +31,9 @@ impl Removed {
                 None => (SERVICE_HELD, (0, 0)),
             };
             let answer = ask(p, kind, &[low, high, batch.voids()], batch.extents());
-            is_forgotten &= kind != SERVICE_ZAP || answer.is_some() || p.is_closed();
+            is_forgotten &= kind != SERVICE_ZAP || answer.is_some() || p.memory.is_closed();
             self.passing.set(self.seen.pages());
-            batch.settle(answer, &mut self.seen, Whose::gives_up(&p.account));
+            batch.settle(answer, &mut self.seen, Whose::gives_up(&p.memory.account));
             self.passing.set(self.seen.pages());
         }
         is_forgotten
@@ -49,7 +49,7 @@ pub(in crate::mm) fn ask(
 ) -> Option<services::Answer> {
     let by_worker = || services::by_worker(kind, args, extents).ok();
     let answer = if p.is_killed() { None } else { by_worker() };
-    answer.or_else(|| services::by_thread(kind, p.owner(), args, extents))
+    answer.or_else(|| services::by_thread(kind, p.memory.owner(), args, extents))
 }
 
 /// Gives back a page whose last mapping went; Linux has no mapping of it any more.
@@ -63,9 +63,11 @@ pub fn page(p: &Caller<'_>, frame: PhysAddr) {
                 Some(answer) if answer.held & 1 == 0 => frames::free(frame, 0),
                 Some(_) => {
                     let run = Run::of(frame, false).named(); // it may not have made answers void
-                    quarantine::put(run, Some(&p.account), known::Known::Held);
+                    quarantine::put(run, Some(&p.memory.account), known::Known::Held);
                 }
-                None => quarantine::set_aside(Run::of(frame, false).named(), Some(&p.account)),
+                None => {
+                    quarantine::set_aside(Run::of(frame, false).named(), Some(&p.memory.account))
+                }
             }
         }
     }
@@ -74,7 +76,7 @@ pub fn page(p: &Caller<'_>, frame: PhysAddr) {
 /// Tells Linux to forget `start..end`; the frames are not freed. Whether it was
 /// done, or there is no Linux side any more that could have the pages.
 pub fn zap(p: &Caller<'_>, start: u64, end: u64) -> bool {
-    p.is_closed() || zap_asking(p, start, end, &[]).is_some()
+    p.memory.is_closed() || zap_asking(p, start, end, &[]).is_some()
 }
 
 /// Likewise, where there is a Linux side; the answer says which frames of `extents` Linux holds after that.
@@ -84,13 +86,13 @@ pub(in crate::mm) fn zap_asking(
     end: u64,
     extents: &[u64],
 ) -> Option<services::Answer> {
-    p.losses.fetch_add(1, Ordering::Relaxed);
+    p.memory.losses.fetch_add(1, Ordering::Relaxed);
     crate::sched::hold::at("zap");
     let args = [start, end, 0];
     // Of a process that ends, the worker may be gone; others that share the memory go on.
     // Of a thread that ends, the process goes on.
     services::by_worker(SERVICE_ZAP, &args, extents).ok().or_else(|| {
-        let goes_on = !p.is_killed() || p.is_shared();
-        goes_on.then(|| services::by_thread(SERVICE_ZAP, p.owner(), &args, extents))?
+        let goes_on = !p.is_killed() || p.memory.is_shared();
+        goes_on.then(|| services::by_thread(SERVICE_ZAP, p.memory.owner(), &args, extents))?
     })
 }

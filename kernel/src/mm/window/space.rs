@@ -48,7 +48,7 @@ pub(in crate::mm) const CONTROL_COST: u64 = 4096 + 64;
 /// A space.
 pub struct Space {
     /// The space's id, the same in the module.
-    pub space: u32,
+    pub id: u32,
     /// The user whose share of the instance the space uses, as the module counts users.
     pub user: u32,
     /// Ids of the process that opened the space, as the module says them.
@@ -126,14 +126,14 @@ impl Space {
 
     /// A space with the memory `mm`, which may run on `cpus`. `words` as of `REQUEST_SPACE_OPEN`.
     pub fn new(
-        space: u32,
+        id: u32,
         cpus: CpuMask,
         mm: AddressSpace,
         account: Arc<Account>,
         words: &[u64],
     ) -> Space {
         Space {
-            space,
+            id,
             user: words.get(USER_WORD).map_or(0, |user| *user as u32),
             opener: Opener::of(words),
             allowed: cpus,
@@ -163,7 +163,7 @@ impl Space {
 
     /// Itself and its user, as the link has shares for them.
     pub fn owner(&self) -> Owner {
-        Owner { user: self.user, space: self.space }
+        Owner { user: self.user, space: self.id }
     }
 
     /// A number by which a child or a program of the space's is asked for (`IOCTL_CHILD`), and
@@ -287,7 +287,7 @@ impl Space {
             return Some(bell.number());
         }
         heap::room_for_entry::<u32, Bell>().ok()?;
-        let bell = Bell::new(self.space, &self.account).ok()?;
+        let bell = Bell::new(self.id, &self.account).ok()?;
         let number = bell.number();
         lists::insert_within(&mut bells, slot, bell);
         Some(number)
