@@ -395,7 +395,7 @@ fn set_apart(me: &Thread) {
 }
 
 /// Has Linux execute a wait that tells of a child at `place`.
-fn wait_at(call: &Context<'_>, args: [u64; 6], place: &Place) -> Result<u64> {
+fn wait_at(call: &Context<'_>, args: [u64; 6], place: &Place<'_>) -> Result<u64> {
     // The scratch page is none of the program's memory.
     let by = if place.is_scratch() { route::by_worker } else { route::call };
     by(call.thread, call.row, args)
@@ -403,13 +403,13 @@ fn wait_at(call: &Context<'_>, args: [u64; 6], place: &Place) -> Result<u64> {
 
 /// wait4(2), waitid(2).
 fn wait(call: &Context<'_>, which: waited::Call) -> Result<u64> {
-    let (p, args) = (&call.thread.process, call.args);
-    if p.traces.load(Ordering::Relaxed) {
-        return ptrace::wait(which, args, |args, place| wait_at(call, args, place));
+    let (me, args) = (call.thread, call.args);
+    if me.process.traces.load(Ordering::Relaxed) {
+        return ptrace::wait(me, which, args, |args, place| wait_at(call, args, place));
     }
-    let (made, place) = Place::of(which, args)?;
+    let (made, place) = Place::of(me, which, args)?;
     let result = wait_at(call, made, &place)?;
-    waited::waited(p, which, &args, &place, result)?;
+    waited::waited(me, which, &args, &place, result)?;
     Ok(result)
 }
 

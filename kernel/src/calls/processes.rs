@@ -23,7 +23,7 @@ handlers! { call:
         if matches!(call.args[0], request::ATTACH | request::SEIZE) {
             newborn::before_attachment(call.args[1] as u32);
         }
-        ptrace::call(&call.args)
+        ptrace::call(call.thread, &call.args)
     },
 }
 

@@ -5,7 +5,7 @@ use crate::base::user::put;
 use crate::link::delegate;
 use crate::process::Process;
 use crate::process::spaces;
-use crate::process::thread;
+use crate::process::thread::Thread;
 use crate::sched::cpus;
 use crate::sched::tlb;
 use alloc::sync::Arc;
@@ -55,49 +55,49 @@ pub enum Call {
 
 /// Where a call tells of a child: at the program's address, or in the scratch page if the program
 /// gave none.
-pub struct Place {
+pub struct Place<'a> {
     at: u64,
-    is_scratch: bool,
+    /// The thread in whose scratch page it is.
+    scratch: Option<&'a Thread>,
 }
 
-impl Place {
-    /// The arguments with which Linux executes the call of the running thread, so that it can be
-    /// seen what that tells.
-    pub fn of(call: Call, mut args: [u64; 6]) -> Result<([u64; 6], Place)> {
+impl Place<'_> {
+    /// The arguments with which Linux executes the call of the running thread `me`, so that it
+    /// can be seen what that tells.
+    pub fn of(me: &Thread, call: Call, mut args: [u64; 6]) -> Result<([u64; 6], Place<'_>)> {
         let pointer = match call {
             Call::Wait4 => &mut args[1],
             Call::Waitid => &mut args[2],
         };
-        let is_scratch = *pointer == 0;
-        if is_scratch {
-            let me = thread::current();
+        let scratch = (*pointer == 0).then_some(me);
+        if scratch.is_some() {
             *pointer = me.write_scratch(&[0; size_of::<SigInfo>()])?;
         }
         let at = *pointer;
-        Ok((args, Place { at, is_scratch }))
+        Ok((args, Place { at, scratch }))
     }
 
     /// Whether that is the scratch page.
     pub fn is_scratch(&self) -> bool {
-        self.is_scratch
+        self.scratch.is_some()
     }
 
     /// The word at this offset.
     pub fn word(&self, offset: u64) -> Result<u32> {
-        if self.is_scratch {
-            return Ok(thread::current().process.memory().control(self.at + offset));
+        if let Some(thread) = self.scratch {
+            return Ok(thread.process.memory().control(self.at + offset));
         }
         usercopy::read_u32(UserAddr::behind(self.at, offset)).map_err(|_| errno::EFAULT)
     }
 
     /// Where the program finds it; 0: nowhere.
     pub fn of_program(&self, offset: u64) -> u64 {
-        if self.is_scratch { 0 } else { self.at.saturating_add(offset) }
+        if self.is_scratch() { 0 } else { self.at.saturating_add(offset) }
     }
 }
 
 impl Told {
-    fn by_wait4(a: &[u64; 6], place: &Place, pid: u64) -> Told {
+    fn by_wait4(a: &[u64; 6], place: &Place<'_>, pid: u64) -> Told {
         const STOPPED: u32 = 0x7f;
         const CONTINUED: u32 = 0xffff;
         let status = if pid == 0 { None } else { place.word(0).ok() };
@@ -106,7 +106,7 @@ impl Told {
         Told { pid: pid as u32, is_end, is_stop, rusage: a[3], keep: false }
     }
 
-    fn by_waitid(a: &[u64; 6], place: &Place) -> Result<Told> {
+    fn by_waitid(a: &[u64; 6], place: &Place<'_>) -> Result<Told> {
         const WNOWAIT: u64 = 0x0100_0000;
         const CLD_EXITED_TO_DUMPED: RangeInclusive<u32> = 1..=3;
         let (pid, code) = (place.word(SI_PID)?, place.word(SI_CODE)?);
@@ -120,18 +120,20 @@ impl Told {
     }
 }
 
-/// Hook of `wait4` and `waitid` of `p` after Linux has answered `result`, and told more at `place`.
-pub fn waited(p: &Process, call: Call, a: &[u64; 6], place: &Place, result: u64) -> Result<()> {
+/// Hook of `wait4` and `waitid` of the running thread `me` after Linux has answered `result`, and
+/// told more at `place`.
+pub fn waited(me: &Thread, call: Call, a: &[u64; 6], place: &Place<'_>, result: u64) -> Result<()> {
+    let p = &me.process;
     let told = match call {
         Call::Wait4 => Told::by_wait4(a, place, result),
         Call::Waitid => Told::by_waitid(a, place)?,
     };
     if told.is_end {
-        wait_until_left(p, told.pid);
+        wait_until_left(me, told.pid);
     }
     // Tracees stop otherwise (`ptrace::wait`).
     if told.is_stop && !p.traces.load(Ordering::Relaxed) {
-        wait_until_paused(p, told.pid);
+        wait_until_paused(me, told.pid);
     }
     let accounts = p.usage.lock().clone();
     let Some(used) = accounts.take(told.pid, told.keep) else {
@@ -146,29 +148,28 @@ pub fn waited(p: &Process, call: Call, a: &[u64; 6], place: &Place, result: u64)
 /// Waits until a process that shares the memory of `p` and that Linux has told the end of has left
 /// it: its thread ids are cleared, its robust futexes released, its use counted.
 /// Linux does that before a parent hears of the end; here `REQUEST_PROCESS_END` may come later.
-fn wait_until_left(p: &Process, pid: u32) {
+fn wait_until_left(me: &Thread, pid: u32) {
+    let p = &me.process;
     let is_it = |child: &Arc<Process>| {
-        child.pid_namespace() == p.pid_namespace()
-            && child.pid() == pid
-            && !core::ptr::eq(&**child, p)
+        child.pid_namespace() == p.pid_namespace() && child.pid() == pid && !Arc::ptr_eq(child, p)
     };
     let Some(child) = p.memory().is_shared().then(|| p.space.processes().find(is_it)).flatten()
     else {
         return;
     };
     child.await_gone();
-    let me = thread::current();
     // Told by `Process::finish`, and when it has to end. Or the child does not go.
     cpus::until_told(|| child.is_gone() || me.must_end(), cpus::deadline(LEAVES_NS));
 }
 
 /// Waits until a stopped process computes no more. Linux may have told the stop before
 /// `REQUEST_SPACE_PAUSE` comes.
-fn wait_until_paused(p: &Process, pid: u32) {
-    let Some(child) = spaces::find_thread(p, pid).map(|first| first.process.clone()) else {
+fn wait_until_paused(me: &Thread, pid: u32) {
+    let Some(child) = spaces::find_thread(&me.process, pid).map(|first| first.process.clone())
+    else {
         return;
     };
-    let (me, deadline) = (thread::current(), cpus::deadline(PAUSES_NS));
+    let deadline = cpus::deadline(PAUSES_NS);
     while !child.is_paused() {
         if child.is_killed() || me.must_end() || me.has_signal() || cpu::rdtsc() >= deadline {
             return;

@@ -81,7 +81,7 @@ fn at_once(number: u32, args: [u64; 6], has_pointers: bool) -> u64 {
     if has_pointers {
         mapped::offer(me, number, &args);
     }
-    returned(result::of(number, &args, direct::call_at_once(me, Call::new(number, args))))
+    returned(result::of(me, number, &args, direct::call_at_once(me, Call::new(number, args))))
 }
 
 #[cold]
@@ -101,14 +101,14 @@ pub fn call(me: &Thread, row: &Row, args: [u64; 6]) -> Result<u64> {
     }
     let number = row.number.into();
     mapped::offer(me, number, &args);
-    result::of(number, &args, direct::call_at_once(me, Call::new(number, args)))
+    result::of(me, number, &args, direct::call_at_once(me, Call::new(number, args)))
 }
 
 /// Has the own worker of the running thread `me` execute a call whose arguments it can use as they
 /// are, since they lie in the scratch page already.
 pub fn by_worker(me: &Thread, row: &Row, args: [u64; 6]) -> Result<u64> {
     let number = row.number.into();
-    result::of(number, &args, direct::call(me, Call::new(number, args)))
+    result::of(me, number, &args, direct::call(me, Call::new(number, args)))
 }
 
 /// Has a call executed by the first route that is open to it.
@@ -118,7 +118,7 @@ fn chosen(me: &Thread, row: &Row, args: &[u64; 6]) -> Result<u64> {
     loop {
         let route = route::choose(routes, caller);
         if let Some(outcome) = by_route(me, route, row, &call) {
-            return result::by(call.nr, args, outcome);
+            return result::by(me, call.nr, args, outcome);
         }
         caller = caller.without(route);
     }

@@ -5,7 +5,6 @@ use crate::gate::park;
 use crate::link::delegate;
 use crate::parts::registers::Snapshot;
 use crate::parts::tracee::GONE;
-use crate::process::thread;
 use crate::process::thread::Thread;
 use crate::process::{rights, spaces};
 use crate::sched::cpus;
@@ -25,45 +24,44 @@ pub fn linux(args: [u64; 6]) -> Result<u64> {
     delegate::linux(__NR_ptrace, args)
 }
 
-/// The calling thread traces `thread` from now on, if it does so on Linux.
-pub fn trace(thread: &Arc<Thread>, flags: u32, options: u64) -> Result<()> {
+/// The running thread `me` traces `thread` from now on, if it does so on Linux.
+pub fn trace(me: &Thread, thread: &Arc<Thread>, flags: u32, options: u64) -> Result<()> {
     rights::may(MAY_TRACE, thread.tid(), &thread.process)?;
-    begin(thread, Some(&thread::current().arc()), flags, options);
+    begin(thread, Some(&me.arc()), flags, options);
     Ok(())
 }
 
-/// Whether the calling thread traces `thread`.
-pub fn is_mine(thread: &Thread) -> bool {
+/// Whether the running thread `me` traces `thread`.
+pub fn is_mine(me: &Thread, thread: &Thread) -> bool {
     let state = thread.ptrace.state.lock();
-    thread.ptrace.is_on() && state.tracer.as_ptr() == core::ptr::from_ref(thread::current())
+    thread.ptrace.is_on() && state.tracer.as_ptr() == core::ptr::from_ref(me)
 }
 
-/// Asks Linux whether the caller traces it and it is stopped.
-pub fn ask(thread: &Thread) -> Result<()> {
-    let me = thread::current();
+/// Asks Linux whether `me` traces `thread` and that is stopped.
+pub fn ask(me: &Thread, thread: &Thread) -> Result<()> {
     let scratch = me.write_scratch(&[0; 8])?;
     linux([request::PEEKUSER, u64::from(thread.tid()), 0, scratch, 0, 0]).map(drop)
 }
 
 /// Has the thread, whose worker is stopped, stop too; the thread that has its id then ([`stand`]).
 /// `ESRCH`: it is not stopped, or is not the caller's tracee.
-pub fn hold(thread: &Arc<Thread>) -> Result<Arc<Thread>> {
-    if !(is_mine(thread) && thread.parking.now().contains(Parking::HELD)) {
-        ask(thread)?;
-        keep(thread)?;
+pub fn hold(me: &Thread, thread: &Arc<Thread>) -> Result<Arc<Thread>> {
+    if !(is_mine(me, thread) && thread.parking.now().contains(Parking::HELD)) {
+        ask(me, thread)?;
+        keep(me, thread)?;
     }
-    stand(thread.clone())
+    stand(me, thread.clone())
 }
 
 /// The thread, which the caller traces, or another thread of its process does, goes on no more from
 /// now on.
-pub fn keep(thread: &Arc<Thread>) -> Result<()> {
+pub fn keep(me: &Thread, thread: &Arc<Thread>) -> Result<()> {
     let may = |what| rights::may(what, thread.tid(), &thread.process);
     if !thread.ptrace.is_on() {
-        trace(thread, 0, 0).or_else(|_| may(MAY_HEAR))?;
-    } else if !is_mine(thread) {
+        trace(me, thread, 0, 0).or_else(|_| may(MAY_HEAR))?;
+    } else if !is_mine(me, thread) {
         match may(MAY_TRACE) {
-            Ok(()) => set_tracer(thread, &thread::current().arc()),
+            Ok(()) => set_tracer(thread, &me.arc()),
             Err(_) => may(MAY_HEAR)?,
         }
     }
@@ -75,15 +73,14 @@ pub fn keep(thread: &Arc<Thread>) -> Result<()> {
 /// Waits until the thread, which is kept, has left its registers. If another one goes on for it
 /// meanwhile, in a space of its own (execve), that one is waited for, and given. `ESRCH`: it has
 /// ended.
-pub fn stand(mut thread: Arc<Thread>) -> Result<Arc<Thread>> {
-    let me = thread::current();
+pub fn stand(me: &Thread, mut thread: Arc<Thread>) -> Result<Arc<Thread>> {
     loop {
         let tid = thread.tid(); // not later: with its process the slot goes
         let has_ended = || thread.ptrace.has(GONE) || thread.must_end();
         let is_there = || thread.parking.now().contains(Parking::REGISTERS);
         // Only its tracer is kicked.
         while !(is_there() || has_ended() || me.must_end()) {
-            let look = if is_mine(&thread) { cpus::NEVER } else { cpus::deadline(LOOK_NS) };
+            let look = if is_mine(me, &thread) { cpus::NEVER } else { cpus::deadline(LOOK_NS) };
             cpus::until(|| is_there() || has_ended() || me.must_end(), look);
         }
         if !has_ended() {
@@ -95,7 +92,7 @@ pub fn stand(mut thread: Arc<Thread>) -> Result<Arc<Thread>> {
             let _ = linux([request::CONT, tid.into(), 0, 0, 0, 0]);
             return Err(errno::ESRCH);
         };
-        keep(&next)?;
+        keep(me, &next)?;
         thread = next;
     }
 }
@@ -110,14 +107,18 @@ pub fn suspends(thread: &Thread, options: u64) -> Result<()> {
 }
 
 /// Looks at the registers of a thread that is stopped.
-pub fn look<R>(thread: &Arc<Thread>, f: impl FnOnce(&Snapshot) -> R) -> Result<R> {
-    let thread = hold(thread)?;
+pub fn look<R>(me: &Thread, thread: &Arc<Thread>, f: impl FnOnce(&Snapshot) -> R) -> Result<R> {
+    let thread = hold(me, thread)?;
     thread.parking.change(|_, left| left.as_deref().map(f)).ok_or(errno::ESRCH)
 }
 
 /// Sets registers of a thread that is stopped.
-pub fn set(thread: &Arc<Thread>, f: impl FnOnce(&mut Snapshot) -> Result<()>) -> Result<u64> {
-    let thread = hold(thread)?;
+pub fn set(
+    me: &Thread,
+    thread: &Arc<Thread>,
+    f: impl FnOnce(&mut Snapshot) -> Result<()>,
+) -> Result<u64> {
+    let thread = hold(me, thread)?;
     thread.parking.change(|parking, left| {
         let result = f(left.as_mut().ok_or(errno::ESRCH)?);
         parking.insert(Parking::SET); // as far as it came

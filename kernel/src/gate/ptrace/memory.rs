@@ -8,7 +8,6 @@ use crate::link::{delegate, services};
 use crate::mm::change::patch;
 use crate::process::Process;
 use crate::process::spaces;
-use crate::process::thread;
 use crate::process::thread::Thread;
 use crate::sched::cpus;
 use alloc::sync::Arc;
@@ -30,12 +29,11 @@ const PATIENCE_NS: u64 = 10_000_000_000;
 const LOOK_NS: u64 = 1_000_000;
 
 /// Writes a tracee's memory as a debugger does, by the running thread, which can wait.
-fn write(p: &Process, at: u64, bytes: &[u8]) -> Result<()> {
+fn write(me: &Thread, p: &Process, at: u64, bytes: &[u8]) -> Result<()> {
     let until = cpus::deadline(PATIENCE_NS);
     loop {
         let written = patch::write(p.memory(), at, bytes);
         let waits = written == Err(errno::EAGAIN) && cpu::rdtsc() < until;
-        let me = thread::current();
         if !waits || me.must_end() {
             return written;
         }
@@ -44,10 +42,10 @@ fn write(p: &Process, at: u64, bytes: &[u8]) -> Result<()> {
 }
 
 /// PTRACE_PEEKDATA.
-pub fn peek(thread: &Arc<Thread>, a: &[u64; 6]) -> Result<u64> {
+pub fn peek(me: &Thread, thread: &Arc<Thread>, a: &[u64; 6]) -> Result<u64> {
     let result = linux(*a);
     if result == Err(errno::EIO)
-        && let Ok(thread) = hold(thread)
+        && let Ok(thread) = hold(me, thread)
     {
         // Memory that the program itself may not read.
         let mut word = [0; 8];
@@ -59,14 +57,13 @@ pub fn peek(thread: &Arc<Thread>, a: &[u64; 6]) -> Result<u64> {
 }
 
 /// PTRACE_POKEDATA.
-pub fn poke(thread: &Arc<Thread>, addr: u64, data: u64) -> Result<u64> {
-    let thread = hold(thread)?;
-    let me = thread::current();
+pub fn poke(me: &Thread, thread: &Arc<Thread>, addr: u64, data: u64) -> Result<u64> {
+    let thread = hold(me, thread)?;
     let scratch = me.write_scratch(&[0; 8])?;
     let tid = u64::from(thread.tid());
     // Linux brings the page in.
     let there = linux([request::PEEKDATA, tid, addr, scratch, 0, 0]);
-    if write(&thread.process, addr, &data.to_le_bytes()).is_ok() {
+    if write(me, &thread.process, addr, &data.to_le_bytes()).is_ok() {
         return Ok(0);
     }
     there?;
@@ -76,18 +73,19 @@ pub fn poke(thread: &Arc<Thread>, addr: u64, data: u64) -> Result<u64> {
 /// read(2), write(2) and their relatives that Linux could not do (`EIO`): of
 /// `/proc/PID/mem` they are done here, since they may read and write, in a copy of the
 /// process' own, what it may not itself.
-pub fn memory_file(number: u32, a: &[u64; 6]) -> Result<u64> {
+pub fn memory_file(me: &Thread, number: u32, a: &[u64; 6]) -> Result<u64> {
     const CURRENT: u64 = 1;
     let fd = a[0];
     let Some(access) = Access::of(number, a)? else { return Err(errno::EIO) };
-    let thread = of_file(fd).filter(|t| may_reach(t, fd, access.write)).ok_or(errno::EIO)?;
+    let thread =
+        of_file(me, fd).filter(|t| may_reach(me, t, fd, access.write)).ok_or(errno::EIO)?;
     let start = match access.at {
         Some(at) => at,
         None => seek(fd, 0, CURRENT)?,
     };
     let mut at = start;
     for &(buffer, count) in &access.parts {
-        let moved = transfer(&thread.process, fd, at, buffer, count, access.write)?;
+        let moved = transfer(me, &thread.process, fd, at, buffer, count, access.write)?;
         at += moved;
         if moved < count {
             break;
@@ -102,8 +100,7 @@ pub fn memory_file(number: u32, a: &[u64; 6]) -> Result<u64> {
 /// Whether Linux lets the caller at a thread's memory by that descriptor. The file's name, by which
 /// the thread was found, proves nothing: any file may be mounted at /proc. Nor does what its worker
 /// is told: the module looks whether it is that file.
-fn may_reach(thread: &Thread, fd: u64, write: bool) -> bool {
-    let me = thread::current();
+fn may_reach(me: &Thread, thread: &Thread, fd: u64, write: bool) -> bool {
     if core::ptr::eq(&*thread.process, &*me.process) {
         return true;
     }
@@ -177,16 +174,24 @@ fn vectors(at: u64, count: u64) -> Result<Vec<(u64, u64)>> {
 }
 
 /// Between a process' memory and a buffer of the caller's: how many bytes.
-fn transfer(p: &Process, fd: u64, at: u64, buffer: u64, count: u64, write: bool) -> Result<u64> {
+fn transfer(
+    me: &Thread,
+    p: &Process,
+    fd: u64,
+    at: u64,
+    buffer: u64,
+    count: u64,
+    write: bool,
+) -> Result<u64> {
     let mut page = heap::zeroed(SMALL as usize)?;
     let mut done = 0;
-    while done < count && !thread::current().must_end() {
+    while done < count && !me.must_end() {
         let place = at.wrapping_add(done);
         let bytes = &mut page[..(count - done).min(SMALL - place % SMALL) as usize];
-        bring_in(p, fd, place);
+        bring_in(me, p, fd, place);
         if write {
             user::read(UserAddr::behind(buffer, done), bytes)?;
-            if self::write(p, place, bytes).is_err() {
+            if self::write(me, p, place, bytes).is_err() {
                 break;
             }
         } else {
@@ -202,20 +207,18 @@ fn transfer(p: &Process, fd: u64, at: u64, buffer: u64, count: u64, write: bool)
 }
 
 /// Has the page there that the file shows: made here, or fetched by Linux.
-fn bring_in(p: &Process, fd: u64, at: u64) {
+fn bring_in(me: &Thread, p: &Process, fd: u64, at: u64) {
     if patch::touch(p.memory(), at) {
         return;
     }
-    let me = thread::current();
     if let Ok(scratch) = me.write_scratch(&[0]) {
         let _ = delegate::linux(__NR_pread64, [fd, scratch, 1, at, 0, 0]);
     }
 }
 
 /// The thread whose memory a descriptor shows.
-fn of_file(fd: u64) -> Option<Arc<Thread>> {
+fn of_file(me: &Thread, fd: u64) -> Option<Arc<Thread>> {
     const BYTES: u64 = 64;
-    let me = thread::current();
     let link = lists::text(format_args!("/proc/thread-self/fd/{}\0", fd as u32)).ok()?;
     let scratch = me.write_scratch(link.as_bytes()).ok()?;
     let count = delegate::linux(__NR_readlink, [scratch, scratch + BYTES, BYTES, 0, 0, 0]).ok()?;
@@ -223,5 +226,5 @@ fn of_file(fd: u64) -> Option<Arc<Thread>> {
     let path = &mut path[..count.min(BYTES) as usize];
     me.process.memory().read_control(scratch + BYTES, path);
     let path = core::str::from_utf8(path).ok()?.strip_prefix("/proc/")?.strip_suffix("/mem")?;
-    spaces::find_thread(&thread::current().process, path.rsplit('/').next()?.parse().ok()?)
+    spaces::find_thread(&me.process, path.rsplit('/').next()?.parse().ok()?)
 }

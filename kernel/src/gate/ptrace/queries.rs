@@ -5,7 +5,6 @@ use super::held::{hold, linux};
 use crate::base::user::{self, put};
 use crate::parts::seccomp::FILTER;
 use crate::parts::tracee::GONE;
-use crate::process::thread;
 use crate::process::thread::Thread;
 use crate::signal::pending;
 use alloc::sync::Arc;
@@ -16,8 +15,8 @@ use hanare_hal::usercopy::UserAddr;
 use zerocopy::IntoBytes;
 
 /// PTRACE_GETSIGMASK. In a call with a mask of its own it is the mask that comes back.
-pub fn mask(thread: &Arc<Thread>, size: u64, data: u64) -> Result<u64> {
-    let thread = hold(thread)?;
+pub fn mask(me: &Thread, thread: &Arc<Thread>, size: u64, data: u64) -> Result<u64> {
+    let thread = hold(me, thread)?;
     if size != 8 {
         return Err(errno::EINVAL);
     }
@@ -27,8 +26,8 @@ pub fn mask(thread: &Arc<Thread>, size: u64, data: u64) -> Result<u64> {
 
 /// PTRACE_SETSIGMASK. The worker has the mask, too, before it goes on: what waits on Linux and is
 /// blocked now stays there.
-pub fn set_mask(thread: &Arc<Thread>, size: u64, data: u64) -> Result<u64> {
-    let thread = hold(thread)?;
+pub fn set_mask(me: &Thread, thread: &Arc<Thread>, size: u64, data: u64) -> Result<u64> {
+    let thread = hold(me, thread)?;
     if size != 8 {
         return Err(errno::EINVAL);
     }
@@ -41,7 +40,6 @@ pub fn set_mask(thread: &Arc<Thread>, size: u64, data: u64) -> Result<u64> {
     let applied = mask.difference(pending::never_blocked(&thread.process));
     let is_held_back = thread.signals.lock().is_held_back();
     if !is_held_back {
-        let me = thread::current();
         let scratch = me.write_scratch(&applied.0.to_le_bytes())?;
         thread.port.slot.set_sigmask(mask.0); // where the worker itself puts its mask back after the stop
         linux([request::SETSIGMASK, thread.tid().into(), 8, scratch, 0, 0])?;
@@ -51,8 +49,8 @@ pub fn set_mask(thread: &Arc<Thread>, size: u64, data: u64) -> Result<u64> {
 }
 
 /// PTRACE_PEEKSIGINFO. What the worker has fetched from Linux is older than what waits there.
-pub fn pending_signals(thread: &Arc<Thread>, args: u64, data: u64) -> Result<u64> {
-    let thread = hold(thread)?;
+pub fn pending_signals(me: &Thread, thread: &Arc<Thread>, args: u64, data: u64) -> Result<u64> {
+    let thread = hold(me, thread)?;
     let args = PeekSigInfo::new(user::get::<[u64; 2]>(UserAddr::of(args))?)?;
     let size = size_of::<SigInfo>() as u64;
     let mut copied = 0;
@@ -61,10 +59,12 @@ pub fn pending_signals(thread: &Arc<Thread>, args: u64, data: u64) -> Result<u64
         let number = args.first.saturating_add(copied);
         let told = match fetched(&thread, args.is_shared, number) {
             Ok(info) => put(UserAddr::of(at), info.as_bytes()).map(|_| true),
-            Err(here) => linux_pending(&thread, &args.of_linux(copied, here), at).map(|count| {
-                copied += count.min(args.count - copied); // a proxy may say anything
-                false
-            }),
+            Err(here) => {
+                linux_pending(me, &thread, &args.of_linux(copied, here), at).map(|count| {
+                    copied += count.min(args.count - copied); // a proxy may say anything
+                    false
+                })
+            }
         };
         match told {
             Ok(true) => copied += 1,
@@ -93,21 +93,20 @@ fn fetched(thread: &Thread, shared: bool, number: u64) -> core::result::Result<S
 }
 
 /// As [`pending_signals`], of what waits on Linux: how many were copied.
-fn linux_pending(thread: &Thread, args: &PeekSigInfo, to: u64) -> Result<u64> {
-    let me = thread::current();
+fn linux_pending(me: &Thread, thread: &Thread, args: &PeekSigInfo, to: u64) -> Result<u64> {
     let scratch = me.write_scratch(args.words().as_bytes())?;
     linux([request::PEEKSIGINFO, thread.tid().into(), scratch, to, 0, 0])
 }
 
 /// PTRACE_SECCOMP_GET_METADATA. The worker has filters of the same number, with the same flags.
-pub fn filter_metadata(thread: &Arc<Thread>, a: &[u64; 6]) -> Result<u64> {
-    let thread = hold(thread)?;
+pub fn filter_metadata(me: &Thread, thread: &Arc<Thread>, a: &[u64; 6]) -> Result<u64> {
+    let thread = hold(me, thread)?;
     with_filters(&thread, linux(*a))
 }
 
 /// PTRACE_SECCOMP_GET_FILTER: the instructions that the program has set, not those of the worker.
-pub fn filter_program(thread: &Arc<Thread>, a: &[u64; 6]) -> Result<u64> {
-    let thread = hold(thread)?;
+pub fn filter_program(me: &Thread, thread: &Arc<Thread>, a: &[u64; 6]) -> Result<u64> {
+    let thread = hold(me, thread)?;
     with_filters(&thread, linux([a[0], a[1], a[2], 0, 0, 0]))?;
     let filters = thread.seccomp.filters.lock().clone();
     let filter = usize::try_from(a[2]).ok().and_then(|at| filters.as_ref()?.get(at));

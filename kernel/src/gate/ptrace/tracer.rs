@@ -11,7 +11,6 @@ use crate::gate::park;
 use crate::link::delegate;
 use crate::parts::tracee::{BLOCKS, CALLS, SEIZED};
 use crate::process::spaces;
-use crate::process::thread;
 use crate::process::thread::Thread;
 use crate::process::workers;
 use crate::sched::cpus;
@@ -27,31 +26,31 @@ use linux_raw_sys::general::__NR_getppid;
 use zerocopy::IntoBytes;
 
 /// ptrace(2).
-pub fn call(a: &[u64; 6]) -> Result<u64> {
+pub fn call(me: &Thread, a: &[u64; 6]) -> Result<u64> {
     let what = a[0];
     if what == request::TRACEME {
-        return traceme();
+        return traceme(me);
     }
-    waits::catch_up();
-    let Some(thread) = spaces::find_thread(&thread::current().process, a[1] as u32) else {
-        return without_thread(a);
+    waits::catch_up(me);
+    let Some(thread) = spaces::find_thread(&me.process, a[1] as u32) else {
+        return without_thread(me, a);
     };
     let (addr, data) = (a[2], a[3]);
     match what {
-        request::ATTACH | request::SEIZE => attach(&thread, a),
+        request::ATTACH | request::SEIZE => attach(me, &thread, a),
         request::CONT | request::SYSCALL | request::SINGLESTEP | request::SINGLEBLOCK => {
-            resume(&thread, what, a)
+            resume(me, &thread, what, a)
         }
         request::KILL => {
             let result = linux(*a);
-            if is_mine(&thread) {
+            if is_mine(me, &thread) {
                 park::let_go(&thread);
             }
             result
         }
         request::DETACH => {
-            let mine = is_mine(&thread);
-            let given = match mine.then(|| Heard::take(&thread)) {
+            let mine = is_mine(me, &thread);
+            let given = match mine.then(|| Heard::take(me, &thread)) {
                 Some(Some(Heard::Interrupts)) => SIGBUS.into(),
                 Some(_) => give(&thread, data),
                 None => data,
@@ -69,21 +68,21 @@ pub fn call(a: &[u64; 6]) -> Result<u64> {
         request::GETSIGINFO | request::SETSIGINFO | request::INTERRUPT | request::LISTEN => {
             linux(*a)
         }
-        request::PEEKSIGINFO => queries::pending_signals(&thread, addr, data),
-        request::SETOPTIONS => set_options(&thread, data),
-        request::PEEKTEXT | request::PEEKDATA => memory::peek(&thread, a),
-        request::POKETEXT | request::POKEDATA => memory::poke(&thread, addr, data),
+        request::PEEKSIGINFO => queries::pending_signals(me, &thread, addr, data),
+        request::SETOPTIONS => set_options(me, &thread, data),
+        request::PEEKTEXT | request::PEEKDATA => memory::peek(me, &thread, a),
+        request::POKETEXT | request::POKEDATA => memory::poke(me, &thread, addr, data),
         request::GETEVENTMSG => {
-            let thread = hold(&thread)?;
+            let thread = hold(me, &thread)?;
             let message = thread.ptrace.state.lock().stop.message();
             put(UserAddr::of(data), &message.to_le_bytes())
         }
-        request::GETSIGMASK => queries::mask(&thread, addr, data),
-        request::SETSIGMASK => queries::set_mask(&thread, addr, data),
-        request::SECCOMP_GET_METADATA => queries::filter_metadata(&thread, a),
-        request::SECCOMP_GET_FILTER => queries::filter_program(&thread, a),
+        request::GETSIGMASK => queries::mask(me, &thread, addr, data),
+        request::SETSIGMASK => queries::set_mask(me, &thread, addr, data),
+        request::SECCOMP_GET_METADATA => queries::filter_metadata(me, &thread, a),
+        request::SECCOMP_GET_FILTER => queries::filter_program(me, &thread, a),
         request::GET_RSEQ_CONFIGURATION => {
-            let thread = hold(&thread)?;
+            let thread = hold(me, &thread)?;
             let area = thread.rseq.area();
             let words = [
                 area.map_or(0, |a| a.addr),
@@ -95,30 +94,30 @@ pub fn call(a: &[u64; 6]) -> Result<u64> {
             Ok(bytes.len() as u64)
         }
         request::GET_SYSCALL_INFO => {
-            let words = look(&thread, |s| s.words())?;
+            let words = look(me, &thread, |s| s.words())?;
             let stop = thread.ptrace.state.lock().stop;
             let (bytes, size) =
                 syscall_info(stop, thread.ptrace.wants(option::TRACESYSGOOD), &words);
             put(UserAddr::of(data), &bytes[..size.min(addr as usize)])?;
             Ok(size as u64)
         }
-        _ => registers::request(&thread, what, addr, data),
+        _ => registers::request(me, &thread, what, addr, data),
     }
 }
 
 /// Requests about a task that is no thread of the LWK. Linux answers those about its own processes.
 /// A worker that a thread has left behind goes on in its own affairs, of which the tracer hears
 /// nothing.
-fn without_thread(a: &[u64; 6]) -> Result<u64> {
+fn without_thread(me: &Thread, a: &[u64; 6]) -> Result<u64> {
     if !workers::is_worker(a[1] as u32) {
         return linux(*a);
     }
     match a[0] {
         request::CONT | request::SYSCALL | request::SINGLESTEP | request::SINGLEBLOCK => {
-            if !waits::asks_tracer(a[1] as u32) {
+            if !waits::asks_tracer(me, a[1] as u32) {
                 return linux([request::CONT, a[1], 0, a[3], 0, 0]);
             }
-            if waits::answer_filter(a[1] as u32, None) { Ok(0) } else { Err(errno::ESRCH) }
+            if waits::answer_filter(me, a[1] as u32, None) { Ok(0) } else { Err(errno::ESRCH) }
         }
         request::SETOPTIONS => linux([request::SETOPTIONS, a[1], 0, a[3] & option::EXITKILL, 0, 0]),
         request::KILL
@@ -134,19 +133,18 @@ fn without_thread(a: &[u64; 6]) -> Result<u64> {
 
 /// PTRACE_TRACEME. The parent has to be a program of the LWK, too: another one would get
 /// the worker's registers.
-fn traceme() -> Result<u64> {
-    let me = thread::current().arc();
+fn traceme(me: &Thread) -> Result<u64> {
     let parent = delegate::linux(__NR_getppid, [0; 6])?;
     let first = spaces::find_thread(&me.process, parent as u32).ok_or(errno::EPERM)?;
     linux([request::TRACEME, 0, 0, 0, 0, 0])?;
     // The thread that has made this process, or another one, as it turns out when that first asks.
     let creator = me.process.creator.load(Ordering::Relaxed);
     let parent = first.process.threads().find(|t| t.tid() == creator).unwrap_or(first.clone());
-    begin(&me, Some(&parent), 0, 0);
+    begin(&me.arc(), Some(&parent), 0, 0);
     Ok(0)
 }
 
-fn attach(thread: &Arc<Thread>, a: &[u64; 6]) -> Result<u64> {
+fn attach(me: &Thread, thread: &Arc<Thread>, a: &[u64; 6]) -> Result<u64> {
     let seizes = a[0] == request::SEIZE;
     let options = if seizes { a[3] } else { 0 };
     if options & !option::SERVED != 0 {
@@ -154,7 +152,7 @@ fn attach(thread: &Arc<Thread>, a: &[u64; 6]) -> Result<u64> {
     }
     linux([a[0], a[1], a[2], if seizes { options & option::LINUX } else { a[3] }, 0, 0])?;
     suspends(thread, options)?;
-    trace(thread, if seizes { SEIZED } else { 0 }, options)?;
+    trace(me, thread, if seizes { SEIZED } else { 0 }, options)?;
     if thread.process.is_paused() {
         park::hold(thread); // Linux keeps it stopped
     }
@@ -162,11 +160,11 @@ fn attach(thread: &Arc<Thread>, a: &[u64; 6]) -> Result<u64> {
     Ok(0)
 }
 
-fn set_options(thread: &Arc<Thread>, options: u64) -> Result<u64> {
+fn set_options(me: &Thread, thread: &Arc<Thread>, options: u64) -> Result<u64> {
     if options & !option::SERVED != 0 {
         return Err(errno::EINVAL);
     }
-    let thread = hold(thread)?;
+    let thread = hold(me, thread)?;
     linux([request::SETOPTIONS, u64::from(thread.tid()), 0, options & option::LINUX, 0, 0])?;
     suspends(&thread, options)?;
     thread.ptrace.options.store(options, Ordering::Relaxed);
@@ -192,15 +190,15 @@ fn put_mode(thread: &Thread, flags: u32, steps: bool) {
 }
 
 /// PTRACE_CONT and its like: for Linux they are all the same.
-fn resume(thread: &Arc<Thread>, what: u64, a: &[u64; 6]) -> Result<u64> {
-    let thread = &if is_mine(thread) { thread.clone() } else { hold(thread)? };
+fn resume(me: &Thread, thread: &Arc<Thread>, what: u64, a: &[u64; 6]) -> Result<u64> {
+    let thread = &if is_mine(me, thread) { thread.clone() } else { hold(me, thread)? };
     let own = &thread.ptrace;
     let flags = own.flags.load(Ordering::SeqCst) & (CALLS | BLOCKS);
     let before = (flags, thread.parking.now().steps(Who::Tracer));
-    let heard = Heard::take(thread);
+    let heard = Heard::take(me, thread);
     if let Some(Heard::AsksTracer) = heard {
         set_mode(thread, what);
-        if !waits::answer_filter(a[1] as u32, Some(thread)) {
+        if !waits::answer_filter(me, a[1] as u32, Some(thread)) {
             return Err(errno::ESRCH);
         }
         park::let_go(thread);
@@ -219,7 +217,7 @@ fn resume(thread: &Arc<Thread>, what: u64, a: &[u64; 6]) -> Result<u64> {
     set_mode(thread, what);
     let given = if stop.1 { give_at(thread, stop.0, a[3]) } else { a[3] };
     let given = if let Some(Heard::Interrupts) = heard { SIGBUS.into() } else { given };
-    let signal = give_up_call(thread, given);
+    let signal = give_up_call(me, thread, given);
     let result = linux([request::CONT, a[1], 0, signal, 0, 0]);
     if result.is_err() {
         put_mode(thread, before.0, before.1);
@@ -258,13 +256,12 @@ fn give_at(thread: &Thread, stop: Stop, signal: u64) -> u64 {
 
 /// Registers were set of a thread that waits for Linux in a call. Its worker has to leave the call:
 /// by a signal that the program does not see, where the tracer gives it none.
-fn give_up_call(thread: &Thread, signal: u64) -> u64 {
+fn give_up_call(me: &Thread, thread: &Thread, signal: u64) -> u64 {
     if signal != 0 || !thread.parking.now().contains(Parking::IN_KERNEL | Parking::SET) {
         return signal;
     }
     let mut info = [0u64; 16];
     (info[0], info[1]) = (SIGBUS.into(), u64::from(INTERRUPT as u32));
-    let me = thread::current();
     let scratch = me.write_scratch(info.as_bytes());
     let set =
         scratch.and_then(|at| linux([request::SETSIGINFO, u64::from(thread.tid()), 0, at, 0, 0]));

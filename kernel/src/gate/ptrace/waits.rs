@@ -9,7 +9,6 @@ use crate::base::user::put;
 use crate::gate::park;
 use crate::parts::tracee::{HEARD, PERMITTED, SEIZED, UNTOLD};
 use crate::process::spaces;
-use crate::process::thread;
 use crate::process::thread::Thread;
 use crate::process::waited::{self, Place};
 use crate::process::workers;
@@ -25,22 +24,22 @@ pub const INTERRUPT: i32 = -0x4a;
 
 /// wait4(2) and waitid(2) of a process that has tracees; `forward` has Linux execute them.
 pub fn wait(
+    me: &Thread,
     call: waited::Call,
     args: [u64; 6],
-    forward: impl Fn([u64; 6], &Place) -> Result<u64>,
+    forward: impl Fn([u64; 6], &Place<'_>) -> Result<u64>,
 ) -> Result<u64> {
-    let me = thread::current();
-    catch_up();
+    catch_up(me);
     loop {
-        let (made, place) = Place::of(call, args)?;
+        let (made, place) = Place::of(me, call, args)?;
         let result = forward(made, &place)?;
-        waited::waited(&me.process, call, &args, &place, result)?;
+        waited::waited(me, call, &args, &place, result)?;
         let seen = match call {
             waited::Call::Wait4 => Seen::by_wait4(result, &place),
             waited::Call::Waitid => Seen::by_waitid(&place),
         };
         match seen {
-            Some(seen) if seen.settle() => {}
+            Some(seen) if seen.settle(me) => {}
             _ => return Ok(result),
         }
     }
@@ -61,7 +60,7 @@ struct Seen {
 }
 
 impl Seen {
-    fn by_wait4(pid: u64, place: &Place) -> Option<Seen> {
+    fn by_wait4(pid: u64, place: &Place<'_>) -> Option<Seen> {
         let told = stopped(place.word(0).ok()?)?;
         (pid != 0).then_some(Seen {
             pid: pid as u32,
@@ -71,7 +70,7 @@ impl Seen {
         })
     }
 
-    fn by_waitid(place: &Place) -> Option<Seen> {
+    fn by_waitid(place: &Place<'_>) -> Option<Seen> {
         const CLD_TRAPPED: u32 = 4;
         let word = |at| place.word(at).ok();
         let (code, pid) = (word(waited::SI_CODE)?, word(waited::SI_PID)?);
@@ -85,26 +84,27 @@ impl Seen {
 
     /// Has the thread stop, and says what kind of stop it is. True: the stop is nothing to
     /// be seen; it is over.
-    fn settle(&self) -> bool {
-        let thread = spaces::find_thread(&thread::current().process, self.pid);
-        let is_mine = thread.as_ref().is_none_or(|thread| is_mine(thread) || ask(thread).is_ok());
+    fn settle(&self, me: &Thread) -> bool {
+        let thread = spaces::find_thread(&me.process, self.pid);
+        let is_mine =
+            thread.as_ref().is_none_or(|thread| is_mine(me, thread) || ask(me, thread).is_ok());
         let ours = is_mine && (thread.is_some() || workers::is_worker(self.pid));
         let is_over = if !ours {
             None
-        } else if self.status == SIGBUS && only_interrupts(self.pid) {
+        } else if self.status == SIGBUS && only_interrupts(me, self.pid) {
             Some(linux([request::CONT, self.pid.into(), 0, SIGBUS.into(), 0, 0]).is_ok())
         } else {
-            (self.status == ASKS_TRACER).then(|| answer_filter(self.pid, thread.as_deref()))
+            (self.status == ASKS_TRACER).then(|| answer_filter(me, self.pid, thread.as_deref()))
         };
         if let Some(is_over) = is_over {
             thread.iter().filter(|_| is_over).for_each(|thread| let_go(thread));
             return is_over;
         }
         let Some(thread) = thread else { return false };
-        if keep(&thread).is_err() {
+        if keep(me, &thread).is_err() {
             return false; // a child that is not traced
         }
-        let thread = match stand(thread.clone()) {
+        let thread = match stand(me, thread.clone()) {
             Ok(thread) => thread,
             Err(_) if !is_mine || thread.process.is_killed() => thread,
             Err(_) => return true, // it ends, and its worker goes on
@@ -112,10 +112,10 @@ impl Seen {
         self.tell(&thread);
         thread.ptrace.state.lock().heard = if is_mine { 0 } else { self.status };
         if is_mine {
-            of_tracer(&thread);
+            of_tracer(me, &thread);
         } else {
             thread.ptrace.set(HEARD);
-            thread::current().process.hears_for_others.store(true, Ordering::Release);
+            me.process.hears_for_others.store(true, Ordering::Release);
         }
         false
     }
@@ -150,18 +150,17 @@ fn let_go(thread: &Thread) {
 }
 
 /// The LWK has the worker leave its call (`Control::Interrupt`).
-fn only_interrupts(pid: u32) -> bool {
-    code_of_stop(pid) == Ok(INTERRUPT)
+fn only_interrupts(me: &Thread, pid: u32) -> bool {
+    code_of_stop(me, pid) == Ok(INTERRUPT)
 }
 
 /// Whether the worker `pid` is about to make a call that its filter leaves to a tracer.
-pub fn asks_tracer(pid: u32) -> bool {
-    code_of_stop(pid) == Ok(ASKS_TRACER as i32)
+pub fn asks_tracer(me: &Thread, pid: u32) -> bool {
+    code_of_stop(me, pid) == Ok(ASKS_TRACER as i32)
 }
 
 /// The si_code of the stop in which the worker `pid` is.
-fn code_of_stop(pid: u32) -> Result<i32> {
-    let me = thread::current();
+fn code_of_stop(me: &Thread, pid: u32) -> Result<i32> {
     let at = me.write_scratch(&[0; 128])?;
     linux([request::GETSIGINFO, pid.into(), 0, at, 0, 0])?;
     Ok(me.process.memory().control::<i32>(at + 8))
@@ -171,9 +170,9 @@ fn code_of_stop(pid: u32) -> Result<i32> {
 /// asked by the thread itself, which then waits for this call of its worker's, with these
 /// arguments. Any other call, which the worker was made to make, has no tracer. True: the worker
 /// goes on.
-pub fn answer_filter(pid: u32, thread: Option<&Thread>) -> bool {
+pub fn answer_filter(me: &Thread, pid: u32, thread: Option<&Thread>) -> bool {
     const ORIG_RAX: u64 = 8 * index::ORIG_RAX as u64;
-    let is_permitted = thread.zip(call_of_worker(pid).ok()).is_some_and(|(thread, call)| {
+    let is_permitted = thread.zip(call_of_worker(me, pid).ok()).is_some_and(|(thread, call)| {
         thread.ptrace.has(PERMITTED)
             && thread.ptrace.state.lock().permitted.permits(call.0, &call.1)
     });
@@ -190,13 +189,12 @@ pub fn answer_filter(pid: u32, thread: Option<&Thread>) -> bool {
 /// # Errors
 /// `ENOSYS`: the call is one of 32-bit programs (`int 0x80`), which has other arguments and another
 /// meaning of the number. Linux' errors.
-fn call_of_worker(pid: u32) -> Result<(u32, [u64; 6])> {
+fn call_of_worker(me: &Thread, pid: u32) -> Result<(u32, [u64; 6])> {
     /// `PTRACE_SYSCALL_INFO_SECCOMP` and `AUDIT_ARCH_X86_64`: the first word of the structure.
     const SECCOMP_X86_64: u64 = 3 | 0xc000_003e << 32;
     /// Words of `struct ptrace_syscall_info` up to the arguments' end: what and where, instruction
     /// and stack pointer, number.
     const WORDS: usize = 4 + 6;
-    let me = thread::current();
     let at = me.write_scratch(&[0; 8 * WORDS])?;
     linux([request::GET_SYSCALL_INFO, pid.into(), 8 * WORDS as u64, at, 0, 0])?;
     let [what, _, _, number, arguments @ ..]: [u64; WORDS] = me.process.memory().control(at);
@@ -216,10 +214,10 @@ pub enum Heard {
 
 impl Heard {
     /// Takes such a stop of a tracee of the caller's, which is about to go on.
-    pub fn take(thread: &Thread) -> Option<Heard> {
+    pub fn take(me: &Thread, thread: &Thread) -> Option<Heard> {
         match core::mem::take(&mut thread.ptrace.state.lock().heard) {
             ASKS_TRACER => Some(Heard::AsksTracer),
-            SIGBUS if only_interrupts(thread.tid()) => Some(Heard::Interrupts),
+            SIGBUS if only_interrupts(me, thread.tid()) => Some(Heard::Interrupts),
             _ => None,
         }
     }
@@ -227,8 +225,8 @@ impl Heard {
 
 /// Does what is left to be done about stops of the caller's tracees of which another thread of its
 /// process has heard.
-pub fn catch_up() {
-    let p = &thread::current().process;
+pub fn catch_up(me: &Thread) {
+    let p = &me.process;
     if !p.hears_for_others.swap(false, Ordering::Acquire) {
         return;
     }
@@ -237,9 +235,9 @@ pub fn catch_up() {
         if !thread.ptrace.has(HEARD) || !tracer().is_none_or(|t| Arc::ptr_eq(&t.process, p)) {
             return;
         }
-        if is_mine(thread) || ask(thread).is_ok() && keep(thread).is_ok() {
+        if is_mine(me, thread) || ask(me, thread).is_ok() && keep(me, thread).is_ok() {
             thread.ptrace.clear(HEARD);
-            of_tracer(thread);
+            of_tracer(me, thread);
         } else {
             p.hears_for_others.store(true, Ordering::Release);
         }
@@ -248,7 +246,7 @@ pub fn catch_up() {
 
 /// Does what only the tracer may do about the stop of a thread: tells Linux of inherited options,
 /// and takes over a new child. Any thread of its process may have heard of the stop.
-fn of_tracer(thread: &Arc<Thread>) {
+fn of_tracer(me: &Thread, thread: &Arc<Thread>) {
     let own = &thread.ptrace;
     if own.clear(UNTOLD) {
         let options = core::mem::take(&mut own.state.lock().untold);
@@ -262,7 +260,7 @@ fn of_tracer(thread: &Arc<Thread>) {
         let state = own.state.lock();
         state.reported.then_some(state.stop)
     };
-    stop.into_iter().for_each(|stop| take(thread, stop));
+    stop.into_iter().for_each(|stop| take(me, thread, stop));
 }
 
 /// Tells Linux of the options that a child has from its parent. Gives those that it has then. On
@@ -284,10 +282,9 @@ fn inherit(thread: &Thread, options: u64, tell: impl Fn(u64) -> Result<u64>) -> 
 
 /// The tracer has heard of a stop: a child that it is told of is its own from now on, and
 /// stops.
-fn take(thread: &Thread, stop: Stop) {
+fn take(me: &Thread, thread: &Thread, stop: Stop) {
     let Stop::Event(event::FORK | event::VFORK | event::CLONE, tid) = stop else { return };
-    let Some(child) =
-        spaces::find_thread(&thread::current().process, tid as u32).filter(|c| !c.ptrace.is_on())
+    let Some(child) = spaces::find_thread(&me.process, tid as u32).filter(|c| !c.ptrace.is_on())
     else {
         return;
     };
@@ -295,12 +292,12 @@ fn take(thread: &Thread, stop: Stop) {
     if thread.ptrace.has(SEIZED) {
         let seize = |options| linux([request::SEIZE, tid, 0, options, 0, 0]);
         let Ok(options) = inherit(&child, options, seize) else { return };
-        if trace(&child, SEIZED, options).is_ok() {
+        if trace(me, &child, SEIZED, options).is_ok() {
             let _ = linux([request::INTERRUPT, tid, 0, 0, 0, 0]);
         }
     } else if linux([request::ATTACH, tid, 0, 0, 0, 0]).is_ok()
         // The option that suspends filters only when Linux has it, too (`of_tracer`).
-        && trace(&child, UNTOLD, options & !option::SUSPEND_SECCOMP).is_ok()
+        && trace(me, &child, UNTOLD, options & !option::SUSPEND_SECCOMP).is_ok()
     {
         child.ptrace.state.lock().untold = options;
     }
