@@ -84,6 +84,7 @@ static struct layout shared_layout(struct hanare_instance *inst, u32 service_cou
 	return l;
 }
 
+/* inst->live is held for writing. */
 static int shared_make(struct hanare_instance *inst, const struct hanare_image *image,
 		       const struct hanare_boot *arg, char *message)
 {
@@ -104,7 +105,6 @@ static int shared_make(struct hanare_instance *inst, const struct hanare_image *
 			"the largest piece of memory has %llu MiB, %llu MiB in one piece are needed to start: give more memory",
 			best ? (u64)best->pages >> (20 - PAGE_SHIFT) : 0, (need >> 20) + 4);
 
-	down_write(&inst->live);
 	inst->reach.shared_phys = (u64)best->pfn << PAGE_SHIFT;
 	inst->reach.shared_size = l.end;
 	inst->reach.image_phys = inst->reach.shared_phys + l.end;
@@ -181,7 +181,6 @@ static int shared_make(struct hanare_instance *inst, const struct hanare_image *
 	inst->link.bell_count = l.bell_count;
 	inst->link.offers = (void *)params + l.offers;
 	inst->reach.shared = params;
-	up_write(&inst->live);
 	return 0;
 }
 
@@ -284,6 +283,34 @@ static void set_state(struct hanare_instance *inst, u32 state, int dead)
 	spin_unlock_irq(&inst->state_lock);
 }
 
+/*
+ * What the kernels share, and whatever of Linux' uses it: one step for a task that holds
+ * inst->live, which finds either nothing or all of it. An error: undo_boot() follows, if anything
+ * is shared.
+ */
+static int begin_boot(struct hanare_instance *inst, const struct hanare_image *image, struct hanare_boot *arg)
+{
+	int err;
+
+	down_write(&inst->live);
+	err = shared_make(inst, image, arg, arg->message);
+	if (err)
+		goto unlock;
+	err = hanare_boot_tables_make(inst);
+	if (err) {
+		refuse(arg->message, err, "no memory below 4 GiB for boot page tables");
+		goto unlock;
+	}
+	set_state(inst, HANARE_INSTANCE_BOOTING, 0);
+	hanare_closes_start(inst);
+	err = hanare_ikc_start(inst) ?: hanare_doorbells_start(inst);
+	if (err)
+		refuse(arg->message, err, "no interrupt for the doorbell (error %d)", err);
+unlock:
+	up_write(&inst->live);
+	return err;
+}
+
 int hanare_boot(struct hanare_instance *inst, struct hanare_boot *arg)
 {
 	struct hanare_image image = { .size = arg->image_size };
@@ -320,22 +347,13 @@ int hanare_boot(struct hanare_instance *inst, struct hanare_boot *arg)
 	err = hanare_image_verify(&image, arg->message);
 	if (!err)
 		err = hanare_image_check(&image, arg->message);
-	if (!err)
-		err = shared_make(inst, &image, arg, arg->message);
 	if (err)
 		goto free_image;
-	err = hanare_boot_tables_make(inst);
-	if (err) {
-		refuse(arg->message, err, "no memory below 4 GiB for boot page tables");
+	err = begin_boot(inst, &image, arg);
+	if (err && !inst->reach.shared)
+		goto free_image;
+	if (err)
 		goto drop;
-	}
-	set_state(inst, HANARE_INSTANCE_BOOTING, 0);
-	hanare_closes_start(inst);
-	err = hanare_ikc_start(inst) ?: hanare_doorbells_start(inst);
-	if (err) {
-		refuse(arg->message, err, "no interrupt for the doorbell (error %d)", err);
-		goto drop;
-	}
 	hanare_clock_start(inst);
 	now = ktime_get_ns();
 	arg->load_ns = now - start;

@@ -118,10 +118,11 @@ static void note_answer(struct hanare_instance *inst, struct hanare_unconfirmed 
 	if (!status)
 		note_used(end, call);
 	if (is_back && !end->next)
-		WRITE_ONCE(end->gone, true);
+		WRITE_ONCE(end->gone.is_over, true);
 	spin_unlock(&inst->link.closes_lock);
+	/* It is there still: the caller alone removes it. */
 	if (is_back)
-		wake_up_all(&inst->link.pool_wait);
+		wake_up_all(&end->gone.wq);
 }
 
 static void ask(struct hanare_instance *inst, struct hanare_unconfirmed *end)
@@ -174,7 +175,7 @@ static bool is_done(struct hanare_instance *inst, struct hanare_unconfirmed *end
 	bool is_done;
 
 	spin_lock(&inst->link.closes_lock);
-	is_done = end->gone && !end->held && end->entry < 0 && end->awaited < 0;
+	is_done = end->gone.is_over && !end->held && end->entry < 0 && end->awaited < 0;
 	spin_unlock(&inst->link.closes_lock);
 	return is_done;
 }
@@ -204,7 +205,7 @@ static void ask_all(struct work_struct *work)
 	struct hanare_unconfirmed *end, *next;
 
 	for (end = behind(inst, NULL); end; end = next) {
-		if (!end->gone || end->entry >= 0)
+		if (!end->gone.is_over || end->entry >= 0)
 			ask(inst, end);
 		look_at_awaited(inst, end);
 		next = behind(inst, end);
@@ -260,6 +261,7 @@ long hanare_do_end(struct hanare_file *hf, void *data)
 
 void hanare_close_later(struct hanare_instance *inst, struct hanare_unconfirmed *end)
 {
+	init_waitqueue_head(&end->gone.wq);
 	end->entry = -1;
 	end->due = jiffies;
 	end->since = jiffies;
@@ -275,13 +277,13 @@ int hanare_close_asked(struct hanare_instance *inst, struct hanare_unconfirmed *
 	err = err ?: call->status;
 	/* The answer with the use is not noted yet: its entry, freed first, may be this one. */
 	if (err == -ESRCH)
-		wait_event_timeout(inst->link.pool_wait, READ_ONCE(end->gone) || READ_ONCE(inst->dead), HUNG_AFTER);
+		wait_event_timeout(end->gone.wq, READ_ONCE(end->gone.is_over) || READ_ONCE(inst->dead), HUNG_AFTER);
 	spin_lock(&inst->link.closes_lock);
 	/* A CPU that has not answered may do so when the space's id is another one's. */
 	if (err == -ETIMEDOUT) {
 		end->next = cpu;
 		end->awaited = awaited;
-		end->gone = false;
+		end->gone.is_over = false;
 	}
 	/* The use that was kept counts, whatever the answer is. */
 	if (end->has_used) {

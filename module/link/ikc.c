@@ -92,6 +92,22 @@ int hanare_push(struct hanare_cpu *cpu, u32 index)
 
 /* ---- what the LWK says ---- */
 
+/* The instance died. Whoever waits for an entry finds that out. */
+static void wake_askers(struct hanare_instance *inst)
+{
+	struct hanare_askers *queue;
+	struct hanare_asker *asker;
+	unsigned long flags;
+	u32 urgency;
+
+	spin_lock_irqsave(&inst->link.entry_lock, flags);
+	for (urgency = 0; inst->link.shares && urgency < HANARE_URGENCIES; urgency++)
+		list_for_each_entry(queue, &inst->link.shares->waiting[urgency], link)
+			list_for_each_entry(asker, &queue->askers, link)
+				wake_up_all(container_of(asker, struct hanare_entry_wait, asker)->wq);
+	spin_unlock_irqrestore(&inst->link.entry_lock, flags);
+}
+
 void hanare_die(struct hanare_instance *inst, u32 state, int err)
 {
 	unsigned long flags;
@@ -111,7 +127,7 @@ void hanare_die(struct hanare_instance *inst, u32 state, int err)
 		return;
 	for (i = 0; inst->link.waits && i < HANARE_REQUESTS; i++)
 		wake_up_all(&inst->link.waits[i].wq);
-	wake_up_all(&inst->link.pool_wait);
+	wake_askers(inst);
 	wake_up_all(&inst->link.served_wait);
 	/* Not when it is shut down: its programs are killed or gone. */
 	above->died(inst, state != HANARE_INSTANCE_STOPPING);
@@ -290,13 +306,14 @@ int hanare_ikc_start(struct hanare_instance *inst)
 	u32 i;
 
 	inst->link.waits = kcalloc(HANARE_REQUESTS, sizeof(*inst->link.waits), GFP_KERNEL);
+	inst->link.shares = kvzalloc(sizeof(*inst->link.shares), GFP_KERNEL);
 	inst->link.service_pending = bitmap_zalloc(inst->link.service_count, GFP_KERNEL);
-	if (!inst->link.waits || !inst->link.service_pending)
+	if (!inst->link.waits || !inst->link.shares || !inst->link.service_pending)
 		return -ENOMEM;
 	for (i = 0; i < HANARE_REQUESTS; i++)
 		init_waitqueue_head(&inst->link.waits[i].wq);
-	inst->link.pool_busy = 0;
-	memset(inst->link.pool_of, 0, sizeof(inst->link.pool_of));
+	hanare_shares_init(inst->link.shares);
+	inst->link.looked = jiffies;
 
 	thread = kthread_run(service_thread, inst, "hanare:%s", inst->name);
 	if (IS_ERR(thread))
@@ -308,6 +325,8 @@ int hanare_ikc_start(struct hanare_instance *inst)
 /* Also after a start that failed half-way. No CPU of the LWK runs any more. */
 void hanare_ikc_stop(struct hanare_instance *inst)
 {
+	struct hanare_shares *shares;
+
 	if (inst->link.service_thread) {
 		kthread_stop(inst->link.service_thread);
 		inst->link.service_thread = NULL;
@@ -316,4 +335,9 @@ void hanare_ikc_stop(struct hanare_instance *inst)
 	inst->link.service_pending = NULL;
 	kfree(inst->link.waits);
 	inst->link.waits = NULL;
+	spin_lock_irq(&inst->link.entry_lock);
+	shares = inst->link.shares;
+	inst->link.shares = NULL;
+	spin_unlock_irq(&inst->link.entry_lock);
+	kvfree(shares);
 }

@@ -63,7 +63,7 @@ struct hanare_call {
 	u64 *pages;				/* HANARE_PAGES_MAX words out, or NULL */
 	const struct hanare_space *charged;	/* to its user, if not by the kind */
 	bool at_once;				/* -EBUSY if no entry is free now */
-	const bool *is_over;			/* -EALREADY once it is set while none is; or NULL */
+	struct hanare_over *over;		/* -EALREADY once it is while no entry is free; or NULL */
 	int *kept;				/* out, or NULL: the entry, with -ETIMEDOUT (hanare_asked) */
 	bool in_order;				/* SPACE_GROUPS, SPACE_PAUSE: not before, or beside, an earlier request */
 };
@@ -88,16 +88,12 @@ int hanare_request(struct hanare_instance *inst, struct hanare_cpu *cpu,
  */
 int hanare_request_quietly(struct hanare_space *space, struct hanare_call *call,
 			   enum hanare_patience patience, unsigned int timeout_ms);
-struct hanare_cpu *hanare_whom_to_ask(struct hanare_space *space, const struct hanare_call *call);
-int hanare_disturbance(struct hanare_cpu *cpu, u32 space);
 /*
  * In two steps: posts a request whose `at_once` is set, and gives its entry, or an error; then waits for the answer. -ETIMEDOUT:
  * the entry stays the caller's, who waits once more later.
  */
 int hanare_ask(struct hanare_instance *inst, struct hanare_cpu *cpu, const struct hanare_call *call);
 int hanare_asked(struct hanare_instance *inst, int entry, struct hanare_call *call, unsigned int timeout_ms);
-/* For what is about no space. inst->live is held. */
-struct hanare_cpu *hanare_quiet_cpu(struct hanare_instance *inst);
 /*
  * For who has a reference of the space, which keeps the instance but not what is there while
  * it is booted. Takes inst->live.
@@ -106,6 +102,12 @@ int hanare_request_about(struct hanare_space *space, struct hanare_call *call,
 			 enum hanare_patience patience, unsigned int timeout_ms);
 int hanare_post(struct hanare_instance *inst, struct hanare_cpu *cpu, u32 kind);
 int hanare_post_about(struct hanare_space *space, struct hanare_call *call);
+
+/* whom.c */
+struct hanare_cpu *hanare_whom_to_ask(struct hanare_space *space, const struct hanare_call *call);
+/* For what is about no space. inst->live is held. */
+struct hanare_cpu *hanare_quiet_cpu(struct hanare_instance *inst);
+int hanare_disturbance(struct hanare_cpu *cpu, u32 space);
 
 /* closes.c */
 /* `confirmed`: the LWK has nothing of a space any more, or does not run. Drops the end's references. */

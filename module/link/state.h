@@ -10,22 +10,28 @@
 #include <linux/wait.h>
 #include <linux/workqueue.h>
 
+#include "link/shares.h"
 #include "transport/state.h"
 
 struct hanare_pool;
 
-/* No more than the inbound ring's entries, so a ring can never overflow. */
-#define HANARE_REQUESTS 256
-#define HANARE_POOL_USERS 64
-#define HANARE_POOL_SHARES (2 * HANARE_POOL_USERS)
-
 /* The private half of a request: nothing here can be damaged by the LWK. */
 struct hanare_request_wait {
 	wait_queue_head_t wq;
-	bool busy;				/* under pool_lock */
 	struct hanare_cpu *cpu;			/* who was asked, or NULL */
-	bool abandoned;				/* under pool_lock */
-	u8 share;				/* of pool_of; or HANARE_POOL_SHARES: Linux itself */
+	bool abandoned;				/* under entry_lock */
+};
+
+/* Whoever waits for an entry of the table: on its stack. */
+struct hanare_entry_wait {
+	struct hanare_asker asker;
+	wait_queue_head_t *wq;
+};
+
+/* What makes a request needless while it waits for its entry. */
+struct hanare_over {
+	bool is_over;
+	wait_queue_head_t wq;
 };
 
 /* The end of a space of which the LWK has not said yet that everything is back: closes.c. */
@@ -37,7 +43,8 @@ struct hanare_unconfirmed {
 	struct hanare_cpu *cpu;			/* that was asked by `entry`. The same */
 	struct hanare_cpu *next;		/* that has to answer: others might overtake an earlier request; NULL: any. Under closes_lock */
 	unsigned long due;			/* jiffies when it is asked again, or should have been answered */
-	bool held, gone;			/* the task that ended asks, too; nothing is left. Under closes_lock */
+	bool held;				/* the task that ended asks, too. Under closes_lock */
+	struct hanare_over gone;		/* nothing is left. Set under closes_lock, unset before others know of it */
 	u64 used[4];				/* what the LWK says of the space's use. Under closes_lock */
 	bool has_used;				/* it has said so. The same */
 	bool is_taken;				/* the task that ended knows it. The same */
@@ -61,10 +68,9 @@ struct hanare_instance_link {
 	u32 bell_count;
 
 	struct hanare_request_wait *waits;
-	spinlock_t pool_lock;
-	u32 pool_hint;
-	u16 pool_busy, pool_of[HANARE_POOL_SHARES];	/* entries in use: by hash of the user; likewise, ends of processes */
-	wait_queue_head_t pool_wait;
+	spinlock_t entry_lock;			/* shares; entries that were abandoned */
+	struct hanare_shares *shares;
+	unsigned long looked;			/* jiffies when somebody who waits looked for a lost doorbell */
 
 	spinlock_t closes_lock;			/* closes; parts of what is in it */
 	struct list_head closes;		/* ends that the LWK has not confirmed */

@@ -65,11 +65,10 @@ static struct hanare_instance *instance_new(const char *name, const struct hanar
 	mutex_init(&inst->lock);
 	init_rwsem(&inst->live);
 	spin_lock_init(&inst->state_lock);
-	spin_lock_init(&inst->link.pool_lock);
+	spin_lock_init(&inst->link.entry_lock);
 	INIT_LIST_HEAD(&inst->spaces.list);
 	xa_init(&inst->boot.tables);
 	init_waitqueue_head(&inst->spaces.wait);
-	init_waitqueue_head(&inst->link.pool_wait);
 	init_waitqueue_head(&inst->link.service_wait);
 	init_waitqueue_head(&inst->link.served_wait);
 	inst->state = HANARE_INSTANCE_CREATED;

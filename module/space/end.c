@@ -115,7 +115,7 @@ static int end_awaited(struct hanare_space *space, struct hanare_call *call, uns
 		return err ?: call->status;
 	end = close_later(space, READ_ONCE(space->link.opened) ? NULL : space->link.home, -1, true);
 	call->at_once = false;
-	call->is_over = &end->gone;
+	call->over = &end->gone;
 	cpu = hanare_whom_to_ask(space, call);
 	err = hanare_request(inst, cpu, call, WAIT_BOUNDED, patience_ms);
 	return hanare_close_asked(inst, end, cpu, awaited, call, err);

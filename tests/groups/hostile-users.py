@@ -174,6 +174,17 @@ def ends_of_one_user():
     good_program(SOON)
 
 
+def looks_during_boots():
+    """What is looked at while an instance begins and ends is there as a whole, or not at all."""
+    with contextlib.ExitStack() as stack:
+        for _ in range(2):
+            stack.enter_context(Bad('there', 'look'))
+        for _ in range(10):
+            hanare('shutdown', '--all', '--force')
+            boot()
+    good_program(SOON)
+
+
 def end_hung():
     """Ends the LWK. A CPU of it hangs: that one is not waited for."""
     hanare('shutdown', '--all', '--force', '--timeout', '5', status=None)
@@ -421,6 +432,7 @@ with only_long('requests-of-one-user and ends-of-one-user show the shares of a u
 check('requests-of-one-user', requests_of_one_user)
 check('spaces-of-one-user', spaces_of_one_user)
 check('boot-small', booted('--cpus', '2-3', '--mem', '32M'), lwk=False, prepares=True)
+check('looks-during-boots', looks_during_boots)
 check('slots-of-one-user', slots_of_one_user)
 check('boot-one-cpu', booted('--cpus', '2', '--mem', '64M'), lwk=False, prepares=True)
 check('an-answer-in-flight-names-no-frame-of-others', an_answer_in_flight_names_no_frame_of_others)

@@ -8,6 +8,7 @@
  *   stranger NAME ask N CPU    reads a line; then N threads of a forged proxy ask a CPU over and over
  *   stranger NAME spaces N     N forged proxies with a space each
  *   stranger NAME keep N       as root: N threads ask over and over for what takes a CPU of the LWK 1 ms
+ *   stranger NAME look         asks over and over for the instance's state and ends
  *   stranger NAME answers      looks for what others have left in the device's answers
  *   stranger - readers FILE    on the LWK: threads that read a page each when they are told
  *   stranger - sleep           on the LWK: sleeps in a call of Linux'
@@ -470,6 +471,24 @@ static void rounds(int count, int each)
 		pause();
 }
 
+/* Whether there is such an instance or not. */
+static void look(void)
+{
+	int fd = open("/dev/hanare", O_RDWR | O_CLOEXEC);
+
+	need(fd >= 0, "/dev/hanare");
+	say("there");
+	for (;;) {
+		struct hanare_end_status end = {};
+		struct hanare_status status = { .ping = 1 };
+
+		strncpy((char *)end.name, name, sizeof(end.name) - 1);
+		strncpy((char *)status.name, name, sizeof(status.name) - 1);
+		ioctl(fd, HANARE_IOCTL_END, &end);
+		ioctl(fd, HANARE_IOCTL_STATUS, &status);
+	}
+}
+
 int main(int argc, char **argv)
 {
 	const char *what = argc > 2 ? argv[2] : "", *how = argc > 3 ? argv[3] : "";
@@ -503,6 +522,8 @@ int main(int argc, char **argv)
 	}
 	if (!strcmp(what, "answers"))
 		return answers(), 0;
+	if (!strcmp(what, "look"))
+		return look(), 0;
 	if (!strcmp(what, "spaces"))
 		return spaces(atoi(how)), 0;
 	if (!strcmp(what, "keep"))
