@@ -2,9 +2,10 @@
 /*
  * A solver that writes checkpoints: checkpoint MODE FILE [SIDE] [STEPS] [EVERY]
  *
- * It relaxes a square of numbers. Every so many steps the square is saved. trap: the solver writes, and waits for the disk. posted: it
- * copies the square and posts writes and an fsync, in order by a key; each has a ticket, because a write may be short. function: it copies, and posts one function that does the
- * rest. Prints how long it computed, and how long it was kept from that.
+ * It relaxes a square of numbers. Every so many steps the square is saved. trap: the solver writes,
+ * and waits for the disk. posted: it copies the square and posts writes and an fsync, in order by a
+ * key; each has a ticket, because a write may be short. function: it copies, and posts one function
+ * that does the rest. Prints how long it computed, and how long it was kept from that.
  */
 #define _GNU_SOURCE
 #include "mode.h"

@@ -2,8 +2,9 @@
 /*
  * How much the files below a folder take: du MODE [FOLDER]
  *
- * trap: one thread looks at each. posted: the statx calls of a folder are posted together. function: each folder is a function, which posts
- * one for each folder in it; where the queue is full it looks into that itself.
+ * trap: one thread looks at each. posted: the statx calls of a folder are posted together.
+ * function: each folder is a function, which posts one for each folder in it; where the queue is
+ * full it looks into that itself.
  */
 #define _GNU_SOURCE
 #include "mode.h"

@@ -1,5 +1,5 @@
-//! How many lines files have: `lines MODE FILES…`. trap: read one after the other. posted: each read is posted, and awaited as a
-//! future. function: a closure for each file.
+//! How many lines files have: `lines MODE FILES…`. trap: read one after the other. posted: each
+//! read is posted, and awaited as a future. function: a closure for each file.
 
 use std::fs::File;
 use std::future::Future;

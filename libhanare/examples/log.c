@@ -2,8 +2,9 @@
 /*
  * A program that logs: log MODE FILE [LINES]
  *
- * trap: a write for each line. posted: the write of each line is posted, in order by a key, and the program goes on. function: lines are
- * collected, and a function writes what has been collected. Lines lie in a ring of the program's, which waits where it is full.
+ * trap: a write for each line. posted: the write of each line is posted, in order by a key, and the
+ * program goes on. function: lines are collected, and a function writes what has been collected.
+ * Lines lie in a ring of the program's, which waits where it is full.
  */
 #define _GNU_SOURCE
 #include "mode.h"
@@ -58,7 +59,10 @@ static void finish(hanare_queue *queue, enum mode mode, long i)
 
 	if (!error && result < 0)
 		error = result;
-	/* A short write is no error. Other lines may stand behind it already: writing the rest tells why it was short, and mends nothing. */
+	/*
+	 * A short write is no error. Other lines may stand behind it already: writing the rest
+	 * shows why it was short, and mends nothing.
+	 */
 	if (!error && mode == POSTED && (size_t)result < length) {
 		error = write_all(lines[i] + result, length - (size_t)result);
 		error = error ? error : -EIO;

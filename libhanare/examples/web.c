@@ -2,8 +2,10 @@
 /*
  * A web server for the files of a folder: web MODE PORT FOLDER [REQUESTS]
  *
- * trap: one thread makes each call. posted: it posts them, for up to CONNECTIONS requests side by side, and goes on with whichever
- * is finished; calls of which one needs the other's result are a chain. function: what becomes of a request, from its first byte to the end, is one function, which a worker calls.
+ * trap: one thread makes each call. posted: it posts them, for up to CONNECTIONS requests side by
+ * side, and goes on with whichever is finished; calls of which one needs the other's result are a
+ * chain. function: what becomes of a request, from its first byte to the end, is one function,
+ * which a worker calls.
  */
 #define _GNU_SOURCE
 #include "mode.h"
@@ -64,7 +66,7 @@ static int head_of(char *head, size_t size, int found, long length)
 			found ? "200 OK" : "404 Not Found", found ? length : 0L);
 }
 
-/* One request, by calls as ever: in trap mode in the server's thread, in function mode in a worker. */
+/* One request, by plain calls: in trap mode in the server's thread, otherwise in a worker. */
 static void serve(int fd)
 {
 	char request[4096], head[128];

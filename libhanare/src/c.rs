@@ -144,7 +144,8 @@ pub extern "C" fn hanare_errors(queue: &Queue, error: Option<&mut c_int>) -> u64
     of_workers.sum::<u64>() + queue.errors_at_once.load(Ordering::Relaxed)
 }
 
-/// For tests of this library: where a piece lies that workers read, and how many words it has. It is in the archive only.
+/// For tests of this library: where a piece lies that workers read, and how many words it has. It
+/// is in the archive only.
 #[doc(hidden)]
 #[unsafe(no_mangle)]
 pub extern "C" fn hanare_test_words(queue: &Queue, piece: u32, words: &mut usize) -> *const u64 {

@@ -8,7 +8,8 @@ use std::task::{Context, Poll};
 use crate::completion::Completion;
 use crate::sys::{Taker, slot};
 
-/// A closure that was posted: a future of what it returns. Dropping it drops the result only: the closure is called.
+/// A closure that was posted: a future of what it returns. Dropping it drops the result only: the
+/// closure is called.
 #[must_use = "or let its result go by `drop`"]
 pub struct Call<T> {
     completion: Arc<Completion>,

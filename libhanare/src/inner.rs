@@ -46,8 +46,8 @@ impl Inner {
         self.reap(&mut kept);
     }
 
-    /// Frees what was kept for operations that are done. (One that was cancelled before it began is done at once: no worker
-    /// has looked at what it uses, and none will.)
+    /// Frees what was kept for operations that are done. (One that was cancelled before it began is
+    /// done at once: no worker has looked at what it uses, and none will.)
     fn reap(&self, kept: &mut Vec<Kept>) {
         kept.retain(|&(ticket, _)| self.engine().poll_any(ticket) == Err(Error(libc::EAGAIN)));
     }

@@ -1,5 +1,5 @@
-//! System calls and functions that a program posts, and that workers execute beside it: on an LWK of Hanare on Linux' CPUs, on
-//! plain Linux in threads. `docs/posted.md` says how.
+//! System calls and functions that a program posts, and that workers execute beside it: on an LWK
+//! of Hanare on Linux' CPUs, on plain Linux in threads. `docs/posted.md` says how.
 //!
 //! ```no_run
 //! let queue = hanare::Queue::new()?;
@@ -13,8 +13,9 @@
 //! # std::io::Result::Ok(())
 //! ```
 //!
-//! [`Operation`] and [`Call`] are futures as well, for any executor. A buffer belongs to its operation until that is done; what
-//! is only borrowed is posted in a [`Queue::scope`]. [`c`] has the functions of `hanare.h`.
+//! [`Operation`] and [`Call`] are futures as well, for any executor. A buffer belongs to its
+//! operation until that is done; what is only borrowed is posted in a [`Queue::scope`]. [`c`] has
+//! the functions of `hanare.h`.
 
 #![deny(unsafe_code)]
 

@@ -10,8 +10,8 @@ use std::task::{Context, Poll};
 use crate::inner::Inner;
 use crate::pending::{Pending, result_of};
 
-/// A system call that was posted, and the buffer that it uses: a future of both. Where it is dropped before it is done, it is
-/// cancelled, and the buffer is kept until the call has ended.
+/// A system call that was posted, and the buffer that it uses: a future of both. Where it is
+/// dropped before it is done, it is cancelled, and the buffer is kept until the call has ended.
 #[derive(Debug)]
 #[must_use = "it is cancelled when it is dropped"]
 pub struct Operation<B: Send + 'static> {

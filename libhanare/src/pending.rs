@@ -42,8 +42,8 @@ impl Pending {
         look()
     }
 
-    /// Waits for the result. In a worker of the queue itself as well, where others have to make the call: what it borrows is
-    /// used until then.
+    /// Waits for the result. In a worker of the queue itself as well, where others have to make the
+    /// call: what it borrows is used until then.
     pub fn wait(&self, engine: &Engine) -> i64 {
         loop {
             match engine.wait(self.0, -1) {

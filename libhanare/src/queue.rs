@@ -33,7 +33,8 @@ impl Builder {
         self
     }
 
-    /// Workers run on these CPUs, in turn; [`build`](Self::build) fails where they are none of their side.
+    /// Workers run on these CPUs, in turn; [`build`](Self::build) fails where they are none of
+    /// their side.
     #[must_use]
     pub fn cpus(mut self, cpus: impl Into<Vec<i32>>) -> Self {
         self.cpus = cpus.into();

@@ -8,7 +8,8 @@ use std::task::{Context, Poll};
 use crate::inner::Inner;
 use crate::pending::{Pending, result_of};
 
-/// A system call that was posted, of what its scope borrows: a future of its result. Where it is dropped, the scope waits for it.
+/// A system call that was posted, of what its scope borrows: a future of its result. Where it is
+/// dropped, the scope waits for it.
 #[derive(Debug)]
 pub struct Borrowed<'scope> {
     pub(crate) inner: &'scope Inner,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
-/* Calls: arguments and results, flags, batches, chains, keys, cancellation, which calls may be posted. */
+/* Calls: arguments and results, flags, batches, chains, keys, cancellation, refusals. */
 #include "harness.h"
 
 #include <sys/resource.h>

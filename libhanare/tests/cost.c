@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
-/* What posting and picking up cost who does it, in instructions: a debugger counts them step by step. */
+/* Instructions that posting and picking up cost the caller: a debugger counts the steps. */
 #include "harness.h"
 
 #include <sys/ptrace.h>
@@ -14,7 +14,10 @@ static long nothing(void)
 	return 5;
 }
 
-/* Between two breakpoints each, 3 times: the first time the dynamic linker, page faults and the like may add to it. */
+/*
+ * Between two breakpoints each, 3 times: at first the dynamic linker, page faults and the like may
+ * add to it.
+ */
 static __attribute__((noinline)) void measured(hanare_queue *queue)
 {
 	for (int i = 0; i < 3; i++) {
@@ -130,7 +133,7 @@ static void posting_and_picking_up_take_few_instructions(void)
 {
 	struct costs one, several;
 
-	/* Where the debugger is so slow that the worker sleeps, which has to be woken then, once more. */
+	/* Once more where the debugger is so slow that the worker sleeps, and has to be woken. */
 	for (int tries = 0; tries < 5; tries++) {
 		if (!measure(0, &one) || !measure(HANARE_MULTI_PRODUCER, &several))
 			return;

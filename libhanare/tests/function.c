@@ -139,8 +139,9 @@ static void functions_that_wait_for_each_other_get_workers(void)
 }
 
 /*
- * On one CPU, a worker is often stopped while it polls. Who posts two functions then finds somebody who looks, takes that for enough, and sleeps.
- * The worker takes the first function, which waits for the second one.
+ * On one CPU, a worker is often stopped while it polls. A thread that posts two functions then
+ * finds a worker that polls, takes that for enough, and sleeps. The worker takes the first
+ * function, which waits for the second one.
  */
 static void functions_posted_while_a_worker_polls_get_workers(void)
 {

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
-/* Runs the tests whose names contain one of the arguments, or all: prints "ok NAME" or "FAIL NAME" of each. --list: names only. */
+/*
+ * Runs the tests whose names contain one of the arguments, or all, and prints "ok NAME" or "FAIL
+ * NAME" for each. --list: names only.
+ */
 #include "harness.h"
 
 int factor = 1;

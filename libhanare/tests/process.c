@@ -282,7 +282,10 @@ static void memory_that_is_gone_is_efault(void)
 	hanare_queue_destroy(queue);
 }
 
-/* That the worker is in the call cannot be seen: a call that finds no descriptor may not have begun, and there is another try, later. */
+/*
+ * That the worker is in the call cannot be seen: a call that finds no descriptor may not have
+ * begun, and there is another try, later.
+ */
 static void descriptors_closed_in_flight_stay_open_for_the_call(void)
 {
 	hanare_queue *queue = queue_of(NULL);

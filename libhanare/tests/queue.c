@@ -26,7 +26,10 @@ static void attributes_are_checked(void)
 	IS_REFUSED(side = 7);
 	IS_REFUSED(cpus_count = 1);
 	IS_REFUSED(size = 3);
-	/* A program that knows more fields is refused only if it uses them, one that knows fewer has the defaults. */
+	/*
+	 * A program that knows more fields is refused if it uses them; one that knows fewer has the
+	 * defaults.
+	 */
 	hanare_attributes_init(&later.known);
 	later.known.size = sizeof(later);
 	HOLDS(hanare_queue_create(&queue, &later.known) == 0 && hanare_queue_destroy(queue) == 0);
@@ -109,7 +112,10 @@ static void a_full_queue_says_so_until_something_is_picked_up(void)
 	HOLDS(hanare_queue_destroy(queue) == 0);
 }
 
-/* The paper's completion side was full at short calls, and then nothing went on. Here what is not picked up keeps its credit. */
+/*
+ * The paper's completion side was full at short calls, and then nothing went on. Here what is not
+ * picked up keeps its credit.
+ */
 static void short_calls_that_nobody_picks_up_do_not_stop_the_rest(void)
 {
 	struct hanare_attributes attributes = attributes_of(16, 1);

@@ -1,12 +1,15 @@
-//! Files by which a thread changes what security modules keep of it: those in the folders `attr` of procfs.
+//! Files by which a thread changes what security modules keep of it: those in the folders `attr` of
+//! procfs.
 
 use crate::calls::Arguments;
 use crate::sys;
 
-/// Whether a call that opens a file, with these flags, leads to such a file for writing, however the path is spelled. It has not been made yet.
+/// Whether a call that opens a file, with these flags, leads to such a file for writing, however
+/// the path is spelled. It has not been made yet.
 ///
-/// The files are those of procfs to which all may write; a few others do no harm (`timerslack_ns`, `pressure`). So the mode and the size are
-/// asked for first, which nearly always answers it; a descriptor is taken, for a moment, where they do not.
+/// The files are those of procfs to which all may write; a few others do no harm (`timerslack_ns`,
+/// `pressure`). So the mode and the size are asked for first, which nearly always answers it; a
+/// descriptor is taken, for a moment, where they do not.
 pub fn are_opened(nr: i64, args: &Arguments, flags: i32) -> bool {
     if flags & libc::O_ACCMODE == libc::O_RDONLY || flags & libc::O_PATH != 0 {
         return false;

@@ -146,8 +146,8 @@ pub fn note_message(nr: i64, args: &Arguments) {
     }
 }
 
-/// Filesystems of which a regular file takes what is written to it, as much as there is room for. Not those that compute
-/// their files.
+/// Filesystems of which a regular file takes what is written to it, as much as there is room for.
+/// Not those that compute their files.
 const WRITABLE: [i64; 8] = [
     libc::EXT4_SUPER_MAGIC,
     libc::XFS_SUPER_MAGIC,
@@ -188,7 +188,8 @@ pub fn is_first_read(fd: u64) -> bool {
     at(fd).is_some_and(|descriptor| descriptor.position.swap(1, Ordering::Relaxed) == 0)
 }
 
-/// A read of it is being made, with nothing outstanding: that one changes the time of the last access.
+/// A read of it is being made, with nothing outstanding: that one changes the time of the last
+/// access.
 pub fn first_read(locked: &mut Locked, fd: u64) {
     const READ_ONLY: i64 = 1;
     const NOT: i64 = 0x400;
@@ -246,7 +247,8 @@ fn is_mapped(locked: &mut Locked, device: u64, inode: u64) -> bool {
     INODES.with(locked, |inodes| inodes.mapped[..inodes.mapped_count].iter().any(is_it))
 }
 
-/// Notes that the record which comes next writes to the file; `false`: there are too many such files.
+/// Notes that the record which comes next writes to the file; `false`: there are too many such
+/// files.
 pub fn note_write(locked: &mut Locked, fd: u64, next: u64) -> bool {
     let Some(descriptor) = at(fd) else { return false };
     let (device, inode) = descriptor.file();
@@ -346,7 +348,8 @@ pub fn in_range(first: u64, last: u64) -> impl Iterator<Item = u64> {
     first..=last.min(DESCRIPTORS as u64 - 1)
 }
 
-/// Bytes were read at an offset, or at the descriptor's own (`None`); what to read ahead, if something.
+/// Bytes were read at an offset, or at the descriptor's own (`None`); what to read ahead, if
+/// something.
 pub fn was_read(fd: u64, offset: Option<u64>, count: u64) -> Option<(u64, u64)> {
     const WINDOW_BYTES: u64 = 1 << 20;
     let descriptor = at(fd)?;

@@ -1,8 +1,8 @@
 //! Faults that end the program: what it wrote before is written before it ends.
 //!
-//! A process that another one kills might have been killed earlier: what was outstanding may be lost. A process that
-//! ends by its own fault has made all its writes first. So the library stands before the dispositions of these signals,
-//! and what the program asks and sets is kept here.
+//! A process that another one kills might have been killed earlier: what was outstanding may be
+//! lost. A process that ends by its own fault has made all its writes first. So the library stands
+//! before the dispositions of these signals, and what the program asks and sets is kept here.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -93,7 +93,8 @@ pub fn set_action(_: &Locked, signal: i32, new: Option<Action>) -> Option<Action
     Some(old)
 }
 
-/// The mask that a thread is about to set, or has: whether it holds back signals of faults is counted.
+/// The mask that a thread is about to set, or has: whether it holds back signals of faults is
+/// counted.
 pub fn note_mask(local: &Local, mask: Mask) {
     let is_deaf = mask & FAULTS != 0;
     let was_deaf = local.is_mask_counted.replace(is_deaf);

@@ -29,7 +29,8 @@ pub fn ask(nr: i64, args: &mut Arguments) -> Verdict {
     if local.is_inside.get() {
         return Verdict::Make;
     }
-    // The child of a vfork(2) has its parent's memory, and its own descriptors. Nothing is posted while there is one.
+    // The child of a vfork(2) has its parent's memory, and its own descriptors. Nothing is posted
+    // while there is one.
     if local.watched.get() == LENDS {
         return Verdict::Make;
     }
@@ -109,7 +110,8 @@ fn ask_awaited(nr: i64, args: &Arguments, local: &Local) -> Verdict {
     }
 }
 
-/// Posts nothing any more. Where rights change the worker ends first: it would have those of before.
+/// Posts nothing any more. Where rights change the worker ends first: it would have those of
+/// before.
 fn turn_off(reason: Reason) {
     state::turn_off(reason);
     poster::await_all();
@@ -268,8 +270,8 @@ fn open(nr: i64, args: &Arguments) -> Verdict {
         Role::MayRead => state::READS,
         _ => return Verdict::Done(result),
     };
-    // Not at the first write: that may come from any place, with any lock of the C library held. A program that reads
-    // files only gets its worker at the first sequential read.
+    // Not at the first write: that may come from any place, with any lock of the C library held. A
+    // program that reads files only gets its worker at the first sequential read.
     if kind == state::WRITES && state::KINDS[kind].load(Ordering::Relaxed) {
         worker::start(&inside);
     }
@@ -433,7 +435,8 @@ fn set_mask(local: &Local, args: &Arguments) -> Verdict {
         let is_deaf = local.is_mask_counted.get();
         match args[0] as c_int {
             libc::SIG_SETMASK => guard::note_mask(local, set),
-            // The C library's own, for a few instructions that have no faults: programs cannot name its signals.
+            // The C library's own, for a few instructions that have no faults: programs cannot name
+            // its signals.
             libc::SIG_BLOCK if set & OF_LIBRARY != 0 => {}
             libc::SIG_BLOCK if set & FAULTS != 0 => guard::note_mask(local, FAULTS),
             libc::SIG_UNBLOCK if is_deaf && set & FAULTS != 0 => {

@@ -1,10 +1,11 @@
-//! `libhanare-async.so`: posts calls of a program that knows nothing of it, where the program cannot tell the difference
-//! (docs/async.md).
+//! `libhanare-async.so`: posts calls of a program that knows nothing of it, where the program
+//! cannot tell the difference (docs/async.md).
 //!
-//! [`rewrite`] leads every system call of the program and of its libraries to [`entry`], which asks [`hook`]. That has
-//! [`writes`] or [`replies`] post a call, or awaits what is outstanding ([`poster`]), by [`rules`]; [`worker`] makes what was
-//! posted. [`files`], [`sockets`] and [`memory`] keep what is known of descriptors and addresses, [`guard`] stands between
-//! faults and the program's end. All that is unsafe stands in [`sys`].
+//! [`rewrite`] leads every system call of the program and of its libraries to [`entry`], which asks
+//! [`hook`]. That has [`writes`] or [`replies`] post a call, or awaits what is outstanding
+//! ([`poster`]), by [`rules`]; [`worker`] makes what was posted. [`files`], [`sockets`] and
+//! [`memory`] keep what is known of descriptors and addresses, [`guard`] stands between faults and
+//! the program's end. All that is unsafe stands in [`sys`].
 
 #![deny(unsafe_code)]
 

@@ -1,7 +1,8 @@
 //! Which memory of the program can be copied without a fault.
 //!
-//! `write` of an address where nothing is returns EFAULT; a copy by the library would end the program. So each page is
-//! tried by a call once, and what was found is remembered until a call changes the address space.
+//! `write` of an address where nothing is returns EFAULT; a copy by the library would end the
+//! program. So each page is tried by a call once, and what was found is remembered until a call
+//! changes the address space.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -71,8 +71,8 @@ impl Record {
     }
 }
 
-/// Place of a record, as words. It is written by the holder of the lock, before HEAD passes it, and read by the worker after
-/// that.
+/// Place of a record, as words. It is written by the holder of the lock, before HEAD passes it, and
+/// read by the worker after that.
 struct Place([AtomicU64; 5]);
 
 impl Place {
@@ -185,7 +185,8 @@ pub fn post(_: &mut Locked, what: What, fd: i32, data: Option<(u64, u64)>) -> u6
     head + 1
 }
 
-/// Waits until everything but readahead is done. From any thread of the program, in a handler or not.
+/// Waits until everything but readahead is done. From any thread of the program, in a handler or
+/// not.
 pub fn await_all() {
     // A library that does not wait has to fail its tests.
     if OUTSTANDING.load(Ordering::SeqCst) == 0 || cfg!(feature = "mutant") {
@@ -284,8 +285,8 @@ fn wait_for_work(tail: u64) {
     }
 }
 
-/// On an LWK, the worker's code runs on a CPU of Linux from now on (docs/posted.md), and sleeps there: a futex is the LWK's, which would
-/// have it come back. Elsewhere there is no such call.
+/// On an LWK, the worker's code runs on a CPU of Linux from now on (docs/posted.md), and sleeps
+/// there: a futex is the LWK's, which would have it come back. Elsewhere there is no such call.
 fn run_beside() {
     RUNG.store(0, Ordering::Relaxed);
     let Some(area) = threads::Area::map() else { return };

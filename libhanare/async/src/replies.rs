@@ -1,10 +1,11 @@
 //! Calls of servers: replies are posted, and the loop goes on to the next request.
 //!
-//! When a write to a TCP connection has returned, its data is in the send buffer; when it reaches the other side is for
-//! the network to say. So a reply that is made a little later is one that was a little longer under way. What the other
-//! side does because of it comes later by as much, and what it does for other reasons it does anyway. Therefore the
-//! program may go on to wait for requests and to read them ([`receive`], [`wait`], [`accept`]). Everything else waits
-//! for replies as for writes to files: a descriptor that is closed, or another message that is sent.
+//! When a write to a TCP connection has returned, its data is in the send buffer; when it reaches
+//! the other side is for the network to say. So a reply that is made a little later is one that was
+//! a little longer under way. What the other side does because of it comes later by as much, and
+//! what it does for other reasons it does anyway. Therefore the program may go on to wait for
+//! requests and to read them ([`receive`], [`wait`], [`accept`]). Everything else waits for replies
+//! as for writes to files: a descriptor that is closed, or another message that is sent.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -120,9 +121,10 @@ fn send(nr: i64, args: &Arguments) -> Verdict {
 
 static FASTER: Held<Trial> = Held::new(Trial::new());
 
-/// Whether replies go on while the program does something else. One that is awaited at once, because the program writes
-/// a line to its log after each reply, takes longer than a call. Then the next ones are made as ever, and it is tried again.
-/// Nor are they posted where there is no CPU for the worker, which only the time tells.
+/// Whether replies go on while the program does something else. One that is awaited at once,
+/// because the program writes a line to its log after each reply, takes longer than a call. Then
+/// the next ones are made as ever, and it is tried again. Nor are they posted where there is no CPU
+/// for the worker, which only the time tells.
 fn is_worth_it(locked: &mut Locked) -> bool {
     const TRIES: u32 = 32;
     const PAUSE: u32 = 2048;
@@ -144,7 +146,8 @@ fn is_worth_it(locked: &mut Locked) -> bool {
     is_faster(locked, is_worth_it)
 }
 
-/// Whether that is faster. Where it is not `possible` for a while, that time says nothing, and the trial begins anew.
+/// Whether that is faster. Where it is not `possible` for a while, that time says nothing, and the
+/// trial begins anew.
 fn is_faster(locked: &mut Locked, possible: bool) -> bool {
     FASTER.with(locked, |trial| {
         if !possible {
@@ -187,7 +190,8 @@ fn post(locked: &mut Locked, nr: i64, args: &Arguments) -> Option<u64> {
     Some(data.post(locked, What::Send, fd))
 }
 
-/// Receiving is the same beside posted replies: what the other side has sent does not depend on a reply that it has not got.
+/// Receiving is the same beside posted replies: what the other side has sent does not depend on a
+/// reply that it has not got.
 fn receive(nr: i64, args: &Arguments) -> Verdict {
     let fd = args[0];
     let flags = match nr {
@@ -209,7 +213,8 @@ fn receive(nr: i64, args: &Arguments) -> Verdict {
     let is_empty = matches!(nr, libc::SYS_read | libc::SYS_recvfrom) && args[2] == 0;
     if result <= 0 && is_news && !is_empty {
         sockets::look_again(fd);
-        // The end of the data is where the kernel would have told the error that a posted write has taken.
+        // The end of the data is where the kernel would have told the error that a posted write has
+        // taken.
         poster::await_all();
         if let (0, Some(error)) = (result, sockets::take_error(fd)) {
             return Verdict::Done(-i64::from(error));

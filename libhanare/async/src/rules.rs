@@ -1,7 +1,8 @@
 //! The rule for each call: the whole list.
 //!
-//! A call without a row here waits for everything outstanding ([`AWAIT`]), and is then made. A call is [`FREE`] if no
-//! other process can tell whether it was made before or after a write that this process made earlier.
+//! A call without a row here waits for everything outstanding ([`AWAIT`]), and is then made. A call
+//! is [`FREE`] if no other process can tell whether it was made before or after a write that this
+//! process made earlier.
 
 use std::sync::atomic::Ordering;
 

@@ -1,19 +1,21 @@
 //! TCP connections: which of them are this process's alone, and how much each takes without a look.
 //!
-//! A connection takes a write whole while its send buffer has room: `sk_stream_memory_free` in Linux'
-//! `include/net/sock.h` asks whether the memory of what is queued (`sk_wmem_queued`) is below `sk_sndbuf`, before each
-//! packet that is begun. What is queued grows by this process' own writes, and by packets that are split to be sent
-//! again. So an upper bound of it is kept for each connection, and the kernel is asked only where that runs out.
+//! A connection takes a write whole while its send buffer has room: `sk_stream_memory_free` in
+//! Linux' `include/net/sock.h` asks whether the memory of what is queued (`sk_wmem_queued`) is
+//! below `sk_sndbuf`, before each packet that is begun. What is queued grows by this process' own
+//! writes, and by packets that are split to be sent again. So an upper bound of it is kept for each
+//! connection, and the kernel is asked only where that runs out.
 
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU64, Ordering};
 
 use crate::poster::{self, DESCRIPTORS};
 use crate::sys::{self, lock::Locked};
 
-/// Connections below this segment size are left alone. IPv4 has at least 536, less options of each segment.
+/// Connections below this segment size are left alone. IPv4 has at least 536, less options of each
+/// segment.
 const SEGMENT_BYTES_MIN: u32 = 500;
-/// Memory of a packet beyond its payload is at most 1280 bytes: head, `struct sk_buff` and `struct skb_shared_info`. With
-/// segments of 500 bytes that are 3.6 bytes of memory for a byte.
+/// Memory of a packet beyond its payload is at most 1280 bytes: head, `struct sk_buff` and
+/// `struct skb_shared_info`. With segments of 500 bytes that are 3.6 bytes of memory for a byte.
 const MEMORY_OF_BYTE: u64 = 4;
 /// A write begins one more packet. Twice as much as is needed.
 const MEMORY_OF_WRITE: u64 = 4096;
@@ -83,7 +85,8 @@ pub fn is_listener(fd: u64) -> bool {
     has_role(fd, Role::Listener)
 }
 
-/// A connection was accepted from a listener. Only of TCP is it unknown when what is written arrives.
+/// A connection was accepted from a listener. Only of TCP is it unknown when what is written
+/// arrives.
 pub fn accepted(_: &mut Locked, listener: u64, fd: u64) {
     let (Some(from), Some(socket)) = (at(listener), at(fd)) else { return };
     socket.error.store(0, Ordering::SeqCst);
@@ -163,7 +166,8 @@ pub fn takes(_: &mut Locked, fd: u64, size: u64) -> bool {
     takes
 }
 
-/// How much memory it may use, and might if nothing were queued; `None`: nothing may be posted to it any more.
+/// How much memory it may use, and might if nothing were queued; `None`: nothing may be posted to
+/// it any more.
 fn look(fd: i32) -> Option<(u64, u64)> {
     const ESTABLISHED: u32 = 1;
     const TCP_NOTSENT_LOWAT: i32 = 25;
@@ -177,8 +181,8 @@ fn look(fd: i32) -> Option<(u64, u64)> {
         return None;
     }
     let [_, _, _, buffer, _, queued] = sys::option_of(fd, libc::SOL_SOCKET, SO_MEMINFO)?;
-    // From two thirds on the socket is not ready to be written to, which epoll tells: sk_stream_is_writeable. What is
-    // queued may be split into more packets yet.
+    // From two thirds on the socket is not ready to be written to, which epoll tells:
+    // sk_stream_is_writeable. What is queued may be split into more packets yet.
     let room_max = u64::from(buffer) / 2;
     Some((room_max.saturating_sub(u64::from(queued) * MEMORY_OF_BYTE), room_max))
 }

@@ -96,8 +96,8 @@ pub fn turn_off(reason: Reason) {
     });
 }
 
-/// Whether nothing stands against posting such calls. What is stored in shared memory may well be seen before a reply
-/// has arrived: no program can tell how long that is under way.
+/// Whether nothing stands against posting such calls. What is stored in shared memory may well be
+/// seen before a reply has arrived: no program can tell how long that is under way.
 fn is_on(kind: usize) -> bool {
     let off = OFF.load(Ordering::SeqCst);
     off == Reason::None as u8 || kind == SOCKETS && off == Reason::SharedMemory as u8

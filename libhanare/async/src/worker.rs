@@ -32,8 +32,8 @@ extern "C" fn run() {
     poster::work(make);
 }
 
-/// Ends the worker, if there is one, when everything that was posted is done: the kernel has no such thread any more. Posting has been
-/// turned off, or the last thread of the program ends.
+/// Ends the worker, if there is one, when everything that was posted is done: the kernel has no
+/// such thread any more. Posting has been turned off, or the last thread of the program ends.
 pub fn stop(inside: &Inside) {
     if !WORKER.begin_end(sys::give_way) {
         return;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
-/* What happens to errors that come late, and in odd places: faults CASE, in a directory that tests/run has prepared. */
+/* Errors that come late, and in odd places: faults CASE, in a directory of tests/run. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -37,8 +37,8 @@ static void full(const char *then)
 {
 	long result = 0;
 	int errors = 0;
-	/* Where nothing may be told by a write the last one is the first that does not fit: on a busy machine the worker
-	 * may run before the program. */
+	/* Where nothing may be told by a write the last one is the first that does not fit: on a
+	 * busy machine the worker may run before the program. */
 	int most = (strcmp(then, "exit") && strcmp(then, "posted") ? 4 : 1) * (1 << 20) / sizeof(block) + 1;
 
 	file = create("full");
@@ -154,7 +154,7 @@ static void jumps(void)
 	/* No handler may jump before there is a place to jump to. */
 	if (!jumped)
 		setitimer(ITIMER_REAL, &timer, NULL);
-	/* So many jumps: where a write takes longer than the timer they leave no time to count one. */
+	/* So many jumps leave no time to count one where a write takes longer than the timer. */
 	while (jumped < 1000)
 		if (write(file, "0123456789", 10) == 10)
 			count++;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
 /*
- * A call that lasts for seconds holds nobody up who waits for an earlier one: hung LIBRARY KINDS. The program writes a file, reads another one in
- * order, so that readahead is posted behind the writes, and waits for the writes. A filter of system calls holds that readahead.
+ * A call that lasts for seconds does not hold up a thread that waits for an earlier one: hung
+ * LIBRARY KINDS. The program writes a file, reads another one in order, so that readahead is posted
+ * behind the writes, and waits for the writes. A filter of system calls holds that readahead.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -21,7 +22,10 @@
 #include <time.h>
 #include <unistd.h>
 
-/* What is held is let go as soon as the program has waited for its writes: only one that waits for more takes so long. */
+/*
+ * The held call is let go once the program has waited for its writes: only a wait for more takes so
+ * long.
+ */
 #define HOLD_MS 60000
 
 static long now_ms(void)
@@ -108,7 +112,7 @@ int main(int argc, char **argv)
 	}
 	either[0] = (struct pollfd){ .fd = told[0], .events = POLLIN };
 	either[1] = (struct pollfd){ .fd = listener, .events = POLLIN };
-	/* The first one goes through, and the second one may not have begun when the program tells. */
+	/* The first goes through; the second may not have begun when the program tells. */
 	for (int i = 0; i < 2 && poll(either, 2, HOLD_MS) > 0 && !either[0].revents; i++) {
 		memset(&held, 0, sizeof(held));
 		if (ioctl(listener, SECCOMP_IOCTL_NOTIF_RECV, &held))

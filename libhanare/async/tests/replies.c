@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
-/* What is told of connections that break, are full, or are shared: replies CASE, of which tests/run knows. */
+/* Errors of connections that break, are full, or are shared: replies CASE (tests/run). */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <netinet/in.h>
@@ -44,7 +44,10 @@ static void connect_both(int buffer_bytes)
 	say("first", write(server, "first", 5));
 }
 
-/* Until what the client did has come to the server's end: that is established no more. Nobody is told of it by that. */
+/*
+ * Waits until the server's end has seen what the client did: it is established no more. The look
+ * tells no process of it.
+ */
 static void await_change(void)
 {
 	unsigned int port, state;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
 /*
- * Threads beside a program that changes its rights: rights NAME..., in a directory of its own. Each NAME is done in a child: it writes a file, makes
- * the call or opens the file that NAME says, and prints what threads there are besides before and after, whether they have its rights, and whether the
- * file is what was written.
+ * Threads beside a program that changes its rights: rights NAME..., in a directory of its own. Each
+ * NAME is done in a child: it writes a file, makes the call or opens the file that NAME says, and
+ * prints what threads there are besides before and after, whether they have its rights, and whether
+ * the file is what was written.
  */
 #define _GNU_SOURCE
 #include <dirent.h>

@@ -2,9 +2,10 @@
 /*
  * A random sequence of file calls, and an observer in another process.
  *
- * sequence SEED DIRECTORY: the child makes calls; whenever it tells the observer something, in one of the ways in which
- * processes tell each other something, that looks at every file and answers. What it sees, what each call returned and how
- * the child ended is printed. With and without libhanare-async.so the output has to be the same.
+ * sequence SEED DIRECTORY: the child makes calls; whenever it tells the observer something, in one
+ * of the ways in which processes tell each other something, that looks at every file and answers.
+ * What it sees, what each call returned and how the child ended is printed. With and without
+ * libhanare-async.so the output has to be the same.
  */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -412,7 +413,9 @@ int main(int count, char **arguments)
 		return 99;
 	state = strtoull(arguments[1], NULL, 10) * 0x9e3779b97f4a7c15u + 1;
 	setvbuf(stdout, NULL, _IONBF, 0);
-	/* The program is the parent's child, started anew by exec where there is a library to be loaded. */
+	/*
+	 * The program is a child of the parent, started anew by exec if a library is to be loaded.
+	 */
 	pid_t child = fork();
 
 	if (child == 0) {

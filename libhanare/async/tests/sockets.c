@@ -2,8 +2,9 @@
 /*
  * A server with an event loop, and a peer that gives it random commands and checks every byte.
  *
- * sockets SEED DIRECTORY: the server is the peer's child. What the calls of the server returned, what the peer saw and how
- * the server ended is printed. With and without libhanare-async.so the output has to be the same.
+ * sockets SEED DIRECTORY: the server is the peer's child. What the calls of the server returned,
+ * what the peer saw and how the server ended is printed. With and without libhanare-async.so the
+ * output has to be the same.
  */
 #define _GNU_SOURCE
 #include <errno.h>

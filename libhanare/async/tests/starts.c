@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
 /*
- * What happens while the library starts its worker, which takes 50 ms where it is asked to be slow: starts CASE. The first thread opens a file, for
- * which the library makes a thread. The second thread writes another file in the middle of that. CASE: "slow", the thread is made; "fails", there is
- * no address space for it.
+ * What happens while the library starts its worker, which takes 50 ms where it is asked to be slow:
+ * starts CASE. The first thread opens a file, for which the library makes a thread. The second
+ * thread writes another file in the middle of that. CASE: "slow", the thread is made; "fails",
+ * there is no address space for it.
  */
 #define _GNU_SOURCE
 #include <errno.h>

@@ -17,7 +17,8 @@ pub struct Request {
 }
 
 impl Queue {
-    /// Posts the first of them that there is room for: how many. `enter` is told of each its ticket, 0 if it has none.
+    /// Posts the first of them that there is room for: how many. `enter` is told of each its
+    /// ticket, 0 if it has none.
     ///
     /// # Errors
     /// That of the first one.

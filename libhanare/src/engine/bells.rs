@@ -115,7 +115,8 @@ pub fn ring(number: u8) {
     }
 }
 
-/// In the child of a fork: the bells are the parent's. They are closed, and made anew when they are needed.
+/// In the child of a fork: the bells are the parent's. They are closed, and made anew when they are
+/// needed.
 pub fn forget_all() {
     for made in &POOL.descriptors {
         let descriptor = made.swap(0, Ordering::Relaxed) - 1;

@@ -3,7 +3,8 @@
 use super::{Error, error};
 use crate::sys::{self, Area};
 
-/// Each of them is a CPU of the workers' side. A thread of its own tries: the caller stays where it may run.
+/// Each of them is a CPU of the workers' side. A thread of its own tries: the caller stays where it
+/// may run.
 ///
 /// # Errors
 /// EINVAL: one is not. ENOMEM, EAGAIN: there can be no thread.

@@ -1,7 +1,7 @@
 //! The queues of the process: what becomes of them in the child of a fork, and at exit.
 //!
-//! A child has none of the parent's workers, and what was posted is the parent's. So its queues are empty; they have workers again
-//! when it posts something.
+//! A child has none of the parent's workers, and posted work stays the parent's. So the child's
+//! queues are empty; they have workers again when it posts something.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 

@@ -1,7 +1,7 @@
-//! The keeper of a queue whose number of workers changes: starts one more where all are busy and nothing has been taken for a
-//! while although something waits. It sleeps until a thread posts while all are busy, so a queue
-//! with idle workers costs nothing. Workers beyond the least number end by themselves when they
-//! have been idle for long.
+//! The keeper of a queue whose number of workers changes: starts one more where all are busy and
+//! nothing has been taken for a while although something waits. It sleeps until a thread posts
+//! while all are busy, so a queue with idle workers costs nothing. Workers beyond the least number
+//! end by themselves when they have been idle for long.
 
 use std::sync::atomic::Ordering;
 

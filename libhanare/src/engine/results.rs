@@ -33,7 +33,8 @@ impl Deadline {
 
 /// While something that was cancelled runs, it is interrupted so often.
 const AGAIN_NS: u64 = 1_000_000;
-/// Looks at a record without a look at anything else: a call that a worker makes at once takes about as long.
+/// Looks at a record without a look at anything else: a call that a worker makes at once takes
+/// about as long.
 const EAGER: u32 = 64;
 /// Time between two looks of a thread that cannot sleep.
 const LOOK_NS: u64 = 100_000;
@@ -73,7 +74,8 @@ impl Queue {
         Some(result)
     }
 
-    /// The ticket of something that was posted and is not picked up; not of those for `hanare_next`.
+    /// The ticket of something that was posted and is not picked up; not of those for
+    /// `hanare_next`.
     pub fn checked(&self, word: u64) -> Result<Ticket, Error> {
         let is_stale = self.is_stale.load(Ordering::Acquire) != 0;
         match Ticket::from_word(word) {
@@ -277,7 +279,8 @@ impl Queue {
         }
     }
 
-    /// The descriptor becomes readable with the next that is finished. `false`: something is there already.
+    /// The descriptor becomes readable with the next that is finished. `false`: something is there
+    /// already.
     fn arm(&self) -> Result<bool, Error> {
         let _held = self.lock.hold();
         let mut told = self.told.load(Ordering::Relaxed);

@@ -13,7 +13,8 @@ use crate::calls::{AT_ONCE, POSTED, class};
 use crate::sys::{self, Links, Vouched};
 
 impl Queue {
-    /// Posts a call: its ticket as a word. It is the short way that posts it, unless anything is unusual.
+    /// Posts a call: its ticket as a word. It is the short way that posts it, unless anything is
+    /// unusual.
     #[inline(always)]
     pub fn submit(
         &self,
@@ -72,7 +73,8 @@ impl Queue {
         if self.idle.0.is_nobody_asleep() { ticket as i64 } else { wake_for(self, ticket) }
     }
 
-    /// One of several producers posts without flags: the short way. `None`: that is not to be used, or there is no credit.
+    /// One of several producers posts without flags: the short way. `None`: that is not to be used,
+    /// or there is no credit.
     #[inline(always)]
     fn post_shared(&self, vouched: Vouched, what: What, args: &[u64; 6]) -> Option<i64> {
         if self.is_short_shared.load(Ordering::Relaxed) == 0 {
@@ -253,8 +255,9 @@ impl Queue {
     }
 }
 
-/// The last two arguments of a call. By the ABI of C they lie in memory, one behind the other, as two numbers would of which six
-/// are in front. Numbers would be loaded into registers at the beginning; a packed structure is loaded when it is needed.
+/// The last two arguments of a call. By the ABI of C they lie in memory, one behind the other, as
+/// two numbers would of which six are in front. Numbers would be loaded into registers at the
+/// beginning; a packed structure is loaded when it is needed.
 #[repr(C, packed)]
 #[derive(Clone, Copy, Debug)]
 pub struct Rest(pub u64, pub u64);

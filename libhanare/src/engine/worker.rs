@@ -1,7 +1,7 @@
 //! Workers: threads that take what was posted, and execute it.
 //!
-//! A worker polls for a while when there is nothing to do, then it sleeps in the read of an eventfd of its own, which on Linux
-//! costs the LWK nothing.
+//! A worker polls for a while when there is nothing to do, then it sleeps in the read of an eventfd
+//! of its own, which on Linux costs the LWK nothing.
 
 use std::cell::Cell;
 use std::sync::atomic::Ordering;
@@ -158,8 +158,8 @@ impl Loop<'_> {
         }
     }
 
-    /// The first that it takes after it has polled or slept beside others. `None`: there is nothing. The rest as of
-    /// [`run`](Self::run).
+    /// The first that it takes after it has polled or slept beside others. `None`: there is
+    /// nothing. The rest as of [`run`](Self::run).
     #[cold]
     #[inline(never)] // the usual loop has no more to keep than it needs
     fn execute_after_wait(&self) -> Option<bool> {

@@ -18,7 +18,8 @@ pub fn ring(fd: c_int) {
     unsafe { call(libc::SYS_write as u64, [fd as u64, &raw const one as u64, 8, 0, 0, 0]) };
 }
 
-/// Waits until an eventfd was added to, and makes it zero. `false`: the descriptor is none any more.
+/// Waits until an eventfd was added to, and makes it zero. `false`: the descriptor is none any
+/// more.
 pub fn await_ring(fd: c_int) -> bool {
     let mut count = 0_u64;
     loop {
@@ -33,7 +34,8 @@ pub fn await_ring(fd: c_int) -> bool {
     }
 }
 
-/// Waits until a descriptor is readable, so many nanoseconds at most (rounded up to milliseconds), or until a signal comes.
+/// Waits until a descriptor is readable, so many nanoseconds at most (rounded up to milliseconds),
+/// or until a signal comes.
 #[must_use]
 pub fn is_readable(fd: c_int, timeout_ns: u64) -> bool {
     let mut one = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };

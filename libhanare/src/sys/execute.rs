@@ -26,8 +26,8 @@ fn call_function(args: &[u64; 6]) -> i64 {
     if args[0] == 0 {
         return -i64::from(libc::EFAULT);
     }
-    // SAFETY: the poster has vouched that it is a function of so many arguments at most; one of fewer
-    // ignores registers.
+    // SAFETY: the poster has vouched that it is a function of so many arguments at most; one of
+    // fewer ignores registers.
     let function = unsafe { std::mem::transmute::<usize, Function>(args[0] as usize) };
     let no_way_out = NoWayOut;
     let result = function(args[1], args[2], args[3], args[4], args[5]);

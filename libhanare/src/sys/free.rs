@@ -52,7 +52,8 @@ impl<T> Mapped<T> {
         self.free.0.bytes.get() != 0
     }
 
-    /// The one producer: takes a ticket that may be given out. There is one: `has_free` has said so.
+    /// The one producer: takes a ticket that may be given out. There is one: `has_free` has said
+    /// so.
     #[must_use]
     #[inline(always)]
     pub fn next_free(&self) -> u64 {

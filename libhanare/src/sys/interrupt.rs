@@ -14,7 +14,8 @@ pub fn interrupt(thread: i32, signal: c_int) {
     }
 }
 
-/// Signals that a worker does not block: those of its own faults, and those that a call raises for its caller.
+/// Signals that a worker does not block: those of its own faults, and those that a call raises for
+/// its caller.
 const UNBLOCKED: [c_int; 10] = [
     libc::SIGSEGV,
     libc::SIGBUS,
@@ -47,8 +48,9 @@ pub fn settle() {
     unsafe { call(libc::SYS_getppid as u64, [0; 6]) };
 }
 
-// A call that can be interrupted at any moment: where the word `asked` is set it is not made, and where the signal comes between
-// the look at that word and the call, its handler goes on at the end. So no interruption is lost.
+// A call that can be interrupted at any moment: where the word `asked` is set it is not made, and
+// where the signal comes between the look at that word and the call, its handler goes on at the
+// end. So no interruption is lost.
 core::arch::global_asm!(
     ".pushsection .text.hanare_interruptible_call,\"ax\",@progbits",
     ".hidden hanare_interruptible_call",
@@ -92,8 +94,8 @@ unsafe extern "C" {
     static hanare_interruptible_end: u8;
 }
 
-/// Makes a system call as [`call`], unless `asked` is not zero: then it is EINTR, also if that changes at any moment before, and
-/// the signal comes.
+/// Makes a system call as [`call`], unless `asked` is not zero: then it is EINTR, also if that
+/// changes at any moment before, and the signal comes.
 ///
 /// # Safety
 /// As that call's.
@@ -103,7 +105,8 @@ pub unsafe fn call_unless(asked: &AtomicU32, nr: u64, args: &[u64; 6]) -> i64 {
     unsafe { hanare_interruptible_call(asked.as_ptr(), nr, args) }
 }
 
-/// The signal that interrupts workers came. Calls that wait end with EINTR; one that is about to be made is not.
+/// The signal that interrupts workers came. Calls that wait end with EINTR; one that is about to be
+/// made is not.
 extern "C" fn interrupted(_: c_int, _: *mut libc::siginfo_t, context: *mut c_void) {
     // SAFETY: the kernel passes the context of what was interrupted.
     let registers = unsafe { &mut (*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs };

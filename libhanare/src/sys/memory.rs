@@ -43,7 +43,8 @@ impl Mapping {
 impl Drop for Mapping {
     fn drop(&mut self) {
         // SAFETY: `new` has mapped it. Whoever drops it says that nothing uses it any more: `Owner`
-        // and `Lanes` have it as long as something in it can be reached, `Area` while the LWK has it.
+        // and `Lanes` have it as long as something in it can be reached, `Area` while the LWK has
+        // it.
         unsafe { libc::munmap(self.start.as_ptr().cast(), self.bytes) };
     }
 }

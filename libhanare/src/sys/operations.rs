@@ -11,10 +11,12 @@ impl Queue {
     /// Posts a system call, whatever its arguments are. `keep` stays until it is done.
     ///
     /// # Errors
-    /// EINVAL: the kernel that the program runs on serves it, or it acts on the thread that makes it.
+    /// EINVAL: the kernel that the program runs on serves it, or it acts on the thread that makes
+    /// it.
     ///
     /// # Safety
-    /// As that of the call; what its arguments point to belongs to `keep`, and does not move with it.
+    /// As that of the call; what its arguments point to belongs to `keep`, and does not move with
+    /// it.
     pub unsafe fn submit<B: Send + 'static>(
         &self,
         nr: i64,

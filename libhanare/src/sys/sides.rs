@@ -99,7 +99,8 @@ pub fn is_on_linux() -> Option<bool> {
     }
 }
 
-/// The CPU on which this thread runs, as the kernel numbers it that executes it. The C library may have kept another one's.
+/// The CPU on which this thread runs, as the kernel numbers it that executes it. The C library may
+/// have kept another one's.
 #[must_use]
 pub fn current_cpu() -> i32 {
     let mut cpu = u32::MAX;
@@ -108,20 +109,22 @@ pub fn current_cpu() -> i32 {
     cpu as i32
 }
 
-/// The calling thread sleeps in [`await_ring`] of this eventfd from now on: threads on the LWK may [`ring_thread`] it. `false`: there is
-/// no LWK, or it cannot.
+/// The calling thread sleeps in [`await_ring`] of this eventfd from now on: threads on the LWK may
+/// [`ring_thread`] it. `false`: there is no LWK, or it cannot.
 #[must_use]
 pub fn be_rung_by(fd: c_int) -> bool {
     run_on([RUN_ON_EVENTFD, fd as u64, 0, 0]) == 0
 }
 
-/// Adds one to the eventfd of a thread, soon: the LWK sends an interrupt, and the calling thread waits for nobody. `false`: it does not.
+/// Adds one to the eventfd of a thread, soon: the LWK sends an interrupt, and the calling thread
+/// does not wait. `false`: it does not.
 #[must_use]
 pub fn ring_thread(thread: i32) -> bool {
     run_on([RUN_ON_RING, thread as u64, 0, 0]) == 0
 }
 
-/// The thread stays on one CPU of the kernel that it runs on. `false`: there is none such, and it runs anywhere.
+/// The thread stays on one CPU of the kernel that it runs on. `false`: there is none such, and it
+/// runs anywhere.
 pub fn stay_on(cpu: i32) -> bool {
     if !(0..libc::CPU_SETSIZE).contains(&cpu) {
         return false;

@@ -29,7 +29,8 @@ pub fn slot<T>() -> (Giver<T>, Taker<T>) {
 impl<T> Giver<T> {
     /// Puts the value there.
     pub fn put(self, value: T) {
-        // SAFETY: the taker does not look before it is there, and this is the one giver, which ends.
+        // SAFETY: the taker does not look before it is there, and this is the one giver, which
+        // ends.
         unsafe { *self.0.value.get() = Some(value) };
         self.0.is_full.store(true, Ordering::Release);
     }

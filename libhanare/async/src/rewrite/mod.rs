@@ -1,9 +1,9 @@
 //! System call instructions of loaded objects, led to the library.
 //!
-//! Symbol interposition sees only calls that a program makes by name: `fwrite`, `printf`, `opendir` and the loader make
-//! theirs inside the C library. So each `syscall` instruction is replaced by a jump to a stub, which asks
-//! `entry` what to do. An object is either covered whole or not at all: one instruction that cannot be replaced
-//! is an error, after which the library posts nothing.
+//! Symbol interposition sees only calls that a program makes by name: `fwrite`, `printf`, `opendir`
+//! and the loader make theirs inside the C library. So each `syscall` instruction is replaced by a
+//! jump to a stub, which asks `entry` what to do. An object is either covered whole or not at all:
+//! one instruction that cannot be replaced is an error, after which the library posts nothing.
 
 mod failure;
 mod plan;
@@ -22,7 +22,8 @@ const OBJECTS_MAX: usize = 1024;
 /// The objects that have been looked at, by their text's address.
 static DONE: [AtomicUsize; OBJECTS_MAX] = [const { AtomicUsize::new(0) }; OBJECTS_MAX];
 
-/// Replaces the system call instructions of every loaded object that has not been looked at. How many there are.
+/// Replaces the system call instructions of every loaded object that has not been looked at. How
+/// many there are.
 ///
 /// One thread at a time.
 pub fn cover_all() -> Result<usize, Failure> {

@@ -1,8 +1,9 @@
 //! How each system call instruction is replaced.
 //!
-//! Two bytes hold a short jump, which reaches a gap between functions, and a long jump fits there: the instruction is
-//! replaced exactly. Where no gap is near, the long jump takes the place of an instruction beside it as well, which
-//! moves to the stub; no branch may go to what stood in the middle.
+//! Two bytes hold a short jump, which reaches a gap between functions, and a long jump fits there:
+//! the instruction is replaced exactly. Where no gap is near, the long jump takes the place of an
+//! instruction beside it as well, which moves to the stub; no branch may go to what stood in the
+//! middle.
 
 use super::failure::Failure;
 use super::survey::{BEFORE, SYSCALL, Site, Survey};
@@ -125,9 +126,11 @@ fn wide(survey: &Survey, bytes: &[u8], site: &Site) -> Option<Patch> {
     })
 }
 
-/// Where a replacement may begin: at the call, or at an instruction before it from which it is reached in any case.
+/// Where a replacement may begin: at the call, or at an instruction before it from which it is
+/// reached in any case.
 ///
-/// Computed jumps are not looked for here: the call's number is loaded before it, so that they go there or before.
+/// Computed jumps are not looked for here: the call's number is loaded before it, so that they go
+/// there or before.
 fn starts(survey: &Survey, site: &Site) -> [Option<u64>; BEFORE + 1] {
     let mut starts = [None; BEFORE + 1];
     starts[0] = Some(site.at);

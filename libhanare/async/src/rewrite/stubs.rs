@@ -12,8 +12,9 @@
 //!           jmp   back
 //! ```
 //!
-//! `rcx` and `r11` are free, because `syscall` overwrites them. Between the decision and the call nothing is on the
-//! stack: the call may be one after which there is another stack, or two users of it.
+//! `rcx` and `r11` are free, because `syscall` overwrites them. Between the decision and the call
+//! nothing is on the stack: the call may be one after which there is another stack, or two users of
+//! it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

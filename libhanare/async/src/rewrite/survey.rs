@@ -1,4 +1,5 @@
-//! A text segment, decoded: its system call instructions, gaps between its functions, and where its branches go.
+//! A text segment, decoded: its system call instructions, gaps between its functions, and where its
+//! branches go.
 
 use iced_x86::{
     Code, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register,
@@ -60,8 +61,8 @@ impl Survey {
     }
 }
 
-/// Whether the segment has a system call: where its two bytes stand, the function around them is decoded. Most objects
-/// have the bytes only within other instructions.
+/// Whether the segment has a system call: where its two bytes stand, the function around them is
+/// decoded. Most objects have the bytes only within other instructions.
 pub fn has_site(start: u64, bytes: &[u8], functions: &[u64]) -> bool {
     let end = start + bytes.len() as u64;
     bytes.windows(2).enumerate().filter(|(_, pair)| *pair == SYSCALL).any(|(offset, _)| {
@@ -161,7 +162,8 @@ fn neighbour(instruction: &Instruction) -> Neighbour {
     Neighbour { start: instruction.ip(), end: instruction.next_ip(), is_movable, jump }
 }
 
-/// Debuggers and unwinders know a signal frame by these two instructions. What the call does is seen by no other code.
+/// Debuggers and unwinders know a signal frame by these two instructions. What the call does is
+/// seen by no other code.
 fn is_load_of_signal_return(instruction: &Instruction) -> bool {
     instruction.mnemonic() == Mnemonic::Mov
         && instruction.op0_kind() == OpKind::Register

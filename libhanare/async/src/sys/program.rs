@@ -1,8 +1,8 @@
 //! Memory of the program, at addresses that it gave to its calls.
 //!
 //! Memory that is read or written here was found readable, or the kernel has just been there by the
-//! same call. Memory that another thread of the program takes away meanwhile ends the program: without
-//! the library, its call would have failed.
+//! same call. Memory that another thread of the program takes away meanwhile ends the program:
+//! without the library, its call would have failed.
 
 use std::arch::asm;
 

@@ -30,7 +30,8 @@ impl Keeper {
         }
     }
 
-    /// A worker ends: by `end` another may be started in its place, and the keeper looks if one is needed.
+    /// A worker ends: by `end` another may be started in its place, and the keeper looks if one is
+    /// needed.
     pub fn worker_ends(&self, end: impl FnOnce(), needs_worker: impl Fn() -> bool) {
         let bell = self.bell.load(Ordering::Relaxed);
         if self.watch.ends(end, || bell >= 0 && needs_worker()) {

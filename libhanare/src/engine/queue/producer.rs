@@ -1,4 +1,5 @@
-//! How the one producer of a queue finds its credits: which tickets are given out, and which may be.
+//! How the one producer of a queue finds its credits: which tickets are given out, and which may
+//! be.
 
 use std::sync::atomic::Ordering;
 
@@ -24,7 +25,8 @@ impl Queue {
         }
     }
 
-    /// The ticket of a credit, which is `word`, is used up; the next is in place. `false`: another thread was first.
+    /// The ticket of a credit, which is `word`, is used up; the next is in place. `false`: another
+    /// thread was first.
     #[must_use]
     pub fn use_up(&self, ticket: Ticket, word: u64) -> bool {
         let (index, next) = (ticket.index(), ticket.next().word());

@@ -25,8 +25,8 @@ impl Queue {
         self.keeper.look(|| self.needs_worker());
     }
 
-    /// Behind a full fence, when something without a key was posted: wakes a worker, if no worker looks. Where all are busy, and
-    /// there may be more, more are started.
+    /// Behind a full fence, when something without a key was posted: wakes a worker, if no worker
+    /// looks. Where all are busy, and there may be more, more are started.
     #[cold]
     #[inline(never)]
     pub fn wake_sleeper(&self) {
@@ -39,7 +39,8 @@ impl Queue {
         }
     }
 
-    /// A credit comes back, whose next ticket is in place: by any thread, where there is one producer by workers only.
+    /// A credit comes back, whose next ticket is in place: by any thread, where there is one
+    /// producer by workers only.
     pub fn give(&self, index: u16) {
         self.credits().give(index);
         if self.room_bell.load(Ordering::SeqCst) != 0 {
