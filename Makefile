@@ -9,11 +9,14 @@
 #   make library    build libhanare, for programs that post calls
 #   make native     build everything for the running kernel, whose headers have to be there
 #   make install    what make native built, as root; PREFIX, DESTDIR; make uninstall
-#   make quick      host tests before a commit (a minute or two): formats, clippy, unit, generated files, tidy
-#   make check      host tests only (some minutes): also loom, the libraries, native tasks; TESTS_TIER=long for full depth
-#   make fuzz       fuzz the parsers of foreign data, FUZZ_SECONDS of CPU time each (default: 60); TARGET=elf for one
+#   make quick      host tests before a commit (a minute or two): formats, clippy, unit tests, tidy
+#   make check      host tests only (some minutes): also loom, the libraries, native tasks;
+#                   TESTS_TIER=long for full depth
+#   make fuzz       fuzz the parsers of foreign data, FUZZ_SECONDS of CPU time each (default: 60);
+#                   TARGET=elf for one
 #   make miri       the tests of ikc under miri, if a nightly toolchain has it
-#   make test       each promise once, 25 minutes; GROUP=faults for one group of tests/run, TESTS=-v for more words
+#   make test       each promise once, 25 minutes; GROUP=faults for one group of tests/run,
+#                   TESTS=-v for more words
 #   make test-long  everything, 150 minutes; goes on where it was interrupted
 #   V=1             each command that a target executes
 
@@ -21,7 +24,8 @@ include tools/build.mk
 
 KERNEL ?= 6.1
 B := build
-# The command, of which `hanare run` is nearly all that there is to wait for: nothing to load, nothing to relocate.
+# The command, of which `hanare run` is nearly all that there is to wait for: nothing to load,
+# nothing to relocate.
 STATIC := -C target-feature=+crt-static -C relocation-model=static
 PROXY := tools/proxy/target/x86_64-unknown-none/release/hanare-proxy
 
@@ -53,8 +57,9 @@ async:
 	$(Q)$(CARGO) build $(CARGO_FLAGS) --profile preload -p hanare-async
 	@install -m 755 target/preload/libhanare_async.so $(B)/lib/libhanare-async.so
 
-# An image is taken from the cache (tools/cached) where it has been built of the same sources, in whatever folder: paths in
-# it begin at this one. What the images are made of: kernel/Cargo.toml and kernel/build.rs.
+# An image is taken from the cache (tools/cached) where it has been built of the same sources, in
+# whatever folder: paths in it begin at this one. What the images are made of: kernel/Cargo.toml and
+# kernel/build.rs.
 image = $(Q)tools/cached $(B)/lwk/$(1) -t "$$(env -u MAKEFLAGS rustc -Vv; ld --version)" -t "$${CARGO_HOME:-$$HOME/.cargo}" \
 	kernel abi ikc Cargo.toml .cargo tools/build.mk -- tools/image $(2) $(B)/lwk/$(1)
 
@@ -69,7 +74,8 @@ checked:
 	$(call say,LWK,checked)
 	$(call image,hanare-lwk-checked,checked)
 
-# Calls and functions that programs post (docs/posted.md). `make -C libhanare install` installs it, `make uninstall` removes it, too.
+# Calls and functions that programs post (docs/posted.md). `make -C libhanare install` installs it,
+# `make uninstall` removes it, too.
 .PHONY: library
 library: setup
 	@$(MAKE) --no-print-directory -C libhanare
@@ -109,8 +115,8 @@ bench: build
 sizes: build
 	@cargo xtask sizes
 
-# docs/figures.md and docs/noise.svg (about half an hour). Linux has as many CPUs for the measured programs as the LWK:
-# two, in the second VM two that it leaves alone, beside two for itself.
+# docs/figures.md and docs/noise.svg (about half an hour). Linux has as many CPUs for the measured
+# programs as the LWK: two, in the second VM two that it leaves alone, beside two for itself.
 .PHONY: figures
 tuned_vm := $(bench_vm) --cpus 6 --append=isolcpus=2-3 --append=nohz_full=2-3 --append=rcu_nocbs=2-3
 figures: build
@@ -143,10 +149,12 @@ fetch: setup
 built: fetch
 	@begin=$$(date +%s) && $(MAKE) --no-print-directory -j2 all-kernels lwk checked bin async library demonstrators && \
 		echo "built in $$(($$(date +%s) - begin)) s"
-# Each promise once, in at most 25 minutes of two cores; GROUP= names groups of tests/run. docs/testing.md has the tiers.
+# Each promise once, in at most 25 minutes of two cores; GROUP= names groups of tests/run.
+# docs/testing.md has the tiers.
 test: built
 	@tests/run $(TESTS) $(GROUP)
-# Everything, in at most 150 minutes. It can be interrupted, and goes on with groups whose last result does not count any more.
+# Everything, in at most 150 minutes. It can be interrupted, and goes on with groups whose last
+# result does not count any more.
 .PHONY: test-long
 test-long: built
 	@tests/run --long $(TESTS) $(GROUP)
@@ -168,8 +176,8 @@ tidy:
 man: bin
 	@$(B)/bin/hanare man $(B)/man
 
-# `make native` as yourself, then `sudo make install`, which builds nothing, and installs nothing unless it can install
-# everything. MODULE= leaves the module out.
+# `make native` as yourself, then `sudo make install`, which builds nothing, and installs nothing
+# unless it can install everything. MODULE= leaves the module out.
 PREFIX ?= /usr/local
 DESTDIR ?=
 MODULE ?= module
@@ -187,7 +195,8 @@ usersdir := $(DESTDIR)$(PREFIX)/lib/sysusers.d
 installed := $(B)/bin/hanare $(B)/lib/libhanare-async.so $(B)/bin/hanare-proxy $(B)/bin/hanare-bench-guest \
 	$(B)/bin/hanare-bench-posted $(B)/bin/hanare-bench-web $(B)/lwk/hanare-lwk
 
-# Whose members may run programs. In a DESTDIR the group is made by whoever installs the package (sysusers.d).
+# Whose members may run programs. In a DESTDIR the group is made by whoever installs the package
+# (sysusers.d).
 add_group = $(if $(DESTDIR),,@getent group hanare >/dev/null || PATH=$$PATH:/usr/sbin:/sbin groupadd --system hanare)
 
 .PHONY: install installable uninstall

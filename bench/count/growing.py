@@ -5,7 +5,8 @@ import math
 
 # A VM with an instance: CPUs of it, its memory in MiB, boot options of the LWK.
 Machine = collections.namedtuple('Machine', 'cpus mib options', defaults=(2, 512, ()))
-# What there are `n` of: (operation, how often, its argument) on a machine, of which one execution is so many operations.
+# What there are `n` of: (operation, how often, its argument) on a machine, of which one execution
+# is so many operations.
 Step = collections.namedtuple('Step', 'n operation times argument in_one machine', defaults=(1, Machine()))
 
 EACH = 100  # of operations.c

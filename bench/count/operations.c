@@ -3,8 +3,8 @@
  *
  * "nothing 1 -1" is one mark, "nothing" with anything else none.
  *
- * Prints the context switches of Linux meanwhile. The operation is executed some times before, so that what is done
- * once (memory of the program, workers, file content) is not counted.
+ * Prints the context switches of Linux meanwhile. The operation is executed some times before, so
+ * that what is done once (memory of the program, workers, file content) is not counted.
  */
 #define _GNU_SOURCE
 #include <err.h>

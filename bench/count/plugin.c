@@ -1,13 +1,14 @@
 /*
  * A QEMU plugin that counts how often each instruction of the VM runs, between marks.
  *
- * plugin.so,out=FOLDER[,data=BASE][,cpu=N]: at each mark, which is an instruction that the measured program executes
- * (MARK, marks.h), the counts since the mark before become FOLDER/N, N from 0: a line for each address, `address count`.
- * With `data` the instructions from BASE (hexadecimal) on, 4 MiB of them, have their data counted as well, from the first
- * mark on: FOLDER/N.data has a line for each cache line that one of them touched, `instruction address count stores here`.
- * With `cpu`, FOLDER/N.here has the counts of CPUs from N on alone, of programs that lie below PROGRAM_END, and `here` is
- * 1 where one of these CPUs has touched the line. Debian has no header for plugins; what is used of QEMU 7.2's
- * qemu-plugin.h (API version 1) is declared here.
+ * plugin.so,out=FOLDER[,data=BASE][,cpu=N]: at each mark, which is an instruction that the measured
+ * program executes (MARK, marks.h), the counts since the mark before become FOLDER/N, N from 0: a
+ * line for each address, `address count`. With `data` the instructions from BASE (hexadecimal) on,
+ * 4 MiB of them, have their data counted as well, from the first mark on: FOLDER/N.data has a line
+ * for each cache line that one of them touched, `instruction address count stores here`. With
+ * `cpu`, FOLDER/N.here has the counts of CPUs from N on alone, of programs that lie below
+ * PROGRAM_END, and `here` is 1 where one of these CPUs has touched the line. Debian has no header
+ * for plugins; what is used of QEMU 7.2's qemu-plugin.h (API version 1) is declared here.
  */
 #include <pthread.h>
 #include <stdint.h>
@@ -44,8 +45,8 @@ int qemu_plugin_version = 1;
 #define PAGE_BYTES 4096
 #define BUCKETS 65536
 
-/* Counters of the instructions that begin in a page of code. Counters are written without a lock: two CPUs that run
- * the same instruction at once may lose one. */
+/* Counters of the instructions that begin in a page of code. Counters are written without a lock:
+ * two CPUs that run the same instruction at once may lose one. */
 struct page {
 	uint64_t at, counts[PAGE_BYTES];
 	uint64_t *here; /* those of CPUs from first_cpu on, where they are told from others */
@@ -60,8 +61,8 @@ static struct page *pages[BUCKETS];
 #define CACHE_LINE 64
 #define LINES 262144
 
-/* Cache lines of data and who touched them, by open addressing. Two CPUs that touch a new one at once may count it
- * twice. */
+/* Cache lines of data, and the instructions that touched them, by open addressing. Two CPUs that
+ * touch a new one at once may count it twice. */
 static struct line {
 	uint64_t by, at, count, stores;
 	int here;

@@ -15,7 +15,8 @@ HERE, PROGRAM_BASE, PROGRAM_END = 2, 0x400000, 0x10000000
 ROUNDS, ROUNDS_OF_TASKS = 3, 5
 # Marks of a round of `count-phases`, and which of them end what.
 MARKS, POSTED, EXECUTED, PICKED_UP = 6, 1, 3, 5
-# As the program posts them, with the functions of the program itself that do, which are not what is measured.
+# As the program posts them, with the functions of the program itself that do, which are not what is
+# measured.
 KINDS = {'call': ('post_calls',), 'function': ('post_functions',), 'call of a batch of 16': ('post_batches',)}
 OWN = ('post_calls', 'post_functions', 'post_batches', 'pick_up', 'spin_until', 'round_of')
 # What bench/paths.json has limits of.
@@ -106,7 +107,8 @@ def lines():
             times = collections.Counter()
             for by, line, n, _ in counting.touched(base + mark, True):
                 if symbols.function(by)[1] not in OWN:
-                    # No instruction touches a line twice for one: what most of them did is for how many it was touched.
+                    # No instruction touches a line twice for one: what most of them did is for how
+                    # many it was touched.
                     times[line] = max(times[line], min(n, count))
             found[kind][phase] = len(code), sum(times.values()) / count, sum(n for line, n in times.items() if line in moving) / count
     return found
@@ -133,9 +135,10 @@ def in_rounds(rounds, least):
     return {at: min(times) for at, times in found.items() if len(times) >= least}
 
 
-# How near to a number of times an instruction has to be, and in how many rounds. Where the application is, polling is all that there is
-# beside: as frequent as calls in one round by chance, not in all. Elsewhere somebody falls asleep now and then, and what wakes
-# him executes again what belongs to the path: that is exact in a few rounds only.
+# How near to a number of times an instruction has to be, and in how many rounds. Where the
+# application is, polling is all that there is beside: as frequent as calls in one round by chance,
+# not in all. Elsewhere a thread falls asleep now and then, and its waker executes again what
+# belongs to the path: that is exact in a few rounds only.
 APPLICATION, ELSEWHERE = (0.12, ROUNDS_OF_TASKS), (0.03, 2)
 
 

@@ -68,7 +68,8 @@ def of_proxy(path, symbols):
     return steps
 
 
-# Steps of a packed call, and the functions of each, from the outermost inwards: the first that an instruction is part of.
+# Steps of a packed call, and the functions of each, from the outermost inwards: the first that an
+# instruction is part of.
 PACKED_STEPS = ('LWK: entry, dispatch, return', 'LWK: look whether the call may be packed', 'LWK: find the proxy, give it back',
                 'LWK: write the pages', 'LWK: send the call, wait for the answer', 'LWK: take the result',
                 'proxy: see the call, publish the answer', 'proxy: copy the pages and make arguments of them',

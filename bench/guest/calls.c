@@ -71,7 +71,7 @@ void group_after(const struct wish *wish)
 	report("call.after-1ms", after(wish, delegated, 1000000));
 }
 
-/* prctl(2): whether a native task keeps the pooled proxy that executes its calls; of no meaning elsewhere. */
+/* prctl(2): whether a native task keeps the pooled proxy that executes its calls. */
 #define PR_HANARE_PROXY 0x484e5058
 
 /* What no pooled proxy answers for itself. */
@@ -92,7 +92,7 @@ void group_packed(const struct wish *wish)
 	prctl(PR_HANARE_PROXY, 0, 0, 0, 0);
 }
 
-/* For a native task whose proxies end when they are idle for a second: the call that has a new one made. */
+/* For a native task whose proxies end after an idle second: the call that has a new one made. */
 void group_packed_new(const struct wish *wish)
 {
 	double least = 1e300;

@@ -105,7 +105,10 @@ void group_quanta(const struct wish *wish)
 {
 	uint64_t *ends, ns = (uint64_t)(wish->seconds * 1e9), loops;
 	struct span span;
-	/* Twice as many as fit: the work may have been found on a slower kernel. Of even more the rest is not kept. */
+	/*
+	 * Twice as many as fit: the work may have been found on a slower kernel. Beyond that the
+	 * rest is not kept.
+	 */
 	size_t most = (size_t)(wish->seconds * 2e6 / wish->quantum_us) + 64, count = 0;
 
 	stay(wish);

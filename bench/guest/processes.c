@@ -69,8 +69,8 @@ static void *other_side(void *data)
 }
 
 /*
- * ns from one thread to the other, which has to be woken. Each has a CPU of its own of `apart`, if that is not NULL: on
- * CPUs that Linux leaves alone it moves no thread from one to the other.
+ * ns from one thread to the other, which has to be woken. Each has a CPU of its own of `apart`, if
+ * that is not NULL: on CPUs that Linux leaves alone it moves no thread from one to the other.
  */
 static double hand_over(const struct wish *wish, cpu_set_t *apart)
 {

@@ -87,7 +87,9 @@ void group_service(const struct wish *wish)
 	report("service", (double)run(&crowd) / 1e6);
 }
 
-/* Datagrams to a socket that takes none: the first caller's are short, the others' as long as a packet. */
+/*
+ * Datagrams to a socket that takes none: the first caller's are short, the others' fill a packet.
+ */
 static void send_one(struct crowd *crowd, int caller)
 {
 	static const char data[1400];

@@ -1,4 +1,4 @@
-/* Reads of one size after the other: what it costs to move the data of a call, by mapping or by copying. */
+/* Reads of one size after the other: the cost of moving a call's data, by mapping or by copying. */
 #define _GNU_SOURCE
 #include "guest.h"
 
@@ -53,7 +53,10 @@ static double read_us(const struct wish *wish, int fd, size_t bytes, int fresh)
 	return best.best;
 }
 
-/* 1 MB of a device, past the page cache, in 1,024 calls: ms. `file`: the device, or a file on it of 1 MiB at least. */
+/*
+ * 1 MB of a device, past the page cache, in 1,024 calls: ms. `file`: the device, or a file on it of
+ * 1 MiB at least.
+ */
 void group_device(const struct wish *wish)
 {
 	int fd = open(wish->file ? wish->file : "", O_RDONLY | O_DIRECT);

@@ -24,7 +24,7 @@ __attribute__((noinline)) static void spin_until(_Atomic int *word)
 		__builtin_ia32_pause();
 }
 
-/* Holds the worker until everything is posted, so that it never looks for work in vain afterwards. */
+/* Holds the worker until everything is posted, so that it never looks in vain afterwards. */
 static long gate(void)
 {
 	atomic_store(&at_gate, 1);
@@ -48,7 +48,7 @@ static long returns_one(long calls)
 #define MOST 900
 static hanare_ticket tickets[MOST];
 
-/* The loops are functions of their own, so that what they cost can be told from what they measure. */
+/* The loops are functions of their own, so that their cost can be told from what they measure. */
 __attribute__((noinline)) static void post_calls(hanare_queue *queue, int count)
 {
 	for (int i = 0; i < count; i++)
@@ -105,7 +105,10 @@ static void round_of(hanare_queue *queue, void (*post)(hanare_queue *, int), int
 	mark();
 }
 
-/* For each way to post, `rounds` times: six marks, between which are posting, one more, executing, one more, picking up. */
+/*
+ * For each way to post, `rounds` times: six marks, between which are posting, one more, executing,
+ * one more, picking up.
+ */
 void count_phases(const struct wish *wish)
 {
 	static void (*const posts[])(hanare_queue *, int) = { post_calls, post_functions, post_batches };

@@ -1,4 +1,4 @@
-/* hanare-bench-posted WHAT: the program that measures posted calls, on Linux and, unchanged, on an LWK. */
+/* hanare-bench-posted WHAT: measures posted calls, on Linux and, unchanged, on an LWK. */
 #include "ways.h"
 
 #include <stdio.h>

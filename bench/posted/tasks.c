@@ -1,4 +1,4 @@
-/* Times of tasks: against the number of their calls, the length of a call, and of functions that make none. */
+/* Times of tasks by the number and the length of their calls, and of functions without calls. */
 #include "ways.h"
 
 #include <stdio.h>
@@ -13,7 +13,10 @@ static long tasks_of(const struct wish *wish)
 	return wish->tasks ? wish->tasks : wish->quick ? TASKS_QUICK : TASKS;
 }
 
-/* The machines that this runs on are shared: what counts is the best of batches, which fall between two disturbances. */
+/*
+ * The machines that this runs on are shared: what counts is the best of batches, which fall between
+ * two disturbances.
+ */
 #define BATCHES 64
 
 /* us of one of so many tasks. */
@@ -55,7 +58,10 @@ void measure_tasks(const struct wish *wish)
 				report_of("calls", ways[i].name, calls, us_of(&ways[i], calls, tasks_of(wish)));
 }
 
-/* Tasks of a few calls each, by the bytes that a call reads. "lengths.call": what one takes here, by trap. */
+/*
+ * Tasks of a few calls each, by the bytes that a call reads. "lengths.call": what one takes here,
+ * by trap.
+ */
 void measure_lengths(const struct wish *wish)
 {
 	static const long sizes[] = { 1, 4096, 16384, 65536, 262144 };

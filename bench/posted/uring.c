@@ -1,4 +1,4 @@
-/* io_uring without a library: a thread of Linux' looks for what is submitted (SQPOLL), who waits polls. */
+/* io_uring without a library: a thread of Linux' looks for submissions (SQPOLL), waiters poll. */
 #define _GNU_SOURCE
 #include "ways.h"
 

@@ -38,7 +38,7 @@ hanare_queue *queue_of_ways(void)
 		return queue;
 	hanare_attributes_init(&attributes);
 	attributes.depth = 1024;
-	/* Whoever waits polls: the ways differ by what they cost, not by when somebody falls asleep. */
+	/* Waiters poll: the ways differ by what they cost, not by when a thread falls asleep. */
 	attributes.spin_ns = attributes.wait_spin_ns = 500000000;
 	if (hanare_queue_create(&queue, &attributes))
 		fail("hanare_queue_create");

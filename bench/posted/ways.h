@@ -38,7 +38,10 @@ hanare_queue *queue_of_ways(void);
 /* Result of a ticket, which is waited for. */
 int64_t result_of(hanare_ticket ticket);
 
-/* By trap; posted, each waited for, and all of a task at once; in a function, and in one whose result is picked up later. */
+/*
+ * By trap; posted, each waited for, and all of a task at once; in a function, and in one whose
+ * result is picked up later.
+ */
 int begin_nothing(void);
 void by_trap(int calls);
 int begin_queue(void);
@@ -48,7 +51,10 @@ void by_function(int calls);
 void by_function_ahead(int calls);
 void end_functions_ahead(void);
 
-/* io_uring with SQPOLL (uring.c): a task with each call waited for, and with all calls posted first. */
+/*
+ * io_uring with SQPOLL (uring.c): a task with each call waited for, and with all calls posted
+ * first.
+ */
 int uring_begin(void);
 void uring_one_by_one(int calls);
 void uring_batch(int calls);

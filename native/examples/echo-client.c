@@ -3,7 +3,7 @@
 #define HANARE_NATIVE_START
 #include <hanare/native.h>
 
-/* How much is on its way at once: as much as the sockets take, so that nobody waits for the other. */
+/* Bytes on their way at once: as many as the sockets take, so that neither side waits. */
 #define PIECE (16 << 10)
 
 static unsigned char sent[PIECE], received[PIECE];

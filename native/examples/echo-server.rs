@@ -1,4 +1,5 @@
-//! `echo-server ADDRESS:PORT CONNECTIONS`: sends back what it is sent, for so many connections, one after the other.
+//! `echo-server ADDRESS:PORT CONNECTIONS`: sends back what it is sent, for so many connections, one
+//! after the other.
 #![no_std]
 #![no_main]
 #![forbid(unsafe_code)]

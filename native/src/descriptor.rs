@@ -6,7 +6,8 @@ use core::mem::ManuallyDrop;
 use crate::errno::{Errno, Result};
 use crate::sys::{self, Fd};
 
-/// A descriptor that is closed when it is dropped. It lives no longer than what `'k` borrows: the guard of the proxy.
+/// A descriptor that is closed when it is dropped. It lives no longer than what `'k` borrows: the
+/// guard of the proxy.
 #[derive(Debug)]
 pub struct Owned<'k> {
     fd: Fd,
@@ -24,7 +25,8 @@ impl Owned<'_> {
         self.fd
     }
 
-    /// Closes it, and says what that answered: of some file systems that earlier writes have failed.
+    /// Closes it, and says what that answered: of some file systems that earlier writes have
+    /// failed.
     pub fn close(self) -> Result<()> {
         sys::close(ManuallyDrop::new(self).fd)
     }

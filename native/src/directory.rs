@@ -15,7 +15,8 @@ use crate::sys::{self, Fd};
 /// How much is read of it at once.
 const BUFFER_BYTES: usize = 32 << 10;
 
-/// An open directory. It is closed when it is dropped, and lives no longer than the guard that opened it.
+/// An open directory. It is closed when it is dropped, and lives no longer than the guard that
+/// opened it.
 #[derive(Debug)]
 pub struct Directory<'k> {
     descriptor: Owned<'k>,

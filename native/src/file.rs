@@ -43,7 +43,8 @@ impl BitOr for Flags {
     }
 }
 
-/// An open file. It is closed when it is dropped, and lives no longer than the guard that opened it.
+/// An open file. It is closed when it is dropped, and lives no longer than the guard that opened
+/// it.
 #[derive(Debug)]
 pub struct File<'k>(Owned<'k>);
 

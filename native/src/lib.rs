@@ -1,10 +1,11 @@
 //! Library of native tasks.
 //!
-//! A *native task* is a program on the LWK that shares no addresses with a Linux process: `hanare native PROGRAM` starts
-//! it. What it asks of Linux goes there packed, and is executed by one of a pool of proxies, each call by another one. So a
-//! call that leaves state behind, such as an open descriptor, needs a proxy that is *kept*: [`Proxy::keep`] gives a guard,
-//! [`Kept`], and everything that is opened by it lives no longer than the guard. On Linux itself the same program runs
-//! as well.
+//! A *native task* is a program on the LWK that shares no addresses with a Linux process:
+//! `hanare native PROGRAM` starts it. What it asks of Linux goes there packed, and is executed by
+//! one of a pool of proxies, each call by another one. So a call that leaves state behind, such as
+//! an open descriptor, needs a proxy that is *kept*: [`Proxy::keep`] gives a guard, [`Kept`], and
+//! everything that is opened by it lives no longer than the guard. On Linux itself the same program
+//! runs as well.
 //!
 //! A program is a function, named by [`entry!`]:
 //!
@@ -86,8 +87,9 @@ pub use {failure::panicked, sys::run};
 
 /// Makes a function the program: `fn main(program: Program) -> E`, where `E` is an [`Ending`].
 ///
-/// It brings the start, the heap, and what a panic does: it prints its place, and the program ends with status 101. The
-/// program is built without a C library and without start files (`docs/native.md`).
+/// It brings the start, the heap, and what a panic does: it prints its place, and the program ends
+/// with status 101. The program is built without a C library and without start files
+/// (`docs/native.md`).
 #[macro_export]
 macro_rules! entry {
     ($main:path) => {

@@ -49,7 +49,8 @@ impl Output {
     pub fn print(self, text: fmt::Arguments<'_>) -> Result<()> {
         let mut gathered =
             Gathered { bytes: [0; GATHERED_BYTES], used: 0, to: self.0, written: Ok(()) };
-        // Where this fails, `written` has the reason, or a value could not be formatted: then its text ends early.
+        // Where this fails, `written` has the reason, or a value could not be formatted: then its
+        // text ends early.
         _ = gathered.write_fmt(text);
         gathered.flush();
         gathered.written

@@ -10,7 +10,8 @@ use crate::file::{File, Flags};
 use crate::stream::{Listener, Stream};
 use crate::sys;
 
-/// The request of `prctl(2)` about the calling task's proxy ("HNPX"). Linux, which does not know it, says EINVAL.
+/// The request of `prctl(2)` about the calling task's proxy ("HNPX"). Linux, which does not know
+/// it, says EINVAL.
 pub const PR_HANARE_PROXY: u32 = 0x484e_5058;
 /// Calls may go to any proxy; what the kept one has open is closed.
 const GIVE_BACK: usize = 0;
@@ -30,9 +31,9 @@ static IS_GUARDED: AtomicBool = AtomicBool::new(false);
 pub struct Proxy;
 
 impl Proxy {
-    /// Keeps one proxy: it executes all calls until the guard is dropped or given back. There is one guard at a time
-    /// (EBUSY). On Linux itself, where a program has its descriptors itself, there is nothing to keep, and the guard does
-    /// nothing.
+    /// Keeps one proxy: it executes all calls until the guard is dropped or given back. There is
+    /// one guard at a time (EBUSY). On Linux itself, where a program has its descriptors itself,
+    /// there is nothing to keep, and the guard does nothing.
     pub fn keep() -> Result<Kept> {
         if IS_GUARDED.swap(true, Ordering::Relaxed) {
             return Err(Errno::EBUSY);
@@ -54,8 +55,8 @@ impl Proxy {
     }
 }
 
-/// The guard of a kept proxy. What is opened by it ends with it. When it is dropped the proxy is given back, and closes
-/// what it has open.
+/// The guard of a kept proxy. What is opened by it ends with it. When it is dropped the proxy is
+/// given back, and closes what it has open.
 #[derive(Debug)]
 #[must_use = "the proxy is given back when this is dropped"]
 pub struct Kept(());

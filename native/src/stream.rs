@@ -12,11 +12,13 @@ use crate::sys::{self, Fd};
 /// Connections that may wait for an `accept`.
 const WAITING_MAX: u32 = 128;
 
-/// A connection. It is closed when it is dropped, and lives no longer than the guard that opened it.
+/// A connection. It is closed when it is dropped, and lives no longer than the guard that opened
+/// it.
 #[derive(Debug)]
 pub struct Stream<'k>(Owned<'k>);
 
-/// A socket to which others connect. It is closed when it is dropped, and lives no longer than the guard.
+/// A socket to which others connect. It is closed when it is dropped, and lives no longer than the
+/// guard.
 #[derive(Debug)]
 pub struct Listener<'k>(Owned<'k>);
 

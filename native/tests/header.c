@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
-/* What the functions of the C header do. Ends with the line of what does not hold (not above 255). */
+/*
+ * What the functions of the C header do. Ends with the line of what does not hold (not above 255).
+ */
 #define HANARE_NATIVE_START
 #include <hanare/native.h>
 

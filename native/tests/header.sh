@@ -1,6 +1,6 @@
 #!/bin/sh
-# The C header: two files of one program include it, without a warning; its functions do what they say, however it is optimised.
-# In C++, too. Stacks that are all protected are refused.
+# The C header: two files of one program include it, without a warning; its functions do what they
+# say, however it is optimised. In C++, too. Stacks that are all protected are refused.
 set -eu
 cd "$(dirname "$0")/.."
 folder=$(mktemp -d)

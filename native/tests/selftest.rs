@@ -1,4 +1,5 @@
-//! `selftest [panic]`: what a native program in Rust stands on. Panics where something does not hold.
+//! `selftest [panic]`: what a native program in Rust stands on. Panics where something does not
+//! hold.
 #![no_std]
 #![no_main]
 #![allow(unsafe_code)]

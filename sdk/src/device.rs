@@ -164,7 +164,8 @@ pub enum Debug {
     Memory,
     /// Have allocations of the LWK fail; the answer's first number is how many were counted before.
     FailAlloc {
-        /// Which is the first one that fails, counted from 1; 0: none, they are counted only; `u64::MAX`: neither.
+        /// Which is the first one that fails, counted from 1; 0: none, they are counted only;
+        /// `u64::MAX`: neither.
         first: u64,
         /// After how many each further one fails; 0: none does.
         step: u64,

@@ -112,7 +112,8 @@ impl Ledger {
 }
 
 impl Device {
-    /// The ledger of an instance, asked for at the CPU with index `cpu`. It is exact where nothing begins or ends meanwhile.
+    /// The ledger of an instance, asked for at the CPU with index `cpu`. It is exact where nothing
+    /// begins or ends meanwhile.
     ///
     /// # Errors
     /// The instance does not answer.

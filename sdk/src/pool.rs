@@ -7,15 +7,16 @@ use hanare_abi::pooled::PoolMake;
 
 use crate::{Device, Error, Result, name, raw, text};
 
-/// The descriptor of a pool: programs that inherit it may join. When nobody has it any more its proxies end.
+/// The descriptor of a pool: programs that inherit it may join. When no process has it any more,
+/// its proxies end.
 #[derive(Debug)]
 pub struct Pool {
     device: Device,
 }
 
 impl Pool {
-    /// A pool of the instance `name` (`None`: the only one, or the one called 'default') with at most `limit` proxies. One that
-    /// has had nothing to do for `idle_ms` ends; 0: none does.
+    /// A pool of the instance `name` (`None`: the only one, or the one called 'default') with at
+    /// most `limit` proxies. One that has had nothing to do for `idle_ms` ends; 0: none does.
     ///
     /// # Errors
     /// There is no such instance, or it cannot have as many.

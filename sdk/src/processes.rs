@@ -63,14 +63,15 @@ pub struct Thread {
 pub struct Asked {
     /// Number of the system call, or of the control request.
     pub number: u32,
-    /// Whether this is a control request, by which the LWK has Linux do something for the process. Not known once it is answered.
+    /// Whether this is a control request, by which the LWK has Linux do something for the process.
+    /// Not known once it is answered.
     pub is_request: bool,
     /// How far it has come.
     pub stage: Stage,
 }
 
-/// How far a call has come. Both sides look at it before they sleep: a stage other than `Executed` or `Boxed` that
-/// lasts is an error of Hanare's.
+/// How far a call has come. Both sides look at it before they sleep: a stage other than `Executed`
+/// or `Boxed` that lasts is an error of Hanare's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub enum Stage {

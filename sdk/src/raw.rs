@@ -61,7 +61,8 @@ pub fn boot(fd: BorrowedFd, argument: &mut Boot, image: &[u8]) -> Result<()> {
     unsafe { ioctl(fd, Updater::<IOCTL_BOOT, Boot>::new(argument)) }
 }
 
-/// Asks for the status of an instance and of as many CPUs as `cpus` has room for, and which calls were mapped.
+/// Asks for the status of an instance and of as many CPUs as `cpus` has room for, and which calls
+/// were mapped.
 pub fn status(
     fd: BorrowedFd,
     argument: &mut Status,
@@ -71,7 +72,8 @@ pub fn status(
     argument.copied.mapped_calls = mapped_calls.as_mut_ptr() as u64;
     argument.cpu_count = cpus.len() as u32;
     argument.cpus = if cpus.is_empty() { 0 } else { cpus.as_mut_ptr() as u64 };
-    // SAFETY: as above; the module writes at most `cpu_count` entries there, and `MAPPED_CALLS` words.
+    // SAFETY: as above; the module writes at most `cpu_count` entries there, and `MAPPED_CALLS`
+    // words.
     unsafe { ioctl(fd, Updater::<IOCTL_STATUS, Status>::new(argument)) }
 }
 

@@ -127,7 +127,8 @@ pub struct Cpu {
     pub delegated_calls: u64,
     /// Time without a thread to run since boot, ns.
     pub idle_ns: u64,
-    /// Interrupts and exceptions of the CPU since boot, by cause; causes that did not come are left out.
+    /// Interrupts and exceptions of the CPU since boot, by cause; causes that did not come are left
+    /// out.
     pub causes: Vec<Cause>,
 }
 
@@ -157,7 +158,8 @@ impl Cause {
     }
 }
 
-/// The LWK's own vectors by what they are for; another one is Linux' business, and came by a broadcast.
+/// The LWK's own vectors by what they are for; another one is Linux' business, and came by a
+/// broadcast.
 fn interrupt(vector: u32) -> String {
     match vector {
         boot::VECTOR_FIRST => "doorbell of Linux".into(),
@@ -206,7 +208,8 @@ impl Cpu {
     }
 }
 
-/// How arguments of calls reach Linux: where they are, or copied through a buffer. Counts are of all CPUs since boot.
+/// How arguments of calls reach Linux: where they are, or copied through a buffer. Counts are of
+/// all CPUs since boot.
 #[derive(Clone, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Arguments {
@@ -218,7 +221,8 @@ pub struct Arguments {
     pub copied_in: u64,
     /// Bytes that were copied to programs.
     pub copied_out: u64,
-    /// Why arguments were mapped that were to be copied, and of how many calls; reasons without one are left out.
+    /// Why arguments were mapped that were to be copied, and of how many calls; reasons without one
+    /// are left out.
     pub mapped: Vec<Mapped>,
     /// These calls by the number of Linux' call; numbers without one are left out.
     pub mapped_calls: Vec<MappedCall>,
@@ -323,7 +327,8 @@ pub enum Way {
 pub struct Dispatch {
     /// The way of a program that does not say otherwise.
     pub way: Way,
-    /// Most servers of a request box of a process; of several, of that for all calls whose kind has none.
+    /// Most servers of a request box of a process; of several, of that for all calls whose kind has
+    /// none.
     pub servers: u32,
     /// Bit `n`: calls of the kind with this number have a request box of their own.
     pub boxes: u32,

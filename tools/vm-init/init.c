@@ -423,7 +423,7 @@ static void push_input(struct streams *streams)
 	if (streams->eof && streams->in >= 0) {
 		streams->eof = 0;
 		if (streams->tty) {
-			/* The line discipline makes an end of file of this at the start of a line. */
+			/* At the start of a line the line discipline makes this an end of file. */
 			if (write(streams->in, "\4", 1) < 0)
 				streams->in = -1;
 		} else {

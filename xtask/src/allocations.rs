@@ -1,8 +1,9 @@
 //! Exceptions from the rule that what a program can cause allocates so that it can be refused.
 //!
-//! Clippy knows by type what allocates (`kernel/clippy.toml`). Where something does all the same it says
-//! `#[expect(clippy::disallowed_methods, reason = "…")]`; those are counted here, and may only become fewer.
-//! `kernel/src/base` and `kernel/core/src/lists.rs`, where the functions are that ask first, do not count.
+//! Clippy knows by type what allocates (`kernel/clippy.toml`). Where something does all the same it
+//! says `#[expect(clippy::disallowed_methods, reason = "…")]`; those are counted here, and may only
+//! become fewer. `kernel/src/base` and `kernel/core/src/lists.rs`, where the functions are that ask
+//! first, do not count.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! Lints: every crate takes its workspace's, and every workspace has those of the host's. Cargo inherits `[workspace.lints]`
-//! within a workspace only, so the others repeat the table.
+//! Lints: every crate takes its workspace's, and every workspace has those of the host's. Cargo
+//! inherits `[workspace.lints]` within a workspace only, so the others repeat the table.
 
 use crate::sources::Source;
 use toml::{Table, Value};

@@ -1,5 +1,6 @@
-//! Each promise of `docs/security.md` names its code and its test. A symbol stands in the file that is
-//! named behind it. Code font in a row's last cell is a check, a group, a host test, a symbol or a file.
+//! Each promise of `docs/security.md` names its code and its test. A symbol stands in the file that
+//! is named behind it. Code font in a row's last cell is a check, a group, a host test, a symbol or
+//! a file.
 
 use std::collections::BTreeSet;
 

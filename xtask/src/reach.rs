@@ -1,4 +1,5 @@
-//! `docs/forged-slots.md`: what a program with a filter reaches by a forged slot, out of the tables of the worker's filter.
+//! `docs/forged-slots.md`: what a program with a filter reaches by a forged slot, out of the tables
+//! of the worker's filter.
 
 use std::fmt::Write;
 

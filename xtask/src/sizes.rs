@@ -81,7 +81,8 @@ fn part_of(path: &str) -> Option<usize> {
     matching.max().map(|(_, index)| index)
 }
 
-/// Modules of tests that a Rust file declares by `#[cfg(test)] mod NAME;`: the paths of their files, without `.rs`.
+/// Modules of tests that a Rust file declares by `#[cfg(test)] mod NAME;`: the paths of their
+/// files, without `.rs`.
 fn test_modules(source: &Source) -> Vec<String> {
     let Some(path) = source.path.strip_suffix(".rs") else { return Vec::new() };
     let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));

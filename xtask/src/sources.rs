@@ -30,7 +30,8 @@ impl Source {
     }
 }
 
-/// Paths of everything that git knows of, or would add. A file may be deleted but not yet committed: it is left out.
+/// Paths of everything that git knows of, or would add. A file may be deleted but not yet
+/// committed: it is left out.
 pub fn paths() -> Result<Vec<String>, String> {
     let output = Command::new("git")
         .args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"])

@@ -1,5 +1,5 @@
-//! `docs/syscalls.md`: what becomes of each system call, out of the LWK's table; tables of libhanare and of the preloaded
-//! library, out of the same; and `docs/forged-slots.md` ([`reach`]).
+//! `docs/syscalls.md`: what becomes of each system call, out of the LWK's table; tables of
+//! libhanare and of the preloaded library, out of the same; and `docs/forged-slots.md` ([`reach`]).
 
 use std::fmt::Write;
 use std::path::Path;

@@ -1,16 +1,17 @@
-//! Counters of words that a stranger does not understand: how many each file has, which may only become fewer.
+//! Counters of words that a stranger does not understand: how many each file has, which may only
+//! become fewer.
 //!
-//! * `subject`: doc comments of Rust whose first word is in `tools/hooks/first-words`, so that they begin without
-//!   a subject. The hook for messages of commits reads the same list.
-//! * `wide`: lines that are nothing but a comment and have more than 100 columns. A tab leads to the next
-//!   multiple of 8.
+//! * `subject`: doc comments of Rust whose first word is in `tools/hooks/first-words`, so that they
+//!   begin without a subject. The hook for messages of commits reads the same list.
+//! * `wide`: lines that are nothing but a comment and have more than 100 columns. A tab leads to
+//!   the next multiple of 8.
 //! * `long`: sentences of more than 40 words in doc comments of Rust and in documents.
 //!
-//! Sentences are counted so. A heading, an item of a list, a paragraph and a cell of a table are each a text of its
-//! own; blocks of code have none. A word is what stands between white space and has a letter or a digit; a code span
-//! is one word. A sentence ends with its text, or behind a word that ends in `.`, `!` or `?` (quotes, brackets and
-//! emphasis may close behind that) where the next word does not begin with a small letter. An abbreviation of
-//! `ABBREVIATIONS` ends none.
+//! Sentences are counted so. A heading, an item of a list, a paragraph and a cell of a table are
+//! each a text of its own; blocks of code have none. A word is what stands between white space and
+//! has a letter or a digit; a code span is one word. A sentence ends with its text, or behind a
+//! word that ends in `.`, `!` or `?` (quotes, brackets and emphasis may close behind that) where
+//! the next word does not begin with a small letter. An abbreviation of `ABBREVIATIONS` ends none.
 
 use std::collections::BTreeMap;
 
@@ -121,7 +122,8 @@ fn begins_with(text: &str, word: &str) -> bool {
         .is_some_and(|rest| !rest.starts_with(|c: char| c.is_alphanumeric() || c == '_'))
 }
 
-/// Doc comments of a Rust file: the number of the first line, and what stands behind `///` or `//!`.
+/// Doc comments of a Rust file: the number of the first line, and what stands behind `///` or
+/// `//!`.
 fn doc_comments(source: &Source) -> Vec<(usize, Vec<&str>)> {
     let mut comments: Vec<(usize, Vec<&str>)> = Vec::new();
     if !source.is(&["rs"]) {
@@ -178,7 +180,8 @@ fn columns(line: &str) -> usize {
     })
 }
 
-/// The sentences of a text in Markdown: the index of the line in which each begins, and how many words it has.
+/// The sentences of a text in Markdown: the index of the line in which each begins, and how many
+/// words it has.
 fn sentences(lines: &[&str]) -> Vec<(usize, usize)> {
     let mut sentences = Vec::new();
     let mut text: Vec<(usize, String)> = Vec::new();

@@ -192,7 +192,10 @@ static inline long hanare_fchmod(int fd, unsigned int mode)
 	return hanare_call3(__NR_fchmod, fd, (long)mode, 0);
 }
 
-/* Entries of a directory (struct hanare_entry), as many as there is room for: their bytes, 0 at the end. */
+/*
+ * Reads as many entries of a directory (struct hanare_entry) as there is room for. Returns their
+ * bytes, 0 at the end.
+ */
 static inline long hanare_getdents(int fd, void *to, size_t size)
 {
 	return hanare_call3(__NR_getdents64, fd, (long)to, (long)size);
@@ -252,7 +255,9 @@ static inline size_t hanare_length(const char *text)
 	return length;
 }
 
-/* Less than, equal to or greater than 0, as the first text is before, equal to or behind the second one. */
+/*
+ * Less than, equal to or greater than 0, as the first text is before, equal to or after the second.
+ */
 static inline int hanare_compare(const char *one, const char *other)
 {
 	while (*one && *one == *other) {

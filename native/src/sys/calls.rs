@@ -1,4 +1,5 @@
-//! System calls with Linux' numbers, each as a safe function of types that say how much the kernel reads or writes.
+//! System calls with Linux' numbers, each as a safe function of types that say how much the kernel
+//! reads or writes.
 
 use core::ffi::CStr;
 use core::mem::{MaybeUninit, size_of};
@@ -40,8 +41,8 @@ pub type RawStatus = stat;
 /// One system call.
 ///
 /// # Safety
-/// Pointers among the arguments have to be valid for what the call reads and writes, and the call must not take memory
-/// away that Rust knows of.
+/// Pointers among the arguments have to be valid for what the call reads and writes, and the call
+/// must not take memory away that Rust knows of.
 unsafe fn call(number: u32, arguments: [usize; 6]) -> Result<usize> {
     let arguments = arguments.map(|argument| argument as u64);
     // SAFETY: the caller answers for the arguments.

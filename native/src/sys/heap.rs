@@ -1,4 +1,5 @@
-//! The heap: blocks of powers of two, made of pages that the kernel maps; a block is used again by what has its size.
+//! The heap: blocks of powers of two, made of pages that the kernel maps; a block is used again by
+//! what has its size.
 
 use core::alloc::{GlobalAlloc, Layout};
 use core::cell::UnsafeCell;
@@ -17,7 +18,8 @@ const LARGEST: usize = 1 << (SMALLEST_SHIFT as usize + CLASSES - 1);
 /// Bytes that are mapped at once for smaller blocks.
 const RUN_BYTES: usize = 1 << 20;
 
-/// An allocator of memory that the program maps as it needs it. A program has one, which `entry!` makes.
+/// An allocator of memory that the program maps as it needs it. A program has one, which `entry!`
+/// makes.
 ///
 /// It aligns to at most a page; what wants more is refused.
 pub struct Heap {
@@ -53,7 +55,8 @@ impl Heap {
         while self.is_held.swap(true, Ordering::Acquire) {
             spin_loop();
         }
-        // SAFETY: nobody else is between the exchange above and the store below, and `act` does not come here.
+        // SAFETY: no other thread is between the exchange above and the store below, and `act` does
+        // not come here.
         let result = act(unsafe { &mut *self.inside.get() });
         self.is_held.store(false, Ordering::Release);
         result
@@ -89,7 +92,8 @@ impl Inside {
     }
 
     fn put(&mut self, class: usize, block: *mut Block) {
-        // SAFETY: the block is at least as large and as aligned as the smallest one, and nobody uses it any more.
+        // SAFETY: the block is at least as large and as aligned as the smallest one, and is not
+        // used any more.
         unsafe { block.write(Block { next: self.free[class] }) };
         self.free[class] = block;
     }
@@ -102,8 +106,8 @@ fn class_of(layout: Layout) -> Option<usize> {
     is_block.then(|| (bytes.next_power_of_two().trailing_zeros() - SMALLEST_SHIFT) as usize)
 }
 
-// SAFETY: a block is given to one at a time, of the size and alignment that its layout asks for; the same layout finds
-// its list again.
+// SAFETY: a block is given to one at a time, of the size and alignment that its layout asks for;
+// the same layout finds its list again.
 unsafe impl GlobalAlloc for Heap {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         match class_of(layout) {

@@ -1,4 +1,5 @@
-//! The program's start: what the kernel has put on its stack, and the functions that compilers call by themselves.
+//! The program's start: what the kernel has put on its stack, and the functions that compilers call
+//! by themselves.
 
 use core::ffi::{CStr, c_char};
 use core::ptr::null_mut;
@@ -56,13 +57,15 @@ impl Iterator for Strings {
     type Item = &'static CStr;
 
     fn next(&mut self) -> Option<&'static CStr> {
-        // SAFETY: a Strings is made of a list that ends with zero, and goes no further than to that.
+        // SAFETY: a Strings is made of a list that ends with zero, and goes no further than to
+        // that.
         let string = unsafe { *self.next };
         if string.is_null() {
             return None;
         }
         self.next = self.next.wrapping_add(1);
-        // SAFETY: the list has addresses of strings that end with a zero; nobody changes or frees them.
+        // SAFETY: the list has addresses of strings that end with a zero; no code changes or frees
+        // them.
         Some(unsafe { CStr::from_ptr(string) })
     }
 }
@@ -86,8 +89,8 @@ fn last_part(path: &'static CStr) -> &'static CStr {
 /// # Safety
 /// `stack` is the stack pointer with which the kernel has started the program.
 pub unsafe fn run(stack: *const usize, main: fn(Program) -> u8) -> ! {
-    // SAFETY: the kernel puts the number of arguments there; behind it their addresses, zero, those of the environment,
-    // zero.
+    // SAFETY: the kernel puts the number of arguments there; behind it their addresses, zero, those
+    // of the environment, zero.
     let program = unsafe {
         let count = *stack;
         let strings = stack.add(1).cast::<*const c_char>();
@@ -105,8 +108,9 @@ impl Program {
     }
 }
 
-/// Where the kernel starts the program, and what compilers call without being asked: copies of memory, the length of a
-/// string; of unwinding only the names, since a panic ends the program. They are weak, so that others may stand for them.
+/// Where the kernel starts the program, and what compilers call without being asked: copies of
+/// memory, the length of a string; of unwinding only the names, since a panic ends the program.
+/// They are weak, so that others may stand for them.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! start_code {

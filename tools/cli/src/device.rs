@@ -11,7 +11,8 @@ use hanare_common::machine;
 const GROUP: &str = "hanare";
 const ROOT: u32 = 0;
 
-/// Gives the device to its group where no udev does, by whose rules it otherwise happens. A group that it has stays.
+/// Gives the device to its group where no udev does, by whose rules it otherwise happens. A group
+/// that it has stays.
 pub fn give_to_group() {
     let may = machine::is_root() && !Path::new("/run/udev/control").exists();
     if !may || std::fs::metadata(DEVICE_PATH).map_or(true, |device| device.gid() != ROOT) {

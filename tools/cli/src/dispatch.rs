@@ -8,9 +8,11 @@ use hanare_core::options;
 pub enum Mode {
     /// Each thread's own worker
     Direct,
-    /// Servers, fewer than threads, which look into a request box; what depends on the thread its own worker
+    /// Servers, fewer than threads, which look into a request box; what depends on the thread its
+    /// own worker
     Box,
-    /// By the request box while a process has more threads than servers, else each thread's own worker
+    /// By the request box while a process has more threads than servers, else each thread's own
+    /// worker
     Auto,
 }
 
@@ -31,15 +33,16 @@ pub struct Dispatch {
     /// Way in which delegated calls are executed [default: direct]
     #[arg(long, value_name = "WAY")]
     dispatch: Option<Mode>,
-    /// Kinds of calls with servers of their own: files, net, or both [default: the same servers for all calls]
+    /// Kinds of calls with servers of their own: files, net, or both [default: the same servers for
+    /// all calls]
     #[arg(long, value_name = "KIND,...", value_parser = boxes)]
     boxes: Option<String>,
-    /// Servers that a process has at most, with --dispatch box or auto, e.g. 2, or for one kind of --boxes net=4; may be given
-    /// again [default: as many as Linux has CPUs, 4 at most]
+    /// Servers that a process has at most, with --dispatch box or auto, e.g. 2, or for one kind of
+    /// --boxes net=4; may be given again [default: as many as Linux has CPUs, 4 at most]
     #[arg(long, value_name = "[KIND=]N", value_parser = servers)]
     servers: Vec<String>,
-    /// CPUs of Linux' that servers run on, e.g. 0-1, or for one kind files=0; may be given again [default: those of the program's
-    /// proxy]
+    /// CPUs of Linux' that servers run on, e.g. 0-1, or for one kind files=0; may be given again
+    /// [default: those of the program's proxy]
     #[arg(long, value_name = "[KIND=]LIST", value_parser = server_cpus)]
     server_cpus: Vec<String>,
 }
@@ -52,7 +55,8 @@ impl Dispatch {
     }
 }
 
-/// The boot option `key` for all servers, or for those of one kind (`KIND=VALUE`), if the LWK understands it.
+/// The boot option `key` for all servers, or for those of one kind (`KIND=VALUE`), if the LWK
+/// understands it.
 fn word(key: &str, text: &str, expected: &str) -> Result<String, String> {
     let word = match text.split_once('=') {
         Some((kind, value)) => format!("{key}.{kind}={value}"),

@@ -23,7 +23,8 @@ pub enum Posted {
 }
 
 impl Posted {
-    /// The environment of the program: this command's, with the library before others that are preloaded.
+    /// The environment of the program: this command's, with the library before others that are
+    /// preloaded.
     pub fn environment(kinds: &[Self]) -> Result<Vec<CString>> {
         let mut list = OsString::from(find::async_library()?);
         if let Some(others) = env::var_os(PRELOAD).filter(|others| !others.is_empty()) {

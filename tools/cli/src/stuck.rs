@@ -1,5 +1,5 @@
-//! Processes on Linux of LWK programs, and what each waits for there. Linux alone is asked, since this
-//! is about instances whose LWK does not answer.
+//! Processes on Linux of LWK programs, and what each waits for there. Linux alone is asked, since
+//! this is about instances whose LWK does not answer.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,8 @@ pub fn programs() -> Vec<String> {
     found.iter().map(|(pid, path)| line(*pid, path)).collect()
 }
 
-/// Whether a process is a proxy: `/proc/PID/exe` names the program, so the descriptor of the device tells.
+/// Whether a process is a proxy: `/proc/PID/exe` names the program, so the descriptor of the device
+/// tells.
 fn is_proxy(process: &Path) -> bool {
     let device = Path::new(hanare_sdk::DEVICE_PATH);
     let own = process.ends_with(std::process::id().to_string());

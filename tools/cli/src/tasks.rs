@@ -58,8 +58,8 @@ impl Tasks {
         Ok(())
     }
 
-    /// Waits for all, and forwards signals meanwhile. The first status that is not 0; where that is of a signal that this process
-    /// has got as well, it ends so itself, as its caller expects.
+    /// Waits for all, and forwards signals meanwhile. The first status that is not 0; where that is
+    /// of a signal that this process has got as well, it ends so itself, as its caller expects.
     pub fn wait(mut self) -> Result<i32> {
         let mut got = SigSet::empty();
         loop {

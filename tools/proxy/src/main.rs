@@ -94,7 +94,8 @@ fn resume(from: &Resumption, initial: &Initial, clock: Clock) -> ! {
     worker::serve(&FIRST_WORKER, !0)
 }
 
-/// Is a pooled proxy, until it has had nothing to do for a while or is killed: all signals are blocked.
+/// Is a pooled proxy, until it has had nothing to do for a while or is killed: all signals are
+/// blocked.
 fn serve_pool(options: &Options, clock: Clock) -> ! {
     signal::set_mask(!0);
     let space = pooled::enter(options);

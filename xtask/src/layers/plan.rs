@@ -144,8 +144,8 @@ impl Plan {
         Plan { parts, sets, entries }
     }
 
-    /// Where this file belongs. Of all names that fit the longest one counts, so that a part or a set can lie in the
-    /// folder of another.
+    /// Where this file belongs. Of all names that fit the longest one counts, so that a part or a
+    /// set can lie in the folder of another.
     pub fn place_of(&self, path: &str) -> Option<Place> {
         let fitting = self.entries.iter().filter(|(entry, _)| fits(entry, path));
         fitting.max_by_key(|(entry, _)| entry.len()).map(|(_, place)| *place)

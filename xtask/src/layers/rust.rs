@@ -354,7 +354,7 @@ impl Crate<'_> {
                     match self.look_up(current, name, last, kind, asked) {
                         Some(Found::Module(module)) => module,
                         Some(item) => return Some(item),
-                        // A macro of this name, wherever it is: macro_rules go by the order of the text.
+                        // A macro of this name, wherever it is: macro_rules go by textual order.
                         None if index == 0 && last && kind == Kind::Macro => {
                             return self.modules[0].macros.get(name).cloned().map(Found::Item);
                         }
@@ -586,7 +586,8 @@ mod tests {
                 ("log.rs", log),
             ]
         };
-        // What a macro is called with; the macro, though a module has its name; what its body names.
+        // What a macro is called with; the macro, though a module has its name; what its body
+        // names.
         let wanted = ["a.rs -> b.rs", "a.rs -> log.rs", "log.rs -> c.rs"];
         assert_eq!(of(&files("use crate::info; fn g() { info!(\"{}\", crate::b::X) }")), wanted);
         let wanted = ["a.rs -> info.rs", "log.rs -> c.rs"];

@@ -116,7 +116,8 @@ impl Boot {
     }
 }
 
-/// An option that the LWK knows. It would refuse others itself, but only after CPUs and memory were taken.
+/// An option that the LWK knows. It would refuse others itself, but only after CPUs and memory were
+/// taken.
 fn option(text: &str) -> Result<String, String> {
     options::Options::parse(text).map_err(|refused| refused.to_string())?;
     Ok(text.into())
@@ -128,8 +129,8 @@ fn user_limits(text: &str) -> Result<String, String> {
     known.then(|| text.into()).ok_or_else(|| format!("limits are {}", userlimits::HELP))
 }
 
-/// Compares what is wanted with what there is, before anything is taken: moving memory takes long. `available`: on all
-/// nodes, now; `node_memory`: all that a node has.
+/// Compares what is wanted with what there is, before anything is taken: moving memory takes long.
+/// `available`: on all nodes, now; `node_memory`: all that a node has.
 fn can_be_spared(
     wanted: &Memory,
     available: Option<u64>,

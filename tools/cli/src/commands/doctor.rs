@@ -1,4 +1,5 @@
-//! `hanare doctor`: can this machine run it, and if not, why; are its instances well, and what each thread waits for if not.
+//! `hanare doctor`: can this machine run it, and if not, why; are its instances well, and what each
+//! thread waits for if not.
 
 use std::io::IsTerminal;
 
@@ -13,9 +14,9 @@ use hanare_common::output::{self, outln};
 use hanare_common::size::Bytes;
 use hanare_common::{failure, find, machine, processes};
 
-/// Say whether this machine can run Hanare, and if not, why; and whether its instances are well: of one
-/// that is not, the processes and what they wait for in Linux. The exit status is 1 if something is in
-/// the way.
+/// Say whether this machine can run Hanare, and if not, why; and whether its instances are well: of
+/// one that is not, the processes and what they wait for in Linux. The exit status is 1 if
+/// something is in the way.
 #[derive(Args)]
 pub struct Doctor {}
 
@@ -258,8 +259,9 @@ fn siblings() -> Finding {
     judge_siblings(&machine::online_cpus(), &instances, machine::core_of)
 }
 
-/// Hardware threads of one core share its caches, buffers and predictors: what one kernel does about leaks does not
-/// hold against the other's programs on the sibling. `online`: Linux' CPUs; `instances`: those of each.
+/// Hardware threads of one core share its caches, buffers and predictors: what one kernel does
+/// about leaks does not hold against the other's programs on the sibling. `online`: Linux' CPUs;
+/// `instances`: those of each.
 fn judge_siblings<Core: PartialEq>(
     online: &CpuList,
     instances: &[CpuList],
@@ -311,7 +313,8 @@ fn instances() -> Vec<Finding> {
         return Vec::new();
     };
     let names = device.instances().unwrap_or_default().into_iter().map(|instance| instance.name);
-    // One that does not answer the ping is hung from then on. One that has gone meanwhile is left out.
+    // One that does not answer the ping is hung from then on. One that has gone meanwhile is left
+    // out.
     let looks: Vec<Instance> = names.filter_map(|name| device.instance(&name, true).ok()).collect();
     let mut findings: Vec<Finding> = looks.iter().map(judge_instance).collect();
     for instance in &looks {

@@ -41,7 +41,8 @@ pub struct Gdb {
     /// The process to debug
     #[arg(value_name = "PID", conflicts_with = "command", required_unless_present = "command")]
     pid: Option<u32>,
-    /// Wait for gdb at a TCP port ([HOST]:PORT; without HOST only on this machine) or a Unix socket (a path)
+    /// Wait for gdb at a TCP port ([HOST]:PORT; without HOST only on this machine) or a Unix socket
+    /// (a path)
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<String>,
     /// Instance to run on [default: the only one, or the one called 'default']
@@ -81,7 +82,8 @@ impl Gdb {
         let connected = process.stopped().and_then(|_| connect(&way, &interrupts));
         let mut gdb = Target::new(process, pid);
         let end = match connected {
-            // Ctrl-C on the terminal reaches a program of ours, too, and is gdb's where it is there.
+            // Ctrl-C on the terminal reaches a program of ours, too, and is gdb's where it is
+            // there.
             Ok(Some((wire, debugger))) => {
                 let looks = matches!(way, Way::Listen(_)) && child.is_none();
                 let end = session::serve(&mut gdb, wire, looks.then_some(&interrupts))?;
@@ -138,7 +140,8 @@ impl Gdb {
 /// Gives the program standard streams and a process group that do not disturb gdb's.
 fn redirect(command: &mut Command, way: &Way) {
     match way {
-        // Standard input and output are gdb's; what the program prints goes where gdb's messages go.
+        // Standard input and output are gdb's; what the program prints goes where gdb's messages
+        // go.
         Way::Standard => {
             command.stdin(Stdio::null());
             if let Ok(copy) = rustix::io::dup(stderr()) {

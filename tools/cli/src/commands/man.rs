@@ -42,7 +42,8 @@ fn write(folder: &Path, hanare: clap::Command) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Writes the synopsis anew: clap_mangen leaves out the values of options, and what may be repeated.
+/// Writes the synopsis anew: clap_mangen leaves out the values of options, and what may be
+/// repeated.
 fn with_synopsis(page: &str, command: &clap::Command) -> String {
     const BEGIN: &str = ".SH SYNOPSIS\n";
     let Some((before, rest)) = page.split_once(BEGIN) else { return page.into() };
@@ -57,7 +58,8 @@ fn with_synopsis(page: &str, command: &clap::Command) -> String {
     format!("{before}{BEGIN}{}\n{after}", line.join(" "))
 }
 
-/// An option with its values, or an argument; in brackets what may be left out, before dots what may be repeated.
+/// An option with its values, or an argument; in brackets what may be left out, before dots what
+/// may be repeated.
 fn in_synopsis(argument: &Arg) -> String {
     let dashes = |name: String| format!("\\fB{}\\fR", name.replace('-', "\\-"));
     let short = argument.get_short().map(|short| dashes(format!("-{short}")));

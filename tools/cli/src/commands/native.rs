@@ -18,8 +18,9 @@ use hanare_common::instances;
 /// Most native tasks of one command.
 const TASKS_MAX: u32 = 256;
 
-/// Run a native task: a program on an LWK whose memory no process of Linux has. Its system calls are packed into pages, and
-/// executed by pooled proxies, which have the command's descriptors 0 to 2, working directory and rights.
+/// Run a native task: a program on an LWK whose memory no process of Linux has. Its system calls
+/// are packed into pages, and executed by pooled proxies, which have the command's descriptors 0 to
+/// 2, working directory and rights.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -42,13 +43,15 @@ pub struct Native {
     /// Pooled proxies that are started before the tasks
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(0..=i64::from(POOL_MAX)))]
     pool: u32,
-    /// Most pooled proxies; a call for which there is none waits [default: one for each task, or as many as --pool says]
+    /// Most pooled proxies; a call for which there is none waits [default: one for each task, or as
+    /// many as --pool says]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(POOL_MAX)))]
     pool_max: Option<u32>,
     /// Seconds without a call after which a pooled proxy ends; 0: never
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u32).range(0..=86_400))]
     idle: u32,
-    /// How many tasks to start, which share the pool; each has its number, from 0 on, in HANARE_TASK
+    /// How many tasks to start, which share the pool; each has its number, from 0 on, in
+    /// HANARE_TASK
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=i64::from(TASKS_MAX)))]
     tasks: u32,
     /// Keep a proxy for each task from the beginning, as programs need that do not ask for it
@@ -73,7 +76,8 @@ impl Native {
         rustix::io::fcntl_setfd(pool.as_fd(), FdFlags::empty())?;
         let fd = pool.as_fd().as_raw_fd();
         if self.tasks == 1 {
-            // This process becomes the proxy itself: signals find it, and no parent has to be outlived.
+            // This process becomes the proxy itself: signals find it, and no parent has to be
+            // outlived.
             let error = self.task(fd, 0)?.exec();
             return Err(error).context("cannot start the proxy");
         }

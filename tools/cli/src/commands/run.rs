@@ -37,14 +37,15 @@ pub struct Run {
     /// How arguments of its calls, and of its children's, reach Linux [default: as booted]
     #[arg(long, value_name = "HOW")]
     pub arguments: Option<Arguments>,
-    /// Print time, memory and calls when the program ends: on the stderr of this command, also where the program has closed
-    /// or replaced its own
+    /// Print time, memory and calls when the program ends: on the stderr of this command, also
+    /// where the program has closed or replaced its own
     #[arg(long)]
     pub stats: bool,
     /// Way in which delegated calls are executed [default: as the instance was booted]
     #[arg(long, value_name = "WAY")]
     pub dispatch: Option<Mode>,
-    /// Post calls of the program, where nobody can tell the difference, and go on computing: docs/async.md
+    /// Post calls of the program, where no process can tell the difference, and go on computing:
+    /// docs/async.md
     #[arg(long = "async", value_name = "KINDS", num_args = 0..=1, require_equals = true, value_delimiter = ',', default_missing_value = "all")]
     pub posted: Option<Vec<Posted>>,
     /// The program, looked up in PATH as a shell does, and its arguments
@@ -53,8 +54,9 @@ pub struct Run {
 }
 
 impl Run {
-    /// `hanare run` of nothing but a program and its arguments, from all that the command was started with: what is most
-    /// often run, and needs no parser, which takes longer than all the rest. `None`: something else.
+    /// `hanare run` of nothing but a program and its arguments, from all that the command was
+    /// started with: what is most often run, and needs no parser, which takes longer than all the
+    /// rest. `None`: something else.
     pub fn plain(mut all: impl Iterator<Item = OsString>) -> Option<Self> {
         all.next()?;
         let is_run = all.next()? == "run";

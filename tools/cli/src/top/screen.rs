@@ -367,8 +367,8 @@ fn number(value: f64, digits: usize) -> String {
     format!("{value:.digits$}")
 }
 
-/// Pieces that stay whole, two blanks between them, in as many lines as they need. A piece that is wider than a line is
-/// left out.
+/// Pieces that stay whole, two blanks between them, in as many lines as they need. A piece that is
+/// wider than a line is left out.
 fn join(pieces: &[String], width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for piece in pieces.iter().filter(|piece| piece.chars().count() <= width) {

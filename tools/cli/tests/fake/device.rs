@@ -10,7 +10,8 @@ use hanare_abi::{MAGIC, VERSION};
 use super::memory::{copy_in, copy_out, read_string};
 use super::{CHILD_SPACE, DEADLINE, Device, SPACE, State, WHOLE, check};
 
-/// As the module does, but without what the signal tells: Linux takes that from a process itself only.
+/// As the module does, but without what the signal tells: Linux takes that from a process itself
+/// only.
 fn send_signal(worker: u32, send: &Send) {
     let status = std::fs::read_to_string(format!("/proc/{worker}/status")).unwrap();
     let process = status

@@ -128,7 +128,8 @@ impl Lwk {
         lwk
     }
 
-    /// Does what the module does at `IOCTL_FORWARD`, which no other process can: by the proxy's own means.
+    /// Does what the module does at `IOCTL_FORWARD`, which no other process can: by the proxy's own
+    /// means.
     fn forward(&mut self) {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
         let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:\t")).unwrap();

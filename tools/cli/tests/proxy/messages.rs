@@ -106,7 +106,8 @@ fn what_is_no_message_is_not_executed() {
         let answer = lwk.call(NR_MESSAGE.into(), &[address, bytes]);
         assert!(REFUSED.contains(&answer), "{address:#x}, {bytes}: {answer}");
     }
-    // Words of the head: magic, number, size, what is there in part only, the path; each of them wrong in some way.
+    // Words of the head: magic, number, size, what is there in part only, the path; each of them
+    // wrong in some way.
     for at in [0, 4, 8, 12, 16, 20] {
         // Call 71 there is.
         for wrong in

@@ -1,9 +1,11 @@
 //! The command line, as `hanare run` writes it:
 //!
-//! `hanare-proxy [--instance=NAME] [--cpus=LIST] [--stack=SOFT:HARD] [--stats] [--arguments=copied|mapped]
-//! [--dispatch=direct|box|auto] [--hold=FD] [--native --pool-fd=FD [--members=N] [--keep]] -- PATH ARGV0 ARG…`
+//! `hanare-proxy [--instance=NAME] [--cpus=LIST] [--stack=SOFT:HARD] [--stats]
+//! [--arguments=copied|mapped] [--dispatch=direct|box|auto] [--hold=FD] [--native --pool-fd=FD
+//! [--members=N] [--keep]] -- PATH ARGV0 ARG…`
 //!
-//! or, of a pooled proxy, as the one of a native task writes it: `hanare-pooled --member --pool-fd=FD --ready=FD`
+//! or, of a pooled proxy, as the one of a native task writes it: `hanare-pooled --member
+//! --pool-fd=FD --ready=FD`
 //!
 //! `LIST` is like `0,2-5` (Linux' numbers), the limits are bytes, decimal
 //! (`u64::MAX`: unlimited).

@@ -47,7 +47,8 @@ pub struct Space {
     pub pool: Option<Pool>,
 }
 
-/// Descriptors that a native task's proxy has for starting pooled proxies; an execve of its program leaves them open.
+/// Descriptors that a native task's proxy has for starting pooled proxies; an execve of its program
+/// leaves them open.
 #[derive(Clone, Copy)]
 pub struct Pool {
     /// The pool.
@@ -128,8 +129,9 @@ fn move_high(fd: u32, how: u32) -> u32 {
     }
 }
 
-/// A copy of the descriptor out of the way of the application's own: with the first number above its soft limit. Not higher, since
-/// each fork copies the table up to the last number in use. `how`: `F_DUPFD` or `F_DUPFD_CLOEXEC`.
+/// A copy of the descriptor out of the way of the application's own: with the first number above
+/// its soft limit. Not higher, since each fork copies the table up to the last number in use.
+/// `how`: `F_DUPFD` or `F_DUPFD_CLOEXEC`.
 pub fn copy_high(fd: u32, how: u32) -> Option<u32> {
     let limit = sys::get_limit(RLIMIT_NOFILE).ok()?;
     let top = limit.rlim_max.min(HIGH_DESCRIPTOR);
@@ -256,8 +258,8 @@ pub fn map_part(space: &Space, number: u32) -> sys::Result<()> {
     }
 }
 
-/// Maps the messages of calls whose arguments are copied. Linux may have put something else there, where it spreads mappings
-/// far (`vm.mmap_rnd_bits`): then there are none.
+/// Maps the messages of calls whose arguments are copied. Linux may have put something else there,
+/// where it spreads mappings far (`vm.mmap_rnd_bits`): then there are none.
 fn map_messages(space: &Space) -> sys::Result<()> {
     let id = space.id.load(Ordering::Relaxed);
     let offset = offset(id, MESSAGES_BASE);
@@ -271,7 +273,8 @@ fn map_messages(space: &Space) -> sys::Result<()> {
 }
 
 /// The mapping is counted as address space though it costs none. The LWK applies
-/// the application's limit, so Linux' may be as high as it goes. The module has lifted it as a rule.
+/// the application's limit, so Linux' may be as high as it goes. The module has lifted it as a
+/// rule.
 fn lift_address_space_limit() {
     if let Ok(limit) = sys::get_limit(RLIMIT_AS)
         && limit.rlim_cur != RLIM64_INFINITY as u64

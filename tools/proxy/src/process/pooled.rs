@@ -1,4 +1,5 @@
-//! Pooled proxies, from both sides: the command of a native task starts them (`Control::Member`), and each gets ready.
+//! Pooled proxies, from both sides: the command of a native task starts them (`Control::Member`),
+//! and each gets ready.
 
 use core::ffi::CStr;
 use core::fmt::{self, Write};
@@ -31,7 +32,8 @@ fn option(text: fmt::Arguments) -> Argument<32> {
     argument
 }
 
-/// Starts one more proxy for the pool of this native task, and waits until it is ready. Its process id.
+/// Starts one more proxy for the pool of this native task, and waits until it is ready. Its process
+/// id.
 ///
 /// # Errors
 /// `EAGAIN`: it has ended instead, and has said why. Others: Linux could not start it.
@@ -126,7 +128,8 @@ fn cannot_get_ready(error: Errno) -> ! {
     die(EXIT_HANARE, format_args!("a pooled proxy cannot get ready: {error}"))
 }
 
-/// Makes a task's call, which does not get at the proxy's own descriptors: for the task they are not open.
+/// Makes a task's call, which does not get at the proxy's own descriptors: for the task they are
+/// not open.
 pub fn execute(space: &Space, number: u32, args: &[u64; 6]) -> Answer {
     let Some(inherited) = INHERITED.get() else { return Answer::Done(-i64::from(EBADF)) };
     if number == __NR_close_range && args[0] as u32 <= args[1] as u32 {
@@ -149,7 +152,8 @@ pub fn clean(space: &Space) {
     }
 }
 
-/// There was nothing to do for as long as the pool allows: ends, unless a task has just taken this proxy.
+/// There was nothing to do for as long as the pool allows: ends, unless a task has just taken this
+/// proxy.
 pub fn had_nothing(space: &Space, slot: SlotRef) {
     if slot.worker_poll().is_none() && space.window.member().leave() {
         sys::exit(0);

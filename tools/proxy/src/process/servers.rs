@@ -62,8 +62,8 @@ pub fn interrupt(process: &Process, worker: &Worker, send: impl Fn(u32)) {
     }
 }
 
-/// In the handler of an interruption, on the thread of server `number`: the mark of the call that is executed, which is for
-/// this interruption if it is there, interrupts no later one.
+/// In the handler of an interruption, on the thread of server `number`: the mark of the call that
+/// is executed, which is for this interruption if it is there, interrupts no later one.
 pub fn forget_signal(process: &Process, number: u32) {
     let serving = &SERVERS[number as usize].serving;
     let _ = hanare_ikc::is_interrupted(serving, |slot| process.space.window.slot(slot));

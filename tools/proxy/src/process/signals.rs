@@ -90,12 +90,14 @@ pub fn reset_caught() {
     }
 }
 
-/// `Control::SignalAction`: sets the proxy's disposition of `signal` to what stands for the program's.
+/// `Control::SignalAction`: sets the proxy's disposition of `signal` to what stands for the
+/// program's.
 pub fn mirror(signal: u32, disposition: Mirror, flags: u64) -> sys::Result<()> {
     let signal = valid(signal)?;
     let restart = flags & u64::from(SA_RESTART) != 0;
     let action = match disposition {
-        // With servers its handler ends calls on behalf of other signals: whether they are made again is the LWK's to say.
+        // With servers its handler ends calls on behalf of other signals: whether they are made
+        // again is the LWK's to say.
         _ if signal == SIGBUS && servers::are_used() => Action::Forward { restart: false },
         Mirror::Default | Mirror::Ignore if signal == SIGBUS => Action::Forward { restart },
         Mirror::Ignore if forwards_raised(signal) => Action::Forward { restart: true },
@@ -107,14 +109,16 @@ pub fn mirror(signal: u32, disposition: Mirror, flags: u64) -> sys::Result<()> {
     signal::set_action_and(signal, action, flags)
 }
 
-/// The process has utility threads: what their code raises is forwarded even if the program ignores it.
+/// The process has utility threads: what their code raises is forwarded even if the program ignores
+/// it.
 static FORWARDS_RAISED: AtomicBool = AtomicBool::new(false);
 
 fn forwards_raised(signal: u32) -> bool {
     utility::SYNCHRONOUS & bit(signal) != 0 && FORWARDS_RAISED.load(Ordering::Relaxed)
 }
 
-/// Forwards what the code of utility threads raises, from now on: Linux would end a process that ignores it.
+/// Forwards what the code of utility threads raises, from now on: Linux would end a process that
+/// ignores it.
 pub fn forward_raised() -> sys::Result<()> {
     FORWARDS_RAISED.store(true, Ordering::Relaxed);
     for signal in (1..=LAST).filter(|&signal| forwards_raised(signal)) {
@@ -194,8 +198,8 @@ pub fn is_call(signal: u32, info: &Info) -> bool {
     signal == SIGSYS && info.code() == SYS_SECCOMP && info.words[3] >> 32 == X86_64
 }
 
-/// As [`taken`], where the signal has interrupted the code of a utility thread: the thread leaves it. What its own instruction has
-/// raised the LWK is to see, not Linux.
+/// As [`taken`], where the signal has interrupted the code of a utility thread: the thread leaves
+/// it. What its own instruction has raised the LWK is to see, not Linux.
 fn taken_in_code(worker: &Worker, signal: u32, info: &Info, frame: &mut Frame) {
     const INT_80: u64 = 2; // bytes of the instruction
     const OVER: [u64; 3] = [1, 3, 4]; // debug exception, breakpoint, overflow: none is raised by the next instruction
@@ -236,8 +240,8 @@ fn interrupted(worker: &Worker, frame: &mut Frame) {
     interrupt_server(worker);
 }
 
-/// Where the call of the worker's thread is in the request box: the signal keeps it from being started, or goes to the
-/// server that executes it.
+/// Where the call of the worker's thread is in the request box: the signal keeps it from being
+/// started, or goes to the server that executes it.
 fn interrupt_server(worker: &Worker) {
     if !matches!(worker.role, Role::Server(_)) {
         servers::interrupt(process::get(), worker, |tid| {
@@ -288,7 +292,8 @@ pub fn end_by(signal: u32) -> ! {
 
 /// `Control::Trap`: has Linux deliver `signal` to this thread, which stops for its tracer first.
 /// As for a fault, nothing keeps the signal back.
-/// Afterwards this thread blocks what `mask` says by then: the tracer may have had the program's mask set.
+/// Afterwards this thread blocks what `mask` says by then: the tracer may have had the program's
+/// mask set.
 pub fn trap(worker: &Worker, signal: u32, info: u64, mask: impl Fn() -> Mask) -> sys::Result<()> {
     let signal = valid(signal)?;
     let before = signal::action(signal)?;

@@ -1,5 +1,5 @@
-//! The stderr that `hanare run` was started with, for the line of counters: the program may have closed descriptor 2 by
-//! then, or have opened a file of its own as that.
+//! The stderr that `hanare run` was started with, for the line of counters: the program may have
+//! closed descriptor 2 by then, or have opened a file of its own as that.
 
 use core::fmt;
 use core::sync::atomic::{AtomicU32, Ordering};
@@ -16,7 +16,8 @@ const NONE: u32 = 0;
 
 /// Stderr, as it was at the start.
 pub struct Stderr {
-    /// A copy of the descriptor, or [`NONE`]. The program sees it, and may close it. An execve leaves it open.
+    /// A copy of the descriptor, or [`NONE`]. The program sees it, and may close it. An execve
+    /// leaves it open.
     copy: AtomicU32,
     /// Device and inode of the file.
     file: (u64, u64),

@@ -17,8 +17,8 @@ use crate::process::{Process, attach};
 use crate::sys::shared::Initial;
 use crate::sys::{self, Errno, Execution, signal};
 
-/// By its first variable an image knows that it goes on for another one:
-/// `HANARE_RESUME=TOKEN:FD:SPACE:PROGRAM:INTERPRETER:OPEN:SOFT:HARD:STATS:CALLS:SLEEPS:COPY:DEVICE:INODE`,
+/// By its first variable, `HANARE_RESUME=`, an image knows that it goes on for another one. Behind
+/// it are `TOKEN:FD:SPACE:PROGRAM:INTERPRETER:OPEN:SOFT:HARD:STATS:CALLS:SLEEPS:COPY:DEVICE:INODE`,
 /// all decimal. PROGRAM to OPEN are ids of files, SOFT and HARD the limits of RLIMIT_STACK. STATS
 /// says whether figures are told at the end, CALLS and SLEEPS are what they are so far. COPY to
 /// INODE are the stderr that they are told on. The second variable is the name of the instance. The

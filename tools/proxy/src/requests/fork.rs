@@ -31,8 +31,8 @@ pub struct Wanted {
     pub cgroup: u64,
 }
 
-/// Forks. In the parent: the child's process id. `None`: this is the child, which asks for a space by
-/// `token`, and `worker` has a new slot to serve.
+/// Forks. In the parent: the child's process id. `None`: this is the child, which asks for a space
+/// by `token`, and `worker` has a new slot to serve.
 pub fn fork(
     process: &Process,
     worker: &Worker,

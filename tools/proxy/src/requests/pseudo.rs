@@ -48,7 +48,8 @@ fn opened(process: &Process, fd: i64) -> i64 {
     question.replace = 1;
     match sys::ioctl(process.space.fd, IOCTL_OPENED, &mut question) {
         Ok(()) => i64::from(question.fd),
-        // Closed already: the limit is lower by now, or the LWK's machine has no such file, or not of that thread.
+        // Closed already: the limit is lower by now, or the LWK's machine has no such file, or not
+        // of that thread.
         Err(Errno(e @ (EMFILE | ENOENT | ESRCH | EINVAL))) => -i64::from(e),
         Err(_) => fd,
     }

@@ -154,8 +154,9 @@ pub fn current_worker() -> &'static Worker {
     }
 }
 
-/// Takes on the FPU state, FS and GS base behind the [`DumpThread`] at `at`, and by the ioctl the other
-/// registers, to be dumped with them. Comes back only where that failed; the thread pointer is gone then.
+/// Takes on the FPU state, FS and GS base behind the [`DumpThread`] at `at`, and by the ioctl the
+/// other registers, to be dumped with them. Comes back only where that failed; the thread pointer
+/// is gone then.
 pub fn dump_thread(fd: u32, at: u64) {
     const ARCH_SET_GS: u64 = 0x1001;
     const ARCH_SET_FS: u64 = 0x1002;

@@ -37,7 +37,8 @@ impl Filter {
         Self(AtomicU64::new(0))
     }
 
-    /// Takes a part, and sets the filter with the last one. `flags`, `confine`: as of `Control::Filter`.
+    /// Takes a part, and sets the filter with the last one. `flags`, `confine`: as of
+    /// `Control::Filter`.
     pub fn take(&self, part: &Part, flags: u64, confine: bool) -> Result<u64> {
         let result = self.take_part(part, flags, confine);
         let is_last = part.bytes.checked_add(part.before) == Some(part.whole);

@@ -1,4 +1,5 @@
-//! The thread pointer in signal handlers that have interrupted a utility thread's code, where it is the program's.
+//! The thread pointer in signal handlers that have interrupted a utility thread's code, where it is
+//! the program's.
 
 use core::arch::asm;
 use core::sync::atomic::Ordering;
@@ -12,8 +13,8 @@ use super::worker::Worker;
 const ARCH_SET_FS: u64 = 0x1002;
 const ARCH_GET_FS: u64 = 0x1003;
 
-/// At the beginning of a handler where there is an alternate stack, which begins at `stack`. If it has interrupted the thread's
-/// code, this thread is its worker again, which is the result.
+/// At the beginning of a handler where there is an alternate stack, which begins at `stack`. If it
+/// has interrupted the thread's code, this thread is its worker again, which is the result.
 pub fn enter_handler(stack: u64) -> Option<&'static Worker> {
     const CHECKS_ALIGNMENT: u64 = 1 << 18; // of the flags, which are the program's
     // SAFETY: only in such code is there an alternate stack, in its area, where the worker's

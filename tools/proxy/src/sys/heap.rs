@@ -1,4 +1,5 @@
-//! No heap. Libraries that can use one are linked for what needs none; what asks for memory gets none, and ends the proxy.
+//! No heap. Libraries that can use one are linked for what needs none; what asks for memory gets
+//! none, and ends the proxy.
 
 use core::alloc::{GlobalAlloc, Layout};
 

@@ -293,7 +293,8 @@ impl MemoryMap {
     }
 }
 
-/// A copy of memory of the application or of the control window, in memory of the proxy's own; `fd` is the device.
+/// A copy of memory of the application or of the control window, in memory of the proxy's own; `fd`
+/// is the device.
 pub fn copy_of(fd: u32, start: u64, bytes: u64) -> Result<u64> {
     use hanare_abi::layout::{CONTROL_END, USER_MIN};
     let is_there = |end: u64| start >= USER_MIN && start < end && end <= CONTROL_END;
@@ -353,7 +354,8 @@ pub fn monotonic_ns() -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// Has this thread run on these CPUs, bit `n` for CPU `n`, if there are any among those that it may run on.
+/// Has this thread run on these CPUs, bit `n` for CPU `n`, if there are any among those that it may
+/// run on.
 pub fn run_on(cpus: u64) {
     if cpus != 0 {
         // SAFETY: a set of 64 CPUs, which Linux only reads.
@@ -362,7 +364,8 @@ pub fn run_on(cpus: u64) {
     }
 }
 
-/// Has this thread run on one CPU, or anywhere that it may (`None`). A CPU that it may not run on is no error: it stays where it is.
+/// Has this thread run on one CPU, or anywhere that it may (`None`). A CPU that it may not run on
+/// is no error: it stays where it is.
 pub fn run_on_cpu(cpu: Option<u32>) {
     const WORDS: usize = 128; // as many CPUs as Linux can have
     let mut cpus = [u64::MAX; WORDS];
@@ -432,7 +435,8 @@ pub fn exec(how: &Execution, environment: [&CStr; 2]) -> Errno {
         (AT_FDCWD, 0) => (__NR_execve, [path, argv, envp, 0, 0, 0]),
         _ => (__NR_execveat, [dir, path, argv, envp, flags, 0]),
     };
-    // SAFETY: Linux only reads, and checks `path` and `argv`; the lists here end with a null, and so do the strings.
+    // SAFETY: Linux only reads, and checks `path` and `argv`; the lists here end with a null, and
+    // so do the strings.
     match check(unsafe { raw_call(nr, args) }) {
         Err(error) => error,
         Ok(_) => Errno(linux_raw_sys::errno::EIO), // cannot be

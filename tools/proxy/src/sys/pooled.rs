@@ -1,4 +1,5 @@
-//! A pooled proxy's memory for packed calls, and what it has to find again when a task has given it back.
+//! A pooled proxy's memory for packed calls, and what it has to find again when a task has given it
+//! back.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -14,17 +15,19 @@ use super::call::{Errno, Result, check, plain, raw_call};
 use super::shared::Window;
 
 impl Window {
-    /// The page that says whose this pooled proxy is. The device must be mapped there (`attach::map_messages`).
+    /// The page that says whose this pooled proxy is. The device must be mapped there
+    /// (`attach::map_messages`).
     pub fn member(self) -> MemberRef<'static> {
         // SAFETY: mapped for good, aligned, and touched by nothing else here.
         unsafe { MemberRef::from_raw(MEMBER_BASE as *mut Member) }
     }
 
-    /// Does something with the pages of the call that is being served. The LWK names none that is not there.
+    /// Does something with the pages of the call that is being served. The LWK names none that is
+    /// not there.
     pub fn with_pages<R>(self, f: impl FnOnce(&mut [Page]) -> R) -> R {
         let pages = PACKED_BASE as *mut Page;
-        // SAFETY: memory that the LWK has for this process' only worker, and does not touch between question and answer; bytes
-        // of any value. System calls do not write there.
+        // SAFETY: memory that the LWK has for this process' only worker, and does not touch between
+        // question and answer; bytes of any value. System calls do not write there.
         f(unsafe { core::slice::from_raw_parts_mut(pages, PACKED_PAGES as usize) })
     }
 }
@@ -49,8 +52,9 @@ pub fn make_buffer() -> Result<()> {
     Ok(())
 }
 
-/// Does something with memory for a message of so many bytes, whose address is given, too: at the start of pages, or so that it
-/// ends where memory ends. `None`: it is too long, or there is no memory.
+/// Does something with memory for a message of so many bytes, whose address is given, too: at the
+/// start of pages, or so that it ends where memory ends. `None`: it is too long, or there is no
+/// memory.
 pub fn with_buffer<R>(
     bytes: usize,
     has_guard: bool,
@@ -61,8 +65,8 @@ pub fn with_buffer<R>(
         return None;
     }
     let at = start + if has_guard { BUFFER_BYTES - bytes as u64 } else { 0 };
-    // SAFETY: mapped for the only thread of this process, which does one thing at a time; system calls write to it while
-    // nothing borrows it.
+    // SAFETY: mapped for the only thread of this process, which does one thing at a time; system
+    // calls write to it while nothing borrows it.
     Some(f(at, unsafe { core::slice::from_raw_parts_mut(at as *mut u8, bytes) }))
 }
 

@@ -136,8 +136,9 @@ impl Window {
         }
     }
 
-    /// Does something with the message of slot `index`, whose buffer the LWK says is at `address` and has so many bytes. The
-    /// device must be mapped there (`attach::map_messages`). `None`: no message is there.
+    /// Does something with the message of slot `index`, whose buffer the LWK says is at `address`
+    /// and has so many bytes. The device must be mapped there (`attach::map_messages`). `None`: no
+    /// message is there.
     pub fn with_message<R>(
         self,
         index: u32,
@@ -147,8 +148,9 @@ impl Window {
         if index >= MESSAGES_MAX || address != message(index) || bytes > MESSAGE_MAX {
             return None;
         }
-        // SAFETY: memory that the LWK has for this slot, whose only worker this is; the LWK does not touch it between
-        // question and answer. System calls write to it only while nothing borrows it.
+        // SAFETY: memory that the LWK has for this slot, whose only worker this is; the LWK does
+        // not touch it between question and answer. System calls write to it only while nothing
+        // borrows it.
         let bytes = unsafe { core::slice::from_raw_parts_mut(address as *mut u8, bytes as usize) };
         Some(f(bytes))
     }

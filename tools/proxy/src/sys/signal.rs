@@ -199,7 +199,8 @@ pub fn action(signal: u32) -> Result<Action> {
     Ok(old.action())
 }
 
-/// Forwards `signals`, those that are ignored only if they are in `ignored_too`. `fd` is the device.
+/// Forwards `signals`, those that are ignored only if they are in `ignored_too`. `fd` is the
+/// device.
 pub fn forward_all(fd: u32, signals: Mask, ignored_too: Mask) -> Result<()> {
     let KernelAction { handler, restorer, .. } =
         KernelAction::of(Action::Forward { restart: false }, 0);
@@ -297,7 +298,8 @@ pub fn requeue(fd: u32, signal: u32, words: [u64; 16], place: Place) -> Result<(
     send(fd, signal, tid, &Info { words }, place.first)
 }
 
-/// Has a signal for the process, which this thread has taken and blocks now, be pending there again.
+/// Has a signal for the process, which this thread has taken and blocks now, be pending there
+/// again.
 pub fn give_back(fd: u32, signal: u32, info: &Info) {
     if send(fd, signal, 0, info, true).is_err() {
         // Too many are pending already: without what it tells Linux always takes it.
@@ -305,7 +307,8 @@ pub fn give_back(fd: u32, signal: u32, info: &Info) {
     }
 }
 
-/// To the thread `tid` of this process, or with 0 to the process; `is_back`: it was pending there before.
+/// To the thread `tid` of this process, or with 0 to the process; `is_back`: it was pending there
+/// before.
 fn send(fd: u32, signal: u32, tid: u32, info: &Info, is_back: bool) -> Result<()> {
     let mut arg = Send { signal, tid, is_back: is_back.into(), reserved: 0, info: info.words };
     super::ioctl(fd, IOCTL_SEND, &mut arg)

@@ -1,8 +1,9 @@
-//! The code of a utility thread (`hanare_abi::utility`): how a worker gets into it and out again, and the filter by which it leaves it
-//! for calls that are not Linux' alone.
+//! The code of a utility thread (`hanare_abi::utility`): how a worker gets into it and out again,
+//! and the filter by which it leaves it for calls that are not Linux' alone.
 //!
-//! In that code thread pointer and GS base are the program's. Its handlers run on an alternate stack, in the area, which no
-//! worker has otherwise: by that a handler knows what it has interrupted, and finds the worker in the area.
+//! In that code thread pointer and GS base are the program's. Its handlers run on an alternate
+//! stack, in the area, which no worker has otherwise: by that a handler knows what it has
+//! interrupted, and finds the worker in the area.
 
 use core::arch::global_asm;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -22,8 +23,8 @@ const ARCH_SET_GS: u64 = 0x1001;
 const ARCH_SET_FS: u64 = 0x1002;
 const ARCH_GET_GS: u64 = 0x1004;
 
-/// Signals that the CPU or the filter raises: never blocked in the thread's code, and not ignored, since Linux ends a process
-/// that blocks or ignores what is raised.
+/// Signals that the CPU or the filter raises: never blocked in the thread's code, and not ignored,
+/// since Linux ends a process that blocks or ignores what is raised.
 pub const SYNCHRONOUS: Mask =
     bit(SIGSEGV) | bit(SIGBUS) | bit(SIGILL) | bit(SIGFPE) | bit(SIGTRAP) | bit(SIGSYS);
 
@@ -93,8 +94,8 @@ fn make_ready(own: &Utility, code: &Code) -> Result<()> {
     Ok(())
 }
 
-/// Executes the code of the worker's thread until it leaves it: the address of its context, and why (`LEFT_*`). `None`: a
-/// signal came first.
+/// Executes the code of the worker's thread until it leaves it: the address of its context, and why
+/// (`LEFT_*`). `None`: a signal came first.
 pub fn execute(worker: &'static Worker, code: &Code) -> Result<Option<u64>> {
     make_ready(&worker.utility, code)?;
     let before = signal::set_mask(!0);
@@ -108,8 +109,8 @@ pub fn execute(worker: &'static Worker, code: &Code) -> Result<Option<u64>> {
     unsafe {
         ((code.area + AREA_WORKER) as *mut u64).write_volatile(core::ptr::from_ref(worker) as u64);
     }
-    // SAFETY: the frame is one that the LWK has just written. What the code does is the program's business; it comes back by
-    // `utility_leave`, with this stack as it is now.
+    // SAFETY: the frame is one that the LWK has just written. What the code does is the program's
+    // business; it comes back by `utility_leave`, with this stack as it is now.
     let left = unsafe { utility_enter(frame, code.fs, &raw const worker.utility.stack) };
     let disabled =
         stack_t { ss_sp: core::ptr::null_mut(), ss_flags: SS_DISABLE as i32, ss_size: 0 };
@@ -134,7 +135,8 @@ pub fn call<T>(worker: &Worker, frame: &Frame, call: impl FnOnce() -> T) -> T {
 pub fn path(address: u64, buffer: &mut [u8]) -> &[u8] {
     let mut length = 0;
     while let Some(place) = buffer.get_mut(length) {
-        // SAFETY: memory of the program, which Linux has read up to its last byte, zero; a byte may have any value.
+        // SAFETY: memory of the program, which Linux has read up to its last byte, zero; a byte may
+        // have any value.
         *place = unsafe { ((address + length as u64) as *const u8).read_volatile() };
         if *place == 0 {
             break;
@@ -144,13 +146,14 @@ pub fn path(address: u64, buffer: &mut [u8]) -> &[u8] {
     &buffer[..length]
 }
 
-/// Leaves the thread's code, out of a handler in which `frame` has its registers; `left` is why (`LEFT_*`).
+/// Leaves the thread's code, out of a handler in which `frame` has its registers; `left` is why
+/// (`LEFT_*`).
 pub fn leave(worker: &Worker, frame: &Frame, left: u64) -> ! {
     let area = frame.stack_start() - AREA_STACK;
     let (stack, fs) =
         (worker.utility.stack.load(Ordering::Relaxed), worker.utility.fs.load(Ordering::Relaxed));
-    // SAFETY: the area is the thread's, for this; its first words are nobody else's, and Linux writes one. The stack is the
-    // worker's own as `utility_enter` left it.
+    // SAFETY: the area is the thread's, for this; no other code uses its first words, and Linux
+    // writes one. The stack is the worker's own as `utility_enter` left it.
     unsafe {
         let gs = area + AREA_GS_BASE;
         raw_call(__NR_arch_prctl, [ARCH_GET_GS, gs, 0, 0, 0, 0]);
@@ -191,7 +194,8 @@ const fn of(code: u16, k: u32, yes: u8, no: u8) -> Instruction {
     Instruction { code, yes, no, k }
 }
 
-/// Most ranges of calls that Linux executes as they are; what is beyond goes to the LWK, which is right and dearer.
+/// Most ranges of calls that Linux executes as they are; what is beyond goes to the LWK, which is
+/// right and dearer.
 const RANGES: usize = 96;
 
 struct Program {
@@ -217,8 +221,9 @@ fn ranges() -> impl Iterator<Item = (u32, u32)> {
     })
 }
 
-/// Sets the filter of the calling thread: what the proxy calls is let through, and of what the program calls only that which Linux
-/// executes as it is. Those come first and depend on nothing else, so that Linux does not even run the filter for them.
+/// Sets the filter of the calling thread: what the proxy calls is let through, and of what the
+/// program calls only that which Linux executes as it is. Those come first and depend on nothing
+/// else, so that Linux does not even run the filter for them.
 fn set_filter(control_fd: u32) -> Result<()> {
     let mut program =
         Program { instructions: [of(RETURN, SECCOMP_RET_TRAP, 0, 0); 3 * RANGES + 16], length: 0 };

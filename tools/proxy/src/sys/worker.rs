@@ -42,9 +42,11 @@ pub struct Utility {
     pub(super) stack: AtomicU64,
     /// The program's FS base when a handler began.
     pub(super) fs: AtomicU64,
-    /// A handler makes a call for the code, with its mask: handlers that interrupt that find the worker as ever.
+    /// A handler makes a call for the code, with its mask: handlers that interrupt that find the
+    /// worker as ever.
     pub(super) in_call: AtomicBool,
-    /// A ring that was for the thread may have ended another sleep of the worker's, before it entered the code.
+    /// A ring that was for the thread may have ended another sleep of the worker's, before it
+    /// entered the code.
     pub may_have_been_rung: AtomicBool,
 }
 
@@ -152,13 +154,13 @@ impl Worker {
         self.interrupted.clear();
     }
 
-    /// Does something with its memory for lists that hold addresses, whose address is given, too; nobody else sees it. There
-    /// is none before the worker [asked for it](Self::make_lists).
+    /// Does something with its memory for lists that hold addresses, whose address is given, too;
+    /// no other thread sees it. There is none before the worker [asked for it](Self::make_lists).
     pub fn with_lists<R>(&self, f: impl FnOnce(u64, &mut [u8]) -> R) -> R {
         match self.lists.load(Ordering::Relaxed) {
             0 => f(0, &mut []),
-            // SAFETY: mapped for this worker alone, which does one thing at a time; system calls write to it while
-            // nothing borrows it.
+            // SAFETY: mapped for this worker alone, which does one thing at a time; system calls
+            // write to it while nothing borrows it.
             at => f(at, unsafe {
                 core::slice::from_raw_parts_mut(at as *mut u8, LISTS_SIZE as usize)
             }),
@@ -193,7 +195,8 @@ impl Worker {
     }
 }
 
-/// Bytes for lists of a call: as many messages as Linux takes at once, with some pieces of data each.
+/// Bytes for lists of a call: as many messages as Linux takes at once, with some pieces of data
+/// each.
 const LISTS_SIZE: u64 = 1 << 20;
 
 /// Bytes of a block.

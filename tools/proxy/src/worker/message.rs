@@ -1,5 +1,5 @@
-//! Calls whose arguments are copied: they come as a message in memory that the LWK shares with this slot's worker
-//! (`hanare_core::marshal`), and are made with arguments that lead into it.
+//! Calls whose arguments are copied: they come as a message in memory that the LWK shares with this
+//! slot's worker (`hanare_core::marshal`), and are made with arguments that lead into it.
 
 use core::sync::atomic::Ordering;
 
@@ -12,7 +12,8 @@ use crate::requests::pseudo;
 use crate::sys::arch::delegated_call;
 use crate::sys::worker::Worker;
 
-/// Makes the call that the message is. Its result goes there; the answer is 0, or an error where nothing was executed.
+/// Makes the call that the message is. Its result goes there; the answer is 0, or an error where
+/// nothing was executed.
 pub fn call(process: &Process, worker: &Worker, args: &[u64; 6]) -> Answer {
     let refused = |errno: u32| Answer::Done(-i64::from(errno));
     let place = (args[0], args[1]);

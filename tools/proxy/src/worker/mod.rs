@@ -165,7 +165,8 @@ pub fn begin(worker: &'static Worker) -> ! {
             if threads::declare(process, worker.slot(), true).is_err() {
                 sys::exit(EXIT_HANARE); // the creator has been killed, or the LWK died
             }
-            // What its creator has: so its program need not ask for it, which opens the mask mostly.
+            // What its creator has: so its program need not ask for it, which opens the mask
+            // mostly.
             let mask = signals::applied(slot.sigmask());
             signal::set_mask(mask);
             serve(worker, mask)
@@ -174,7 +175,8 @@ pub fn begin(worker: &'static Worker) -> ! {
     serve(worker, !0)
 }
 
-/// Calls of which more is to be made than the `syscall` instruction makes; so is what is no call of Linux' (`NR_MESSAGE`, `NR_PACKED`).
+/// Calls of which more is to be made than the `syscall` instruction makes; so is what is no call of
+/// Linux' (`NR_MESSAGE`, `NR_PACKED`).
 static SPECIAL: [bool; 512] = {
     let mut special = [false; 512];
     special[__NR_exit as usize] = true;

@@ -1,5 +1,5 @@
-//! Packed calls, in a pooled proxy: their pages are copied to memory of its own, where nobody changes them, and what Linux has
-//! written is copied back.
+//! Packed calls, in a pooled proxy: their pages are copied to memory of its own, where no other
+//! process changes them, and what Linux has written is copied back.
 
 use core::sync::atomic::Ordering;
 
@@ -18,8 +18,9 @@ use crate::sys;
 use crate::sys::pooled::with_buffer;
 use crate::sys::worker::Worker;
 
-/// Makes the call whose pages begin with number `args[0]`, for the task with space `args[3]`, if that may do what this process
-/// may. Its result goes there; the answer is 0, or an error where nothing was executed.
+/// Makes the call whose pages begin with number `args[0]`, for the task with space `args[3]`, if
+/// that may do what this process may. Its result goes there; the answer is 0, or an error where
+/// nothing was executed.
 pub fn call(process: &Process, worker: &Worker, args: &[u64; 6]) -> Answer {
     let refused = |errno: u32| Answer::Done(-i64::from(errno));
     let (first, id, flags) = (args[0] as u32, args[1], args[2]);

@@ -1,8 +1,9 @@
 //! A server of the request box: a thread that executes calls of any thread of the process.
 //!
-//! It has a worker like others, with a slot of its own, which is its own queue: it looks there first, for requests of the
-//! LWK, then into the box. While it executes a call its worker's slot is the caller's, so that a signal which Linux raises
-//! for that call is told to the LWK as the caller's.
+//! It has a worker like others, with a slot of its own, which is its own queue: it looks there
+//! first, for requests of the LWK, then into the box. While it executes a call its worker's slot is
+//! the caller's, so that a signal which Linux raises for that call is told to the LWK as the
+//! caller's.
 //!
 //! All signals are blocked but those that a call raises for the thread that makes it, and SIGBUS,
 //! by which the caller's own worker interrupts it ([`crate::process::servers`]).
@@ -39,7 +40,8 @@ pub fn start(process: &Process, slot: u32, number: u32, cpus: u64) -> sys::Resul
     server.cpus.store(cpus, Ordering::Relaxed);
     server.tid.store(0, Ordering::Relaxed);
     set_used();
-    // Its handler ends calls on behalf of other signals: whether they are made again is the LWK's to say.
+    // Its handler ends calls on behalf of other signals: whether they are made again is the LWK's
+    // to say.
     signal::set_action(SIGBUS, Action::Forward { restart: false })?;
     let tid = thread::spawn_server(slot, number)?;
     server.tid.store(tid, Ordering::Relaxed);
@@ -135,7 +137,8 @@ impl Serves<'_> {
         answer(self.process, self.worker, own, result);
     }
 
-    /// The next call, for which it polls, then sleeps once. `bell`: the thread of the last one has to be rung.
+    /// The next call, for which it polls, then sleeps once. `bell`: the thread of the last one has
+    /// to be rung.
     fn next(&self, from: &mut u32, mut bell: Option<u32>) -> Option<Taken> {
         let longest = self.process.clock.ticks(self.slot().poll_us());
         if longest != 0
@@ -186,8 +189,8 @@ impl Serves<'_> {
         self.process.space.window.slot(self.own)
     }
 
-    /// Rings `bell`, if any, and sleeps until it is rung, or its bit in the box is still its own when something else ends the
-    /// sleep, as a ring for a server with this number that has ended.
+    /// Rings `bell`, if any, and sleeps until it is rung, or its bit in the box is still its own
+    /// when something else ends the sleep, as a ring for a server with this number that has ended.
     fn sleep(&self, bell: Option<u32>) {
         let mut bell = bell.map_or(0, |bell| (u64::from(bell) + 1) << WAIT_RING_SHIFT);
         loop {

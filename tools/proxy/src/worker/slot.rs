@@ -20,8 +20,8 @@ const WAKE_UP_US: u32 = 1000;
 /// Time that waking both sides takes at most where each has a CPU at once.
 const QUICK_WAKE_UPS_US: u32 = 250;
 
-/// Polls for a while, then sleeps, until it is asked for something. `rings`: the LWK's thread sleeps until it is rung
-/// for the last answer.
+/// Polls for a while, then sleeps, until it is asked for something. `rings`: the LWK's thread
+/// sleeps until it is rung for the last answer.
 #[inline(always)]
 pub fn wait_for_request(process: &Process, worker: &Worker, slot: SlotRef, rings: bool) -> Kind {
     /// Looks without a pause or a look at the time: the next call of a busy thread

@@ -1,4 +1,5 @@
-//! The code of a utility thread: its worker executes it, and makes calls for it that only the proxy has a part in.
+//! The code of a utility thread: its worker executes it, and makes calls for it that only the proxy
+//! has a part in.
 
 use core::sync::atomic::Ordering;
 
@@ -41,8 +42,9 @@ fn try_execute(
     if !is_area {
         return Err(Errno(EINVAL));
     }
-    // The stack of the first one may be anywhere, and a process that shares its memory ends by execve mostly. In the child of a
-    // fork the first one has a worker that may have been another thread's.
+    // The stack of the first one may be anywhere, and a process that shares its memory ends by
+    // execve mostly. In the child of a fork the first one has a worker that may have been another
+    // thread's.
     if !matches!(worker.role, Role::Thread | Role::Successor) || worker.slot() == 0 {
         return Err(Errno(EOPNOTSUPP));
     }
@@ -90,8 +92,9 @@ fn own(nr: u32, args: &[u64; 6]) -> Option<Own> {
     }
 }
 
-/// Sleeps until the LWK rings the worker, as between two calls. Meanwhile nothing is asked of its slot. The first time since the thread
-/// came here the worker may have slept before, for its next request, and taken the ring: so the thread looks once more.
+/// Sleeps until the LWK rings the worker, as between two calls. Meanwhile nothing is asked of its
+/// slot. The first time since the thread came here the worker may have slept before, for its next
+/// request, and taken the ring: so the thread looks once more.
 fn sleep(process: &Process, worker: &Worker) -> Answer {
     if worker.utility.may_have_been_rung.swap(false, Ordering::Relaxed) {
         return Answer::Done(0);
@@ -107,7 +110,8 @@ fn sleep(process: &Process, worker: &Worker) -> Answer {
     Answer::Done(0)
 }
 
-/// Makes the call for which the thread's code was left, if Linux and the proxy can. False: it is the LWK's to serve.
+/// Makes the call for which the thread's code was left, if Linux and the proxy can. False: it is
+/// the LWK's to serve.
 fn makes_here(frame: &mut Frame) -> bool {
     const INSTRUCTION: u64 = 2; // bytes of `syscall`
     let (nr, args) = (frame.rax() as u32, frame.arguments());
