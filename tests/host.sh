@@ -1,12 +1,13 @@
 #!/bin/bash
 # Tests that need no VM, as many as TESTS_TIER says:
 #
-#   quick   formats, clippy, unit and property tests, generated files, tidy: within 3 minutes, once built
+#   quick   formats, clippy, unit and property tests, generated files, tidy: within 3 minutes, once
+#           built
 #   test    also loom at reduced depth, the libraries in C and preloaded, native tasks (the default)
 #   long    the same with loom at full depth, and longer sequences of the preloaded library
 #
-# Prints a verdict line for each test, as the groups in the VM do, and times (tests/verdicts). Deadlines are for what VMs
-# beside it leave (tests/run).
+# Prints a verdict line for each test, as the groups in the VM do, and times (tests/verdicts).
+# Deadlines are for what VMs beside it leave (tests/run).
 set -u
 cd "$(dirname "$0")/.." || exit 1
 tier=${TESTS_TIER:-test}
@@ -28,7 +29,8 @@ step() {
     verdicts step "$@"
 }
 
-# Each of the five workspaces: the host's, the LWK's, the proxy's, the native tasks', the fuzz targets'.
+# Each of the five workspaces: the host's, the LWK's, the proxy's, the native tasks', the fuzz
+# targets'.
 formatted() {
     local workspace
     for workspace in . kernel tools/proxy native tests/fuzz; do
@@ -44,8 +46,8 @@ clippy() {
         (cd tests/fuzz && CARGO_TARGET_DIR=target cargo clippy --locked --quiet --release -- -D warnings)
 }
 
-# Names that no Python file defines, which an interpreter finds only where it comes by; those that `import *` may
-# bring are left out. Imports that nothing uses, too.
+# Names that no Python file defines, which an interpreter finds only where it comes by; those that
+# `import *` may bring are left out. Imports that nothing uses, too.
 python_names() {
     local undefined
     undefined=$({ git grep -lE '^#!/usr/bin/(env )?python3'; git ls-files '*.py'; } | sort -u |
@@ -63,8 +65,9 @@ for tool in fmt clippy; do
         echo "skip $tool: there is no cargo $tool: rustup component add rustfmt clippy"
     fi
 done
-# The host's workspace, the library among it. At full depth in every tier: all explorations together take 15 s of CPU time.
-# xtask is built with the others, as `cargo xtask` by itself would build its crates anew, with fewer features.
+# The host's workspace, the library among it. At full depth in every tier: all explorations together
+# take 15 s of CPU time. xtask is built with the others, as `cargo xtask` by itself would build its
+# crates anew, with fewer features.
 step build cargo build --locked --quiet --workspace --bins --tests
 verdicts cargo unit --workspace
 step abi-header target/debug/xtask abi --check
@@ -90,9 +93,10 @@ HANARE_TEST_FACTOR=5 verdicts program library-in-c build/libhanare/tests
 verdicts program library-examples libhanare/tests/examples build/libhanare
 step async bash -c "make -s async && libhanare/async/tests/run --seeds $([ $tier = long ] && echo 60 || echo 20)"
 
-# At reduced depth an execution has one involuntary switch of threads less than at full depth (ikc/src/models.rs). Every mutant
-# is found all the same, so that each property has been seen to fail where it does not hold; the full depth, which takes
-# four times as long, is for faults that nobody has thought of.
+# At reduced depth an execution has one involuntary switch of threads less than at full depth
+# (ikc/src/models.rs). Every mutant is found all the same, so that each property has been seen to
+# fail where it does not hold; the full depth, which takes four times as long, is for faults that no
+# mutant stands for.
 [ $tier = long ] || export TESTS_DEPTH=reduced
 RUSTFLAGS='--cfg loom' CARGO_TARGET_DIR=target/loom verdicts cargo loom -p hanare-ikc --profile models
 # Only nightly toolchains have it, and it takes many minutes: where it is asked for.

@@ -1,7 +1,8 @@
 /*
- * What attack programs have in common. Each is told for how many seconds and from which seed it goes on, and whether to confine
- * itself, and does its worst to its own processes, round after round, each in a process of its own that is killed or ends by
- * itself. Exit status 3: a round did not end within a minute of SIGKILL. 4: something was seen that must not be.
+ * What attack programs have in common. Each is told for how many seconds and from which seed it
+ * goes on, and whether to confine itself, and does its worst to its own processes, round after
+ * round, each in a process of its own that is killed or ends by itself. Exit status 3: a round did
+ * not end within a minute of SIGKILL. 4: something was seen that must not be.
  */
 #ifndef ATTACK_H
 #define ATTACK_H

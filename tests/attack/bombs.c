@@ -1,6 +1,7 @@
 /*
- * Kind: an unprivileged program. Processes and threads without end, with memory: some share it, some are vforked and execute. Killed
- * at once, all of them have to be gone from the LWK, and their memory.
+ * Kind: an unprivileged program. Processes and threads without end, with memory: some share it,
+ * some are vforked and execute. Killed at once, all of them have to be gone from the LWK, and their
+ * memory.
  *   bombs SECONDS SEED [confined]
  */
 #include "attack.h"

@@ -1,6 +1,7 @@
 /*
- * Kind: a tracer. Follows processes that are born, execute programs from any of their threads, and end, and asks anything of them at
- * any time: registers, memory, options; and ends itself in the midst of it.
+ * Kind: a tracer. Follows processes that are born, execute programs from any of their threads, and
+ * end, and asks anything of them at any time: registers, memory, options; and ends itself in the
+ * midst of it.
  *   follower SECONDS SEED [confined]
  */
 #include "attack.h"

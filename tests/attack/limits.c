@@ -1,6 +1,6 @@
 /*
- * Kind: an unprivileged or confined program. Limits of a process are set by others all the time, beside its calls that they limit:
- * mmap, brk, a stack that grows, threads, children, programs.
+ * Kind: an unprivileged or confined program. Limits of a process are set by others all the time,
+ * beside its calls that they limit: mmap, brk, a stack that grows, threads, children, programs.
  *   limits SECONDS SEED [confined]
  */
 #include "victim.h"

@@ -1,7 +1,7 @@
 /*
- * Kind: an unprivileged program, container root (`unshare -Ur`), or, as `look PID`, a process of Linux'. Files of /proc about a
- * process that maps, unmaps, forks and executes all the while: pagemap, PAGEMAP_SCAN, smaps, clear_refs. No frame's number is
- * shown.
+ * Kind: an unprivileged program, container root (`unshare -Ur`), or, as `look PID`, a process of
+ * Linux'. Files of /proc about a process that maps, unmaps, forks and executes all the while:
+ * pagemap, PAGEMAP_SCAN, smaps, clear_refs. No frame's number is shown.
  *   onlookers SECONDS SEED [confined|look PID]
  */
 #include "victim.h"

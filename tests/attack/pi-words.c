@@ -1,7 +1,8 @@
 /*
- * Kind: an unprivileged or confined program. Locks with priority inheritance whose words anybody changes all the time: owners end
- * with them, wait for each other in chains and circles, are moved to words of private memory and of memory that Linux shares with a
- * process of its own; pages of words come, go, and cannot be written to; robust lists name any of them.
+ * Kind: an unprivileged or confined program. Locks with priority inheritance whose words other
+ * threads change all the time: owners end with them, wait for each other in chains and circles, are
+ * moved to words of private memory and of memory that Linux shares with a process of its own; pages
+ * of words come, go, and cannot be written to; robust lists name any of them.
  *   pi-words SECONDS SEED [confined]
  */
 #include "attack.h"

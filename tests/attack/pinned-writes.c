@@ -1,7 +1,8 @@
 /*
- * Kind: an unprivileged program. It writes to words of its own by process_vm_writev(2), which has Linux pin their pages, while a
- * thread forks and another one writes to the words beside them: each write that was reported as done has to be there, and no
- * child may see one that comes after its fork.
+ * Kind: an unprivileged program. It writes to words of its own by process_vm_writev(2), which has
+ * Linux pin their pages, while a thread forks and another one writes to the words beside them: each
+ * write that was reported as done has to be there, and no child may see one that comes after its
+ * fork.
  *   pinned-writes SECONDS SEED [confined]
  */
 #include "attack.h"

@@ -1,7 +1,8 @@
 /*
- * Kind: an unprivileged or confined program. Eight threads access memory that others map anew at the same place all the time: by
- * MAP_FIXED, mremap, shmat with SHM_REMAP, shmdt; children are forked, and Linux' lock of the map is kept by who reads smaps. In the
- * first half a mapping is only ever replaced by another one, so no access may find a hole.
+ * Kind: an unprivileged or confined program. Eight threads access memory that others map anew at
+ * the same place all the time: by MAP_FIXED, mremap, shmat with SHM_REMAP, shmdt; children are
+ * forked, and readers of smaps keep Linux' lock of the map. In the first half a mapping is only
+ * ever replaced by another one, so no access may find a hole.
  *   replaced SECONDS SEED [confined]
  */
 #include "attack.h"
@@ -16,7 +17,10 @@
 static char *whole, *rough;
 static int file, segment;
 static volatile long sink;
-/* A mapping to be moved may lie in a hole of the second half: a round has holes, or moves into the first half. */
+/*
+ * A mapping to be moved may lie in a hole of the second half: so a round has holes, or moves into
+ * the first half.
+ */
 static int has_holes;
 static __thread sigjmp_buf back;
 static __thread volatile char *touched;

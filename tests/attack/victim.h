@@ -1,6 +1,7 @@
 /*
- * Attacks on processes that change all the while: one victim after the other, and threads of another process that reach it by its
- * number. Who includes this says what a victim does.
+ * Attacks on processes that change all the while: one victim after the other, and threads of
+ * another process that reach it by its number. The program that includes this says what a victim
+ * does.
  */
 #ifndef VICTIM_H
 #define VICTIM_H
@@ -33,8 +34,8 @@ static inline void continue_victim(int argc, char **argv)
 }
 
 /*
- * Has threads reach victims, each of which lives for `most_ms` at most. `while_it_ends`: also while it ends, and when its number may be
- * another process' by then, which must do no harm.
+ * Has threads reach victims, each of which lives for `most_ms` at most. `while_it_ends`: also while
+ * it ends, and when its number may be another process' by then, which must do no harm.
  */
 static inline void hunt(void *(*hunter)(void *), unsigned most_ms, int while_it_ends)
 {

@@ -198,7 +198,8 @@ def changed_cpu(seen):
 
 def cpu_ends():
     """Who waits for his turn, however long, is ended at once by a signal; Linux' requests are answered."""
-    # SIGINT ends a program as SIGTERM does; SIGKILL waits for no turn, in whatever a thread is (group strikes).
+    # SIGINT ends a program as SIGTERM does; SIGKILL waits for no turn, in whatever a thread is
+    # (group strikes).
     for name in ('KILL', 'TERM', 'INT') if TIER == 'long' else ('TERM',):
         with Group(cpu='max') as group, group.computer(2, program=('owes', '64')) as program:
             def in_two_seconds():
@@ -219,7 +220,8 @@ def cpu_ends():
             expect(had <= 20, f'{had:.1f} ms of CPU time in two seconds')
             # The group has a ms in a second.
             owes = cpu_ms(program.process.pid) - start - (time.monotonic() - since)
-            # Linux has a limit for the proxy, too, and that is not what is tested: the LWK does not know yet.
+            # Linux has a limit for the proxy, too, and that is not what is tested: the LWK does not
+            # know yet.
             with open(ROOT_GROUP + '/cgroup.procs', 'w') as procs:
                 procs.write(str(program.process.pid))
             began = time.monotonic()

@@ -100,7 +100,8 @@ def output_that_cannot_be_written():
         with open(full + '/filled', 'wb') as file:
             file.write(b'x' * 4096)
         for number, line in enumerate(PRINTS if TIER == 'long' else PRINTS_SOME):
-            # One function writes what each command prints: in `make test` each meets one of the errors, and the first ones all.
+            # One function writes what each command prints: in `make test` each meets one of the
+            # errors, and the first ones all.
             ways = '>/dev/full', '>&-', f'>>{full}/filled'
             for where in ways if TIER == 'long' or number < 2 else [ways[number % 3]]:
                 result = command(f'hanare {line} {where}', shell=True)
@@ -382,7 +383,8 @@ def figures_of_programs_without_stderr():
             with open(here + '/data', 'rb') as file:
                 expect(file.read() in (b'', b'data\n'), f'{line}: the line is in the data')
             os.remove(here + '/data')
-    # Strict seccomp allows read, write and exit: what the proxy asks of its descriptors ends nobody.
+    # Strict seccomp allows read, write and exit: what the proxy asks of its descriptors ends no
+    # program.
     result = command(['hanare', 'run', '--stats', 'perl', '-e', 'syscall(157, 22, 1) == 0 or exit 1; syscall(60, 3)'])
     expect(result.status == 3 and b' delegated calls, ' in result.err, result)
     # A child that goes on does not keep the pipe open; `command` kills it then.

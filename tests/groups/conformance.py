@@ -46,8 +46,8 @@ def material(folder):
     os.utime(folder, (1e9, 1e9))  # shown by `ls -la sub`, as that of ..
 
 
-# Command line; what it reads; its status on Linux if that is not 0; `fork`: a second line of the same
-# applet, in which it starts a process.
+# Command line; what it reads; its status on Linux if that is not 0; `fork`: a second line of the
+# same applet, in which it starts a process.
 APPLETS = r'''
 arch
 ash -c 'i=0; while [ $i -lt 50 ]; do i=$((i+1)); done; echo $i; cd sub; pwd > where; exit 3' ;; status 3
@@ -149,12 +149,13 @@ xargs -n 100000 echo ;; stdin one two three ;; fork
 xxd binary
 '''
 
-# Programs that compute. What they ask of Linux is what every other program asks: to start, to read its input, to write
-# its output, to end. So they are run with the first way only.
+# Programs that compute. What they ask of Linux is what every other program asks: to start, to read
+# its input, to write its output, to end. So they are run with the first way only.
 COMPUTING = {*(f'busybox-{name}' for name in ('bc', 'cal', 'dc', 'expr', 'factor', 'ipcalc', 'printf', 'seq')),
              'sort', 'openssl-speed', 'python-decimal', 'python-exception', 'python-float'}
-# Programs that `make test` runs by each way: a shell that forks, names in folders, small and large reads and writes, errors,
-# a rename, a script, pipes between programs and one that breaks, sockets, files mapped shared and locked, signals, threads.
+# Programs that `make test` runs by each way: a shell that forks, names in folders, small and large
+# reads and writes, errors, a rename, a script, pipes between programs and one that breaks, sockets,
+# files mapped shared and locked, signals, threads.
 IN_EACH_WAY = {'busybox-ash-fork', 'busybox-dd', 'busybox-find', 'cat-missing', 'xz-d', 'sed-in-place', 'script', 'pipe-of-three',
                'broken-pipe', 'python-socket', 'python-sqlite3', 'python-signal', 'python-thread'}
 is_first_way = True
@@ -370,7 +371,8 @@ os.write(w, b'x'); print(select.select([r], [], [], 5)[0] == [r])''',
                            'args=("thread",)); t.start(); t.join()'])
 
 
-# The way that `hanare boot` chooses, and the others. All that depends on them happens on the LWK and in proxies.
+# The way that `hanare boot` chooses, and the others. All that depends on them happens on the LWK
+# and in proxies.
 WAYS = {
     '': {'--arguments': None, '--dispatch': None},
     'box/': {'--arguments': None, '--dispatch': 'box'},

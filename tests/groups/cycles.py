@@ -34,7 +34,8 @@ def watched(body, bounds=BOUNDS):
     def look():
         body()
         seen = [memory()]
-        # The least of three: what is on its way is no leak. Once is enough where nothing is more than after the cycle before.
+        # The least of three: what is on its way is no leak. Once is enough where nothing is more
+        # than after the cycle before.
         while len(seen) < 3 and any(min(one[name] for one in seen) > last[name] for name in bounds):
             seen.append(memory())
         for key in 'MemTotal', 'online':

@@ -122,8 +122,8 @@ def killed(victim):
     return body
 
 
-# Stats alone, beside threads that do the same, alone again, and beside threads: each time when it is told to. With STOP, a
-# crowd goes on until there is a file of that name and its own.
+# Stats alone, beside threads that do the same, alone again, and beside threads: each time when it
+# is told to. With STOP, a crowd goes on until there is a file of that name and its own.
 GROWS = """
 import os, sys, threading, time
 def stats(count):
@@ -167,7 +167,8 @@ def grows(launch):
     def go_by_the_box(name, most):
         """Its crowd's calls do, as soon as there are servers; that is enough."""
         already = told()['boxed_calls']
-        # Some go directly: while the first server is made, and of threads that have waited otherwise, as for Python's lock.
+        # Some go directly: while the first server is made, and of threads that have waited
+        # otherwise, as for Python's lock.
         until(lambda: told()['boxed_calls'] - already > most, lambda: f'calls by the box: {already}, then {told()["boxed_calls"]}')
         open(stop + name, 'w').close()
     try:
@@ -211,7 +212,8 @@ def beside_sockets(launch, blocked, on):
     for tries in range(20):
         program = subprocess.Popen([*launch, GUEST + '/static/stat-beside-blocked-sockets'], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         expect(program.stdout.readline() == b'blocked\n', 'it begins')
-        # Calls of a thread that has a mask to tell go directly, so it may be workers that are blocked.
+        # Calls of a thread that has a mask to tell go directly, so it may be workers that are
+        # blocked.
         with contextlib.suppress(Failure):
             until(lambda: len(blocked_servers(program.pid, on)) == blocked, 'servers are blocked', 5)
             break
@@ -239,8 +241,9 @@ def one_box():
 
 
 def several_boxes():
-    # Some go directly: of a thread that has waited for an answer otherwise than by looking at its slot. And a server that gets
-    # no CPU for 5 ms counts as blocked, so that the next calls go directly: not each time.
+    # Some go directly: of a thread that has waited for an answer otherwise than by looking at its
+    # slot. And a server that gets no CPU for 5 ms counts as blocked, so that the next calls go
+    # directly: not each time.
     for _ in range(20):
         boxed, back, cpus = beside_sockets(by_box(), 1, '0')
         if boxed > 100 and back < 20:
@@ -370,7 +373,8 @@ def main():
     check('a-killed-server-ends-its-program', killed(lambda program: servers_of(program.pid)[0]))
 
     def alone():
-        # Of some hundred processes one used to be told of a server that Linux was still taking off its list.
+        # Of some hundred processes one used to be told of a server that Linux was still taking off
+        # its list.
         body = """import ctypes, os
 libc = ctypes.CDLL(None, use_errno=True)
 for i in range(40):

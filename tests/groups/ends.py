@@ -101,8 +101,8 @@ def exceptions():
 
     def many():
         programs = 60 if TIER == 'long' else 30
-        # Ten lines in five seconds: on a busy machine the programs may need longer than that many lines take; and the first
-        # seconds may have none left.
+        # Ten lines in five seconds: on a busy machine the programs may need longer than that many
+        # lines take; and the first seconds may have none left.
         for _ in range(5):
             before, begun = len(lwk_log()), time.monotonic()
             run('/bin/bash', '-c', f'for i in {{1..{programs}}}; do ( ulimit -c 0; {DIE} null ) & done; wait')

@@ -111,7 +111,8 @@ def boots():
 
     def bits():
         """One changed byte anywhere: refused, not answering in time, or a boot; Linux stays up."""
-        # In `make test` no more than one in each quarter: fuzzing of the parser (group `parsers`) finds more than any places here.
+        # In `make test` no more than one in each quarter: fuzzing of the parser (group `parsers`)
+        # finds more than any places here.
         step = len(image) // (12 if TIER == 'long' else 4)
         for place in range(100, len(image), step):
             changed = bytearray(image)
@@ -372,7 +373,8 @@ def stand_still_and_go_on(folder, launch):
         """Whether they do. If all of that was too short to look, once more."""
         nonlocal since
         if not hung or time.monotonic() - since > 30:
-            # One of them longer: who goes on sees that time has passed, and that the other one has not answered.
+            # One of them longer: the side that goes on sees that time has passed, and that the
+            # other one has not answered.
             hung.extend(subprocess.Popen(['hanare', 'debug', 'hang', '--cpu', cpu, '--for', ms], stdout=subprocess.DEVNULL)
                         for cpu, ms in (('0', '13000'), ('1', '16000')))
             since = time.monotonic()

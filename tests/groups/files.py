@@ -10,7 +10,8 @@ from harness import *
 
 DISK = '/run/disk'
 SHARED = GUEST + '/static/shared-file-mapping'
-# MiB of a large file. In `make test` 16: several times what one call moves (dd has 1 MiB), and more than the processor's caches hold.
+# MiB of a large file. In `make test` 16: several times what one call moves (dd has 1 MiB), and more
+# than the processor's caches hold.
 LARGE = 64 if TIER == 'long' else 16
 
 

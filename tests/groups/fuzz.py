@@ -117,7 +117,8 @@ def forged_proxies(first, seconds):
     return body
 
 
-# Rounds of half a minute: what goes wrong is reported with the seed of one. Four of them have names in each tier.
+# Rounds of half a minute: what goes wrong is reported with the seed of one. Four of them have names
+# in each tier.
 ROUNDS = max(4, SECONDS // 30)
 TOOK = SECONDS // ROUNDS if TIER == 'long' else SECONDS
 

@@ -43,8 +43,9 @@ COMPARED = {
         'tracee-killed-in-fork', 'children-of-a-frozen-group',
     ],
 }
-# Static only: they wait for clocks and states for most of their time, or take much, or make calls by their numbers, and use of
-# libc what `clocks-agree`, `futex-operations` and `sigwait-takes-blocked-signals`, which wait for the same, use dynamic, too.
+# Static only: they wait for clocks and states for most of their time, or take much, or make calls
+# by their numbers, and use of libc what `clocks-agree`, `futex-operations` and
+# `sigwait-takes-blocked-signals`, which wait for the same, use dynamic, too.
 WAITING = {'cpu-clock-monotonic', 'cpu-clock-timers', 'cpu-timers-and-limits', 'futex-table', 'futex-waitv', 'process-states', 'queued-signals-of-a-user',
            'seccomp-listener', 'seccomp-listener-flags', 'time-namespace', 'timer-overrun', 'waits-while-clock-is-set', 'utility-again', 'utility-area', 'utility-memory',
            'utility-shared', 'utility-rung', 'overflowing-arguments', 'program-addresses', 'children-of-a-frozen-group', 'damaged-programs'}
@@ -169,7 +170,8 @@ def killed():
 
 def process_directed():
     """A signal from Linux that the first thread blocks is for one in a call of Linux'."""
-    # Looks at the threads of a process until three times in a row all but one sleep: one that is about to may be shown asleep.
+    # Looks at the threads of a process until three times in a row all but one sleep: one that is
+    # about to may be shown asleep.
     looks = r'''for ($rows = 0; $rows < 3; select undef, undef, undef, 0.02) {
         $awake = 0;
         for (glob "/proc/$ARGV[0]/task/*/stat") { open F, $_ or next; <F> =~ /.*\) S/ or $awake++ }
@@ -203,7 +205,8 @@ def stopped_program():
 
     def moves(path):
         before = progress(path)
-        # A program whose CPU stands still has not stopped: between two answers of a CPU its thread has executed.
+        # A program whose CPU stands still has not stopped: between two answers of a CPU its thread
+        # has executed.
         for _ in range(3):
             all_answer()
             time.sleep(0.05)
@@ -310,7 +313,8 @@ def core_dumps():
         expect(number == {'segv': signal.SIGSEGV, 'quit': signal.SIGQUIT}[how], f'signal {number}')
         text = gdb(program, core, 'thread apply all -s bt', 'thread apply all -s frame function spins',
                    'thread apply all -s info registers r12 r13 r14 r15 xmm9', 'print $_siginfo._sifields._sigfault.si_addr')
-        # One thread has these: the one that computes there. gdb takes what callers had from their frames, so all are of `spins`.
+        # One thread has these: the one that computes there. gdb takes what callers had from their
+        # frames, so all are of `spins`.
         for register, value in ('r12', 0x50c), ('r13', 0x50d), ('r14', 0x50e), ('r15', 0x50f):
             expect(re.search(rf'^{register} +{value:#x} ', text, re.M), f'{register} is not {value:#x}: {text}')
         expect(re.search(rf'^xmm9 .*v2_int64 = \{{{0x50f:#x}, 0x0\}}', text, re.M), text)

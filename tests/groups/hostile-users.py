@@ -109,7 +109,8 @@ def requests_of_one_user():
             asks.process.stdin.flush()
             until(lambda: waits_for_an_entry(asks.process.pid), 'his requests take up his share')
             end_computed(stuck, computed)
-            # His requests take up his share: that nothing more of his is asked says nothing of the CPU.
+            # The user's requests take up the user's share: that no more are sent says nothing of
+            # the CPU.
             hanare_of_bad = command([*BAD, 'hanare', 'status', '--ping'])
             expect(b'state     running' in hanare_of_bad.out, hanare_of_bad)
             good_program(SOON, '--cpus', '3')
@@ -150,7 +151,8 @@ def spaces_of_one_user():
             print(f"# {good_program(SOON, '--cpus', '3'):.1f} s", flush=True)
             break
         except Failure:
-            # What ends has 20 s until the instance counts as hung, and no program starts: it was too late for that.
+            # What ends has 20 s until the instance counts as hung, and no program starts: it was
+            # too late for that.
             if time.monotonic() - ends < 20 or tries == 2:
                 raise
         finally:
@@ -206,8 +208,8 @@ def steps(ms):
 
 def computing_beside_requests():
     """Whoever asks at any rate leaves half of a CPU to its threads. Root asks, since his requests can be made to take long."""
-    # Less than a half: interrupts, and an emulated machine's CPUs that wait for each other. One that stands still meanwhile, for
-    # seconds, does so in one try and not in the other ones.
+    # Less than a half: interrupts, and an emulated machine's CPUs that wait for each other. One
+    # that stands still meanwhile, for seconds, does so in one try and not in the other ones.
     for _ in range(5):
         beside_others, beside_requests = compute_beside_both()
         print(f'# computes {beside_requests / beside_others:.2f} times as much as beside programs of Linux', flush=True)

@@ -350,7 +350,8 @@ def lost_interrupts():
     directions = 'interrupt to CPU', 'interrupt from CPU'
     said = ''
     try:
-        # Which of them is lost depends on the order in which both directions send: not always the same one.
+        # Which of them is lost depends on the order in which both directions send: not always the
+        # same one.
         for one_of in 100, 97, 61, 50, 43, 31, 29, 23, 20, 17:
             with open(lose, 'w') as file:
                 file.write(str(one_of))

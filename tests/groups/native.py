@@ -23,7 +23,8 @@ FULL = WORK + '/full'
 # Of the programs: permissions are copied all the same.
 UMASK = 0o077
 COPIES, LISTS = ('copy', 'copy-c'), ('list', 'list-c')
-# The library for C is one for Rust's with other names: what is looked at in `make test` of what is written in C.
+# The library for C is one for Rust's with other names: what is looked at in `make test` of what is
+# written in C.
 IN_C = {'copy-c-long-file', 'copy-c-sparse-file', 'copy-c-no-such-file', 'copy-c-to-a-full-disk', 'list-c-all-kinds', 'list-c-full-stdout'}
 
 

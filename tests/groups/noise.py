@@ -18,12 +18,14 @@ from harness import *
 SECONDS = int(os.environ.get('TESTS_NOISE_SECONDS') or (20 if TIER == 'long' else 5))
 # Each load alone; those that take longer are done once.
 LOAD_SECONDS = max(1.0, SECONDS / 10)
-# Alone in `make test`: what has one CPU tell all others, or all programs, and what the computing program's own CPU is nearest to.
+# Alone in `make test`: what has one CPU tell all others, or all programs, and what the computing
+# program's own CPU is nearest to.
 ALONE = ['nothing', 'tlb-shootdowns', 'hotplug', 'patched-code', 'looks-while-all-cpus-are-busy', 'faulting-proxies',
          'memory-calls', 'signals-and-timers']
 CPUS, OTHER_INSTANCE, HOTPLUGGED = [3, 4, 5], '6', 2
 TRACING = '/sys/kernel/tracing'
-# Reads into memory that is new each time: Linux touches it first, so the proxy faults. One line of input: one round.
+# Reads into memory that is new each time: Linux touches it first, so the proxy faults. One line of
+# input: one round.
 FAULTING = '''
 import os, sys
 os.sched_setaffinity(0, map(int, sys.argv[1].split(',')))
@@ -95,8 +97,9 @@ class Faulting:
 def stress(*options, launch=()):
     """A second of stress-ng, on Linux or by `launch`."""
     result = command([*launch, 'stress-ng', '--quiet', '--timeout', '1', '--temp-path', WORK, *options])
-    # 2, 3: it lacks something, or could not all. 7: it kills children (of --mprotect, of others) that may just be counting their
-    # rounds, and then does not trust its own figures; nobody reads them here.
+    # 2, 3: it lacks something, or could not all. 7: it kills children (of --mprotect, of others)
+    # that may just be counting their rounds, and then does not trust its own figures; they are
+    # not read here.
     if result.status not in (0, 2, 3, 7):
         died = [line for line in kernel_log_since(0).splitlines() if 'segfault' in line or ' trap ' in line]
         raise Failure(f'stress-ng {options}: {result}; {died[-3:]}')
@@ -219,7 +222,8 @@ class Computing:
 
     def __init__(self, cpu):
         others = [other for other in CPUS if other != cpu]
-        # Before: each gets the CPU with the fewest programs for its requests, so one of them this one.
+        # Before: each gets the CPU with the fewest programs for its requests, so one of them this
+        # one.
         self.faulting = Faulting(others, len(CPUS))
         self.cpu = cpu
         self.program = subprocess.Popen(['hanare', 'run', '--cpus', str(cpu), '--', 'hanare-bench-guest', 'compute',
@@ -229,7 +233,8 @@ class Computing:
         self.group = contextlib.ExitStack()
         controlgroup.control('+memory')
         self.group.enter_context(controlgroup.Group(300, 'noise')).take(self.program.pid)
-        # Until what its beginning has brought has come: the answer to its last call, its group's first limit.
+        # Until what its beginning has brought has come: the answer to its last call, its group's
+        # first limit.
         with contextlib.suppress(Failure):  # if it does not end the checks tell
             until(self.is_calm, 'what its beginning has brought has come', 60)
         self.loads = Loads(cpu, self.program.pid).all(self.faulting)

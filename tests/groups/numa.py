@@ -110,7 +110,8 @@ def bound_too_much():
         result = run(*argv, says=b'NUMA nodes of a policy')
         expect(result.status == -signal.SIGKILL and b'NUMA nodes of a policy' in result.err, result)
         expect('set of NUMA nodes has' in log_tail(20), log_tail(20))
-    # Of the policies that may take from another node, one that begins with one node, and one that takes from all.
+    # Of the policies that may take from another node, one that begins with one node, and one that
+    # takes from all.
     for option in ('--preferred=1', '--interleave=all', '--preferred-many=0', '--localalloc') if TIER == 'long' else ('--preferred=1', '--interleave=all'):
         result = run('numactl', option, 'python3', '-c', 'print(len(b"x" * (300 << 20)))')
         expect(result.out == b'314572800\n', (option, result))

@@ -295,7 +295,7 @@ def task_killed(sign):
 def all_killed():
     """All proxies are killed again and again while tasks make calls: each call is made, or says that its proxy has died."""
     killed = tries = 0
-    # A call of which the proxy had begun when it died fails, and the program with it: so both may end by the first ones.
+    # A call that a proxy had begun when it died fails, and so does the program: both may end then.
     while killed < 10 and tries < 10:
         tries += 1
         tasks = started('calls', '10000', options=['--tasks', '2', '--pool', '2'])
@@ -317,7 +317,7 @@ def idle():
     task = started('calls', '1', options=['--idle', '1'])
     task.communicate(timeout=TIMEOUT)
     gone()
-    # So long that none has ended before the task has come; where it comes later, once more with more time.
+    # So long that none has ended before the task has come; if that is late, again with more time.
     for idle_s in 3, 3, 10, 60:
         before, begins = status()['dispatch']['members_made'], time.monotonic()
         tasks = started('holds', '1000000', options=['--idle', str(idle_s), '--pool', '2'])

@@ -16,16 +16,19 @@ from users import *
 
 LIBRARY = os.path.join(ROOT, 'build/libhanare')
 TESTS = LIBRARY + '/tests'
-# A test of the library has so many minutes: all vCPUs together have two CPUs, or less. Those with 65,536 tasks have fewer here.
+# A test of the library has so many minutes: all vCPUs together have two CPUs, or less. Those with
+# 65,536 tasks have fewer here.
 FACTOR = 5
 LINUX_CPUS = {0, 1}
-# So many programs run beside rings, and as many epoll items as the square of CROWD look at each ring. In `make test` a ring has
-# fewer to tell, which still takes it many times as long as a call of a program that would wait for it.
+# So many programs run beside rings, and as many epoll items as the square of CROWD look at each
+# ring. In `make test` a ring has fewer to tell, which still takes it many times as long as a call
+# of a program that would wait for it.
 BESIDE, CROWD = (30, 250) if TIER == 'long' else (6, 120)
-# Tasks of library tests with many. A queue has 256 credits, which 512 tasks use up twice, and each crash comes a dozen times.
+# Tasks of library tests with many. A queue has 256 credits, which 512 tasks use up twice, and each
+# crash comes a dozen times.
 TASKS = 4096 if TIER == 'long' else 512
-# Those of odd seeds are made with a slow worker, with which most is still posted when somebody looks. The sequence of seed 5 posts
-# hundreds of writes.
+# Those of odd seeds are made with a slow worker, with which most is still posted when the other
+# side looks. The sequence of seed 5 posts hundreds of writes.
 FIRST, SEEDS = (1, 4) if TIER == 'long' else (5, 1)
 
 LIBRARY_LATER = {'posting_and_picking_up_take_few_instructions': 'the host counts the same instructions',

@@ -27,7 +27,8 @@ print(vdso.__vdso_getcpu(ctypes.byref(cpu), ctypes.byref(node), None), cpu.value
 """
 
 
-# What children wait in, as their files say it: calls that the LWK serves itself, and one of Linux'. Addresses differ.
+# What children wait in, as their files say it: calls that the LWK serves itself, and one of Linux'.
+# Addresses differ.
 WAITING = """
 import os, select, signal, time
 ends = os.pipe()
@@ -55,7 +56,8 @@ print(words[0], len(words))
 """
 
 
-# What a parent finds behind `exe` as soon as vfork returns. Linux lets it go on before its child has other memory.
+# What a parent finds behind `exe` as soon as vfork returns. Linux lets it go on before its child
+# has other memory.
 SPAWNED = """
 import os, signal
 seen = {os.readlink('/proc/self/exe'), '/usr/bin/sleep'}
@@ -342,7 +344,8 @@ def pending():
         process.wait(TIMEOUT)
 
 
-# Who has waited in vfork(2) for a child that never leaves its memory, and whose first thread has ended. Neither comes back.
+# Processes that have waited in vfork(2) for a child that never leaves its memory, and those whose
+# first thread has ended. Neither comes back.
 VFORKS = 'syscall(58) or do { print "here\\n"; sleep 1000 }'
 EXITED = ('import ctypes, threading, time; threading.Thread(target=time.sleep, args=(1000,)).start(); '
           'print("here", flush=True); ctypes.CDLL(None).pthread_exit(None)')
@@ -445,6 +448,7 @@ def boot_with_three():
 
 
 check('boot-with-three-cpus', boot_with_three, lwk=False, prepares=True)
-# It looks for CPUs among the first ones, as many as are online: on no machine does it run on 2 and 3.
+# It looks for CPUs among the first ones, as many as are online: on no machine does it run on 2
+# and 3.
 check('pi-stress-runs', lambda: said('pi_stress', '-D', '2', '-q', '-g', '1', timeout=2 * TIMEOUT))
 finish()

@@ -103,7 +103,8 @@ def identities():
 
 DROPPED_BY = ['setuid', 'setgid', 'setreuid', 'setregid', 'setresuid', 'setresgid', 'setfsuid', 'setfsgid', 'setgroups',
               'capset', 'bounding-set', 'no-new-privs', 'securebits', 'landlock', 'seccomp', 'own-directory']
-# One of each kind: an identity, groups, capabilities, what confines and cannot be taken back, what a thread has of its own.
+# One of each kind: an identity, groups, capabilities, what confines and cannot be taken back, what
+# a thread has of its own.
 KINDS = {'setresuid': ('first', 'last', 'then-exec'), 'setgroups': ('first',), 'capset': ('first', 'then-exec'), 'no-new-privs': ('first',),
          'landlock': ('first',), 'seccomp': ('first',), 'own-directory': ('first', 'last')}
 RIGHTS = re.compile(r'^(Uid|Gid|Groups|CapInh|CapPrm|CapEff|CapBnd|CapAmb|NoNewPrivs|Seccomp):[ \t]*(.*?)[ \t]*$', re.M)
@@ -237,7 +238,8 @@ def interpreters():
     check('binfmt-misc-that-is-not-mounted', lambda: not_there(f'umount {entries}'))
 
 
-# Soft limits, of each resource lower than at first and higher again; where nothing else is said: what nothing depends on.
+# Soft limits, of each resource lower than at first and higher again; where nothing else is said:
+# what nothing depends on.
 LIMITS = {resource.RLIMIT_CPU: (1000, 2000), resource.RLIMIT_FSIZE: (4096, 65536), resource.RLIMIT_DATA: (16 << 20, 1 << 30),
           resource.RLIMIT_STACK: (256 << 10, 4 << 20), resource.RLIMIT_NOFILE: (20, 30), resource.RLIMIT_MEMLOCK: (64 << 10, 1 << 20),
           resource.RLIMIT_AS: (48 << 20, 80 << 20), resource.RLIMIT_NICE: (10, 20), resource.RLIMIT_RTPRIO: (10, 20)}

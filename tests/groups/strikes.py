@@ -228,7 +228,8 @@ def covered():
         for file in files:
             with open(f'{folder}/{file}') as text:
                 known.update(re.findall(r'hold::at\("([\w-]+)"\)', text.read()))
-    # At other moments, if those were not good ones: a busy machine is late for what it meant to strike.
+    # At other moments, if those were not good ones: a busy machine is late for what it meant to
+    # strike.
     for shift, name in itertools.product((0.25, 0.75, 0.1, 0.9, 0.4, 0.6), KINDS):
         if len(points) * 2 >= len(known):
             break

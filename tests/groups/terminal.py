@@ -80,7 +80,8 @@ class Terminal:
         os.waitpid(self.pid, 0)
 
 
-# Until a program that has said so much is in its next call. What it says is the same if it comes there later.
+# Until a program that has said so much is in its next call. What it says is the same if it comes
+# there later.
 PAUSE_S = 0.1
 CAT = '/usr/bin/cat'
 PERL = '/usr/bin/perl -e'

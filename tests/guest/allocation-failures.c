@@ -1,7 +1,7 @@
 /*
  * A bit of everything, for allocations of the LWK to fail under (group `accounts`).
- * For each line of standard input a child makes threads, mappings, signals and processes, and does without
- * what it does not get. Prints the child's wait status, or the error of fork.
+ * For each line of standard input a child makes threads, mappings, signals and processes, and does
+ * without what it does not get. Prints the child's wait status, or the error of fork.
  * Usage: allocation-failures [noop]    noop: ends at once
  */
 #include "guest.h"

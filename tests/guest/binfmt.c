@@ -1,7 +1,8 @@
 /*
- * execve of files that an entry of binfmt_misc takes (as root): by magic and by extension, each flag, entries that are
- * off, interpreters of interpreters.
- * Usage: binfmt [show ...|beside]    show: prints what this program was begun with; beside: only beside entries that come and go
+ * execve of files that an entry of binfmt_misc takes (as root): by magic and by extension, each
+ * flag, entries that are off, interpreters of interpreters.
+ * Usage: binfmt [show ...|beside]    show: prints what this program was begun with; beside: only
+ *                                    beside entries that come and go
  */
 #include "guest.h"
 #include <elf.h>
@@ -276,7 +277,7 @@ static void nested(void)
 	}
 }
 
-/* An entry is found whatever others come and go, also if they are too many to be looked at at once. */
+/* An entry is found whatever others come and go, also if they are too many for one look. */
 static void beside_others(int times)
 {
 	char *argv[] = { (char *)"zero", NULL }, *quiet[] = { (char *)"HN_QUIET=1", NULL }, name[64];

@@ -1,6 +1,6 @@
 /*
- * A signal for the process that all its threads block waits while they change what they block; who lets it in takes it. SIGBUS is
- * the one that an LWK keeps itself.
+ * A signal for the process that all its threads block waits while they change what they block; the
+ * thread that lets it in takes it. SIGBUS is the one that an LWK keeps itself.
  */
 #include "guest.h"
 #include <pthread.h>

@@ -1,4 +1,7 @@
-/* Memory that a call of Linux' is the first to touch: fresh, after a fork, with other rights, elsewhere, and taken away beside. */
+/*
+ * Memory that a call of Linux' is the first to touch: fresh, after a fork, with other rights,
+ * elsewhere, and taken away beside.
+ */
 #include "guest.h"
 
 #include <pthread.h>

@@ -1,8 +1,9 @@
 /*
- * Many threads read from pipes into which nothing is written yet, more than a request box has servers. Meanwhile others
- * copy data through pipes, sockets and files: they go on, each piece comes once and as it was written. Then those that
- * wait read what is written for them. With the argument `signalled` one thread writes to a file meanwhile that gets a signal
- * more often than a call is taken back from the box, whose handler writes as well.
+ * Many threads read from pipes into which nothing is written yet, more than a request box has
+ * servers. Meanwhile others copy data through pipes, sockets and files: they go on, each piece
+ * comes once and as it was written. Then those that wait read what is written for them. With the
+ * argument `signalled` one thread writes to a file meanwhile that gets a signal more often than a
+ * call is taken back from the box, whose handler writes as well.
  */
 #include "guest.h"
 #include <pthread.h>

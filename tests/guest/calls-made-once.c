@@ -1,9 +1,10 @@
 /*
- * Calls that must not be made twice (writes of records) by more threads than a request box has servers, while some of
- * those are blocked: signals come for the writers, threads end in calls that wait, other threads fork, and one executes
- * another program. Each record is there once.
+ * Calls that must not be made twice (writes of records) by more threads than a request box has
+ * servers, while some of those are blocked: signals come for the writers, threads end in calls that
+ * wait, other threads fork, and one executes another program. Each record is there once.
  *   calls-made-once                   all of that
- *   calls-made-once endless FILE      appends records, in calls that wait for servers, until it is killed
+ *   calls-made-once endless FILE      appends records, in calls that wait for servers, until it is
+ *                                     killed
  *   calls-made-once check FILE        says whether each thread's records are there, each once
  *   calls-made-once waits             reads from its input, and says what that returned
  */
@@ -151,7 +152,7 @@ static void *reads(void *arg)
 	return (void *)right;
 }
 
-/* The records of a file, each writer's in turn: how many, or -1 where one is there twice or missing. */
+/* The number of records in a file, each writer's in turn, or -1 where one is doubled or missing. */
 static long check(const char *path)
 {
 	uint32_t next[WRITERS + FORKS] = { 0 };

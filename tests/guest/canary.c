@@ -1,9 +1,10 @@
 /*
  * What a kernel gives to a program carries nothing of another one's.
- *	canary plant          a program that has a word everywhere: in memory of each kind, on its stack, in registers, in calls
+ *	canary plant          a program that has a word everywhere: in memory of each kind, on its
+ *	                      stack, in registers, in calls
  *	canary look           looks for that word in all that is fresh, and prints where it is found
  *	canary dump           dies with a core dump
- * Nobody who looks has the word itself in memory: it is compared by its complement.
+ * No program that looks has the word itself in memory: it is compared by its complement.
  */
 #include "guest.h"
 #include <elf.h>
@@ -43,7 +44,10 @@ static void *mapped(long bytes, int flags)
 
 /* ---- who has it ---- */
 
-/* Registers of every kind have the word while calls are made that take a while, and ones that touch much. */
+/*
+ * Registers of every kind have the word while calls are made that take a while, and ones that touch
+ * much.
+ */
 static void call_with_registers(long number, long a, long b, long c)
 {
 	asm volatile("movq %4, %%xmm0; punpcklqdq %%xmm0, %%xmm0; movdqa %%xmm0, %%xmm1; movdqa %%xmm0, %%xmm7;"

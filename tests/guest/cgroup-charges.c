@@ -1,14 +1,17 @@
 /*
  * Memory that a control group is charged for.
- * Usage: cgroup-charges forks MIB N     N children read MIB that the parent has touched: charged once
+ * Usage: cgroup-charges forks MIB N     N children read MIB that the parent has touched: charged
+ *                                       once
  *        cgroup-charges copies MIB N    N children write to it: each copy is charged
  *        cgroup-charges reads PATH      reads a private mapping of the whole file
  *        cgroup-charges writes PATH     writes to it
- *        cgroup-charges grows           touches as many MiB more as each line of standard input says
- *        cgroup-charges computes N      N threads compute for as many ms as each line of its input says; it
- *                                       says how much CPU time they had, and the one that had least
- *        cgroup-charges owes MIB N      N threads compute for ever, after the first one has spent much time
- *                                       in one system call
+ *        cgroup-charges grows           touches as many MiB more as each line of standard input
+ *                                       says
+ *        cgroup-charges computes N      N threads compute for as many ms as each line of its input
+ *                                       says; it says how much CPU time they had, and the one that
+ *                                       had least
+ *        cgroup-charges owes MIB N      N threads compute for ever, after the first one has spent
+ *                                       much time in one system call
  */
 #include "guest.h"
 #include <pthread.h>

@@ -1,6 +1,7 @@
 /*
- * clone3 with CLONE_INTO_CGROUP into a frozen control group: the maker goes on at once, whatever becomes of the child, which
- * begins when the group is thawed and has the memory of the moment of its making.
+ * clone3 with CLONE_INTO_CGROUP into a frozen control group: the maker goes on at once, whatever
+ * becomes of the child, which begins when the group is thawed and has the memory of the moment of
+ * its making.
  */
 #include "guest.h"
 #include <linux/sched.h>

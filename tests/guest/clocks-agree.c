@@ -37,7 +37,10 @@ int main(int argc, char **argv)
 	TELL(clock_getres(CLOCK_MONOTONIC, &resolution));
 	printf("resolution %ld\n", resolution.tv_nsec);
 	TELL(clock_settime(CLOCK_MONOTONIC, &t));
-	/* A CPU that stands still meanwhile takes longer, and computes as far as it knows: the best of some tries. */
+	/*
+	 * A CPU that stands still meanwhile takes longer, and computes as far as it knows: the best
+	 * of some tries.
+	 */
 	for (int tries = 0; tries < 40; tries++) {
 		last = now(CLOCK_MONOTONIC);
 		nanosleep(&sleep, NULL);

@@ -1,4 +1,4 @@
-/* clone and clone3: arguments that are refused; namespaces, ids and process groups of a new process. */
+/* clone and clone3: refused arguments; namespaces, ids and process groups of a new process. */
 #define _GNU_SOURCE
 #include "guest.h"
 #include <errno.h>

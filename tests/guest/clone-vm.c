@@ -175,7 +175,10 @@ static void signalled(void)
 	printf("signalled: status %x\n", finish(pid));
 }
 
-/* Whether it counts while this thread sleeps on each CPU in turn: none of them stands still all the while, and it could run. */
+/*
+ * Whether the other process counts while this thread sleeps on each CPU in turn: no CPU stands
+ * still all the while, and it could run.
+ */
 static int counts(void)
 {
 	cpu_set_t all, one;

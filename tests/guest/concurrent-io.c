@@ -1,6 +1,6 @@
 /*
- * Delegated calls of several threads at once, most of them blocking: no call waits for one that it does not
- * depend on, and every byte arrives once.
+ * Delegated calls of several threads at once, most of them blocking: no call waits for one that it
+ * does not depend on, and every byte arrives once.
  */
 #include "guest.h"
 #include <arpa/inet.h>

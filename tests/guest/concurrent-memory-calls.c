@@ -1,6 +1,6 @@
 /*
- * Memory calls of several threads at once: on Linux each takes effect as a whole. The LWK asks Linux in
- * between, and holds a thread there if it was booted with `hold_ms`.
+ * Memory calls of several threads at once: on Linux each takes effect as a whole. The LWK asks
+ * Linux in between, and holds a thread there if it was booted with `hold_ms`.
  */
 #include "guest.h"
 #include <pthread.h>
@@ -147,7 +147,10 @@ static void *forker(void *pages)
 	pid = fork();
 	if (!pid) {
 		usleep(100000);
-		/* Of what the other thread writes it has all up to some moment of the call, and nothing from after it. */
+		/*
+		 * Of what the other thread writes it has all up to some moment of the call, and
+		 * nothing from after it.
+		 */
 		if (strcmp(last + 100, "before") && (strcmp(last + 100, "behind") || last[0] != 'S'))
 			_exit(4);
 		_exit(last[200] ? 5 : 3);
@@ -158,7 +161,10 @@ static void *forker(void *pages)
 	return (void *)(long)status;
 }
 
-/* While another thread forks: what is read into a page that was just written is there, and the child sees one moment. */
+/*
+ * While another thread forks: what is read into a page that was just written is there, and the
+ * child sees one moment.
+ */
 static void forked(void)
 {
 	char *pages = map(100), *last = pages + 99 * PAGE;
@@ -190,7 +196,7 @@ static void *holder(void *ends)
 	return (void *)(long)pid;
 }
 
-/* Linux reads a page all the while that another thread forks: what is written to it then is read. */
+/* Linux reads a page while another thread forks, and again: what is written to it then is read. */
 static void reread(void)
 {
 	char *pages = map(100), *middle = pages + 50 * PAGE, text[6] = "";
@@ -291,7 +297,10 @@ static void *unmapper(void *block)
 	return NULL;
 }
 
-/* A child has what is mapped, not what another thread is about to unmap. (It has it where that thread had not begun: once more.) */
+/*
+ * A child has what is mapped, not what another thread is about to unmap. (It has it where that
+ * thread had not begun: once more.)
+ */
 static void inherited(void)
 {
 	int status = 0;
@@ -397,7 +406,10 @@ static void *unmaps_rest(void *unused)
 	return unused;
 }
 
-/* Threads unmap the parts of a shared mapping, one maps another file: that one's pages go with the file's. */
+/*
+ * Threads unmap the parts of a shared mapping, one maps another file, whose pages go with the
+ * file's.
+ */
 static void watched(void)
 {
 	int file = open("raced-file", O_RDWR | O_CREAT | O_TRUNC, 0644);

@@ -1,6 +1,6 @@
 /*
- * What confines a program: Landlock, fanotify permission events, PR_SET_TSC, ownership of files in /proc,
- * membarrier.
+ * What confines a program: Landlock, fanotify permission events, PR_SET_TSC, ownership of files in
+ * /proc, membarrier.
  */
 #include "guest.h"
 #include <linux/landlock.h>

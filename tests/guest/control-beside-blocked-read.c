@@ -1,8 +1,9 @@
 /*
- * A call that is blocked for ever stands in nobody's way: while threads are blocked in read() on pipes
- * into which nothing is written, other threads fork, run programs, unmap and protect memory that Linux
- * has seen, take signals, change dispositions and masks, and create and end threads. Each step of theirs has to
- * end within its time. At last an execve, whose process' other threads are blocked still.
+ * A call that is blocked for ever holds up no other thread: while threads are blocked in read() on
+ * pipes into which nothing is written, other threads fork, run programs, unmap and protect memory
+ * that Linux has seen, take signals, change dispositions and masks, and create and end threads.
+ * Each step of theirs has to end within its time. At last an execve, whose process' other threads
+ * are blocked still.
  *
  * And no result of a call is taken for "not made": lseek of a file of memory returns any offset.
  */

@@ -1,4 +1,7 @@
-/* What matters where arguments of calls are copied: sizes, ends of memory, lists, signals, threads, forks and programs. */
+/*
+ * What matters where arguments of calls are copied: sizes, ends of memory, lists, signals, threads,
+ * forks and programs.
+ */
 #include "guest.h"
 #include <dirent.h>
 #include <poll.h>
@@ -39,7 +42,7 @@ static void *fresh(size_t size)
 	return mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 }
 
-/* Sizes around those of the buffers, to and from memory that is used again and that is not there yet. */
+/* Sizes around those of the buffers, to and from memory that is used again or not there yet. */
 static void sizes(void)
 {
 	static const size_t all[] = { 1, 15, 511, 512, 4096, 16313, 65536, 100001, 262144, 1 << 20, 5000001, 64 << 20, 70 << 20 };
@@ -183,7 +186,7 @@ static void handler(int signal)
 static volatile int restarts;
 static int fed[2];
 
-/* Interrupts the first thread's read once that sleeps; what is begun again then has something to read. */
+/* Interrupts the first thread's read once that sleeps; a restarted read then has data. */
 static void *interrupt(void *thread)
 {
 	until_asleep(getpid(), getpid());
@@ -197,7 +200,9 @@ static void *interrupt(void *thread)
 	return NULL;
 }
 
-/* A signal into a call that waits, with and without SA_RESTART, and one that the call's mask lets in. */
+/*
+ * A signal into a waiting call, with and without SA_RESTART, and one that the call's mask lets in.
+ */
 static void signals(void)
 {
 	pthread_t other, me = pthread_self();
@@ -266,7 +271,10 @@ static void *calls(void *number)
 	return (void *)all;
 }
 
-/* Memory that another thread unmaps while the call waits; threads that come and go, each with calls of its own. */
+/*
+ * Memory that another thread unmaps while the call waits; threads that come and go, each with calls
+ * of its own.
+ */
 static void threads(void)
 {
 	pthread_t all[8];

@@ -20,7 +20,7 @@ int main(void)
 	long long last[4] = { 0 };
 	int back[4] = { 0 };
 
-	/* From before 2^32 ns on until well after that; in `make test`, and on Linux, at the beginning. */
+	/* From before 2^32 ns until well after; in `make test`, and on Linux, at the beginning. */
 	long long begin = is_on_linux() ? 0 : by_tier(0, 4000000000), end = begin + (begin ? 2000000000 : 400000000);
 
 	while (now(0) < begin)

@@ -1,6 +1,6 @@
 /*
- * Numbers of CPUs and nodes: sysfs, /proc and system calls agree on the CPUs that are online and on those
- * that are not. Prints only what does not depend on which of them are online.
+ * Numbers of CPUs and nodes: sysfs, /proc and system calls agree on the CPUs that are online and on
+ * those that are not. Prints only what does not depend on which of them are online.
  */
 #include "guest.h"
 

@@ -113,7 +113,7 @@ static void limit(int soft, int hard)
 	struct rlimit limit = { soft, hard };
 	int status;
 
-	/* A CPU that stands still for the time between the limits comes to both at once: once more, then. */
+	/* A CPU that stands still between the limits comes to both at once: once more, then. */
 	for (int tries = 0; tries < 20 && !*told; tries++) {
 		if (fork() == 0) {
 			signal(SIGXCPU, count);
@@ -198,7 +198,10 @@ int main(void)
 	TELL(setitimer(3, NULL, NULL));
 	sleeps();
 	limit(1, 2);
-	/* Each takes a second of CPU time at least, for which the limit of one process that sets its own stands. */
+	/*
+	 * Each takes a second of CPU time at least, for which the limit of one process that sets
+	 * its own stands.
+	 */
 	if (by_tier(0, 1))
 		limit_of_others();
 	return 0;

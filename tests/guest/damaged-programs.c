@@ -1,6 +1,6 @@
 /*
- * execve(2) of programs and interpreters with each kind of damage: an error, or the end of the process where Linux notices it behind
- * the point of no return.
+ * execve(2) of programs and interpreters with each kind of damage: an error, or the end of the
+ * process where Linux notices it behind the point of no return.
  */
 #include "guest.h"
 #include <elf.h>

@@ -1,6 +1,6 @@
 /*
- * Descriptors have the numbers that Linux gives them, and a program may close or replace all of them, also
- * those that Hanare uses.
+ * Descriptors have the numbers that Linux gives them, and a program may close or replace all of
+ * them, also those that Hanare uses.
  */
 #include "guest.h"
 

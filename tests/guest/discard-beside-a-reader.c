@@ -1,6 +1,6 @@
 /*
- * Pages that a child shares and nobody may write are discarded (MADV_DONTNEED) while another thread reads them all
- * the time. Each call ends, and what was discarded is zero.
+ * Pages that a child shares and that no process may write are discarded (MADV_DONTNEED) while
+ * another thread reads them all the time. Each call ends, and what was discarded is zero.
  */
 #define _GNU_SOURCE
 #include <pthread.h>

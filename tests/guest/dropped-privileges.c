@@ -1,6 +1,6 @@
 /*
- * A program with idle workers drops privileges in one of several ways; tests/groups/rights.py then looks from
- * Linux: no worker has privileges that no thread has.
+ * A program with idle workers drops privileges in one of several ways; tests/groups/rights.py then
+ * looks from Linux: no worker has privileges that no thread has.
  * Usage: dropped-privileges HOW first|last|then-exec
  */
 #include "guest.h"

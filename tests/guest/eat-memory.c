@@ -1,9 +1,12 @@
 /*
  * Uses up memory.
- * Usage: eat-memory [read] MIB [hold]    touches MIB (or has read(2) fill it), then ends or waits to be killed
+ * Usage: eat-memory [read] MIB [hold]    touches MIB (or has read(2) fill it), then ends or waits
+ *                                        to be killed
  *        eat-memory small LARGE MIB      a child holds LARGE MiB; this process asks for MIB more
- *        eat-memory forget               has its own program's code read anew, then waits to be killed
- *        eat-memory mappings             as many processes as possible make as many mappings as possible
+ *        eat-memory forget               has its own program's code read anew, then waits to be
+ *                                        killed
+ *        eat-memory mappings             as many processes as possible make as many mappings as
+ *                                        possible
  */
 #include "guest.h"
 

@@ -1,6 +1,7 @@
 /*
- * A thread that has ended is none to Linux: not for what only a process of one thread may do, not for its descriptors, not for its
- * filters. Linux says what is right. `held`: where threads are held for a while (`hold_ms`), fewer times.
+ * A thread that has ended is none to Linux: not for what only a process of one thread may do, not
+ * for its descriptors, not for its filters. Linux says what is right. `held`: where threads are
+ * held for a while (`hold_ms`), fewer times.
  */
 #include "guest.h"
 #include <linux/close_range.h>
@@ -31,7 +32,10 @@ static void *filters(void *argument)
 	return tell(argument);
 }
 
-/* Linux' own thread may be there a little longer, and has no id any more a moment before it is none of the process'. */
+/*
+ * Linux' own thread may be there a little longer, and has no id any more a moment before it is none
+ * of the process'.
+ */
 static void until_gone(pid_t tid)
 {
 	for (int i = 0; i < 30000 && !syscall(SYS_tgkill, getpid(), tid, 0); i++)
@@ -93,7 +97,7 @@ static int closed(void)
 	return is_closed ? 0 : 202;
 }
 
-/* One of several threads does so: its calls and those of the others mean their own tables from then on. */
+/* One of several threads does so: its calls and the others' mean their own tables from then on. */
 static volatile int leaves, has_left;
 
 static void *leaver(void *argument)

@@ -7,7 +7,7 @@ static const uintptr_t places[] = {
 	0x7bfffffff000, 0x7c1000000000,
 };
 
-/* Has Linux read and write two pages at each place, which lie on both sides of a border at some of them. */
+/* Has Linux read and write two pages at each place: in some on both sides of a border. */
 static void use(int flags)
 {
 	for (size_t i = 0; i < sizeof(places) / sizeof(*places); i++) {

@@ -1,4 +1,4 @@
-/* SIGSEGV, SIGBUS, SIGILL, SIGFPE and SIGTRAP: siginfo and ucontext, a handler that mends and resumes. */
+/* SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGTRAP: siginfo, ucontext, a handler that mends and resumes. */
 #include "guest.h"
 
 static char *page;
@@ -32,7 +32,7 @@ static void skip(int signal, siginfo_t *info, void *context)
 	c->uc_mcontext.gregs[REG_RAX] = 77;
 }
 
-/* An instruction, and its trap as a handler is told it. The handler goes on at the address in r12. */
+/* An instruction, and its trap as a handler sees it. The handler goes on at the address in r12. */
 #define TRAPS(name, code)                                                                                               \
 	static void name(void)                                                                                          \
 	{                                                                                                               \

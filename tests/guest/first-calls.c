@@ -139,7 +139,7 @@ static void children(void)
 	printf("%d\n", memcmp(bytes[0], bytes[1], 8) && memcmp(bytes[0], bytes[2], 8) && memcmp(bytes[1], bytes[2], 8));
 }
 
-/* A mapping that is longer than its file: what cannot be written to takes nothing out of the pipe. */
+/* A mapping that is longer than its file: a refused write takes nothing out of the pipe. */
 static void behind_the_file(void)
 {
 	int file = memfd_create("short", 0);

@@ -1,4 +1,4 @@
-/* What a child has of large pages of which only a part is inherited, and of mappings one beside the other. */
+/* A child's share of large pages of which it inherits a part, and of mappings side by side. */
 #include "guest.h"
 
 #define LARGE (2ul << 20)

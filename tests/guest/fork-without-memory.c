@@ -1,6 +1,6 @@
 /*
- * A fork fails half way for lack of memory (ENOMEM); a later one succeeds. What Linux writes to the parent's
- * memory after that is not the child's. Made for the LWK: Linux has too much memory.
+ * A fork fails half way for lack of memory (ENOMEM); a later one succeeds. What Linux writes to the
+ * parent's memory after that is not the child's. Made for the LWK: Linux has too much memory.
  */
 #include "guest.h"
 #include <sys/sysinfo.h>
@@ -59,8 +59,9 @@ int main(void)
 		map(page(i), PAGE);
 	receive();
 	/*
-	 * Until a child has no room for its page tables. A fork that has none gets the LWK to ask Linux about pages that it
-	 * may have let go since, of programs before this one: those are free only then, and are to be used up, too.
+	 * Until a child has no room for its page tables. A fork that has none gets the LWK to ask
+	 * Linux about pages that it may have let go since, of programs before this one: those are
+	 * free only then, and are to be used up, too.
 	 */
 	for (int tries = 0; tries < 3; tries++) {
 		for (; spare() > 4 * STEP; top += STEP) {

@@ -1,7 +1,9 @@
 /*
  * Frames that go from one user to another one.
- * Usage: frames-given-up share    a child has pages, too, whose address is printed, and unmaps them on a byte of input
- *        frames-given-up write    on a byte of input a child unmaps them; while it does, its parent writes to its own
+ * Usage: frames-given-up share    a child has pages, too, whose address is printed, and unmaps them
+ *                                 on a byte of input
+ *        frames-given-up write    on a byte of input a child unmaps them; while it does, its parent
+ *                                 writes to its own
  *        frames-given-up fill     fills 40 MiB with a word
  */
 #include "guest.h"

@@ -1,6 +1,6 @@
 /*
- * With no free descriptor, and without /proc, fork, threads, execve and posix_spawn work as long as the
- * program itself needs no descriptor for them.
+ * With no free descriptor, and without /proc, fork, threads, execve and posix_spawn work as long as
+ * the program itself needs no descriptor for them.
  */
 #include "guest.h"
 #include <pthread.h>

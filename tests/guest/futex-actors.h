@@ -1,4 +1,4 @@
-/* Threads and processes of `futex-table` that wait and wake as they are told, and how their results are printed. */
+/* Threads and processes of `futex-table` that wait and wake as told; the print of their results. */
 #include "guest.h"
 #include <linux/futex.h>
 #include <pthread.h>
@@ -164,7 +164,10 @@ static void *ends_with_lock(void *argument)
 
 	words[a->word] = gettid();
 	a->done = 1;
-	/* Who waits has said so in the word before it is known to wait: of an owner that is gone by then, it is told ESRCH. */
+	/*
+	 * A waiter has said so in the word before it is known to wait: if the owner is gone by
+	 * then, the waiter gets ESRCH.
+	 */
 	while (futex(a->word, FUTEX_WAKE | a->op, 1, NULL, a->word, 0) != -EINVAL)
 		usleep(200);
 	return NULL;

@@ -1,6 +1,6 @@
 /*
- * futex(2): operations, flags, counts and errors; private and shared words are apart. Also membarrier, and
- * sleeps that continue after a stop, on CPU clocks of others, too.
+ * futex(2): operations, flags, counts and errors; private and shared words are apart. Also
+ * membarrier, and sleeps that continue after a stop, on CPU clocks of others, too.
  */
 #include "guest.h"
 #include <linux/futex.h>
@@ -118,7 +118,10 @@ static void handler(int signal)
 	(void)signal;
 }
 
-/* Stopped for longer than it sleeps, it does not sleep once more. A busy machine may be late: some tries. */
+/*
+ * A thread stopped for longer than it sleeps does not sleep again. A busy machine may be late: some
+ * tries.
+ */
 static void stopped(const char *name, int caught, int (*waits)(void))
 {
 	int tries = 0;
@@ -223,7 +226,10 @@ static void tracing(void)
 	TELL(WEXITSTATUS(status));
 }
 
-/* Threads that can own no lock: of the kernel, and ended. Words that an operation would write, and may not. */
+/*
+ * Threads that can own no lock: of the kernel, and ended. Words that an operation would write, and
+ * may not.
+ */
 static void owners_and_rights(void)
 {
 	static const int locks[] = { FUTEX_LOCK_PI, FUTEX_TRYLOCK_PI, FUTEX_UNLOCK_PI, 13 /* LOCK_PI2 */ };

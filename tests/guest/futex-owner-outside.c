@@ -1,6 +1,7 @@
 /*
- * Locks with priority inheritance in a program's own memory whose owner is a thread of another program, by its id: who waits for
- * them, or is moved to them, gets them when that one ends.
+ * Locks with priority inheritance in a program's own memory whose owner is a thread of another
+ * program, by its id: threads that wait for them, or are moved to them, get them when the owner
+ * ends.
  */
 #include "guest.h"
 #include <linux/futex.h>

@@ -1,9 +1,10 @@
 /*
- * A futex word's waiters are found by every operation that Linux has find them: a table of who waits by which operation, in
- * which memory, and who does what, with FUTEX_PRIVATE_FLAG and without it on either side.
+ * Every operation of futex(2) finds the waiters of a word that it finds on Linux: a table of waits
+ * and wake-ups by operation, by memory, and by FUTEX_PRIVATE_FLAG on either side.
  *
  *	futex-table             threads of this process, and its child
- *	futex-table FILE        beside the program `futex-table FILE outside`, which shares that file and runs on Linux
+ *	futex-table FILE        beside the program `futex-table FILE outside`, which shares that
+ *	                        file and runs on Linux
  */
 #include "futex-actors.h"
 
@@ -317,7 +318,10 @@ static void with(struct actor *one, struct actor *other, int flags)
 	}
 }
 
-/* One word in memory of the process' own, the other in shared memory: where a waiter is moved to is not said. */
+/*
+ * One word in memory of the process' own, the other in shared memory: where a waiter is moved to is
+ * not said.
+ */
 static void mixed(int is_first_own)
 {
 	int *both = mmap(NULL, 2 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

@@ -26,9 +26,10 @@
 #define PR_HANARE_RUN_ON 0x484e524f
 
 /*
- * A fork that failed gives -1, and kill(-1, signal) reaches every process of the machine that the caller may signal; getppid() gives
- * 0 where the parent is outside, and kill(0, signal) reaches the process group, in which who started the program may be. So a
- * program that means either defines KILLS_MANY before it includes this file.
+ * A fork that failed gives -1, and kill(-1, signal) reaches every process of the machine that the
+ * caller may signal; getppid() gives 0 where the parent is outside, and kill(0, signal) reaches the
+ * process group, in which the starter of the program may be. So a program that means either defines
+ * KILLS_MANY before it includes this file.
  */
 static inline int kill_one(pid_t pid, int signal)
 {
@@ -44,7 +45,10 @@ static inline int kill_one(pid_t pid, int signal)
 #define kill(pid, signal) kill_one(pid, signal)
 #endif
 
-/* A count: that of `make test`, or the full one of `make test-long`, which is also that of a program run by hand. */
+/*
+ * A count: that of `make test`, or the full one of `make test-long`, which is also that of a
+ * program run by hand.
+ */
 static inline long by_tier(long test, long full)
 {
 	const char *tier = getenv("TESTS_TIER");
@@ -52,7 +56,7 @@ static inline long by_tier(long test, long full)
 	return tier && !strcmp(tier, "test") ? test : full;
 }
 
-/* Whether Linux executes this program, which then shows what is right and need not do it for as long. */
+/* Whether Linux executes this program, which then shows what is right, in a shorter run. */
 static inline int is_on_linux(void)
 {
 	return prctl(PR_HANARE_RUN_ON, 2, 0, 0, 0) < 0;
@@ -141,8 +145,8 @@ static inline char state_of_task(pid_t pid, pid_t tid)
 }
 
 /*
- * Waits until a thread sleeps: it is found so twenty times in a row, a millisecond apart, since one that makes calls or computes
- * may be shown asleep now and then (process-states.c).
+ * Waits until a thread sleeps: it is found so twenty times in a row, a millisecond apart, since one
+ * that makes calls or computes may be shown asleep now and then (process-states.c).
  */
 static inline void until_asleep(pid_t pid, pid_t tid)
 {
@@ -158,8 +162,9 @@ static inline void until_asleep(pid_t pid, pid_t tid)
 	} while (0)
 
 /*
- * Runs in a child made with these flags of clone(2), and says how that ended. What hangs is ended by who compares: CPUs that are
- * threads of a busy machine may stand still for half a minute, and he says what was waited for.
+ * Runs in a child made with these flags of clone(2), and says how that ended. What hangs is ended
+ * by the comparing group: CPUs that are threads of a busy machine may stand still for half a
+ * minute, and the group says what was waited for.
  */
 static inline void child_of(const char *what, int flags, void (*body)(void))
 {

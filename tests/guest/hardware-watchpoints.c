@@ -104,7 +104,10 @@ static void refusals(void)
 	printf("DR0 %#lx, DR4 %#lx, DR6 %#lx, DR7 %#lx\n", get(0), get(4), get(6), get(7));
 }
 
-/* What DR7 said of an address last holds for that, on or off; addresses are those of user memory up to its end. */
+/*
+ * What DR7 said of an address last holds for that, on or off; addresses are those of user memory up
+ * to its end.
+ */
 static void odd_values(void)
 {
 	static const struct {

@@ -1,4 +1,7 @@
-/* MAP_HUGETLB in place of another such mapping, while threads use its pages: none of them is in the way of the new ones. */
+/*
+ * MAP_HUGETLB in place of another such mapping, while threads use its pages: none of them is in the
+ * way of the new ones.
+ */
 #include "guest.h"
 #include <pthread.h>
 

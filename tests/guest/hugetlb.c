@@ -1,4 +1,7 @@
-/* MAP_HUGETLB: sizes, alignment, and where a mapping may be cut. Linux and the LWK have pools of different sizes. */
+/*
+ * MAP_HUGETLB: sizes, alignment, and where a mapping may be cut. Linux and the LWK have pools of
+ * different sizes.
+ */
 #include "guest.h"
 #include <sys/shm.h>
 
@@ -57,7 +60,10 @@ static void files(int fd)
 	TELL(p[5] = 6);
 }
 
-/* Private mappings of such files: their pages are the pool's, and one that may be written makes the file longer. */
+/*
+ * Private mappings of such files: their pages are the pool's, and one that may be written makes the
+ * file longer.
+ */
 static void copies_of_files(void)
 {
 	int fd = memfd_create("private", MFD_HUGETLB), other = memfd_create("other", MFD_HUGETLB), status;

@@ -1,4 +1,4 @@
-/* Signals that are ignored and set back: in children, by system(3), and while they are blocked and wait. */
+/* Signals that are ignored and set back: in children, by system(3), while they are pending. */
 #include "guest.h"
 
 static volatile int count;

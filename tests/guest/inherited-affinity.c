@@ -12,7 +12,7 @@ static void *runs(void *argument)
 {
 	time_t end = time(NULL) + 2, late = end + 100;
 
-	/* Two seconds, and until each CPU that they may use was seen: one may stand still as long. */
+	/* Two seconds, and until each CPU that they may use was seen, as one may stand still. */
 	while (time(NULL) < end || ((__atomic_load_n(seen, __ATOMIC_RELAXED) & wanted) != wanted && time(NULL) < late))
 		__atomic_or_fetch(seen, 1ul << sched_getcpu(), __ATOMIC_RELAXED);
 	return argument;

@@ -1,5 +1,6 @@
 /*
- * Attributes that a program inherits: user and groups, working directory, umask, resource limits, parent.
+ * Attributes that a program inherits: user and groups, working directory, umask, resource limits,
+ * parent.
  * Usage: inherited-attributes [short]    short: does not change them
  */
 #include "guest.h"

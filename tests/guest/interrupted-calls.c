@@ -31,7 +31,7 @@ static void arm(void (*handler)(int), int flags)
 
 	alarms = 0;
 	sigaction(SIGALRM, &action, NULL);
-	/* Again and again: on a slow machine the first may come before the call that it is to end. */
+	/* Again and again: on a slow machine the first may come before the call that it ends. */
 	ualarm(200000, handler == plain ? 200000 : 0);
 }
 

@@ -1,4 +1,4 @@
-/* io_uring without a library: its rings and entries are mappings of its descriptor, its buffers are any memory. */
+/* io_uring without a library: rings and entries map its descriptor, buffers are any memory. */
 #include "guest.h"
 #include <linux/io_uring.h>
 #include <poll.h>

@@ -1,6 +1,7 @@
 /*
- * A program whose GS base is an address of the kernel enters the kernel by system calls and page faults all
- * the time. It prints a line a second; tests/vm/entry.py stops it at each instruction of the entry code.
+ * A program whose GS base is an address of the kernel enters the kernel by system calls and page
+ * faults all the time. It prints a line a second; tests/vm/entry.py stops it at each instruction of
+ * the entry code.
  */
 #include "guest.h"
 

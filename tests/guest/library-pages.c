@@ -1,6 +1,6 @@
 /*
- * Pages of executable files that several processes map stay right while the file is changed, replaced or
- * truncated.
+ * Pages of executable files that several processes map stay right while the file is changed,
+ * replaced or truncated.
  * Usage: library-pages [FOLDER]    where the file is made (/tmp)
  */
 #include "guest.h"
@@ -21,7 +21,10 @@ static void fill(char letter)
 	close(fd);
 }
 
-/* The LWK keeps pages of a file that has not changed for two seconds (module/space/version.c): waits for that, where there is one. */
+/*
+ * The LWK keeps pages of a file that has not changed for two seconds (module/space/version.c):
+ * waits for that, where there is one.
+ */
 static void settle(void)
 {
 	struct stat stat;

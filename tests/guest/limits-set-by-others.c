@@ -1,7 +1,8 @@
 /*
- * Limits that others set (prlimit(2)): for each line of standard input, the number of a resource, it says what limit there is, and what it lets it do. With
- * `compute` it makes no calls until SIGXCPU comes; with `own` it sets limits itself and says so. With `profile` one thread computes, the others wait. With `again` it is
- * executed once more first.
+ * Limits that others set (prlimit(2)): for each line of standard input, the number of a resource,
+ * it says what limit there is, and what it lets it do. With `compute` it makes no calls until
+ * SIGXCPU comes; with `own` it sets limits itself and says so. With `profile` one thread computes,
+ * the others wait. With `again` it is executed once more first.
  */
 #include "guest.h"
 #include <linux/capability.h>

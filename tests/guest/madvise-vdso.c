@@ -1,6 +1,6 @@
 /*
- * Pages of the vDSO may be touched and given back by madvise any number of times: the count of resident
- * pages stays right.
+ * Pages of the vDSO may be touched and given back by madvise any number of times: the count of
+ * resident pages stays right.
  */
 #include "guest.h"
 #include <sys/mman.h>

@@ -1,4 +1,7 @@
-/* madvise(2): what each advice does to private, shared and file-backed memory, and what a fork copies of it. */
+/*
+ * madvise(2): what each advice does to private, shared and file-backed memory, and what a fork
+ * copies of it.
+ */
 #include "guest.h"
 
 #ifndef MADV_POPULATE_READ

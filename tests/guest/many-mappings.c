@@ -1,6 +1,6 @@
 /*
- * smaps of many mappings, opened and read for one byte many times, is not kept whole; maps lists each of
- * them once, in order.
+ * smaps of many mappings, opened and read for one byte many times, is not kept whole; maps lists
+ * each of them once, in order.
  */
 #include "guest.h"
 

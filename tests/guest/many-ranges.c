@@ -1,4 +1,7 @@
-/* Dies by a signal that makes a core dump, with as many mappings of one page as are asked for, once it is told to. */
+/*
+ * Dies by a signal that makes a core dump, with as many mappings of one page as are asked for, once
+ * it is told to.
+ */
 #include "guest.h"
 #include <sys/resource.h>
 

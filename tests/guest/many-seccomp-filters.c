@@ -1,6 +1,6 @@
 /*
- * Seccomp filters beyond the memory that there is: threads with as many filters as they may have are
- * refused some (ENOMEM), and nothing worse happens.
+ * Seccomp filters beyond the memory that there is: threads with as many filters as they may have
+ * are refused some (ENOMEM), and nothing worse happens.
  */
 #include "guest.h"
 #include <linux/filter.h>

@@ -1,6 +1,6 @@
 /*
- * Ten thousand vforks from eight threads, whose children write to their parents' pages: no write is lost,
- * however a child ends.
+ * Ten thousand vforks from eight threads, whose children write to their parents' pages: no write is
+ * lost, however a child ends.
  * Usage: many-vforks [COUNT [PROGRAM]]    PROGRAM: what some of the children execute
  */
 #include "guest.h"

@@ -1,6 +1,6 @@
 /*
- * Sizes of memory: a stack that grows, resource limits, memory written through /proc/PID/mem, and what /proc
- * tells of it.
+ * Sizes of memory: a stack that grows, resource limits, memory written through /proc/PID/mem, and
+ * what /proc tells of it.
  */
 #include "guest.h"
 

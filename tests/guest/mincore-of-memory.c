@@ -60,7 +60,7 @@ int main(void)
 	printf("%d\n", p[17 * PAGE]);
 	p[6 * PAGE] = 1;
 	show("one read, one written", p);
-	/* One: where it writes to several, Linux may be given more of them ahead (docs/memory.md). */
+	/* One: for writes to several, Linux may be given more of them ahead (docs/memory.md). */
 	TELL(read(zeros, p + 25 * PAGE, PAGE));
 	show("one by Linux", p);
 	child_of("a child", 0, in_child);

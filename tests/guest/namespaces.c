@@ -1,6 +1,6 @@
 /*
- * Namespaces (as root): signals to the first process of a pid namespace; ids while a user namespace gets its
- * maps; calls for processes with one thread, and limits, after other threads have ended.
+ * Namespaces (as root): signals to the first process of a pid namespace; ids while a user namespace
+ * gets its maps; calls for processes with one thread, and limits, after other threads have ended.
  */
 #include "guest.h"
 #include <pthread.h>

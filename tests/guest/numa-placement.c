@@ -1,9 +1,10 @@
 /*
- * On which of two NUMA nodes pages lie: by the policy of the thread and of the mapping, touched by the program,
- * by system calls, after a fork. Told by get_mempolicy, move_pages and /proc/self/numa_maps alike.
+ * On which of two NUMA nodes pages lie: by the policy of the thread and of the mapping, touched by
+ * the program, by system calls, after a fork. Told by get_mempolicy, move_pages and
+ * /proc/self/numa_maps alike.
  *
- * `where` tells of the memory that the program has anyway, for numactl; `huge` of a MAP_HUGETLB mapping bound to
- * node 1; `fill NODE MIB` fills memory that is bound to a node.
+ * `where` tells of the memory that the program has anyway, for numactl; `huge` of a MAP_HUGETLB
+ * mapping bound to node 1; `fill NODE MIB` fills memory that is bound to a node.
  */
 #include "guest.h"
 #include <pthread.h>

@@ -1,4 +1,7 @@
-/* NUMA policies: which are accepted, what get_mempolicy then says, and pages that are to move between nodes. */
+/*
+ * NUMA policies: which are accepted, what get_mempolicy then says, and pages that are to move
+ * between nodes.
+ */
 #include "guest.h"
 #include <pthread.h>
 

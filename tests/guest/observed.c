@@ -1,5 +1,6 @@
 /*
- * Says its process id and where a page of its own lies, which an observer may write to; then waits to be killed.
+ * Says its process id and where a page of its own lies, which an observer may write to; then waits
+ * to be killed.
  */
 #include "guest.h"
 

@@ -1,6 +1,7 @@
 /*
- * Arguments whose sums do not fit into 64 bits: ends of moved mappings, structures behind the last address, offsets of pages of
- * files, touches of the last page that there is, a tracer's, bases of segments, and sizes of masks.
+ * Arguments whose sums do not fit into 64 bits: ends of moved mappings, structures behind the last
+ * address, offsets of pages of files, touches of the last page that there is, a tracer's, bases of
+ * segments, and sizes of masks.
  */
 #include "guest.h"
 #include <sys/ptrace.h>
@@ -37,7 +38,7 @@ static void moves(void)
 			if (sizes[i][0] == sizes[i][1])
 				continue; /* of which Linux 6.1 and later ones do not say the same */
 			moved = move(from, sizes[i][0], sizes[i][1], flags, to);
-			/* Where the end wraps around Linux 6.1 unmaps what lies there, which is in the arena. */
+			/* Where the end wraps around, Linux 6.1 unmaps pages of the arena. */
 			if ((unsigned long)from + sizes[i][0] < sizes[i][0] && sizes[i][0] > sizes[i][1] && !(flags & ~MREMAP_MAYMOVE))
 				continue;
 			snprintf(what, sizeof(what), "mremap %#lx to %#lx flags %d", sizes[i][0], sizes[i][1], flags);

@@ -1,5 +1,6 @@
 /*
- * PAGEMAP_SCAN: the pages of a range by what they are, and what was written since clear_refs. Linux 6.1 has none of it (ENOTTY).
+ * PAGEMAP_SCAN: the pages of a range by what they are, and what was written since clear_refs. Linux
+ * 6.1 has none of it (ENOTTY).
  */
 #include "pagemap.h"
 #include <sys/ioctl.h>

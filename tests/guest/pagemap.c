@@ -1,6 +1,7 @@
 /*
- * What /proc/PID/pagemap says of pages of each kind, and what becomes of that by clear_refs and by writes, whoever makes
- * them: the program, Linux for it (read), a tracer, another process (process_vm_writev, /proc/PID/mem).
+ * What /proc/PID/pagemap says of pages of each kind, and what becomes of that by clear_refs and by
+ * writes, whoever makes them: the program, Linux for it (read), a tracer, another process
+ * (process_vm_writev, /proc/PID/mem).
  */
 #include "pagemap.h"
 #include <pthread.h>
@@ -184,7 +185,10 @@ static void *read_into(void *pipe)
 	return NULL;
 }
 
-/* A thread that runs on another CPU all the time, and one that is in a call while soft-dirty bits are cleared. */
+/*
+ * A thread that runs on another CPU all the time, and one that is in a call while soft-dirty bits
+ * are cleared.
+ */
 static void threads(void)
 {
 	int pipes[2], i, early = 0, missed = 0;
@@ -323,7 +327,7 @@ static void others(void)
 
 static char smaps[1 << 20];
 
-/* The number behind `key`, or whether the word is among its flags, of the mapping that begins at `start`. */
+/* The number behind `key` of the mapping at `start`, or whether the word is among its flags. */
 static long smaps_of(const void *start, const char *key, const char *flag)
 {
 	int fd = open("/proc/self/smaps", O_RDONLY);

@@ -1,9 +1,11 @@
 /*
- * One page of each of many large pages is in a pipe (vmsplice); then all are unmapped. Waits to be killed.
+ * One page of each of many large pages is in a pipe (vmsplice); then all are unmapped. Waits to be
+ * killed.
  * Usage: pages-in-pipes [COUNT]
- *        pages-in-pipes all MIB MORE   all pages of as many MiB, each MiB unmapped before the next one is mapped; MORE MiB
- *                                      stay mapped
- *        pages-in-pipes into FD...     a MiB into each of these pipes, which have room for it; then ends
+ *        pages-in-pipes all MIB MORE   all pages of as many MiB, each MiB unmapped before the next
+ *                                      one is mapped; MORE MiB stay mapped
+ *        pages-in-pipes into FD...     a MiB into each of these pipes, which have room for it; then
+ *                                      ends
  *        pages-in-pipes fork MIB       forks while all pages of as many MiB are in pipes, and again
  *        pages-in-pipes not-inherited  forks beside a large page that is MADV_DONTFORK
  */

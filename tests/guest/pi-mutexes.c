@@ -44,7 +44,7 @@ static void *holds(void *arg)
 	return arg;
 }
 
-/* A mutex that processes may share, though in memory that they do not: its calls have no FUTEX_PRIVATE_FLAG. */
+/* A mutex that processes may share, in memory that they do not: no FUTEX_PRIVATE_FLAG. */
 static void shared_by_name(void)
 {
 	pthread_t t[4];

@@ -1,6 +1,7 @@
 /*
- * Private mappings of files hold what the files hold, page by page: in any order, behind what is not in Linux' page cache,
- * in holes, at the end of the file, after it was made shorter; and hold the files themselves no longer than they are there.
+ * Private mappings of files hold what the files hold, page by page: in any order, behind what is
+ * not in Linux' page cache, in holes, at the end of the file, after it was made shorter; and hold
+ * the files themselves no longer than they are there.
  */
 #include "guest.h"
 
@@ -117,7 +118,10 @@ static void used_and_shorter(int fd)
 	munmap(behind, 2 * PAGE);
 }
 
-/* The only mapping of a file goes, and its last descriptor after it: so do its lock and its open for writing. */
+/*
+ * The only mapping of a file goes, and its last descriptor after it: so do its lock and its open
+ * for writing.
+ */
 static void let_go(void)
 {
 	int fd = open(name, O_RDWR), other;

@@ -1,7 +1,7 @@
 /*
- * A program's view of itself in /proc: its executable (renamed, removed, in a memfd), its descriptors, its
- * filters. Also the CPU's number by rdtscp, lsl and getcpu, how long a mapped file stays open, and files of
- * a process that has ended.
+ * A program's view of itself in /proc: its executable (renamed, removed, in a memfd), its
+ * descriptors, its filters. Also the CPU's number by rdtscp, lsl and getcpu, how long a mapped file
+ * stays open, and files of a process that has ended.
  */
 #include "guest.h"
 #include <dirent.h>

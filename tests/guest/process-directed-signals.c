@@ -1,8 +1,8 @@
 /*
  * A signal for the process goes to a thread that does not block it.
- * The first thread blocks the signal, of which Linux has not heard; another thread takes it in a delegated
- * call. Also: a signal that all threads block stays pending; threads take signals while their files in /proc
- * are read.
+ * The first thread blocks the signal, of which Linux has not heard; another thread takes it in a
+ * delegated call. Also: a signal that all threads block stays pending; threads take signals while
+ * their files in /proc are read.
  * Usage: process-directed-signals [read|wait]    prints "ready"; the signal is sent from outside
  */
 #include "guest.h"
@@ -81,8 +81,9 @@ static void *computes(void *unused)
 }
 
 /*
- * A child that sends the signal when it is told that all is ready, once the first thread and the one that is to take it sleep.
- * It ends when it is told so, or when the signal has ended nothing in a minute: its end ends a read, too.
+ * A child that sends the signal when it is told that all is ready, once the first thread and the
+ * one that is to take it sleep. It ends when it is told so, or when the signal has ended nothing in
+ * a minute: its end ends a read, too.
  */
 static void make_sender(void)
 {
@@ -116,7 +117,10 @@ static void end_sender(void)
 	close(go[0]);
 }
 
-/* The first thread blocks the signal, of which Linux does not hear, and sleeps (`others`: and one computes). */
+/*
+ * The first thread blocks the signal, of which Linux does not hear, and sleeps (`others`: and one
+ * computes).
+ */
 static void passed(void *(*body)(void *), int others, int sends)
 {
 	pthread_t thread, other;

@@ -1,7 +1,8 @@
 /*
- * Signals for a process that threads have to give back, since they block them by then, stay the process': another
- * thread has them, in order and with all that they tell. Each of two threads blocks them after its kernel has last heard
- * of its mask, and computes. The next signal comes when the one before is back: docs/compatibility.md says of the order.
+ * Signals for a process that threads have to give back, since they block them by then, stay the
+ * process': another thread has them, in order and with all that they tell. Each of two threads
+ * blocks them after its kernel has last heard of its mask, and computes. The next signal comes when
+ * the one before is back: docs/compatibility.md says of the order.
  */
 #include "guest.h"
 #include <pthread.h>

@@ -1,6 +1,7 @@
 /*
- * The state of a process in /proc/PID/stat: one that computes, makes calls that do not block, or touches its
- * memory is never shown asleep. (Who waits until a process sleeps may then send it a signal.)
+ * The state of a process in /proc/PID/stat: one that computes, makes calls that do not block, or
+ * touches its memory is never shown asleep. (A test that waits until a process sleeps may then send
+ * it a signal.)
  */
 #include "guest.h"
 
@@ -64,7 +65,10 @@ static void look(const char *what, void (*does)(void))
 	/* On a busy machine it may not have come to that yet. */
 	for (int i = 0; i < 20000 && does == sleeps && state_of(pid) != 'S'; i++)
 		usleep(10000);
-	/* A CPU that stands still between two of the kernel's own steps is found there each time: once more, then. */
+	/*
+	 * A CPU that stands still between two of the kernel's own steps is found there each time:
+	 * once more, then.
+	 */
 	for (int tries = 0; tries < 20; tries++) {
 		asleep = 0;
 		for (int i = 0; i < looks; i++)

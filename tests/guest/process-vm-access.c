@@ -1,7 +1,8 @@
 /*
  * Memory of another process: process_vm_readv, process_vm_writev, /proc/PID/mem.
  * Usage: process-vm-access                     between a parent and its child
- *        process-vm-access hold                prints its pid and an address, waits until it is changed there
+ *        process-vm-access hold                prints its pid and an address, waits until it is
+ *                                              changed there
  *        process-vm-access use PID ADDRESS     the other side
  */
 #include "guest.h"

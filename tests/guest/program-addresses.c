@@ -1,6 +1,6 @@
 /*
- * Programs that are made for addresses of all kinds: position-independent ones and interpreters that have to be moved down, and
- * entries that no program can have.
+ * Programs that are made for addresses of all kinds: position-independent ones and interpreters
+ * that have to be moved down, and entries that no program can have.
  */
 #include "guest.h"
 #include <elf.h>

@@ -1,6 +1,6 @@
 /*
- * Small and large pages with PROT_NONE, in a program that otherwise only counts. tests/vm/tables.py stops it in
- * count() and reads its page table.
+ * Small and large pages with PROT_NONE, in a program that otherwise only counts. tests/vm/tables.py
+ * stops it in count() and reads its page table.
  */
 #include "guest.h"
 

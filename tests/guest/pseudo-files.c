@@ -1,6 +1,6 @@
 /*
- * Files of procfs and sysfs behave as files, and agree with system calls. Prints only what is the same on
- * Linux and on the LWK.
+ * Files of procfs and sysfs behave as files, and agree with system calls. Prints only what is the
+ * same on Linux and on the LWK.
  */
 #include "guest.h"
 

@@ -1,6 +1,7 @@
 /*
- * Threads and processes that are traced from the moment on at which they are born: their registers are those that they start
- * with, may be set, and no moment harms anybody. Prints what is the same on both kernels.
+ * Threads and processes that are traced from the moment on at which they are born: their registers
+ * are those that they start with, may be set, and no moment harms another process. Prints what is
+ * the same on both kernels.
  *   ptrace-newborns [ROUNDS [SEED]]
  */
 #include "guest.h"
@@ -24,7 +25,7 @@ extern char etext;
 #define PATIENCE_WITH_SPOILT_S 1
 /* A spoilt child may breed, or compute for ever: all of one parent end after as many looks. */
 #define LOOKS_OF_ONE_PARENT 32
-/* A spoilt thread writes anywhere in the memory of its parent: nobody is judged behind the first. */
+/* A spoilt thread writes anywhere in its parent's memory: no thread is judged after the first. */
 #define JUDGED_LOOKS_OF_ONE_PARENT 20
 
 static unsigned int chance = 1;
@@ -112,7 +113,9 @@ static int looked, wrong, set, killed;
 /* Looks at newborns of this parent, and whether one of them is spoilt. */
 static int looked_of_parent, has_spoilt;
 
-/* Words that may be anything, or nearly right. Whatever becomes of the tracee, it harms nobody else. */
+/*
+ * Words that are anything, or nearly right. Whatever the tracee does, no other process is harmed.
+ */
 static void spoil(pid_t tid, struct user_regs_struct *regs)
 {
 	unsigned long *words = (unsigned long *)regs;
@@ -212,13 +215,16 @@ int main(int argc, char **argv)
 
 		if (tid) {
 			meet(tid);
-			/* The SIGSTOP of an attachment that another signal has overtaken would stop it all. */
+			/*
+			 * If another signal overtook the SIGSTOP of the attachment, that would stop
+			 * it all.
+			 */
 			kill(tid, SIGCONT);
 			kill(parent, SIGCONT);
 		}
 		if (looked > before)
 			last = time(NULL);
-		/* A child with its memory and registers that are anything may have it do anything, or nothing. */
+		/* A child with its memory and random registers may have it do anything. */
 		if (time(NULL) > last + (has_spoilt ? PATIENCE_WITH_SPOILT_S : PATIENCE_S) ||
 		    looked_of_parent >= LOOKS_OF_ONE_PARENT || waitpid(parent, NULL, WNOHANG) == parent) {
 			end_all(parent);

@@ -1,6 +1,6 @@
 /*
- * PTRACE_PEEKSIGINFO: what waits for a tracee, in order, for the thread and for the process. Some of it the tracee's kernel may have
- * had to fetch before it knew that the signal is blocked.
+ * PTRACE_PEEKSIGINFO: what waits for a tracee, in order, for the thread and for the process. Some
+ * of it the tracee's kernel may have had to fetch before it knew that the signal is blocked.
  */
 #include "tracer.h"
 
@@ -39,8 +39,8 @@ static void until_ready(int number)
 }
 
 /*
- * `late`: the child blocks the signals itself. Between that, or the fork, and its computing it asks its kernel for nothing more, not
- * even for a page.
+ * `late`: the child blocks the signals itself. Between that, or the fork, and its computing it asks
+ * its kernel for nothing more, not even for a page.
  */
 static pid_t computing(int late)
 {

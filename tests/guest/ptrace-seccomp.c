@@ -1,4 +1,7 @@
-/* A tracee's filters of system calls: the tracer decides about calls (SECCOMP_RET_TRACE), reads filters, and suspends them. */
+/*
+ * A tracee's filters of system calls: the tracer decides about calls (SECCOMP_RET_TRACE), reads
+ * filters, and suspends them.
+ */
 #include "tracer.h"
 #include <linux/capability.h>
 #include <linux/filter.h>
@@ -95,7 +98,10 @@ static void decided_run(void)
 	confine(tracing, sizeof(tracing) / sizeof(*tracing), 0);
 	right |= syscall(SYS_getppid) == parent;
 	right |= (syscall(SYS_getpid) == own) << 1;
-	/* The number is another one: one that is decided about, too, one that is not, one that is forbidden, none. */
+	/*
+	 * The number is another one: one that is decided about, too, one that is not, one that is
+	 * forbidden, none.
+	 */
 	right |= (syscall(SYS_getppid) == own) << 2;
 	right |= (syscall(SYS_getpid) == syscall(SYS_getsid, 0)) << 3;
 	right |= (made(SYS_getppid) == -EBADSLT) << 4;
@@ -163,7 +169,10 @@ static void among_run(void)
 	_exit(WEXITSTATUS(status) + 10);
 }
 
-/* Beside the stops at calls; a signal that is given at such a stop is none. A child has the option, too. */
+/*
+ * Beside the stops at calls; a signal that is given at such a stop is none. A child has the option,
+ * too.
+ */
 static void among(void)
 {
 	pid_t pid = start("among other stops", among_run), got;
@@ -269,7 +278,10 @@ static void makes_run(void)
 	_exit(WEXITSTATUS(status) + 1);
 }
 
-/* A child is the tracer's, with the option that suspends filters, though that has the right to it no more. */
+/*
+ * A child is the tracer's, with the option that suspends filters, though the tracer has lost the
+ * right to set it.
+ */
 static void without_right(void)
 {
 	const long options = PTRACE_O_SUSPEND_SECCOMP | PTRACE_O_TRACEFORK | PTRACE_O_EXITKILL;

@@ -284,7 +284,10 @@ static void thread_run(void)
 		pause();
 }
 
-/* Every stop from the execve `tid` is about to make, where it is given two signals, to the end of its new program. */
+/*
+ * Every stop from the execve `tid` is about to make, where it is given two signals, to the end of
+ * its new program.
+ */
 static void replaced(pid_t tid, pid_t pid, long options)
 {
 	struct user_regs_struct regs;

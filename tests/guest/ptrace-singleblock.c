@@ -1,4 +1,7 @@
-/* PTRACE_SINGLEBLOCK: steps to the next branch. A CPU of an emulator may know no such steps, and stop after each instruction. */
+/*
+ * PTRACE_SINGLEBLOCK: steps to the next branch. A CPU of an emulator may know no such steps, and
+ * stop after each instruction.
+ */
 #include "tracer.h"
 
 static void run(void)

@@ -1,4 +1,7 @@
-/* A tracer of several threads: one traces, another one waits for what its tracees do, as in Delve. And waits without a siginfo_t. */
+/*
+ * A tracer of several threads: one traces, another one waits for what its tracees do, as in Delve.
+ * And waits without a siginfo_t.
+ */
 #include "tracer.h"
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -97,7 +100,10 @@ static void tracee(void)
 	execl("/bin/true", "true", NULL);
 }
 
-/* What the tracee's registers say, and its word, by the thread that traces; and that another one may not ask. */
+/*
+ * What the tracee's registers say, and its word, by the thread that traces; and that another one
+ * may not ask.
+ */
 static void looks(pid_t pid)
 {
 	struct user_regs_struct regs;

@@ -1,7 +1,7 @@
 /*
- * A mapping that is refused leaves nothing behind: Linux reads into what is mapped at that address next.
- * Also: a child has its parent's mappings, while another thread makes one; a page is moved very often.
- * With an argument (the LWK holds threads at its hold points) the moves are left out.
+ * A mapping that is refused leaves nothing behind: Linux reads into what is mapped at that address
+ * next. Also: a child has its parent's mappings, while another thread makes one; a page is moved
+ * very often. With an argument (the LWK holds threads at its hold points) the moves are left out.
  */
 #include "guest.h"
 #include <pthread.h>

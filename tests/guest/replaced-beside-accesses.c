@@ -1,6 +1,6 @@
 /*
- * A mapping takes the place of another one while threads use the addresses: to them that is one step. They find the one or
- * the other, never nothing, and so does Linux in their calls.
+ * A mapping takes the place of another one while threads use the addresses: to them that is one
+ * step. They find the one or the other, never nothing, and so does Linux in their calls.
  */
 #include "guest.h"
 #include <pthread.h>

@@ -1,6 +1,7 @@
 /*
- * The owner of a robust futex is a process that shares its parent's memory (CLONE_VM), and ends or calls
- * execve: its waiter in the parent is woken, and the child's thread id in that memory is cleared.
+ * The owner of a robust futex is a process that shares its parent's memory (CLONE_VM), and ends or
+ * calls execve: its waiter in the parent is woken, and the child's thread id in that memory is
+ * cleared.
  */
 #include "guest.h"
 #include <linux/futex.h>

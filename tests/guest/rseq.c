@@ -1,4 +1,4 @@
-/* Restartable sequences: registration, the CPU's number, sections left by preemption and signals. */
+/* Restartable sequences: registration, CPU number, sections left by preemption and signals. */
 #include "guest.h"
 #include <pthread.h>
 #include <sched.h>

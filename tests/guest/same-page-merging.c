@@ -1,4 +1,7 @@
-/* A kernel that merges pages says so in sysfs, one that does not refuses to: programs that ask either way get the same answer. */
+/*
+ * A kernel that merges pages says so in sysfs, one that does not refuses to: programs that ask
+ * either way get the same answer.
+ */
 #include "guest.h"
 #include <dirent.h>
 

@@ -1,6 +1,6 @@
 /*
- * Programs whose seccomp filter allows exactly the calls that they make: Hanare makes no other call on Linux
- * on their behalf, which would kill them.
+ * Programs whose seccomp filter allows exactly the calls that they make: Hanare makes no other call
+ * on Linux on their behalf, which would kill them.
  */
 #include "guest.h"
 #include <linux/audit.h>
@@ -156,7 +156,9 @@ static void with_signals(void)
 			sigqueue(getpid(), SIGUSR2, (union sigval){ .sival_int = i });
 		else
 			pthread_sigqueue(thread, SIGUSR2, (union sigval){ .sival_int = i });
-		/* A second SIGUSR2 is dropped while one is pending, and the thread's own comes first. */
+		/*
+		 * While one SIGUSR2 is pending the next is dropped; the thread's own comes first.
+		 */
 		while (taken == i)
 			clock_nanosleep(CLOCK_MONOTONIC, 0, &little, NULL);
 	}

@@ -1,10 +1,11 @@
 /*
  * A seccomp filter also holds for calls that a program forges into its worker's slot.
- * The confined program has Linux write a request to where slots lie (abi/src/layout.rs) by read(2), whose
- * buffer no filter checks. On Linux nothing lies there.
+ * The confined program has Linux write a request to where slots lie (abi/src/layout.rs) by read(2),
+ * whose buffer no filter checks. On Linux nothing lies there.
  *
  *   seccomp-forged-request          filters that answer by themselves, or by a supervisor
- *   seccomp-forged-request traced   one that leaves a call to a tracer, who lets one of that number through
+ *   seccomp-forged-request traced   one that leaves a call to a tracer, which lets one of that
+ *                                   number through
  */
 #include "guest.h"
 #include <linux/filter.h>
@@ -151,8 +152,8 @@ static void look(unsigned long at, void *to, size_t bytes)
 }
 
 /*
- * While the first thread is in the call that its tracer has let through: another one's worker makes one of the same number, as
- * that of a thread which it says to be the first one's.
+ * While the first thread is in the call that its tracer has let through: another one's worker makes
+ * one of the same number, as that of a thread which it says to be the first one's.
  */
 static void *forges(void *unused)
 {

@@ -71,7 +71,10 @@ static void all_threads(void)
 	TELL(listen_to(SECCOMP_FILTER_FLAG_TSYNC | SECCOMP_FILTER_FLAG_TSYNC_ESRCH));
 }
 
-/* An error stands before a listener, which would not answer here, whichever filter is the outer one; a tracer stands behind it. */
+/*
+ * An error stands before a listener, which would not answer here, whichever filter is the outer
+ * one; a tracer stands behind it.
+ */
 static void order(unsigned before, unsigned after)
 {
 	int listener;

@@ -5,7 +5,8 @@
  *   seccomp-listener supervise SOCKET   a supervisor, for one target
  *   seccomp-listener target SOCKET      a target, whose supervisor is another program
  *
- * What the supervisor is to do about a call stands in the call's sixth argument, which no call here uses.
+ * What the supervisor is to do about a call stands in the call's sixth argument, which no call here
+ * uses.
  */
 #include "guest.h"
 #include "listener.h"
@@ -504,7 +505,10 @@ static void supervised(const char *name, unsigned long flags, void (*act)(void))
 		_exit(0);
 	}
 	close(sockets[0]);
-	/* In this order: some versions of Linux tell the supervisor of the end when the target has been waited for. */
+	/*
+	 * In this order: some versions of Linux tell the supervisor of the end when the target has
+	 * been waited for.
+	 */
 	waitpid(target, &status, 0);
 	waitpid(supervisor, NULL, 0);
 	printf("-- %s: target %d signal %d\n", name, WIFEXITED(status) ? WEXITSTATUS(status) : -1,

@@ -1,6 +1,7 @@
 /*
- * Selectors that a tracer gives a thread, and that a handler's frame has on its return: what is no selector is refused, and with
- * what no CPU enters user mode there comes SIGSEGV. Prints what is the same on both kernels; 32-bit code is not tried.
+ * Selectors that a tracer gives a thread, and that a handler's frame has on its return: what is no
+ * selector is refused, and with what no CPU enters user mode there comes SIGSEGV. Prints what is
+ * the same on both kernels; 32-bit code is not tried.
  */
 #include "guest.h"
 #include <elf.h>

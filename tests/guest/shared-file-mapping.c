@@ -1,5 +1,6 @@
 /*
- * A shared file mapping beside another process that uses the file: does what lines of standard input say.
+ * A shared file mapping beside another process that uses the file: does what lines of standard
+ * input say.
  *   w OFFSET TEXT | r OFFSET LENGTH | t SIZE | s | u (unmap and map again) | q
  */
 #include "guest.h"

@@ -1,8 +1,9 @@
 /*
  * Which thread handles a signal, and when.
- * Calls with a signal mask of their own (ppoll, pselect6, epoll_pwait): a result or an error comes before a
- * pending signal. A signal directed at one thread of several is handled by that thread. A siginfo that is
- * queued again arrives as it was. The signal frame: what it says, and what a handler may change in it.
+ * Calls with a signal mask of their own (ppoll, pselect6, epoll_pwait): a result or an error comes
+ * before a pending signal. A signal directed at one thread of several is handled by that thread. A
+ * siginfo that is queued again arrives as it was. The signal frame: what it says, and what a
+ * handler may change in it.
  */
 #include "guest.h"
 #include <poll.h>
@@ -234,9 +235,9 @@ static void prefers_the_first(void)
 	pthread_barrier_wait(&begun);
 	for (int i = 0; i < times; i++) {
 		/*
-		 * Once more, later: on a busy machine the first one may come before the sleep. So much
-		 * later that the handler of the first is over: while it runs, the signal is blocked, and
-		 * the other thread's.
+		 * Once more, later: on a busy machine the first one may come before the sleep. So
+		 * much later that the handler of the first is over: while it runs, the signal is
+		 * blocked, and the other thread's.
 		 */
 		struct itimerval timer = { .it_value.tv_usec = 50000, .it_interval.tv_sec = 10 }, off = { 0 };
 		struct timespec long_time = { 200, 0 };
@@ -251,8 +252,8 @@ static void prefers_the_first(void)
 }
 
 /*
- * One process sends a real-time signal to another that computes and makes no call: while that ignores it,
- * and once more when it has a handler again.
+ * One process sends a real-time signal to another that computes and makes no call: while that
+ * ignores it, and once more when it has a handler again.
  */
 static void ignored_and_handled_again(void)
 {
@@ -264,7 +265,7 @@ static void ignored_and_handled_again(void)
 	right = wrong = 0;
 	pid = fork();
 	if (!pid) {
-		/* Every page that is used below is there: a page fault may ask Linux for something. */
+		/* Every page used below is there: a page fault may ask Linux for something. */
 		*step = BEGIN;
 		counting(0);
 		right = wrong = 0;

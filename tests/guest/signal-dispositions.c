@@ -1,6 +1,6 @@
 /*
- * Dispositions that change while signals arrive and calls block: SA_RESTART, SIG_IGN and SIG_DFL count as
- * they are when the signal arrives.
+ * Dispositions that change while signals arrive and calls block: SA_RESTART, SIG_IGN and SIG_DFL
+ * count as they are when the signal arrives.
  */
 #include "guest.h"
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations" /* siginterrupt */
@@ -18,7 +18,10 @@ static void count(int signal)
 	caught++;
 }
 
-/* The second one feeds what was restarted after the first one; or, if not `again`, it ends the call. */
+/*
+ * The second one feeds what was restarted after the first one; or, if not `again`, it ends the
+ * call.
+ */
 static void count_and_feed(int signal)
 {
 	if (++caught == 2 && again) {
@@ -30,8 +33,10 @@ static void count_and_feed(int signal)
 	}
 }
 
-/* Once, if the handler asks for another one; or again and again: on a slow machine the first may come
-   before the call that it is to end. */
+/*
+ * Once, if the handler asks for another one; or again and again: on a slow machine the first may
+ * come before the call that it is to end.
+ */
 static void alarms(void)
 {
 	ualarm(50000, again ? 0 : 50000);

@@ -1,4 +1,7 @@
-/* What a handler makes of the FPU state in its frame: changed registers, marks, places, and what the CPU refuses. */
+/*
+ * What a handler makes of the FPU state in its frame: changed registers, marks, places, and what
+ * the CPU refuses.
+ */
 #include "guest.h"
 
 #define MAGIC1 464 /* struct _fpx_sw_bytes */
@@ -91,7 +94,7 @@ static void misaligned(ucontext_t *c)
 	c->uc_mcontext.fpregs = (void *)(copy + 8);
 }
 
-/* Its second part in a page that comes with the first touch of it, by the CPU on the kernel's behalf. */
+/* Its second part is in a page that the CPU touches first, on the kernel's behalf. */
 static void untouched(ucontext_t *c)
 {
 	char *at = mmap(0, 4 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

@@ -1,4 +1,7 @@
-/* Signal masks, pending signals, nested handlers, alternate stacks, SA_RESETHAND, queueing, sigtimedwait. */
+/*
+ * Signal masks, pending signals, nested handlers, alternate stacks, SA_RESETHAND, queueing,
+ * sigtimedwait.
+ */
 #include "guest.h"
 
 static volatile int depth, deepest, count[65];

@@ -1,7 +1,8 @@
 /*
- * Signals reach threads whose calls wait for a server of the request box, or are being executed by one: a handler runs
- * on the thread that the signal was sent to, and the call ends with EINTR or is made again, as SA_RESTART says. SIGPIPE
- * comes to the thread that wrote, or stays pending where that blocks it. After fork and execve calls are as before.
+ * Signals reach threads whose calls wait for a server of the request box, or are being executed by
+ * one: a handler runs on the thread that the signal was sent to, and the call ends with EINTR or is
+ * made again, as SA_RESTART says. SIGPIPE comes to the thread that wrote, or stays pending where
+ * that blocks it. After fork and execve calls are as before.
  */
 #include "guest.h"
 #include <pthread.h>
@@ -70,7 +71,10 @@ static void install(int number, void (*handler)(int), int flags)
 	sigaction(number, &action, NULL);
 }
 
-/* All of them are blocked, so some of the calls wait and some are executed. Each gets a signal of its own. */
+/*
+ * All of them are blocked, so some of the calls wait and some are executed. Each gets a signal of
+ * its own.
+ */
 static void interrupts(const char *what, void *(*body)(void *))
 {
 	struct reader readers[READERS] = { 0 };

@@ -203,7 +203,10 @@ static void burn(long ms)
 	} while (cpu_ms() < until);
 }
 
-/* Until so many signals have come, too: a machine short of time ticks late, and once for several periods. */
+/*
+ * Until so many signals have come, too: a machine short of time ticks late, and once for several
+ * periods.
+ */
 static void burn_for(long ms, int signals)
 {
 	long begin = cpu_ms();
@@ -252,7 +255,7 @@ static void cpu_time(void)
 		printf("several signals: %d\n", count >= 2 && count < (cpu_ms() - begin) / 50 + 4);
 	}
 	t.it_interval = off.it_interval;
-	/* A CPU that stands still while it is about to sleep computes, as far as it knows: once more. */
+	/* A CPU that stands still just before it sleeps counts the time as computed: once more. */
 	for (int tries = 0; tries < 20; tries++) {
 		count = 0;
 		setitimer(ITIMER_PROF, &t, NULL);

@@ -1,6 +1,7 @@
 /*
- * Memory calls with sizes that no mapping can have: zero, more than the address space, sums that wrap around.
- * At a mapping, beside it, and where no program can map. One line for each call and address.
+ * Memory calls with sizes that no mapping can have: zero, more than the address space, sums that
+ * wrap around. At a mapping, beside it, and where no program can map. One line for each call and
+ * address.
  */
 #include "guest.h"
 

@@ -1,6 +1,6 @@
 /*
- * Threads are blocked in recv, more than a request box has servers. When a line comes another one looks at a file 300
- * times; at the next line the threads get what they wait for.
+ * Threads are blocked in recv, more than a request box has servers. When a line comes another one
+ * looks at a file 300 times; at the next line the threads get what they wait for.
  */
 #include "guest.h"
 #include <pthread.h>

@@ -3,8 +3,10 @@
  * Usage: strike-victim fork|exec|table|thread|map|block|signal|exit|noop
  *        strike-victim doomed    a thread crashes while another thread's execve ends it
  *        strike-victim hidden    the old program cannot be looked into until execve has replaced it
- *        strike-victim beside    a process shares the descriptor table during another thread's execve
- *        strike-victim left      processes are killed as they leave shared memory, then the last one leaves
+ *        strike-victim beside    a process shares the descriptor table during another thread's
+ *                                execve
+ *        strike-victim left      processes are killed as they leave shared memory, then the last
+ *                                one leaves
  */
 #include "guest.h"
 #include <poll.h>

@@ -1,6 +1,7 @@
 /*
  * System V shared memory.
- * Usage: sysv-shm [hold ID]    hold: attaches to a segment, adds one to its first word, waits for the other side
+ * Usage: sysv-shm [hold ID]    hold: attaches to a segment, adds one to its first word, waits for
+ *                              the other side
  */
 #include "guest.h"
 #include <sys/ipc.h>

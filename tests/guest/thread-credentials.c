@@ -1,6 +1,6 @@
 /*
- * Credentials belong to a thread: a raw system call changes those of the caller, the C library's function
- * those of all threads; a new thread or process has those of its creator. Run as root.
+ * Credentials belong to a thread: a raw system call changes those of the caller, the C library's
+ * function those of all threads; a new thread or process has those of its creator. Run as root.
  */
 #include "guest.h"
 

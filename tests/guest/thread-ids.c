@@ -67,7 +67,9 @@ static void names(void)
 	}
 }
 
-/* Who makes a thread gives it a name at once, or asks for it, whatever the last one called itself. */
+/*
+ * A thread's creator names it at once, or asks for its name, whatever the last one called itself.
+ */
 static volatile int may_tell;
 
 static void *tells_later(void *argument)
@@ -75,7 +77,10 @@ static void *tells_later(void *argument)
 	while (!may_tell)
 		usleep(1000);
 	tell(argument);
-	/* The LWK hears of no name that another thread writes: the next thread would have it (docs/compatibility.md). */
+	/*
+	 * The LWK hears of no name that another thread writes: the next thread would have it
+	 * (docs/compatibility.md).
+	 */
 	prctl(PR_SET_NAME, "itself");
 	return argument;
 }
@@ -193,7 +198,10 @@ static void bursts(void)
 	printf("%d failed\n", failed);
 }
 
-/* PR_GET_TID_ADDRESS: where the id is cleared at the end, which may be set anew; then who joins is woken. */
+/*
+ * PR_GET_TID_ADDRESS: where the id is cleared at the end, may be set anew; then the joiner is
+ * woken.
+ */
 static void *address(void *argument)
 {
 	pid_t *at = NULL;

@@ -1,13 +1,14 @@
 /* Threads of one process on several CPUs: memory that goes, changes rights or is copied
  * under another thread's feet, futexes and signals across CPUs, affinity.
- * Few rounds of those that wait for each other: where CPUs are threads of a busy machine, each takes a time slice. */
+ * Few rounds of those that wait for each other: where CPUs are threads of a busy machine, each
+ * takes a time slice. */
 #include "guest.h"
 #include <linux/membarrier.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
 
-/* Waits at once at first; then leaves the time to whom it waits for, if both have to share a core. */
+/* Polls at first; then leaves the CPU to the thread it waits for, if both share a core. */
 #define WAIT_WHILE(c) do { for (int n_ = 0; c; n_++) if (n_ > 5000) usleep(50); } while (0)
 #define CHECK(c) do { if (!(c)) { printf("line %d: %s (errno %d)\n", __LINE__, #c, errno); exit(1); } } while (0)
 
@@ -101,7 +102,9 @@ static void shootdown(void)
 		target = p + PAGE;
 		until_written();
 		CHECK(mprotect(p, size, PROT_READ) == 0);
-		/* The other CPU, which counts there, must not write any more: the page may not change. */
+		/*
+		 * The other CPU, which counts there, must write no more: the page stays as it is.
+		 */
 		char old = *(volatile char *)(p + PAGE);
 		until_faulted();
 		CHECK(*(volatile char *)(p + PAGE) == old);

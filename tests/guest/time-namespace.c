@@ -1,4 +1,4 @@
-/* Time namespaces: which clocks are shifted, for which processes, and sleeps and timeouts by them. */
+/* Time namespaces: which clocks are shifted for which processes; sleeps and timeouts by them. */
 #include "guest.h"
 #include <linux/futex.h>
 #include <sched.h>
@@ -144,7 +144,10 @@ int main(int argc, char **argv)
 		program[i + 1] = text[i];
 	}
 	stack = mmap(NULL, 64 << 10, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	/* In another process: memory shared by two namespaces has one clock page, and Linux' vDSO is wrong in it. */
+	/*
+	 * In another process: memory shared by two namespaces has one clock page, and Linux' vDSO
+	 * is wrong in it.
+	 */
 	fflush(stdout);
 	if (!fork()) {
 		begun_by_exec();

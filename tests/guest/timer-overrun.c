@@ -1,5 +1,6 @@
 /*
- * A timer that expires again before its signal has been handled: the program goes on, and each signal is well-formed.
+ * A timer that expires again before its signal has been handled: the program goes on, and each
+ * signal is well-formed.
  */
 #include "guest.h"
 

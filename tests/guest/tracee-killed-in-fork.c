@@ -1,4 +1,7 @@
-/* A tracee is killed at any moment of a fork that its tracer follows: its last child goes on and ends. */
+/*
+ * A tracee is killed at any moment of a fork that its tracer follows: its last child ends by
+ * itself.
+ */
 #include "guest.h"
 #include <poll.h>
 #include <sys/ptrace.h>

@@ -1,4 +1,7 @@
-/* A program that its user may execute and not read: what that user may still open of its process in /proc. */
+/*
+ * A program that its user may execute and not read: what that user may still open of its process in
+ * /proc.
+ */
 #include "guest.h"
 
 #include <sys/prctl.h>

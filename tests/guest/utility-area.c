@@ -1,11 +1,15 @@
 /*
- * Programs that do with the area of a thread whose code executes on Linux what they are told not to: they harm themselves alone.
- * How each of them ends is not said, since on Linux nothing happens to them.
+ * Programs that do with the area of a thread whose code executes on Linux what they are told not
+ * to: they harm themselves alone. How each of them ends is not said, since on Linux nothing happens
+ * to them.
  */
 #include "utility.h"
 #include "../../module/hanare_abi.h"
 
-/* Runs `body` in a process for 3 s at most, in `make test` for 0.7 s, on Linux for 0.1 s; nobody asks how it ends. */
+/*
+ * Runs `body` in a process for 3 s at most, in `make test` for 0.7 s, on Linux for 0.1 s; its end
+ * is not judged.
+ */
 static void try(const char *what, void (*body)(void))
 {
 	pid_t pid;

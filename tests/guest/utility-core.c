@@ -1,5 +1,6 @@
 /*
- * Dumps core while threads whose code executes on a Linux CPU are in functions with registers that a debugger knows again.
+ * Dumps core while threads whose code executes on a Linux CPU are in functions with registers that
+ * a debugger knows again.
  * Usage: utility-core segv|quit
  */
 #include "utility.h"

@@ -1,6 +1,7 @@
 /*
- * What a thread whose code executes on Linux does to descriptors: others map the file that a descriptor stands for by then, and what
- * it has closed is closed, whatever was mapped of it before. Linux says what is right.
+ * What a thread whose code executes on Linux does to descriptors: others map the file that a
+ * descriptor stands for by then, and what it has closed is closed, whatever was mapped of it
+ * before. Linux says what is right.
  */
 #include "utility.h"
 #include <sys/file.h>

@@ -1,4 +1,7 @@
-/* Threads whose code executes on Linux for ever: one makes only calls of Linux', one computes. For who watches from outside. */
+/*
+ * Threads whose code executes on Linux for ever: one makes only calls of Linux', one computes.
+ * Tests watch them from outside.
+ */
 #include "utility.h"
 
 static volatile unsigned long rounds;

@@ -1,6 +1,6 @@
 /*
- * Memory of threads whose code executes on a Linux CPU while others change it: rights taken away, other things mapped at the same
- * addresses, copies by fork. Linux says what is right.
+ * Memory of threads whose code executes on a Linux CPU while others change it: rights taken away,
+ * other things mapped at the same addresses, copies by fork. Linux says what is right.
  */
 #include "utility.h"
 #include <sched.h>
@@ -122,7 +122,10 @@ static void rights(void)
 	munmap(at, PAGE);
 }
 
-/* An instruction reads and writes a page that is shared with a child; one writes to the page on which it lies. */
+/*
+ * An instruction reads and writes a page that is shared with a child; one writes to the page on
+ * which it lies.
+ */
 static void same_page(void)
 {
 	static const unsigned char writes_itself[] = { 0xc6, 0x05, 1, 0, 0, 0, 44, 0xb8, 42, 0, 0, 0, 0xc3 };
@@ -171,7 +174,10 @@ static void vdso(void)
 	step("in its place", 'r');
 }
 
-/* The one does what it is told, the other one takes pages away: no write is lost, none is seen that came later. */
+/*
+ * The one thread writes as told, the other one takes pages away: no write is lost, no later one is
+ * seen.
+ */
 static volatile unsigned long *words;
 static volatile int over;
 
@@ -226,7 +232,7 @@ static void copies(void)
 	printf("copies: wrong %ld, lost %ld\n", wrong, (long)result);
 }
 
-/* A child of such a thread, which makes one of its own, and closes all descriptors, as servers do. */
+/* A child of such a thread makes one of its own, and closes all descriptors, as servers do. */
 static void *in_fork(void *unused)
 {
 	(void)unused;
@@ -257,8 +263,8 @@ static void *forks(void *unused)
 }
 
 /*
- * A thread comes back from Linux for good, since Linux alone would not execute what it calls, and computes for ever. That very
- * moment another thread's execve ends it.
+ * A thread comes back from Linux for good, since Linux alone would not execute what it calls, and
+ * computes for ever. That very moment another thread's execve ends it.
  */
 static volatile int calls;
 
@@ -282,7 +288,7 @@ static void ends(void)
 {
 	int ended = 0;
 
-	/* The moments of the execve are as far apart in `make test`, and fewer of them in between. */
+	/* In `make test` the moments of the execve span as much time, but are fewer. */
 	for (int round = 0; round < 60; round += by_tier(6, 1)) {
 		int status = -1;
 		pid_t pid = fork();

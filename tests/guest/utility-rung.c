@@ -1,8 +1,9 @@
 /*
- * Threads whose code executes on a Linux CPU, asleep in a read of the eventfd by which threads on the LWK ring them (prctl
- * PR_HANARE_RUN_ON). Linux, where rings are writes, says what is right.
+ * Threads whose code executes on a Linux CPU, asleep in a read of the eventfd by which threads on
+ * the LWK ring them (prctl PR_HANARE_RUN_ON). Linux, where rings are writes, says what is right.
  *   utility-rung lwk       what only the LWK has: a line for each that is as it should be
- *   utility-rung crowd ITEMS   rings until SIGTERM by an eventfd at which ITEMS * ITEMS epoll items look
+ *   utility-rung crowd ITEMS   rings until SIGTERM by an eventfd at which ITEMS * ITEMS epoll items
+ *                              look
  */
 #include "utility.h"
 #include <sys/epoll.h>

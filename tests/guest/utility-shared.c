@@ -1,6 +1,7 @@
 /*
- * What threads whose code executes on a Linux CPU share with others: files mapped shared, memory of parent and child, large pages
- * that are taken apart, robust mutexes, credentials that one thread changes for all. Linux says what is right.
+ * What threads whose code executes on a Linux CPU share with others: files mapped shared, memory of
+ * parent and child, large pages that are taken apart, robust mutexes, credentials that one thread
+ * changes for all. Linux says what is right.
  *   utility-shared fills      touches more memory there than an LWK of the tests has
  */
 #include "utility.h"

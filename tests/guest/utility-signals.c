@@ -1,6 +1,7 @@
 /*
- * Signals and exceptions of threads whose code executes on a Linux CPU, where the proxy there might make something else of them:
- * ignored ones, blocked ones, steps and breakpoints, flags and bases of the CPU. Linux says what is right.
+ * Signals and exceptions of threads whose code executes on a Linux CPU, where the proxy there might
+ * make something else of them: ignored ones, blocked ones, steps and breakpoints, flags and bases
+ * of the CPU. Linux says what is right.
  */
 #include "utility.h"
 #include <poll.h>

@@ -1,6 +1,7 @@
 /*
- * Threads whose code executes on a Linux CPU (prctl PR_HANARE_RUN_ON): all is as in any thread of the program. Linux does not
- * know that call, so the same lines are printed there. With an argument: says where the threads execute.
+ * Threads whose code executes on a Linux CPU (prctl PR_HANARE_RUN_ON): all is as in any thread of
+ * the program. Linux does not know that call, so the same lines are printed there. With an
+ * argument: says where the threads execute.
  */
 #include "utility.h"
 #include <linux/filter.h>

@@ -1,4 +1,4 @@
-/* Threads whose code executes on a Linux CPU (prctl PR_HANARE_RUN_ON), as programs that test them make them. */
+/* Utility threads: their code executes on a Linux CPU (prctl PR_HANARE_RUN_ON). */
 #include "guest.h"
 #include <pthread.h>
 
@@ -6,7 +6,7 @@
 
 static __thread char *own_area;
 
-/* From here on the calling thread's code executes on Linux, if there is an LWK that it can leave. */
+/* From here on the calling thread's code executes on Linux, if it runs on an LWK. */
 static inline long go_out(void)
 {
 	own_area = mmap(NULL, AREA, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

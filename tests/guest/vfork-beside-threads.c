@@ -1,6 +1,6 @@
 /*
- * The child of a vfork shares memory with its parent beside the parent's other threads, until it ends or calls
- * execve. After that execve it is a process like any other.
+ * The child of a vfork shares memory with its parent beside the parent's other threads, until it
+ * ends or calls execve. After that execve it is a process like any other.
  */
 #include "guest.h"
 #include <poll.h>

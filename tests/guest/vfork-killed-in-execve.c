@@ -1,6 +1,6 @@
 /*
- * Children of vfork are killed at any moment of their execve: each ends by that signal or runs its program;
- * afterwards the program's file may be written.
+ * Children of vfork are killed at any moment of their execve: each ends by that signal or runs its
+ * program; afterwards the program's file may be written.
  */
 #include "guest.h"
 #include <pthread.h>
@@ -40,7 +40,10 @@ static void *makes(void *told)
 	return (void *)wrong;
 }
 
-/* Later and later after the child has begun, and from the beginning again; a little more than once in all rounds. */
+/*
+ * Later and later after the child has begun, and from the beginning again; a little more than once
+ * in all rounds.
+ */
 static void *kills(void *told)
 {
 	long i = (long)told;

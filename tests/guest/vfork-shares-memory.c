@@ -1,4 +1,7 @@
-/* The child of a vfork shares its parent's memory: what it does to mappings is done to the parent's. */
+/*
+ * The child of a vfork shares its parent's memory: what it does to mappings is done to the
+ * parent's.
+ */
 #define _GNU_SOURCE
 #include "guest.h"
 #include <errno.h>

@@ -1,6 +1,6 @@
 /*
- * A program executed by the child of a vfork finds what it would find after a fork: the process keeps all that
- * execve does not take, and has memory of its own.
+ * A program executed by the child of a vfork finds what it would find after a fork: the process
+ * keeps all that execve does not take, and has memory of its own.
  */
 #include "guest.h"
 #include <poll.h>
@@ -447,7 +447,9 @@ static void all_ways(const char *name, void (*child)(void))
 	};
 
 	for (int i = 0; i < 3; i++) {
-		/* In `make test` all ways for what the process keeps by itself, and for the rest vfork. */
+		/*
+		 * In `make test` all ways for what the process keeps by itself; for the rest vfork.
+		 */
 		if (i != 1 && child != set_all && child != set_pending && !by_tier(0, 1))
 			continue;
 		int status = -1, pidfd = -1;

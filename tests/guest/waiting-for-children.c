@@ -234,8 +234,9 @@ static void stopped(void)
 	while (!*turns)
 		usleep(1000);
 	/*
-	 * A CPU of a busy host may stand still for longer than the LWK waits for it to hear of the stop (PAUSES_NS in
-	 * kernel/src/process/waited.rs). That happens once in a while; who does not wait meets it each time.
+	 * A CPU of a busy host may stand still for longer than the LWK waits for it to hear of the
+	 * stop (PAUSES_NS in kernel/src/process/waited.rs). That happens once in a while; a kernel
+	 * that does not wait meets it each time.
 	 */
 	do
 		moved = stops(pid, &wrong);

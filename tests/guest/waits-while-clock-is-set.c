@@ -1,6 +1,6 @@
 /*
- * Sleeps until an absolute time end at that time, also where the clock is set meanwhile; no sleep ends
- * too early.
+ * Sleeps until an absolute time end at that time, also where the clock is set meanwhile; no sleep
+ * ends too early.
  */
 #include "guest.h"
 #include <linux/futex.h>

@@ -1,4 +1,4 @@
-/* write(2) and pwrite(2) to a file from a mapping of that file, none of whose pages has been touched. */
+/* write(2) and pwrite(2) to a file from an untouched mapping of that file. */
 #include "guest.h"
 
 #define PAGES 16

@@ -6,7 +6,8 @@ import os
 from harness import GUEST, TIMEOUT, WORK, command, debug_memory, expect, fresh, healthy, kernel_log_since, lwk_memory_is
 from users import AS_USER, Bystander, kill_all
 
-# By what they are about: words of locks, files of /proc, limits, mappings in the place of others, tracees.
+# By what they are about: words of locks, files of /proc, limits, mappings in the place of others,
+# tracees.
 PROGRAMS = ['attack-pi-words', 'attack-onlookers', 'attack-limits', 'attack-replaced', 'attack-follower']
 # Those that may do what they do with a filter of system calls, too.
 CONFINED = ['attack-pi-words', 'attack-limits', 'attack-replaced']

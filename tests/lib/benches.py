@@ -62,7 +62,8 @@ def bench_servers():
     fresh(nothing)
     expect(shutil.which('wrk'), 'wrk is not installed (tools/setup)')
     os.symlink(shutil.which('wrk'), nothing + '/wrk')
-    # In `make test` one figure shows that the server and wrk are started, on both kernels, and that others are left out.
+    # In `make test` one figure shows that the server and wrk are started, on both kernels, and that
+    # others are left out.
     ways, numbers = (('trap', 'posted', 'function'), (1, 4, 16, 64)) if TIER == 'long' else (('posted',), (4,))
     wanted = {f'servers.web.{way}.{number}' for way in ways for number in numbers}
     others = ['servers-nginx', 'servers-redis', 'servers-memcached']

@@ -50,7 +50,8 @@ LAYERS = {
     # Files of the command and of the proxy that tests/fuzz/src reads, too.
     'parsers': [*EVERY, 'fuzz/*', 'core/*', 'abi/*', 'ikc/*', 'sdk/*', 'common/*', 'cli/gdb', 'cli/trace', 'proxy/base',
                 '!core/tests', '!core/properties', '!ikc/models'],
-    # Every crate, and what tidy looks at: all files. What runs write down is no reason to run again.
+    # Every crate, and what tidy looks at: all files. What runs write down is no reason to run
+    # again.
     'host': ['*', '!record'],
     'mutants': ['*', '!record', '!docs'],
 }

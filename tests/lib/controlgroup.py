@@ -9,11 +9,13 @@ from harness import GUEST, TIMEOUT, Failure, command, expect, log_tail, until
 
 ROOT_GROUP = '/sys/fs/cgroup'
 CHARGED, EAT, HELLO = (f'{GUEST}/static/{name}' for name in ('cgroup-charges', 'eat-memory', 'hello'))
-# The module looks at the limits once a second; the machine may be slow. Whoever cannot look again tries all again with `SURELY`.
+# The module looks at the limits once a second; the machine may be slow. A check that cannot look
+# again repeats everything with `SURELY`.
 SEEN = 2
 SURELY = 12
-# How often a share is measured at most. A virtual CPU that stands still in a program's turn has that program use more time than
-# it has been given, which it waits for afterwards; and the module may look late.
+# How often a share is measured at most. A virtual CPU that stands still in a program's turn has
+# that program use more time than it has been given, which it waits for afterwards; and the module
+# may look late.
 TRIES = 20
 
 

@@ -16,7 +16,8 @@ ADDRESS = 0x000f_ffff_ffff_f000
 
 # Words for -cpu. As Linux knows a Skylake: it has all leaks.
 LEAKY = 'max,-monitor,-erms,-fsrm,vendor=GenuineIntel,family=6,model=94,stepping=3'
-# And with the microcode of 2018: SPEC_CTRL with IBRS and STIBP, PRED_CMD. TCG takes what is written there for nothing.
+# And with the microcode of 2018: SPEC_CTRL with IBRS and STIBP, PRED_CMD. TCG takes what is written
+# there for nothing.
 LEAKY_WITH_IBRS = LEAKY + ',+spec-ctrl,+stibp,x-force-features=on'
 
 

@@ -6,7 +6,8 @@ for `long` only stands in a `with only_long(...)` block of its script (tests/lib
 
 import dataclasses
 
-# Machines of tools/vm by their options. Groups with the same options follow each other in one machine.
+# Machines of tools/vm by their options. Groups with the same options follow each other in one
+# machine.
 STANDARD = ('--mem', '3G')
 
 
@@ -15,7 +16,8 @@ class Group:
     """One group: its promise in a line, its command, and what its runs may cost."""
 
     promise: str
-    # A script of tests/groups with its arguments, run inside of a machine; or a command on the host.
+    # A script of tests/groups with its arguments, run inside of a machine; or a command on the
+    # host.
     inside: str = ''
     host: tuple[str, ...] = ()
     machine: tuple[str, ...] = STANDARD
@@ -27,8 +29,8 @@ class Group:
     environment: tuple[tuple[str, str], ...] = ()
     # The image with assertions (`make checked`), the order of locks among them.
     checked: bool = False
-    # Nothing runs beside it: where both ends of a call wait for a CPU of the host, whoever polls gives up and sleeps, and
-    # there is no polled path to count.
+    # Nothing runs beside it: where both ends of a call wait for a CPU of the host, the polling end
+    # gives up and sleeps, and there is no polled path to count.
     alone: bool = False
     # Its machine is used for nothing else: what it changes cannot be undone.
     own_machine: bool = False

@@ -34,7 +34,7 @@ NAMES, DONE = (set(filter(None, (os.environ.get(key) or '').split('\n'))) for ke
 TIER = os.environ.get('TESTS_TIER') or 'long'
 # How often a check is tried; one in a machine that is there for those that failed elsewhere.
 TRIES = int(os.environ.get('TESTS_TRIES') or (1 if NAMES else 2))
-# For whatever ends by itself on a machine that is not very busy, in seconds; it only ends what hangs.
+# Seconds for all that ends by itself on a machine that is not very busy; it only ends what hangs.
 TIMEOUT = int(os.environ.get('TESTS_TIMEOUT') or 240)
 BOOT = ['--cpus', '2-3', '--mem', '256M']
 # Who has no rights but to run programs on an LWK.
@@ -44,7 +44,7 @@ counts = {kind: 0 for kind in ('ok', 'FAIL', 'xfail', 'skip', 'later', 'unstable
 # Why the checks that follow are left to `make test-long`; None: they are not.
 only_long_reason = None
 boot_arguments = BOOT
-# How calls of programs reach Linux, where a check says nothing else: options of `hanare boot` and their values.
+# How programs' calls reach Linux unless a check says otherwise: options of `hanare boot`, values.
 ways = {'--arguments': os.environ.get('TESTS_ARGUMENTS'), '--dispatch': os.environ.get('TESTS_DISPATCH')}
 # What programs of `same` gave on Linux, by the name of the check. None: nothing is remembered.
 given_on_linux = None
@@ -179,7 +179,7 @@ def await_end_of_group(group):
             time.sleep(0.01)
 
 
-# Seconds in which CPUs have to come to an LWK, and to leave it: those of a busy host may stand still for half a minute.
+# Seconds for CPUs to come to an LWK or to leave it: on a busy host one may stand still for 30 s.
 PATIENCE = {'boot': '120', 'shutdown': '30'}
 
 
@@ -548,7 +548,7 @@ def start(*arguments):
     """Begins a group: own copies of what is tested (others may be building), and an LWK."""
     global log_start
     log_start = len(kernel_log_since(0))
-    # CPUs that are threads of a busy machine may stand still for half a minute: what is stuck for good is seen later.
+    # CPUs of a busy host may stand still for half a minute: what is stuck for good is seen later.
     for path, seconds in ('/proc/sys/kernel/watchdog_thresh', 60), \
             ('/sys/module/rcupdate/parameters/rcu_cpu_stall_timeout', 180), \
             ('/proc/sys/kernel/hung_task_timeout_secs', 360):

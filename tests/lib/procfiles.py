@@ -55,7 +55,8 @@ def auxv(text):
     return ' '.join(f'{key}={value}' if key in (4, 5, 6, 8, 11, 12, 13, 14, 17, 23) else str(key) for key, value in pairs)
 
 
-# Fields of proc(5) that are the same for the same program; 9 (flags) and 38 (exit signal) are Linux' of the worker.
+# Fields of proc(5) that are the same for the same program; 9 (flags) and 38 (exit signal) are
+# Linux' of the worker.
 STAT = [1, 2, 3, 4, 5, 6, 7, 8, 18, 19, 20, 21, 22 - 1, 38, 40, 41]
 
 

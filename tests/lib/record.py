@@ -17,7 +17,8 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 RECORD = os.path.join(ROOT, 'tests/record.json')
 LIST = os.path.join(ROOT, 'tests/checks.list')
 DOCUMENT = os.path.join(ROOT, 'docs/testing.md')
-# [[check]] tables: known skips with their reasons; causes of unstable checks; successors of checks that are no more.
+# [[check]] tables: known skips with their reasons; causes of unstable checks; successors of checks
+# that are no more.
 SKIPS, CAUSES, SUCCESSORS = (os.path.join(ROOT, f'tests/{name}.toml') for name in ('skips', 'causes', 'successors'))
 
 

@@ -12,8 +12,8 @@ PAGE = 4
 SEEDS = 40
 # Of so many series: at most this many may be misjudged.
 RARELY = 1
-# As measured in a VM of 6 CPUs, KiB that nobody answers for after each cycle: by the counters as they
-# are, and by exact ones.
+# As measured in a VM of 6 CPUs, KiB that no user answers for after each cycle: by the counters as
+# they are, and by exact ones.
 MEASURED_ROUGH = [732, 748, 660, 748, 664, 708, 636, 780, 676, 600, 652, 644, 644, 664, 628, 516, 632, 640,
                   572, 636, 624, 628, 620, 632, 628]
 MEASURED = [2088, 2156, 2076, 2084, 2084, 2104, 2100, 2084, 2084, 2084, 2164, 2092, 2076, 2096, 2092, 2092,

@@ -142,7 +142,8 @@ def watch(look, bounds, most=120):
             elif verdict == 'grows':
                 first[name] = count
             elif len(recent) >= 3 * LEAST:
-                # Only the latest: what was in the beginning, when caches were filled, is not judged for ever.
+                # Only the latest: what was in the beginning, when caches were filled, is not judged
+                # for ever.
                 first[name] = count - LEAST
         if not unclear or grown:
             break

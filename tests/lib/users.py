@@ -93,7 +93,8 @@ def forged_proxies_harm_nobody(how, seconds, least):
     os.chmod(folder, 0o777)
     missing = dict(least)
     with Bystander() as bystander:
-        # Each seed's proxies live for random times, and some seeds' are slow to come to what is looked for.
+        # Each seed's proxies live for random times, and some seeds' are slow to come to what is
+        # looked for.
         for seed in map(str, range(1, 9)):
             result = command([*AS_USER, GUEST + '/module-forged', str(seconds), seed, GUEST + '/static', how],
                              timeout=seconds + TIMEOUT, cwd=folder)

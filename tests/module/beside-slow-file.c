@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * On the LWK: threads wait for pages of descriptor 3's file, which do not come; another one takes memory away
- * that Linux has seen, maps, and forks.
+ * On the LWK: threads wait for pages of descriptor 3's file, which do not come; another one takes
+ * memory away that Linux has seen, maps, and forks.
  *   beside-slow-file - beside     some threads; one of them waits for a page-cache frame
  *   beside-slow-file - crowd      more threads than a space has service entries of a CPU
  */

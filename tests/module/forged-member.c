@@ -2,10 +2,11 @@
 /*
  * Forged pooled proxies, to which native tasks give their calls:
  *   forged-member SECONDS SEED MEMBERS TASKS PROGRAM [ARGUMENT...]
- * makes a pool, has MEMBERS of them join it, each again when it has died, and begins PROGRAM as a native task as often as the time
- * allows, TASKS at once. They answer with any result, page and state, late, twice, or never, and write while the LWK reads.
- * Prints what was tried. Exit status 1: a task did not end within a minute or more of its time.
- * Run it as a user whose processes may all be killed.
+ * makes a pool, has MEMBERS of them join it, each again when it has died, and begins PROGRAM as a
+ * native task as often as the time allows, TASKS at once. They answer with any result, page and
+ * state, late, twice, or never, and write while the LWK reads. Prints what was tried. Exit status
+ * 1: a task did not end within a minute or more of its time. Run it as a user whose processes may
+ * all be killed.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -104,7 +105,10 @@ static void spoil_state(void)
 	page()->state = below(4) ? HANARE_MEMBER_FREE : below(3) ? below(5) : value();
 }
 
-/* Words that the LWK reads when it completes a call are at the beginning; the first pages are there. */
+/*
+ * Words that the LWK reads when it completes a call are at the beginning; the first pages are
+ * there.
+ */
 static void spoil_pages(void)
 {
 	int words = 1 + below(64);

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * A forged proxy, which lies to its LWK. Needs a running instance:
- *   forged-proxy NAME steal PID   a program of nobody's asks the LWK for process PID; its proxy says that
- *                                 Linux has granted whatever it was asked about others
- *   forged-proxy NAME manage      asks its descriptor for all that manages instances and looks at others
+ *   forged-proxy NAME steal PID   a program of user nobody asks the LWK for process PID; its proxy
+ *                                 says that Linux has granted whatever it was asked about others
+ *   forged-proxy NAME manage      asks its descriptor for all that manages instances and looks at
+ *                                 others
  *   forged-proxy NAME fill        start blocks as large as they may be, in an instance of 64 MiB
  *   forged-proxy - steal PID      on the LWK: says what it got
  */
@@ -190,7 +191,10 @@ static int fill(void)
 
 /* ---- manage ---- */
 
-/* Whoever its user is: its program could have its worker ask, past a filter that lets it open no descriptor of its own. */
+/*
+ * Whoever its user is: its program could have its worker ask, past a filter that lets it open no
+ * descriptor of its own.
+ */
 static int manage(void)
 {
 	static const struct { unsigned int command; const char *name; } all[] = {

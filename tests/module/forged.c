@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Forged proxies: each attaches to the instance, starts a program, and serves it, truthfully for the most
- * part, so that it gets far, while threads and other processes spoil what they can reach: answers, slots,
- * start block, scratch pages, mappings, the descriptor, every ioctl in any order, signals. One after the
- * other, each with odds of its own, until the time is up; at the end of each no process of it is left.
- *   forged SECONDS SEED FOLDER [HOW]          FOLDER: the programs (tests/guest/static). HOW: box: all of them go by the
- *                                             request box, and most of what is spoiled is that, slots, and bells;
- *                                             registers: their threads go to Linux, and are given back with any
- *   forged corrupt SECONDS SEED               writes into the control windows of other proxies of its user
- *   forged serve PROGRAM [ARGUMENT...]        serves a program and spoils nothing; with FORGED_BOX in the
- *                                             environment it goes by the request box
+ * Forged proxies: each attaches to the instance, starts a program, and serves it, truthfully for
+ * the most part, so that it gets far, while threads and other processes spoil what they can reach:
+ * answers, slots, start block, scratch pages, mappings, the descriptor, every ioctl in any order,
+ * signals. One after the other, each with odds of its own, until the time is up; at the end of each
+ * no process of it is left.
+ *   forged SECONDS SEED FOLDER [HOW]          FOLDER: the programs (tests/guest/static). HOW: box:
+ *                                             all of them go by the request box, and most of what
+ *                                             is spoiled is that, slots, and bells; registers:
+ *                                             their threads go to Linux, and are given back with
+ *                                             any
+ *   forged corrupt SECONDS SEED               writes into the control windows of other proxies of
+ *                                             its user
+ *   forged serve PROGRAM [ARGUMENT...]        serves a program and spoils nothing; with FORGED_BOX
+ *                                             in the environment it goes by the request box
  * Prints what was tried, by kind. Exit status 3: a call or an end took more than 60 s.
  * Run it as a user whose processes may all be killed.
  */

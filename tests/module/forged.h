@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* What the parts of forged.c have in common: what is counted, chance, and calls of the module that are watched. */
+/* Common to the parts of forged.c: counters, chance, and calls of the module that are watched. */
 #ifndef FORGED_H
 #define FORGED_H
 
@@ -43,7 +43,10 @@ static struct shared {
 	uint64_t counts[KINDS], ioctls[64];
 	uint64_t seed, stream, end_ms, until_ms;
 	uint32_t lies_one_in, pace_us;
-	/* Programs go by the request box, and words of that, of slots and of bells are what is spoiled most. */
+	/*
+	 * Programs go by the request box; most of the spoiled words are the box', slots' and
+	 * bells'.
+	 */
 	uint32_t spoils_box;
 	/* Programs go to Linux all the time, and little but their registers is spoiled. */
 	uint32_t spoils_registers;

@@ -3,10 +3,10 @@
  * A user who takes all that an instance gives him, with proxies of his own. Needs a running
  * instance:
  *   hoard NAME UID BLOCKS SPACES [decoy]
- * BLOCKS processes fill their start blocks, each with another process in its memory of which the LWK
- * hears nothing; then HOARDERS processes open spaces, SPACES each at
- * most. Says how much that was, and what the first refusal said. When its standard input ends, so
- * do they, all at once. With a decoy: one more space, which Linux says is on its way out for ever.
+ * BLOCKS processes fill their start blocks, each with another process in its memory of which the
+ * LWK hears nothing; then HOARDERS processes open spaces, SPACES each at most. Says how much that
+ * was, and what the first refusal said. When its standard input ends, so do they, all at once. With
+ * a decoy: one more space, which Linux says is on its way out for ever.
  */
 #define _GNU_SOURCE
 #include <errno.h>

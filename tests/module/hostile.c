@@ -13,7 +13,8 @@
  *   hostile PID unmapped   has the proxy PID unmap all of its space and close the descriptor
  *   hostile - map          on the LWK: maps descriptor 0 over and over
  *   hostile - written      on the LWK: a thread has Linux read a page of descriptor 3's mapping
- *   hostile - slow         on the LWK: a thread waits for a page of descriptor 3; what is new is zero
+ *   hostile - slow         on the LWK: a thread waits for a page of descriptor 3; what is new is
+ *                          zero
  */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -300,7 +301,10 @@ static void secret(void)
 
 /* ---- rights ---- */
 
-/* Keeps those of its capabilities only, of which the call that stands for execve gives root none back. */
+/*
+ * Keeps those of its capabilities only, of which the call that stands for execve gives root none
+ * back.
+ */
 static void lowers(int fd, unsigned int effective, unsigned int permitted)
 {
 	struct __user_cap_header_struct header = { _LINUX_CAPABILITY_VERSION_3, 0 };

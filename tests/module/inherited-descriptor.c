@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The descriptor of a space in another process: what a child may do with the one that it inherited by
- * fork, and what becomes of a space whose process ends while a child still has it. Needs a running
- * instance:
+ * The descriptor of a space in another process: what a child may do with the one that it inherited
+ * by fork, and what becomes of a space whose process ends while a child still has it. Needs a
+ * running instance:
  *   inherited-descriptor NAME
  */
 #include <errno.h>

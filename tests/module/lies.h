@@ -21,8 +21,8 @@ static void spoil_message(unsigned char *message, uint64_t bytes)
 }
 
 /*
- * A lie about code that the worker was to execute: registers that nobody had, where they belong or anywhere. The result that
- * says where they are, and why the code was left.
+ * A lie about code that the worker was to execute: registers that no thread had, where they belong
+ * or anywhere. The result that says where they are, and why the code was left.
  */
 static long spoil_registers(const uint64_t *args)
 {

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A proxy that lies to the supervisor of its program's calls (SECCOMP_RET_USER_NOTIF): a proxy as it is, whose calls a tracer on
- * Linux changes.
- *   lying-proxy NAME token   of two threads in an execve the supervisor lets one go on; its new image takes the other's token
- *   lying-proxy NAME pid     a thread's call is notified by another process that has the same memory
+ * A proxy that lies to the supervisor of its program's calls (SECCOMP_RET_USER_NOTIF): a proxy as
+ * it is, whose calls a tracer on Linux changes.
+ *   lying-proxy NAME token   of two threads in an execve the supervisor lets one go on; its new
+ *                            image takes the other's token
+ *   lying-proxy NAME pid     a thread's call is notified by another process that has the same
+ *                            memory
  *   lying-proxy - WHAT       on the LWK: the program, and its supervisor
  */
 #define _GNU_SOURCE
@@ -195,7 +197,7 @@ static void exchange_tokens(pid_t tid, int is_entry)
 		;
 	if (strncmp(text, begins, strlen(begins)))
 		return;
-	/* That of the program itself, and then of the one that waits, and of the one that goes on. */
+	/* The program's own, then that of the one that waits, and of the one that goes on. */
 	if (++execves == 2) {
 		strcpy(first, text);
 	} else if (execves == 3) {

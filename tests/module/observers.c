@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Takes what observers of LWK processes may have, until it is refused:
- *   observers rings MOST PROGRAM               traces, each of another process, which then ends, and whose records nobody reads
- *   observers read 1 PROGRAM                   one trace of a process which then ends, and whose records are all read
- *   observers breakpoints MOST PID ADDRESS...  so many breakpoints in each process, one after the other from its address on
- * Says how many it has and why it got no more; goes on with what it has, and ends with its standard input.
+ *   observers rings MOST PROGRAM               traces, each of another process, which then ends,
+ *                                              and whose records are not read
+ *   observers read 1 PROGRAM                   one trace of a process which then ends, and whose
+ *                                              records are all read
+ *   observers breakpoints MOST PID ADDRESS...  so many breakpoints in each process, one after the
+ *                                              other from its address on
+ * Says how many it has and why it got no more; goes on with what it has, and ends with its standard
+ * input.
  */
 #define _GNU_SOURCE
 #include <errno.h>

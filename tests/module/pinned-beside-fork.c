@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * On the LWK, or on Linux: a read of descriptor 3's file past the page cache has its buffer pinned, and waits; meanwhile the
- * process forks, and writes to the buffer. Then what was read is in the parent's memory, and not in its children's.
+ * On the LWK, or on Linux: a read of descriptor 3's file past the page cache has its buffer pinned,
+ * and waits; meanwhile the process forks, and writes to the buffer. Then what was read is in the
+ * parent's memory, and not in its children's.
  *   pinned-beside-fork - HOW...   a process for each:
  *     few         next to nothing else was read into
  *     many        much else was

@@ -2,14 +2,18 @@
 /*
  * Joining a pool of proxies by its descriptor alone:
  *   pool [COMMAND...] PROGRAM join    makes a pool, whose descriptor is 77, and runs the rest
- *   pool join                         attaches to the pool with descriptor 77; prints whether it may
- *   pool member                       is a pooled proxy, and prints what it is told that asks as a program's does
+ *   pool join                         attaches to the pool with descriptor 77; prints whether it
+ *                                     may
+ *   pool member                       is a pooled proxy, and prints what it is told that asks as a
+ *                                     program's does
  *   pool wrong                        attaches in ways that there are not; prints what is said
- *   pool confined HOW                 makes a pool, has a child that is like it join, then one that is confined: by `nothing`,
- *                                     `landlock`, `filter` (of seccomp), `groups`, `root`, `umask`, `network` (namespace),
- *                                     `user` (namespace), `bounding` (set), `securebits`, `apparmor` (profile `hanare-pool`)
- *   pool later HOW                    a native task and a pooled proxy join; the task is confined; prints whether the proxy may
- *                                     make its calls, before and after
+ *   pool confined HOW                 makes a pool, has a child that is like it join, then one that
+ *                                     is confined: by `nothing`, `landlock`, `filter` (of seccomp),
+ *                                     `groups`, `root`, `umask`, `network` (namespace), `user`
+ *                                     (namespace), `bounding` (set), `securebits`, `apparmor`
+ *                                     (profile `hanare-pool`)
+ *   pool later HOW                    a native task and a pooled proxy join; the task is confined;
+ *                                     prints whether the proxy may make its calls, before and after
  */
 #define _GNU_SOURCE
 #include <errno.h>

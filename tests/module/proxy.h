@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * A proxy in C that serves its program as tools/proxy does, but for terminals and core dumps: attach(),
- * map_around(), write_start(), and execute() for each request of a slot. Who includes it decides what
- * becomes of the results (worker(), sharer()).
+ * A proxy in C that serves its program as tools/proxy does, but for terminals and core dumps:
+ * attach(), map_around(), write_start(), and execute() for each request of a slot. The program that
+ * includes it decides what becomes of the results (worker(), sharer()).
  *
- * It is linked as static-pie: Linux lays it out above the application's addresses, but for its heap,
- * which map_around() leaves out.
+ * It is linked as static-pie: Linux lays it out above the application's addresses, but for its
+ * heap, which map_around() leaves out.
  */
 #ifndef PROXY_H
 #define PROXY_H
@@ -219,7 +219,10 @@ static void *carry(void *argument)
 	pid = clone(sharer, how->stack + (128 << 10), CLONE_VM | (how->flags & ~(uint64_t)(CLONE_VFORK | CLONE_SETTLS)),
 		    how, &how->pidfd);
 	how->pid = pid < 0 ? -errno : pid;
-	/* It is the program's to wait for. Who is no child of this process (CLONE_PARENT) may still use the data. */
+	/*
+	 * The program waits for it. A process that is no child of this one (CLONE_PARENT) may still
+	 * use the data.
+	 */
 	if (pid < 0 || !waitid(P_PID, pid, &info, WEXITED | WNOWAIT | __WALL))
 		return NULL;
 	for (;;)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * The servers of a request box, as tools/proxy has them (worker/server.rs): threads that execute calls of any slot.
- * Part of proxy.h; who includes that executes and answers the calls (answer_boxed()).
+ * The servers of a request box, as tools/proxy has them (worker/server.rs): threads that execute
+ * calls of any slot. Part of proxy.h; the program that includes that executes and answers the calls
+ * (answer_boxed()).
  */
 #ifndef SERVERS_H
 #define SERVERS_H
@@ -12,7 +13,7 @@ static struct {
 	volatile uint32_t serving;
 } servers[HANARE_ALL_SERVERS];
 
-/* Defined by who includes this: executes and answers a call that a server has taken; a slot's answer. */
+/* Defined by the including program: executes and answers a server's call; a slot's answer. */
 static void answer_boxed(struct hanare_slot *slot, uint32_t nr, const uint64_t *args);
 static void publish_state(struct hanare_slot *slot, uint32_t state);
 
@@ -43,7 +44,10 @@ static int waiting_slot(struct hanare_request_box *box, uint32_t from)
 	return -1;
 }
 
-/* In a signal's handler, on the worker of a slot: its call in the box is not begun, or its server leaves it. */
+/*
+ * In a signal's handler, on the worker of a slot: its call in the box is not begun, or its server
+ * leaves it.
+ */
 static void interrupt_boxed(uint32_t slot)
 {
 	int i;

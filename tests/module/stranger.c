@@ -5,16 +5,18 @@
  *   stranger NAME own-ring N   a proxy in which a thread sleeps rings that thread's bell, N times
  *   stranger NAME hold FILE    threads wait for pages of a file, and their workers are stopped
  *   stranger NAME crowd FILE   likewise; then the first thread wants one, and SIGTERM comes
- *   stranger NAME ask N CPU    reads a line; then N threads of a forged proxy ask a CPU over and over
+ *   stranger NAME ask N CPU    reads a line; then N threads of a forged proxy ask a CPU over and
+ *                              over
  *   stranger NAME spaces N     N forged proxies with a space each
- *   stranger NAME keep N       as root: N threads ask over and over for what takes a CPU of the LWK 1 ms
+ *   stranger NAME keep N       as root: N threads ask over and over for what takes a CPU of the LWK
+ *                              1 ms
  *   stranger NAME look         asks over and over for the instance's state and ends
  *   stranger NAME answers      looks for what others have left in the device's answers
  *   stranger - readers FILE    on the LWK: threads that read a page each when they are told
  *   stranger - sleep           on the LWK: sleeps in a call of Linux'
  *   stranger - barriers N      on the LWK: N barriers for all processes
- *   stranger - rounds N M      on the LWK: N processes, each a child of the one before, with M threads
- *                              that have ended; says how many threads it got
+ *   stranger - rounds N M      on the LWK: N processes, each a child of the one before, with M
+ *                              threads that have ended; says how many threads it got
  *   stranger - count MS        on the LWK: computes for so long, and says how far it came
  */
 #define _GNU_SOURCE
@@ -308,7 +310,7 @@ static void *keeper(void *unused)
 	return unused;
 }
 
-/* A descriptor with a space asks for what its programs may; one without it commands the instance. */
+/* A descriptor with a space asks what its programs may; one without it commands the instance. */
 static void ask(int count, void *(*what)(void *), int fd)
 {
 	pthread_attr_t small;

@@ -146,7 +146,7 @@ int main(int argc, char **argv)
 		if (tid < 0)
 			break;
 		if (stopped) {
-			/* From when it has stopped: a SIGSTOP injected after the SIGCONT would last. */
+			/* Counted from the stop: a SIGSTOP injected behind SIGCONT would last. */
 			clock_gettime(CLOCK_MONOTONIC, &now);
 			if (!struck_at.tv_sec)
 				struck_at = now;

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """Exceptions at each instruction of the LWK's entry and exit code.
 
-#DB, NMI and #MC have stacks of their own and may come anywhere, also where GS is still, or already, the
+NMI, #DB and #MC have stacks of their own and may come anywhere, also where GS is still, or already, the
 program's. QEMU's gdb stub stops the LWK's CPU at each instruction of the assembly, in and out, of system
 calls, page faults, interrupts, and of these three themselves, in user mode and in the kernel, and at some
 of the Rust behind it. There the vector is delivered as the processor does it (SDM volume 3, 6.14), and
@@ -228,7 +228,8 @@ def main():
             def body(vector=vector, name=name):
                 for way, counts in ways(stub, image, vector):
                     print(f'# {name} {way}: {" + ".join(map(str, counts))} instructions', flush=True)
-                    # An interrupt in the kernel ends a halt, which has no registers to restore: two instructions out.
+                    # An interrupt in the kernel ends a halt, which has no registers to restore: two
+                    # instructions out.
                     least = 2 if way == 'interrupt' else 5
                     assert min(counts) >= least, f'{way}: only {counts} instructions'
             good = verdict(f'{name}-at-each-instruction', body) and good

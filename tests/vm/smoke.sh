@@ -1,5 +1,6 @@
 #!/bin/bash
-# Does tools/vm keep its promises? Seven boots, about 20 s under TCG, and a deadline that passes beside them.
+# Does tools/vm keep its promises? Seven boots, about 20 s under TCG, and a deadline that passes
+# beside them.
 #   tests/vm/smoke.sh [KERNEL]
 # Prints a line per check and a count; exit status 1 if any failed.
 set -u
@@ -10,7 +11,8 @@ trap 'rm -rf "$work"' EXIT
 vm=(tools/vm --kernel "$kernel" --no-module)
 checks=0 failed=0
 
-# What tools/vm says of a busy host, on whose machines a boot is late and tried again; and where KVM was tried.
+# What tools/vm says of a busy host, on whose machines a boot is late and tried again; and where KVM
+# was tried.
 without_boots() {
     sed -E '/^vm: (KVM does not boot|the VM hung before user space)/d' "$1"
 }
@@ -26,8 +28,8 @@ check() {
     fi
 }
 
-# A VM that passes its deadline, before which it does nothing: beside all that follows. It has to boot until then; where that took
-# longer, as on a busy machine it may, it has more time.
+# A VM that passes its deadline, before which it does nothing: beside all that follows. It has to
+# boot until then; where that took longer, as on a busy machine it may, it has more time.
 passes_its_deadline() {
     local seconds status
     for seconds in 20 60 150; do
@@ -128,7 +130,8 @@ check 'SIGINT' "$(without_boots "$work/out" | tr '\n' ,)" up,interrupted,
 check 'status of a panic' $? 125
 check 'panic shown' "$(grep -c 'Kernel panic - not syncing: sysrq' "$work/err")" 1
 
-# A QEMU that crashes before user space is started again; one that says why it does not start is not.
+# A QEMU that crashes before user space is started again; one that says why it does not start is
+# not.
 cat > "$work/crashes-once" <<'WRAPPER'
 #!/bin/sh
 [ -e "$CRASHED" ] && exec qemu-system-x86_64 "$@"

@@ -22,8 +22,8 @@ pub mod shared {
 
         /// Argument `index`, which must exist.
         pub fn argument(&self, index: usize) -> &'static CStr {
-            // SAFETY: the string is there, and zero-terminated, as long as `self`; nobody uses it for
-            // longer, see `new`.
+            // SAFETY: the string is there, and zero-terminated, as long as `self`; it is not used
+            // for longer, see `new`.
             unsafe { CStr::from_ptr(self.arguments[index].as_ptr()) }
         }
     }

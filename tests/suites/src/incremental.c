@@ -1,7 +1,8 @@
 /*
- * Boehm's collector in incremental mode: it collects in small steps while the program runs, and learns from soft-dirty bits of
- * the pages (/proc/self/pagemap, clear_refs) or from faults which objects were changed meanwhile. One that is missed loses what
- * it alone refers to. Built trees are kept only by pointers that are stored into old objects, by the program and by read(2).
+ * Boehm's collector in incremental mode: it collects in small steps while the program runs, and
+ * learns from soft-dirty bits of the pages (/proc/self/pagemap, clear_refs) or from faults which
+ * objects were changed meanwhile. One that is missed loses what it alone refers to. Built trees are
+ * kept only by pointers that are stored into old objects, by the program and by read(2).
  */
 #include <gc/gc.h>
 #include <stdio.h>
@@ -54,7 +55,10 @@ int main(void)
 		for (i = 0; i < 40; i++) {
 			struct node *to = old[random() % OLD], *tree = build(DEPTH, 1);
 
-			/* The only pointer to the tree goes into an old object; every fourth one Linux writes there. */
+			/*
+			 * The only pointer to the tree goes into an old object; every fourth one
+			 * Linux writes there.
+			 */
 			if (i % 4) {
 				to->left = tree;
 			} else {
@@ -62,7 +66,10 @@ int main(void)
 					return 1;
 				tree = NULL;
 				if (read(pipes[0], &to->left, sizeof(tree)) != sizeof(tree)) {
-					/* Where soft-dirty bits are missing, by which the collector lets Linux write. */
+					/*
+					 * Where soft-dirty bits are missing, by which the collector
+					 * lets Linux write.
+					 */
 					perror("read");
 					return 1;
 				}

@@ -1,4 +1,4 @@
-/* OpenMP: reductions, tasks, locks and nested regions, with sums that do not depend on the order. */
+/* OpenMP: reductions, tasks, locks and nested regions; the sums do not depend on the order. */
 #include <omp.h>
 #include <stdio.h>
 #include <stdlib.h>

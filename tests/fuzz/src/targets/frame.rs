@@ -114,7 +114,8 @@ fn placed(sp: u64, on_alt: bool, alt: &AltStack, size: u64) {
     }
 }
 
-/// The marks alone say what is loaded: an extended state, of which the kernel has room for as much, or a legacy one.
+/// The marks alone say what is loaded: an extended state, of which the kernel has room for as much,
+/// or a legacy one.
 fn restored(memory: &Memory, at: u64, has_xsave: bool, size: usize) {
     let result = fpu_format(memory, at, has_xsave, size);
     assert!(memory.most() <= size_of::<FpSwBytes>());

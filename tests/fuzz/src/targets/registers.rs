@@ -83,7 +83,8 @@ fn debug(mut input: Input) {
     }
 }
 
-/// No flag changes that is not the program's; selectors stay user mode's, and bases are its addresses.
+/// No flag changes that is not the program's; selectors stay user mode's, and bases are its
+/// addresses.
 fn general(mut input: Input) {
     let mut regs = [0; USER_REGS];
     (regs[index::EFLAGS], regs[index::CS], regs[index::SS]) = (0x202, 0x33, 0x2b);

@@ -1,4 +1,5 @@
-//! The page of a request box, which a proxy can write: the LWK's side of it, whatever lies there between any two steps.
+//! The page of a request box, which a proxy can write: the LWK's side of it, whatever lies there
+//! between any two steps.
 
 use hanare_abi::requestbox::{BOX_SERVERS, BOX_SLOTS, BOX_WORDS, RequestBox};
 use hanare_ikc::BoxRef;
@@ -27,7 +28,8 @@ struct Page {
 
 const NOBODYS: [u64; 8] = [0x5a5a_5a5a_5a5a_5a5a; 8];
 
-/// Each step with no server, with some and with all of them, in an empty box and in one whose words are all ones.
+/// Each step with no server, with some and with all of them, in an empty box and in one whose words
+/// are all ones.
 fn seeds() -> Vec<Vec<u8>> {
     let step = |kind: u8, slot: u16, servers: u64| {
         [&[kind][..], &slot.to_le_bytes(), &servers.to_le_bytes()].concat()
