@@ -40,7 +40,7 @@ impl Sum {
     /// the use has changed meanwhile, and no other thread sees to it.
     fn settle(&self, total: &AtomicU64) -> bool {
         if self.fits() || self.busy.swap(true, Ordering::SeqCst) {
-            return true; // who is busy looks again
+            return true; // the busy CPU looks again
         }
         let used = self.used.load(Ordering::SeqCst);
         let wanted = if used == 0 { 0 } else { used + ahead(used) };

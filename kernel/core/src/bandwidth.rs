@@ -13,7 +13,8 @@
 //! Grants are to be had as long as it lies in that period. So a new period needs no announcement,
 //! and a debt is a fill that lies in a later one.
 //!
-//! Times are in one unit, counted from one point, whatever they are: the kernel has cycles of the TSC.
+//! Times are in one unit, counted from one point, whatever they are: the kernel has cycles of the
+//! TSC.
 
 use crate::grouptable::{Limited, NOBODY, Table, Tag};
 use core::sync::atomic::{AtomicU16, AtomicU64, Ordering};
@@ -37,8 +38,8 @@ pub struct Slices {
     pub most: u64,
 }
 
-/// CPUs of one group that take all they can take at least so many grants a period, together: one of them does not
-/// have the whole quota.
+/// CPUs of one group that take all they can take at least so many grants a period, together: one of
+/// them does not have the whole quota.
 const GRANTS_PER_QUOTA: u64 = 8;
 
 /// The groups of an instance that limit CPU time.
@@ -206,8 +207,8 @@ impl Allowance {
         self.tag.load(Ordering::Relaxed) != NOBODY
     }
 
-    /// The thread leaves the CPU, or its group, having `used` so much time in its life: it gives back what is left, or
-    /// pays what is missing.
+    /// The thread leaves the CPU, or its group, having `used` so much time in its life: it gives
+    /// back what is left, or pays what is missing.
     pub fn settle(&self, all: &Bandwidths, used: u64, now: u64) {
         let (tag, paid) = (self.tag.load(Ordering::Relaxed), self.paid.load(Ordering::Relaxed));
         let is_it = all.id(tag) == self.id.load(Ordering::Relaxed);
@@ -414,7 +415,8 @@ mod tests {
         );
     }
 
-    /// However many CPUs take at the same time: the quota, and no more than a least grant in excess.
+    /// However many CPUs take at the same time: the quota, and no more than a least grant in
+    /// excess.
     #[test]
     fn nothing_is_taken_twice() {
         let all = Bandwidths::new();
@@ -435,7 +437,8 @@ mod tests {
         assert!((100_000 - SLICES.least..=100_000 + SLICES.least).contains(&sum), "{sums:?}");
     }
 
-    /// CPUs that each run a thread of a group: time goes on by random steps, threads run, are late, leave.
+    /// CPUs that each run a thread of a group: time goes on by random steps, threads run, are late,
+    /// leave.
     fn simulate(limits: &[(u64, Limit)], cpus: usize, steps: &[(u64, usize, bool)]) -> (u64, u64) {
         let all = Bandwidths::new();
         let tag = all.enter(0, limits).unwrap();
@@ -475,8 +478,8 @@ mod tests {
     }
 
     proptest! {
-        /// In the long run a group has its quota: not more but for grants under way, debts and the first
-        /// and last period; not less if all its threads always want to run.
+        /// In the long run a group has its quota: not more but for grants under way, debts and the
+        /// first and last period; not less if all its threads always want to run.
         #[test]
         fn a_group_has_its_quota(quota in 100_u64..3000, cpus in 1_usize..4,
             steps in prop::collection::vec((1_u64..40, 0_usize..4, any::<bool>()), 400..900)) {

@@ -1,8 +1,10 @@
-//! Bounce buffers: small arguments of a call in the scratch page of its slot, in place of the program's memory.
+//! Bounce buffers: small arguments of a call in the scratch page of its slot, in place of the
+//! program's memory.
 //!
-//! Linux makes page tables for the first page of a program that it touches, and looks through all of them when the
-//! process ends: about 50,000 instructions, for a program that calls Linux a dozen times. So the first calls of a space
-//! are made by way of the scratch page, until one comes that cannot be.
+//! Linux makes page tables for the first page of a program that it touches, and looks through all
+//! of them when the process ends: about 50,000 instructions, for a program that calls Linux a dozen
+//! times. So the first calls of a space are made by way of the scratch page, until one comes that
+//! cannot be.
 
 use crate::syscalls::arguments::{Argument, Direction};
 use crate::syscalls::{Row, is_one_of};
@@ -51,7 +53,8 @@ pub struct Piece {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
     pieces: [Option<Piece>; 2],
-    /// In place of the third argument: fewer bytes than the program has room for. A result of as many says nothing.
+    /// In place of the third argument: fewer bytes than the program has room for. A result of as
+    /// many says nothing.
     pub shortened: Option<u64>,
 }
 

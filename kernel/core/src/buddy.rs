@@ -311,8 +311,9 @@ impl<'a> Zone<'a> {
         self.insert_coalesced(index, order);
     }
 
-    /// Frees single pages that lie one behind the other, each as [`free`](Self::free) does, from `pfn` on: how many,
-    /// at most `count` and no more than the chunk has. `marks` is told of each page's marks.
+    /// Frees single pages that lie one behind the other, each as [`free`](Self::free) does, from
+    /// `pfn` on: how many, at most `count` and no more than the chunk has. `marks` is told of each
+    /// page's marks.
     ///
     /// # Panics
     /// As `free`, in debug builds.
@@ -473,8 +474,9 @@ impl<'a> Zone<'a> {
         self.counts[order as usize] -= 1;
     }
 
-    /// Tells of the blocks from a frame on: first frame, pages and state. So many of them at most: where to go on, or
-    /// `None` at the end. Where blocks change between two such looks, some are told of twice, or not at all.
+    /// Tells of the blocks from a frame on: first frame, pages and state. So many of them at most:
+    /// where to go on, or `None` at the end. Where blocks change between two such looks, some are
+    /// told of twice, or not at all.
     pub fn walk(
         &self,
         from: Pfn,

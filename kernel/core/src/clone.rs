@@ -71,8 +71,8 @@ impl Request {
         }
     }
 
-    /// The request in the arguments of clone(2): the exit signal lies in the low byte of the flags, and the
-    /// child's descriptor goes where its thread id would.
+    /// The request in the arguments of clone(2): the exit signal lies in the low byte of the flags,
+    /// and the child's descriptor goes where its thread id would.
     ///
     /// # Errors
     /// `EINVAL`: both are wanted.
@@ -97,7 +97,8 @@ impl Request {
     /// The request in the structure of clone3(2): `size` bytes at `at`.
     ///
     /// # Errors
-    /// `EINVAL`: values that Linux does not take. `E2BIG`: something that is not known here. `EFAULT`.
+    /// `EINVAL`: values that Linux does not take. `E2BIG`: something that is not known here.
+    /// `EFAULT`.
     pub fn of_clone3(memory: &impl UserMemory, at: u64, size: u64) -> Result<Self> {
         const FIRST: u64 = 64;
         const LATEST: usize = 88;

@@ -73,7 +73,7 @@ impl Sight {
 /// Steps that a page of the LWK's needs before it is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ForWrite {
-    /// Nothing: nobody else has its frame.
+    /// Nothing: no other mapping has its frame.
     Allow,
     /// The page is [hidden](Coherence) and reserved. All CPUs drop their translations of it, and
     /// Linux forgets it if `ask`.
@@ -83,7 +83,8 @@ pub enum ForWrite {
     },
     /// A copy takes the place of its frame.
     Copy,
-    /// Nothing until the fork under way is over: the frame stays this process', and the child gets a copy.
+    /// Nothing until the fork under way is over: the frame stays this process', and the child gets
+    /// a copy.
     Wait,
 }
 
@@ -96,8 +97,9 @@ pub struct Prepared {
     pub is_forgotten: bool,
 }
 
-/// Decides what a write to a page that is there needs. `is_shared`: other mappings have its frame. `is_lent`: Linux may hold
-/// the frame for writing, see [`Change::may_share`]; then only the child of a fork under way shares it.
+/// Decides what a write to a page that is there needs. `is_shared`: other mappings have its frame.
+/// `is_lent`: Linux may hold the frame for writing, see [`Change::may_share`]; then only the child
+/// of a fork under way shares it.
 #[must_use]
 pub fn for_write(sight: Sight, is_shared: bool, is_lent: bool, prepared: Prepared) -> ForWrite {
     let ask = sight.is_seen() && !prepared.is_forgotten && !wrong!(CopiesUnasked);
@@ -124,15 +126,15 @@ pub fn may_give_up(sight: Sight, prepared: Prepared) -> bool {
 /// Reason why addresses without a mapping are kept.
 ///
 /// An unmapping commits before Linux is asked: it cannot be undone, and needs one question less. So
-/// from the commit on its addresses are [`Busy`](Kept::Busy), and free when Linux has forgotten what
-/// it has there. Where it makes room for another mapping they are [`Replaced`](Kept::Replaced)
+/// from the commit on its addresses are [`Busy`](Kept::Busy), and free when Linux has forgotten
+/// what it has there. Where it makes room for another mapping they are [`Replaced`](Kept::Replaced)
 /// from the commit on, and until that mapping is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kept {
     /// A mapping that a thread is about to make where nothing was mapped.
     Coming,
-    /// A mapping that a thread puts in place of another one, or moves: one step for other threads, so
-    /// their accesses wait, too.
+    /// A mapping that a thread puts in place of another one, or moves: one step for other threads,
+    /// so their accesses wait, too.
     Replaced,
     /// A thread asks Linux to forget what was mapped.
     Busy,
@@ -170,7 +172,8 @@ impl Kept {
         }
     }
 
-    /// Whether a thread waits that changes what is mapped there. Where a mapping is to come nothing is.
+    /// Whether a thread that changes what is mapped there has to wait. Where a mapping is to come
+    /// nothing is mapped.
     #[must_use]
     pub fn keeps_waiting(self) -> bool {
         matches!(self, Kept::Busy | Kept::Replaced) && !wrong!(TakesBusy)
@@ -408,12 +411,14 @@ impl Change {
         }
     }
 
-    /// Whether a child may share the frame of a page until one of the two writes; else it gets a copy.
+    /// Whether a child may share the frame of a page until one of the two writes; else it gets a
+    /// copy.
     ///
-    /// A page is *lent* from when Linux was given it for writing. Linux may have pinned the frame since (`process_vm_writev`,
-    /// `O_DIRECT`), and writes to it then though it has forgotten the page, by whichever change. So a lent page is shared
-    /// only where Linux has forgotten it for this fork, and after that did not hold the frame: `is_let_go`. The frame of a
-    /// page that has come from elsewhere meanwhile may have been lent there after that.
+    /// A page is *lent* from when Linux was given it for writing. Linux may have pinned the frame
+    /// since (`process_vm_writev`, `O_DIRECT`), and writes to it then though it has forgotten the
+    /// page, by whichever change. So a lent page is shared only where Linux has forgotten it for
+    /// this fork, and after that did not hold the frame: `is_let_go`. The frame of a page that has
+    /// come from elsewhere meanwhile may have been lent there after that.
     #[must_use]
     pub fn may_share(&self, range: Range, is_lent: bool, is_let_go: bool) -> bool {
         let has_stayed = !self.arrived.meets(range) || wrong!(TrustsMoved);

@@ -56,8 +56,8 @@ impl IntervalTimer {
     }
 }
 
-/// Expiries of a timer of timer_create(2), of which one signal tells: its overrun is how many there were beside the first
-/// since the last signal.
+/// Expiries of a timer of timer_create(2), of which one signal tells: its overrun is how many there
+/// were beside the first since the last signal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Expiries {
     untold: u64,
@@ -70,8 +70,8 @@ impl Expiries {
         self.untold = self.untold.saturating_add(count);
     }
 
-    /// The signal is on its way to the program: its overrun. One that is sent to another thread since the first does not take it
-    /// has the same.
+    /// The signal is on its way to the program: its overrun. One that is sent to another thread
+    /// since the first does not take it has the same.
     pub const fn tell(&mut self) -> u32 {
         const MOST: u64 = i32::MAX as u64; // DELAYTIMER_MAX
         if let Some(overrun) = self.untold.checked_sub(1) {

@@ -26,7 +26,8 @@ const PORT: u64 = 2;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DebugRegisters {
     addresses: [u64; ADDRESSES],
-    /// Kind and length for which each address was last checked, as Linux keeps a breakpoint that is off; `None`: there was none.
+    /// Kind and length for which each address was last checked, as Linux keeps a breakpoint that is
+    /// off; `None`: there was none.
     fields: [Option<Field>; ADDRESSES],
     /// DR6, bits that read as 1 left out.
     status: u64,

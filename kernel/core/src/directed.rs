@@ -13,7 +13,8 @@ const LAST_STANDARD: usize = 31;
 /// The last signal.
 const LAST: usize = 64;
 
-/// Whether rt_sigqueueinfo(2) may give a signal for a process this `si_code`, by which it is taken for a thread's.
+/// Whether rt_sigqueueinfo(2) may give a signal for a process this `si_code`, by which it is taken
+/// for a thread's.
 #[must_use]
 pub const fn looks_like_threads(code: i32) -> bool {
     code < 0 && !matches!(code, SI_QUEUE | SI_TKILL)
@@ -29,7 +30,8 @@ impl Default for Directed {
 }
 
 impl Directed {
-    /// A signal is about to be sent. A number that is no signal does not count: Linux refuses it, or sends nothing.
+    /// A signal is about to be sent. A number that is no signal does not count: Linux refuses it,
+    /// or sends nothing.
     pub fn sent(&mut self, signal: u32) {
         let signal = signal as usize;
         if let Some(count) = self.0.get_mut(signal.wrapping_sub(1)) {

@@ -2,9 +2,9 @@
 //! `fs/binfmt_elf.c`; no panic on any input.
 //!
 //! Two stages, because the program headers can lie anywhere: [`ElfHeader::parse`]
-//! of the file's first bytes says where they are, [`ElfPlan::new`] reads them. The file's structures
-//! and constants are those of `object`. Its own readers of headers are not used: they look at what Linux does
-//! not (class, version), and their errors do not say which `errno` it is.
+//! of the file's first bytes says where they are, [`ElfPlan::new`] reads them. The file's
+//! structures and constants are those of `object`. Its own readers of headers are not used: they
+//! look at what Linux does not (class, version), and their errors do not say which `errno` it is.
 
 use alloc::vec::Vec;
 
@@ -62,7 +62,8 @@ impl ElfError {
         }
     }
 
-    /// Error of `execve` where the interpreter is at fault; `None`: Linux notices that behind the point of no return.
+    /// Error of `execve` where the interpreter is at fault; `None`: Linux notices that behind the
+    /// point of no return.
     #[must_use]
     pub const fn interpreter_errno(self) -> Option<Errno> {
         Some(match self {

@@ -25,8 +25,8 @@ impl Entropy {
         }
     }
 
-    /// `bytes` of them at `now`, the first ones of those that this gives. `None`: there are not as many left, or they are
-    /// too old.
+    /// `bytes` of them at `now`, the first ones of those that this gives. `None`: there are not as
+    /// many left, or they are too old.
     pub fn take(&self, bytes: usize, now: u64) -> Option<[u8; BYTES_MAX]> {
         if now >= self.until.load(Ordering::Relaxed) {
             self.words.iter().for_each(|word| word.store(0, Ordering::Relaxed));

@@ -1,10 +1,13 @@
-//! Futexes (futex(2)): which kernel has the waiters of a word, and the queues of those that the LWK has.
+//! Futexes (futex(2)): which kernel has the waiters of a word, and the queues of those that the LWK
+//! has.
 //!
-//! A word in memory that Linux shares among processes has its waiters on Linux, where other processes wait, too, unless an
-//! operation says that only the process' own threads do (FUTEX_PRIVATE_FLAG). Every other word has them in the queues of its
-//! space: those of locks with priority inheritance beside plain ones, so that no operation misses a waiter.
+//! A word in memory that Linux shares among processes has its waiters on Linux, where other
+//! processes wait, too, unless an operation says that only the process' own threads do
+//! (FUTEX_PRIVATE_FLAG). Every other word has them in the queues of its space: those of locks with
+//! priority inheritance beside plain ones, so that no operation misses a waiter.
 //!
-//! Order is first come, first woken. The caller looks at the words and puts threads to sleep; `W` is its handle for a waiter.
+//! Order is first come, first woken. The caller looks at the words and puts threads to sleep; `W`
+//! is its handle for a waiter.
 
 mod operation;
 mod pi;
@@ -29,8 +32,8 @@ pub const OWNER: u32 = 0x3fff_ffff;
 /// Queues; words whose addresses have the same hash share one.
 const QUEUES: usize = 32;
 
-/// The name of a word in the queues of its space. Operations with FUTEX_PRIVATE_FLAG and without it name two words of the
-/// same address, as on Linux.
+/// The name of a word in the queues of its space. Operations with FUTEX_PRIVATE_FLAG and without it
+/// name two words of the same address, as on Linux.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Key(u64);
 
@@ -171,7 +174,8 @@ impl<W: PartialEq> Queues<W> {
         self.append(key, who, bitset, Aim::Wake)
     }
 
-    /// Takes up to `most` waiters of `key` that share a bit with `bitset`, oldest first, up to one that waits for a lock.
+    /// Takes up to `most` waiters of `key` that share a bit with `bitset`, oldest first, up to one
+    /// that waits for a lock.
     pub fn wake(&mut self, key: Key, most: usize, bitset: u32) -> Woken<W> {
         let queue = self.queue(key);
         let (mut all, mut left, mut has_met_lock) = (LinkedList::new(), LinkedList::new(), false);

@@ -1,7 +1,7 @@
-//! The gate before user mode: why a thread stops there, in order ([`Reason`]), and what a request of a
-//! tracer or a debugger makes of a thread that is stopped ([`Parking`]) and of its process ([`Stop`]).
-//! `docs/gate.md` says why; `gate/tests.rs` explores every order of what threads, tracers and
-//! debuggers do.
+//! The gate before user mode: why a thread stops there, in order ([`Reason`]), and what a request
+//! of a tracer or a debugger makes of a thread that is stopped ([`Parking`]) and of its process
+//! ([`Stop`]). `docs/gate.md` says why; `gate/tests.rs` explores every order of what threads,
+//! tracers and debuggers do.
 
 mod parking;
 mod stop;
@@ -27,7 +27,8 @@ macro_rules! reasons {
         }
 
         impl Pass {
-            /// The first new reason that stands: no loop, so that of each only its own part of `stands` is left.
+            /// The first new reason that stands: no loop, so that of each only its own part of
+            /// `stands` is left.
             #[inline(always)]
             fn first(self, stands: impl Fn(Reason) -> bool) -> Option<Reason> {
                 $(

@@ -230,7 +230,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is charged and given back: each group has the sum of what is charged to it and below.
+        /// Whatever is charged and given back: each group has the sum of what is charged to it and
+        /// below.
         #[test]
         fn sums_are_those_of_the_pages(steps in prop::collection::vec((0_usize..4, 1_u64..30, any::<bool>()), 1..60)) {
             let groups = Groups::new();

@@ -104,8 +104,8 @@ impl<T: Limited> Table<T> {
         self.entry(tag).map(|entry| &entry.of)
     }
 
-    /// A group and those above it. Each next one is looked up before the one below is given out: that may become
-    /// another group's in the caller's hands.
+    /// A group and those above it. Each next one is looked up before the one below is given out:
+    /// that may become another group's in the caller's hands.
     pub fn chain(&self, tag: Tag) -> impl Iterator<Item = (Tag, &T)> {
         self.entries_from(tag).map(|(tag, entry)| (tag, &entry.of))
     }
@@ -120,8 +120,9 @@ impl<T: Limited> Table<T> {
         })
     }
 
-    /// A space of `user` enters the innermost of `groups`: Linux' numbers, and limits, the innermost first; number 0
-    /// is none. They have these limits from now on. One caller at a time. `None`: there are too many.
+    /// A space of `user` enters the innermost of `groups`: Linux' numbers, and limits, the
+    /// innermost first; number 0 is none. They have these limits from now on. One caller at a time.
+    /// `None`: there are too many.
     pub fn enter(&self, user: u32, groups: &[(u64, T::Limit)]) -> Option<Tag> {
         self.enter_with(user, groups, 0)
     }
@@ -139,9 +140,9 @@ impl<T: Limited> Table<T> {
         Some(tag)
     }
 
-    /// As [`enter`](Self::enter), for a space that is in groups already, and has to be in the new ones
-    /// as far as there is a place: the innermost ones may be left out. `None`: there is not even one
-    /// for the outermost.
+    /// As [`enter`](Self::enter), for a space that is in groups already, and has to be in the new
+    /// ones as far as there is a place: the innermost ones may be left out. `None`: there is not
+    /// even one for the outermost.
     pub fn change(&self, user: u32, groups: &[(u64, T::Limit)]) -> Option<Tag> {
         (0..=groups.len())
             .find_map(|left_out| self.enter_with(user, &groups[left_out..], ABOVE_HIS))

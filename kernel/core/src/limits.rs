@@ -11,7 +11,8 @@ pub const STACK_GUARD_GAP: u64 = 1 << 20;
 pub const STACK_STEP: u64 = 64 << 10;
 /// Bytes of the initial stack below its first contents (Linux' `stack_expand`).
 pub const STACK_EXPAND: u64 = 128 << 10;
-/// End (exclusive) of the addresses that Linux' checks of ranges let a program have (`TASK_SIZE_MAX`).
+/// End (exclusive) of the addresses that Linux' checks of ranges let a program have
+/// (`TASK_SIZE_MAX`).
 pub const TASK_SIZE: u64 = (1 << 47) - 4096;
 /// Largest buddy order: 2^18 pages, 1 GiB.
 pub const MAX_ORDER: u32 = 18;

@@ -176,8 +176,8 @@ pub mod failing {
         (result, LEFT.take().is_none())
     }
 
-    /// Does something again and again, so that each of its allocations fails once. `f` says whether all
-    /// went well, which it must where none failed. How many allocations there are.
+    /// Does something again and again, so that each of its allocations fails once. `f` says whether
+    /// all went well, which it must where none failed. How many allocations there are.
     pub fn each(mut f: impl FnMut() -> Result<()>) -> u32 {
         let mut nth = 0;
         loop {

@@ -232,7 +232,7 @@ pub fn decide(rules: Rules, global: u64, banks: &[Bank], from_user: bool) -> Act
             Meaning::Nothing | Meaning::Corrected | Meaning::Latent(_) => {}
         }
     }
-    // Without IN_PROGRESS no hardware has raised it: there is nothing that could be wrong with the frame.
+    // Without IN_PROGRESS no hardware has raised it: nothing can be wrong with the frame.
     let restartable = global & (global::RESTART_VALID | global::IN_PROGRESS) != global::IN_PROGRESS;
     if restartable { action } else { Action::Panic(None, Fatal::NoRestart) }
 }

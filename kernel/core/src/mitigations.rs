@@ -1,10 +1,10 @@
-//! Leaks of the CPU and what is done about them: decided once at boot, from what Linux found out about the
-//! CPU, what the CPU says it can do, and the boot options.
+//! Leaks of the CPU and what is done about them: decided once at boot, from what Linux found out
+//! about the CPU, what the CPU says it can do, and the boot options.
 //!
 //! Linux knows its CPUs by vendor, family, model, stepping and IA32_ARCH_CAPABILITIES
-//! (`cpu_vuln_whitelist`, arch/x86/kernel/cpu/common.c); the module passes that on, so that both kernels judge
-//! one CPU alike and a list that grows is kept in one place. What is done about a leak is chosen as
-//! arch/x86/kernel/cpu/bugs.c does.
+//! (`cpu_vuln_whitelist`, arch/x86/kernel/cpu/common.c); the module passes that on, so that both
+//! kernels judge one CPU alike and a list that grows is kept in one place. What is done about a
+//! leak is chosen as arch/x86/kernel/cpu/bugs.c does.
 
 use hanare_abi::boot::*;
 
@@ -58,8 +58,9 @@ impl Processor {
         enhanced | automatic | at_entry | barrier | apart | MEASURE_FILL_RSB
     }
 
-    /// The measure against BHI: what the CPU has for it (BHI_CTRL), else the history is cleared at each system call
-    /// (`bhi_select_mitigation` in bugs.c; there are no retpolines that would make it needless).
+    /// The measure against BHI: what the CPU has for it (BHI_CTRL), else the history is cleared at
+    /// each system call (`bhi_select_mitigation` in bugs.c; there are no retpolines that would make
+    /// it needless).
     fn history(&self) -> u32 {
         if self.leaf7_2_edx & 1 << 4 != 0 { MEASURE_BHI_DIS } else { MEASURE_CLEAR_HISTORY }
     }
@@ -92,7 +93,7 @@ pub fn choose(policy: Policy, leaks: u32, cpu: &Processor) -> u32 {
     let auto = |leak: u32, measure: u32| if !policy.off && leaks & leak != 0 { measure } else { 0 };
     let isolated = policy.isolation.unwrap_or(auto(LEAK_MELTDOWN, 1) != 0);
     let mut measures = if isolated { MEASURE_ISOLATION } else { 0 };
-    // As Linux, also where the CPU does not say that it helps: a hypervisor may only not pass it on.
+    // As Linux, also where the CPU does not say that it helps: a hypervisor may hide that.
     measures |= auto(BUFFERS, MEASURE_CLEAR_BUFFERS);
     if measures & MEASURE_CLEAR_BUFFERS != 0 && cpu.verw_clears(leaks) {
         measures |= MEASURE_HAS_MICROCODE;

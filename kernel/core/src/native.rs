@@ -1,4 +1,5 @@
-//! Native tasks: which system calls a pooled proxy may execute for one, and which only if it stays with the task.
+//! Native tasks: which system calls a pooled proxy may execute for one, and which only if it stays
+//! with the task.
 //!
 //! A pooled proxy has what the command that started the task has: descriptors 0 to 2, directories,
 //! rights. A call that leaves nothing behind in the process that makes it may go to any of them.
@@ -12,8 +13,9 @@ use crate::syscalls::{self, By, Service};
 use linux_raw_sys::general::*;
 use linux_raw_sys::ioctl::{FIONREAD, TCGETS, TIOCGWINSZ};
 
-/// prctl(2): whether a native task keeps the pooled proxy that executes its calls. Linux, and programs of `hanare run`, do not
-/// know it (`EINVAL`). The second argument is one of [`KEEP`], [`GIVE_BACK`], [`ASK`].
+/// prctl(2): whether a native task keeps the pooled proxy that executes its calls. Linux, and
+/// programs of `hanare run`, do not know it (`EINVAL`). The second argument is one of [`KEEP`],
+/// [`GIVE_BACK`], [`ASK`].
 pub const PR_HANARE_PROXY: u32 = 0x484e_5058; // "HNPX"
 /// From its next call on the task keeps its proxy.
 pub const KEEP: u64 = 1;
@@ -136,8 +138,8 @@ fn of_delegated(number: u32, by: By, args: &[u64; 6]) -> Kind {
 /// As much of a path as [`names_self`] looks at.
 pub const LOOKED_AT: usize = 64;
 
-/// Whether a path that begins so leads to what /proc has of the calling process or thread, as it is written: what symbolic links and
-/// `..` lead to is not known here.
+/// Whether a path that begins so leads to what /proc has of the calling process or thread, as it is
+/// written: what symbolic links and `..` lead to is not known here.
 #[must_use]
 pub fn names_self(path: &[u8]) -> bool {
     let text = path.split(|&byte| byte == 0).next().unwrap_or_default();

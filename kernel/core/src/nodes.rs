@@ -117,7 +117,8 @@ impl Placement {
 
     /// The zones to be asked for a page for a CPU of the node `here`, the best one first; each is
     /// named by its place in `ids`, the nodes that have memory, in ascending order. Nothing is
-    /// known of distances: behind a node come those with higher numbers, then those with lower ones.
+    /// known of distances: behind a node come those with higher numbers, then those with lower
+    /// ones.
     pub fn order<'a>(&'a self, here: u32, ids: &'a [u32]) -> impl Iterator<Item = usize> + 'a {
         let first = self.first.unwrap_or(here);
         let from = ids.iter().position(|&id| id >= first).unwrap_or(0);

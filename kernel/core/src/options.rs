@@ -44,7 +44,8 @@ pub struct Dispatch {
 }
 
 impl Dispatch {
-    /// `servers` and `server_cpus` are for all boxes, `servers.net` and `server_cpus.net` for that of a kind.
+    /// `servers` and `server_cpus` are for all boxes, `servers.net` and `server_cpus.net` for that
+    /// of a kind.
     fn set(&mut self, key: &str, value: &str, number: Option<u32>) -> Option<()> {
         let (key, boxes) = match key.split_once('.') {
             Some((key, kind)) => {

@@ -1,4 +1,5 @@
-//! Entries of `/proc/PID/pagemap` on their way to the module: pages that are alike make a run (`abi::info`).
+//! Entries of `/proc/PID/pagemap` on their way to the module: pages that are alike make a run
+//! (`abi::info`).
 
 use crate::addr::PAGE_SIZE;
 use hanare_abi::info::{PAGEMAP_PRESENT, PAGEMAP_RUN_MAX, PAGEMAP_RUN_SHIFT};
@@ -45,8 +46,9 @@ impl<'a> Runs<'a> {
         self.used == 0
     }
 
-    /// Adds the pages up to `end` that `entry` says, the first one's; where they are present each has the frame behind
-    /// the last one's. As many as there is room for; none once some found none.
+    /// Adds the pages up to `end` that `entry` says, the first one's; where they are present each
+    /// has the frame behind the last one's. As many as there is room for; none once some found
+    /// none.
     pub fn add(&mut self, entry: u64, end: u64) {
         debug_assert!(entry & COUNT == 0 && end.is_multiple_of(PAGE_SIZE));
         let start = self.at;

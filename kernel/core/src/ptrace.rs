@@ -136,8 +136,8 @@ impl Stop {
     }
 }
 
-/// Two signals, or 0, that a tracer gives at the beginning and at the end of a call, as Linux takes them: those of faults first,
-/// then by number, of a standard one that is given twice only one.
+/// Two signals, or 0, that a tracer gives at the beginning and at the end of a call, as Linux takes
+/// them: those of faults first, then by number, of a standard one that is given twice only one.
 #[must_use]
 pub fn in_order(at_entry: u32, at_exit: u32) -> [u32; 2] {
     match (at_entry, at_exit) {
@@ -221,8 +221,9 @@ pub const SETTABLE_FLAGS: u64 = 0x5_4dd5;
 const USER_CS: u64 = 0x33;
 const USER_DS: u64 = 0x2b;
 
-/// Whether a CPU enters user mode with these selectors. With others `iretq` faults, and Linux raises SIGSEGV (SDM volume 2,
-/// IRET). Linux has one more, of 32-bit code, which this kernel does not run.
+/// Whether a CPU enters user mode with these selectors. With others `iretq` faults, and Linux
+/// raises SIGSEGV (SDM volume 2, IRET). Linux has one more, of 32-bit code, which this kernel does
+/// not run.
 pub const fn enters_user_mode(cs: u64, ss: u64) -> bool {
     cs == USER_CS && ss == USER_DS
 }
@@ -235,8 +236,8 @@ pub fn set_word(regs: &mut [u64; USER_REGS], which: usize, value: u64) -> Result
     match which {
         index::EFLAGS => regs[which] = regs[which] & !SETTABLE_FLAGS | value & SETTABLE_FLAGS,
         index::FS_BASE | index::GS_BASE if value >= TASK_SIZE => return Err(EIO),
-        // A selector has 16 bits; one for another privilege is an error. What no CPU enters user mode with is found when it is
-        // about to ([`enters_user_mode`]).
+        // A selector has 16 bits; one for another privilege is an error. What no CPU enters user
+        // mode with is found when it is about to ([`enters_user_mode`]).
         index::CS | index::SS if value & 3 != 3 => return Err(EIO),
         index::CS | index::SS => regs[which] = value & 0xffff,
         // These stay what they are.

@@ -6,8 +6,8 @@
 //! old, all are asked about anew, in a [`Round`]. Each user has an [`Inquiry`] of its own, and so
 //! has the kernel for the frames that it gave up itself.
 //!
-//! The runs are in two lists. Which of them has the unasked ones changes when held ones are asked about anew, so that no run
-//! is moved then.
+//! The runs are in two lists. Which of them has the unasked ones changes when held ones are asked
+//! about anew, so that no run is moved then.
 
 /// How long answers count, ns: what Linux lets go of later is found by a later round.
 pub const FRESH_NS: u64 = 100_000_000;
@@ -104,7 +104,8 @@ impl Inquiry {
         self.asking += pages;
     }
 
-    /// Linux has answered for pages that were [taken](Self::take), or has not; gives the list that they go to.
+    /// Linux has answered for pages that were [taken](Self::take), or has not; gives the list that
+    /// they go to.
     pub fn answered(&mut self, pages: u64, answer: Answer) -> Option<usize> {
         self.asking -= pages;
         match answer {

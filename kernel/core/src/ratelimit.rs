@@ -46,8 +46,8 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// Takes an interval at the time `now`. `used` is when those that were taken are over; the result is the same after this one, or
-    /// `None`: not yet.
+    /// Takes an interval at the time `now`. `used` is when those that were taken are over; the
+    /// result is the same after this one, or `None`: not yet.
     #[must_use]
     pub const fn take(self, used: u64, now: u64) -> Option<u64> {
         let ahead = used.saturating_sub(now);

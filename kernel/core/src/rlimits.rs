@@ -23,7 +23,8 @@ pub type Limit = (u64, u64);
 pub struct Found {
     /// Sequence number of the finding: one with a lower number is older.
     sequence: u64,
-    /// RLIMIT_CPU there. The LWK's own goes on with each SIGXCPU, of which Linux is told a little later.
+    /// RLIMIT_CPU there. The LWK's own goes on with each SIGXCPU, of which Linux is told a little
+    /// later.
     cpu: Limit,
 }
 

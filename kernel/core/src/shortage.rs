@@ -2,8 +2,10 @@
 //! an error, and in which order.
 //!
 //! 1. Memory that is only kept for later is given up.
-//! 2. Linux is asked what it has let go of ([`crate::quarantine`]): no process ends for memory that is free.
-//! 3. The last victim is waited for: its memory, and what Linux holds of it until it has closed its files.
+//! 2. Linux is asked what it has let go of ([`crate::quarantine`]): no process ends for memory that
+//!    is free.
+//! 3. The last victim is waited for: its memory, and what Linux holds of it until it has closed its
+//!    files.
 //! 4. The process whose end helps most ends: the one that has most, of the user that has most among
 //!    those with a process.
 //! 5. The end of no process would help: an error.
@@ -14,10 +16,11 @@
 
 use crate::quarantine::Want;
 
-/// How long a killed process may take to end before another one is chosen, ns. CPUs of a busy host stand still for seconds,
-/// and that is not the others' fault.
+/// How long a killed process may take to end before another one is chosen, ns. CPUs of a busy host
+/// stand still for seconds, and that is not the others' fault.
 pub const PATIENCE_NS: u64 = 10_000_000_000;
-/// How long Linux may hold frames of a process after that has ended, ns: it closes the files of a process behind its memory.
+/// How long Linux may hold frames of a process after that has ended, ns: it closes the files of a
+/// process behind its memory.
 pub const CLOSING_NS: u64 = 1_000_000_000;
 
 /// Next step of a thread that needs memory.
@@ -84,7 +87,8 @@ impl Patience {
     /// Patience without a victim.
     pub const OVER: Self = Self { until_ns: 0, is_gone: true };
 
-    /// Whether to wait on. `lives`: its memory has not been freed; `has_frames`: Linux may hold frames of it.
+    /// Whether to wait on. `lives`: its memory has not been freed; `has_frames`: Linux may hold
+    /// frames of it.
     pub fn goes_on(&mut self, now_ns: u64, lives: bool, has_frames: bool) -> bool {
         if !lives && !self.is_gone {
             *self = Self { until_ns: now_ns.saturating_add(CLOSING_NS), is_gone: true };

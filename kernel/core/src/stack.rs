@@ -26,7 +26,8 @@ pub mod at {
     pub const BASE: u64 = 7;
     /// Flags.
     pub const FLAGS: u64 = 8;
-    /// [`FLAGS`]: the arguments have the interpreted file's own first one, too (`AT_FLAGS_PRESERVE_ARGV0`).
+    /// A flag of [`FLAGS`]: the arguments have the interpreted file's own first one, too
+    /// (`AT_FLAGS_PRESERVE_ARGV0`).
     pub const FLAGS_PRESERVE_ARGV0: u64 = 1;
     /// Entry point of the program.
     pub const ENTRY: u64 = 9;

@@ -6,8 +6,9 @@ const OF_ONLINE: [&[u8]; 4] = [b"topology", b"cache", b"microcode", b"thermal_th
 /// Bytes of a path that are looked at: the longest of such paths is far shorter.
 pub const LOOKED_AT: usize = 256;
 
-/// Whether a path may name something that is Linux' alone, such as `cpu0/topology` or `node/node1` below
-/// `/sys/devices/system`, `/sys/kernel/mm/ksm`, or `/proc/PID/map_files`. The module knows whether it does.
+/// Whether a path may name something that is Linux' alone, such as `cpu0/topology` or `node/node1`
+/// below `/sys/devices/system`, `/sys/kernel/mm/ksm`, or `/proc/PID/map_files`. The module knows
+/// whether it does.
 #[must_use]
 pub fn may_be_hidden(path: &[u8]) -> bool {
     let mut before: &[u8] = b"";
@@ -26,12 +27,14 @@ pub fn may_be_hidden(path: &[u8]) -> bool {
 pub struct ProcessLink {
     /// Bytes of the path up to the end of the link's name.
     pub end: usize,
-    /// The link itself is there of a thread that has ended, and leads nowhere; one of a descriptor is not.
+    /// The link itself is there of a thread that has ended, and leads nowhere; one of a descriptor
+    /// is not.
     pub outlives: bool,
 }
 
-/// The first link in a path by which something is reached that a thread of a process has: its program, directories, namespaces, descriptors.
-/// Where the thread has ended there is nothing to be reached, which the module knows.
+/// The first link in a path by which something is reached that a thread of a process has: its
+/// program, directories, namespaces, descriptors. Where the thread has ended there is nothing to be
+/// reached, which the module knows.
 #[must_use]
 pub fn process_link(path: &[u8]) -> Option<ProcessLink> {
     let (mut folder, mut before, mut end): (&[u8], &[u8], _) = (b"", b"", 0);

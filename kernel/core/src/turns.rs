@@ -69,8 +69,9 @@ mod tests {
 
     const BURST: u64 = 100;
 
-    /// A CPU with a thread that always wants to run. Requests take `costs`, and come `gaps` after the one before was
-    /// served; 0: they are there already. Returns the times of requests and of the thread, and the longest delay.
+    /// A CPU with a thread that always wants to run. Requests take `costs`, and come `gaps` after
+    /// the one before was served; 0: they are there already. Returns the times of requests and of
+    /// the thread, and the longest delay.
     fn run(requests: &[(u64, u64)]) -> (u64, u64, u64) {
         let mut turns = Turns::new();
         let (mut now, mut of_requests, mut of_thread, mut longest) = (1000, 0, 0, 0);

@@ -79,8 +79,9 @@ pub const fn held_max(share: u64, others: u64) -> u64 {
     share.saturating_sub(others) / 2
 }
 
-/// Whether a user's programs get no more because of what Linux holds of that user's: by a change of its own, not because
-/// others have more held. `was`: before the change, by which it `grew` or shrank to `own` bytes of [`held_max`].
+/// Whether a user's programs get no more because of the memory that Linux holds of that user's: by
+/// a change of that user's, not because more is held of other users'. `was`: before the change, by
+/// which it `grew` or shrank to `own` bytes of [`held_max`].
 #[must_use]
 pub const fn is_over(was: bool, grew: bool, own: u64, max: u64) -> bool {
     own > max && (was || grew)

@@ -167,8 +167,8 @@ unsafe extern "Rust" {
 
 extern "C" fn rust_entry(params: *const BootParams, cpu: usize) -> ! {
     if cpu == 0 {
-        // SAFETY: the module passes the direct-map address of the block it filled;
-        // the boot page table maps it, and nobody else runs yet.
+        // SAFETY: the module passes the direct-map address of the block it filled; the boot page
+        // table maps it, and no other CPU runs yet.
         unsafe { crate::shared::init(params) };
     }
     crate::shared::cpu(cpu).set_state(hanare_abi::boot::CPU_ENTERED);

@@ -7,8 +7,8 @@ use core::sync::atomic::{AtomicPtr, Ordering};
 /// Looks whether it holds.
 type Look<'a> = &'a mut (dyn FnMut() -> bool + Send + 'a);
 
-/// The place of a condition, or of none. A thread lends one while it does one thing, such as to sleep. One
-/// at a time looks at it, and the thread takes it back only when nobody does.
+/// The place of a condition, or of none. A thread lends one while it does one thing, such as to
+/// sleep. One CPU at a time looks at it, and the thread takes it back only when no CPU does.
 pub struct Condition {
     /// Null: there is none. [`LOOKED_AT`]: a CPU looks. Else the address of a variable of
     /// `during`'s.
@@ -38,8 +38,8 @@ impl Condition {
                 }
             }
         }
-        // SAFETY: only the lifetime changes. It is called by `holds` only, which is over before `Back` is
-        // dropped, and answers with a word that has no lifetime.
+        // SAFETY: only the lifetime changes. It is called by `holds` only, which is over before
+        // `Back` is dropped, and answers with a word that has no lifetime.
         let mut look = unsafe { transmute::<Look<'_>, Look<'static>>(look) };
         let place = &raw mut look;
         assert!(self.replace(ptr::null_mut(), place), "two conditions at a time");
@@ -53,9 +53,9 @@ impl Condition {
         if place.is_null() || place == LOOKED_AT || !self.replace(place, LOOKED_AT) {
             return None;
         }
-        // SAFETY: `during` put the address of its variable there, and does not return before it finds that
-        // there again. Nobody else has what it refers to: its owner has lent the only reference, which may
-        // go to another CPU (`Send`), and nobody else looks.
+        // SAFETY: `during` put the address of its variable there, and does not return before it
+        // finds that there again. No other code has what it refers to: its owner has lent the only
+        // reference, which may go to another CPU (`Send`), and no other CPU looks.
         let holds = unsafe { (*place)() };
         self.place.store(place, Ordering::Release);
         Some(holds)

@@ -10,8 +10,8 @@ pub struct Context {
 }
 
 impl Context {
-    /// A context that begins in `start` on the stack ending at `top`, where the thread's user registers lie once it has some.
-    /// `start` must not return.
+    /// A context that begins in `start` on the stack ending at `top`, where the thread's user
+    /// registers lie once it has some. `start` must not return.
     pub fn new(top: u64, start: extern "C" fn() -> !) -> Context {
         // Popped by `switch`: r15 r14 r13 r12 rbx rbp, then the return address.
         let frame = [0u64, 0, 0, 0, start as usize as u64, 0, first_step as *const () as u64, 0];
@@ -65,8 +65,8 @@ pub unsafe fn switch(from: *mut Context, to: *const Context) {
     unsafe { switch_stacks(&raw mut (*from).rsp, (*to).rsp) };
 }
 
-/// Leaves to user mode with these registers, whose selectors are user mode's whatever they were. The kernel stack is abandoned;
-/// the next trap starts at its top again.
+/// Leaves to user mode with these registers, whose selectors are user mode's whatever they were.
+/// The kernel stack is abandoned; the next trap starts at its top again.
 pub fn enter_user(regs: &mut Regs) -> ! {
     crate::traps::sanitize(regs);
     regs.cs = crate::gdt::USER_CS.into();
@@ -93,7 +93,7 @@ pub fn backtrace() -> impl Iterator<Item = u64> {
 pub fn callers(mut frame: u64) -> impl Iterator<Item = u64> {
     core::iter::from_fn(move || {
         let aligned = frame != 0 && frame.is_multiple_of(8);
-        // On a stack, or in the image, where the first CPU's lies; two words that may span two pages.
+        // On a stack, or in the image, where the first CPU's lies; two words, perhaps on two pages.
         let mapped = aligned
             && crate::paging::is_stack(frame)
             && crate::paging::is_stack(frame.wrapping_add(8));

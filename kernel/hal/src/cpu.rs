@@ -1,7 +1,7 @@
 //! Control registers, MSRs, CPU features, TSC, halting.
 //!
-//! CPUID, MSRs and the bits of control registers are those of `raw-cpuid` and `x86_64`. CR3 and the TLB are
-//! written here: the crate checks each address, at each switch of address spaces.
+//! CPUID, MSRs and the bits of control registers are those of `raw-cpuid` and `x86_64`. CR3 and the
+//! TLB are written here: the crate checks each address, at each switch of address spaces.
 
 use core::arch::asm;
 use core::arch::x86_64::{__cpuid, __cpuid_count};
@@ -98,8 +98,8 @@ impl Features {
     }
 }
 
-/// CPUID words and an MSR that tell of the CPU's leaks and of the means against them. As words, since `raw-cpuid` does not name all of the bits
-/// that `hanare_core::mitigations` looks at.
+/// CPUID words and an MSR that tell of the CPU's leaks and of the means against them. As words,
+/// since `raw-cpuid` does not name all of the bits that `hanare_core::mitigations` looks at.
 #[derive(Clone, Copy, Debug)]
 pub struct LeakWords {
     /// CPUID 7.0, edx.
@@ -234,7 +234,8 @@ pub fn fence() {
 /// interrupt that became pending before the halt ends it at once (`sti` holds
 /// interrupts back for one instruction).
 pub fn wait_for_interrupt() {
-    // SAFETY: handlers change no registers but those that a call changes, and touch no lock (rule 1).
+    // SAFETY: handlers change no registers but those that a call changes, and touch no lock (rule
+    // 1).
     unsafe { asm!("sti", "hlt", "cli", clobber_abi("C"), options(nostack)) };
 }
 

@@ -33,8 +33,9 @@ pub fn take_status() -> u64 {
     status
 }
 
-/// Has the trap flag mean a trap after the next branch, not after each instruction (IA32_DEBUGCTL.BTF). CPUs of virtual
-/// machines may not know it: there a step stays one instruction.
+/// Has the trap flag mean a trap after the next branch, not after each instruction
+/// (IA32_DEBUGCTL.BTF). CPUs of virtual machines may not know it: there a step stays one
+/// instruction.
 pub fn step_blocks(on: bool) {
     const BTF: u64 = 2;
     let others = rdmsr(msr::DEBUGCTL) & !BTF;

@@ -4,7 +4,8 @@ use core::cell::UnsafeCell;
 
 pub(crate) const FIRST_STACK_SIZE: usize = 68 << 10;
 
-/// The first CPU's stack until (and while) it idles. The kernel's page table leaves its lowest page out.
+/// The first CPU's stack until (and while) it idles. The kernel's page table leaves its lowest page
+/// out.
 #[repr(C, align(4096))]
 pub(crate) struct Stack(UnsafeCell<[u8; FIRST_STACK_SIZE]>);
 // SAFETY: used as raw stack memory by exactly one CPU.

@@ -37,8 +37,8 @@ pub fn init(f: &crate::cpu::Features) {
         wanted.remove(MPX);
     }
     let mask = wanted.bits();
-    // SAFETY: CR4.OSXSAVE is set and the bits are supported. (Not by `XCr0::write`, which panics at what a
-    // hypervisor may leave out.)
+    // SAFETY: CR4.OSXSAVE is set and the bits are supported. (Not by `XCr0::write`, which panics at
+    // what a hypervisor may leave out.)
     unsafe {
         asm!("xsetbv", in("ecx") 0, in("eax") mask as u32, in("edx") (mask >> 32) as u32, options(nomem, nostack, preserves_flags));
     }
@@ -90,9 +90,9 @@ pub fn reset_all_but(features: u64) {
 
 /// Loads those components of a state that `m` names: all that there are, where FXSAVE is all.
 fn load(p: *const Line, m: u64) {
-    // SAFETY: only this module calls it, with the start of a state that has all the parts that its XSTATE_BV names. The
-    // content was written by `save`, is `INITIAL` or passed `set_bytes`, so no reserved bit is set that would
-    // make xrstor fault.
+    // SAFETY: only this module calls it, with the start of a state that has all the parts that its
+    // XSTATE_BV names. The content was written by `save`, is `INITIAL` or passed `set_bytes`, so no
+    // reserved bit is set that would make xrstor fault.
     unsafe {
         if mask() != 0 {
             asm!("xrstor64 [{}]", in(reg) p, in("eax") m as u32, in("edx") (m >> 32) as u32, options(nostack, readonly, preserves_flags));

@@ -86,8 +86,8 @@ pub fn guarded_by(offset: u64) -> Option<&'static str> {
 /// `number` is what `lsl` tells.
 pub fn init(cpu: usize, stacks: u64, number: u32) {
     assert!(stacks.is_multiple_of(IST_SIZE as u64));
-    // SAFETY: the stacks are this CPU's alone; element `cpu` is, too; descriptors are the constants of SDM
-    // 3.4.5 and 7.2.3; the segment registers are reloaded to match.
+    // SAFETY: the stacks are this CPU's alone; element `cpu` is, too; descriptors are the constants
+    // of SDM 3.4.5 and 7.2.3; the segment registers are reloaded to match.
     unsafe {
         let t = &mut *TABLES.0.get().cast::<Tables>().add(cpu);
         for (i, stack) in interrupt_stacks(stacks).enumerate() {
@@ -122,7 +122,8 @@ pub fn init(cpu: usize, stacks: u64, number: u32) {
             "push {cs}", "lea {t}, [rip + 2f]", "push {t}", "retfq", "2:",
             "mov ss, {ds:x}", "mov ds, {ds:x}", "mov es, {ds:x}",
             "xor {t:e}, {t:e}", "mov fs, {t:x}", "mov gs, {t:x}",
-            // After a reset a CPU takes 64 KiB at address 0, which are a program's, for its local descriptors.
+            // After a reset a CPU takes 64 KiB at address 0, which are a program's, for its local
+            // descriptors.
             "lldt {t:x}",
             "ltr {tss:x}",
             p = in(reg) &pointer, t = out(reg) _, cs = const KERNEL_CS as u64,
@@ -136,9 +137,9 @@ pub(crate) fn place(cpu: usize) -> (u64, u64) {
     (TABLES.0.get().cast::<Tables>().wrapping_add(cpu) as u64, size_of::<Tables>() as u64)
 }
 
-/// Sets the stack for entries from user mode (system calls and traps): `top` is the end of one that stays mapped.
-/// Traps come to it by the CPU's small stack
-/// where user mode's page tables do not have it.
+/// Sets the stack for entries from user mode (system calls and traps): `top` is the end of one that
+/// stays mapped. Traps come to it by the CPU's small stack where user mode's page tables do not
+/// have it.
 pub fn set_kernel_stack(cpu: usize, top: u64) {
     crate::percpu::set_kernel_rsp(top);
     let top = if crate::isolation::switch::is_on() { crate::percpu::entry_top() } else { top };

@@ -2,27 +2,30 @@
 //! a CPU without leaks. At boot, jumps to the code here are written into it (*patched*) for the
 //! measures that are on. Those that are off cost nothing.
 //!
-//! Isolation (Meltdown, CVE-2017-5754; Linux: Documentation/arch/x86/pti.rst): user mode has page tables
-//! without the kernel ([`crate::isolation`]). An entry loads the kernel's CR3 before it touches a thread's
-//! stack, an exit the user's after. Each CPU has a small stack that both tables map: the processor pushes the
-//! frame of a trap from user mode there, and `iretq` takes it from there.
+//! Isolation (Meltdown, CVE-2017-5754; Linux: Documentation/arch/x86/pti.rst): user mode has page
+//! tables without the kernel ([`crate::isolation`]). An entry loads the kernel's CR3 before it
+//! touches a thread's stack, an exit the user's after. Each CPU has a small stack that both tables
+//! map: the processor pushes the frame of a trap from user mode there, and `iretq` takes it from
+//! there.
 //!
-//! Buffers (MDS and its like; Documentation/arch/x86/mds.rst): `verw` with a selector in memory is the last
-//! that is done before user mode.
+//! Buffers (MDS and its like; Documentation/arch/x86/mds.rst): `verw` with a selector in memory is
+//! the last that is done before user mode.
 //!
 //! Branch predictors: Spectre variant 2 ("Speculative Execution Side Channel Mitigations" of Intel,
 //! 2.4.1; AMD, "Indirect Branch Control Extension"). A CPU that has only the first form of IBRS
-//! needs it turned on after each change from user mode, before an indirect branch or a return. It is
-//! turned off before user mode, which it would slow down. Between the entry and there, all branches
-//! here are direct.
+//! needs it turned on after each change from user mode, before an indirect branch or a return. It
+//! is turned off before user mode, which it would slow down. Between the entry and there, all
+//! branches here are direct.
 //!
-//! Branch history (BHI, CVE-2022-0001; Intel, "Branch History Injection and Intra-mode Branch Target Injection"): the
-//! call through the table of system calls is predicted by the branches before it, of user mode, too. Where the CPU
-//! cannot keep them from it ([`crate::speculation`]) they are overwritten with branches that are always the same, and
-//! a barrier sees to it that they have been. As on Linux at system calls only, not at traps.
+//! Branch history (BHI, CVE-2022-0001; Intel, "Branch History Injection and Intra-mode Branch
+//! Target Injection"): the call through the table of system calls is predicted by the branches
+//! before it, of user mode, too. Where the CPU cannot keep them from it ([`crate::speculation`])
+//! they are overwritten with branches that are always the same, and a barrier sees to it that they
+//! have been. As on Linux at system calls only, not at traps.
 //!
-//! `swapgs` (CVE-2019-1125; Documentation/admin-guide/hw-vuln/spectre.rst): a barrier on both sides of the
-//! branch that decides about it, lest the kernel goes on speculatively with the other GS. A write to CR3 is one.
+//! `swapgs` (CVE-2019-1125; Documentation/admin-guide/hw-vuln/spectre.rst): a barrier on both sides
+//! of the branch that decides about it, lest the kernel goes on speculatively with the other GS. A
+//! write to CR3 is one.
 
 use crate::percpu::{
     ENTRY_TOP, KERNEL_CR3, KERNEL_PREDICTION, USER_CR3, USER_PREDICTION, USER_RSP, VERW_SELECTOR,
@@ -154,9 +157,10 @@ hal_syscall_predicted:              // rsp -> Regs
     mov r11, gs:[{watched}]
     jmp hal_syscall_call
 
-    // The software sequence of Intel's paper: ecx times five branches, each round one call deeper, so that no
-    // loop buffer serves them; then as many returns. Uses eax and ecx. Both `ret` lie in the upper half of a
-    // cache line, where their prediction cannot be taken for another branch's (ITS, CVE-2024-28956).
+    // The software sequence of Intel's paper: ecx times five branches, each round one call deeper,
+    // so that no loop buffer serves them; then as many returns. Uses eax and ecx. Both `ret` lie in
+    // the upper half of a cache line, where their prediction cannot be taken for another branch's
+    // (ITS, CVE-2024-28956).
     .balign 64, 0xcc
     .skip 27, 0xcc
 hal_overwrite_history:
@@ -256,8 +260,8 @@ struct Patch {
 /// Bytes of a `jmp` with a 32-bit distance.
 const JUMP: u64 = 5;
 
-/// Patches the entry code for these measures. On the first CPU, once, while text is writable: before the kernel's
-/// own page table is used.
+/// Patches the entry code for these measures. On the first CPU, once, while text is writable:
+/// before the kernel's own page table is used.
 pub fn apply(measures: u32) {
     unsafe extern "C" {
         static patches_start: Patch;
@@ -270,8 +274,9 @@ pub fn apply(measures: u32) {
         let patch = unsafe { (at as *const Patch).read_volatile() };
         if (patch.measures & measures != 0) == (patch.when == 1) {
             let distance = patch.target.wrapping_sub(patch.site + JUMP) as u32;
-            // SAFETY: the site is five bytes of text made for it, and text is writable. No other CPU runs, and this
-            // one has not come there yet. (It comes there by a jump at the earliest, as SDM volume 3, 9.1.3 wants.)
+            // SAFETY: the site is five bytes of text made for it, and text is writable. No other
+            // CPU runs, and this one has not come there yet. (It comes there by a jump at the
+            // earliest, as SDM volume 3, 9.1.3 wants.)
             unsafe {
                 (patch.site as *mut u8).write_volatile(0xe9);
                 ((patch.site + 1) as *mut u32).write_unaligned(distance);

@@ -1,6 +1,7 @@
 //! The heap that Rust allocates from: talc, fed with blocks of pages. A large allocation is a block
-//! of its own, a small one mostly of those that the CPU keeps ([`crate::kept`]). What must not fail comes, where nothing else is left, from a *reserve* that was put
-//! aside at boot. Which of the three an allocation came from follows from its address and layout.
+//! of its own, a small one mostly of those that the CPU keeps ([`crate::kept`]). What must not fail
+//! comes, where nothing else is left, from a *reserve* that was put aside at boot. Which of the
+//! three an allocation came from follows from its address and layout.
 
 use crate::kept::{Behind, Kept};
 use crate::memory::{self, Block};
@@ -71,8 +72,8 @@ fn large(layout: Layout) -> Option<u32> {
 /// Gives talc a block of pages. It is talc's until [`Heap::trim`] takes it out, or for good.
 fn claim<S: Supply, O: OomHandler>(talc: &mut Talc<O>, order: u32) -> Option<Piece> {
     let block = S::pages(order)?;
-    // SAFETY: the block is its holder's alone, and that is talc as long as the piece is there: nothing
-    // else takes the block out of it.
+    // SAFETY: the block is its holder's alone, and that is talc as long as the piece is there:
+    // nothing else takes the block out of it.
     let claimed = unsafe { talc.claim(Span::from_base_size(block.start(), block.bytes())) };
     match claimed {
         Ok(span) => Some(Piece { block, span }),
@@ -208,7 +209,8 @@ impl<S: Supply> Heap<S> {
         let mut talc = self.talc.lock();
         for i in 0..PIECES_MAX {
             let Some(span) = talc.oom_handler.pieces[i].as_ref().map(|p| p.span) else { continue };
-            // SAFETY: `span` is what talc made of this piece, and neither extended nor truncated since.
+            // SAFETY: `span` is what talc made of this piece, and neither extended nor truncated
+            // since.
             let used = unsafe { talc.get_allocated_span(span) };
             if !used.is_empty() {
                 continue;
@@ -249,7 +251,7 @@ impl<S: Supply> Heap<S> {
     }
 }
 
-// SAFETY: all three allocators hand out memory that nobody else has, of at least the
+// SAFETY: all three allocators hand out memory that no other code has, of at least the
 // size and alignment asked for; which of them an allocation came from follows from its
 // address and its layout, which is the same when it is freed.
 unsafe impl<S: Supply> GlobalAlloc for Heap<S> {
@@ -270,7 +272,8 @@ unsafe impl<S: Supply> GlobalAlloc for Heap<S> {
         match large(layout) {
             Some(order) => {
                 self.large_bytes.fetch_sub(4096 << order, Ordering::Relaxed);
-                // SAFETY: `ordinary` made the allocation of such a block, and the caller gives it up.
+                // SAFETY: `ordinary` made the allocation of such a block, and the caller gives it
+                // up.
                 let block = unsafe { Block::new(memory::of_direct(place as u64), order) };
                 S::give_back(block);
             }

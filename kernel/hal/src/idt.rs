@@ -39,7 +39,7 @@ pub(crate) fn fill(gate_of: impl Fn(u8) -> Gate) {
             | u64::from(ist) << 32
             | (0x8e | dpl << 5) << 40
             | (target >> 16 & 0xffff) << 48;
-        // SAFETY: nobody uses the table yet.
+        // SAFETY: no CPU uses the table yet.
         unsafe { (*IDT.0.get())[usize::from(vector)] = [low, target >> 32] };
     }
 }

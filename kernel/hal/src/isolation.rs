@@ -7,8 +7,8 @@
 //! As on Linux those hold addresses, and registers of the program that was interrupted last, but no
 //! memory of the kernel. Nothing of the kernel's half is global then: it would stay in the TLB.
 //!
-//! Both tables share one tag in the TLB (no PCID), so that each change of CR3 drops user translations of both, and a
-//! shootdown has nothing more to do than without isolation.
+//! Both tables share one tag in the TLB (no PCID), so that each change of CR3 drops user
+//! translations of both, and a shootdown has nothing more to do than without isolation.
 
 use crate::paging::{self, NoMemory, SMALL, TableSource};
 use crate::pte;

@@ -1,5 +1,6 @@
-//! Small blocks of the heap that each CPU keeps for itself, by size: most allocations and frees take neither the heap's lock nor
-//! its search. What a CPU frees the same CPU mostly allocates next.
+//! Small blocks of the heap that each CPU keeps for itself, by size: most allocations and frees
+//! take neither the heap's lock nor its search. What a CPU frees the same CPU mostly allocates
+//! next.
 
 use crate::percpu::{self, CPUS_MAX};
 use core::alloc::Layout;
@@ -47,7 +48,7 @@ impl List {
         if block.is_null() {
             return None;
         }
-        // SAFETY: `push` has written it, and nobody else has the block.
+        // SAFETY: `push` has written it, and no other code has the block.
         self.first = unsafe { block.cast::<*mut u8>().read() };
         self.count -= 1;
         Some(block)
@@ -85,7 +86,8 @@ impl Kept {
         Kept([const { Own(Mutex::new(Lists([NONE; SIZES]))) }; CPUS_MAX])
     }
 
-    /// A block for a small allocation, or null; `None`: the allocation is not small. `behind` locks the heap.
+    /// A block for a small allocation, or null; `None`: the allocation is not small. `behind` locks
+    /// the heap.
     #[inline]
     pub fn allocate<B: Behind>(
         &self,
@@ -163,7 +165,8 @@ fn fetch(list: &mut List, size: usize, behind: &mut impl Behind) -> *mut u8 {
 fn give_back(list: &mut List, size: usize, count: u32, behind: &mut impl Behind) {
     for _ in 0..count {
         let Some(block) = list.pop() else { return };
-        // SAFETY: `fetch` allocated it there with this layout, or `Kept::free` took it, as one of such.
+        // SAFETY: `fetch` allocated it there with this layout, or `Kept::free` took it, as one of
+        // such.
         unsafe { behind.free(block, block_of(size)) };
     }
 }

@@ -1,8 +1,8 @@
 //! The machine-check banks of the calling CPU (SDM volume 3, chapter 17).
 //!
 //! Linux has switched reporting on (`IA32_MCG_CTL`, `IA32_MCi_CTL`, local delivery): INIT leaves
-//! these registers as they are (SDM table 10-1), and so does Linux when it lets go of a CPU, for some
-//! of them are one register for several CPUs.
+//! these registers as they are (SDM table 10-1), and so does Linux when it lets go of a CPU, for
+//! some of them are one register for several CPUs.
 
 use crate::cpu::{msr, rdmsr, wrmsr};
 use raw_cpuid::CpuId;

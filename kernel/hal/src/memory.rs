@@ -66,8 +66,9 @@ pub fn write(paddr: PhysAddr, from: &[u8]) {
     unsafe { core::ptr::copy(from.as_ptr(), p, from.len()) };
 }
 
-/// A block of 2^n pages that its holder has to itself: no other part of the kernel touches it. Linux may
-/// map it, and then accesses its words as atomics. Its holder gives it back to where it came from.
+/// A block of 2^n pages that its holder has to itself: no other part of the kernel touches it.
+/// Linux may map it, and then accesses its words as atomics. Its holder gives it back to where it
+/// came from.
 pub struct Block {
     frame: PhysAddr,
     order: u32,

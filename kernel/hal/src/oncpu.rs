@@ -16,7 +16,7 @@ pub struct OnCpu<T> {
 unsafe impl<T: Send> Sync for OnCpu<T> {}
 
 impl<T> OnCpu<T> {
-    /// Nobody has taken it.
+    /// An object that no CPU has taken.
     pub const fn new(value: T) -> Self {
         OnCpu { is_taken: AtomicBool::new(false), value: UnsafeCell::new(value) }
     }
@@ -27,7 +27,8 @@ impl<T> OnCpu<T> {
     }
 }
 
-/// An object that a CPU runs, from when it was taken until this is dropped. It dereferences to the object.
+/// An object that a CPU runs, from when it was taken until this is dropped. It dereferences to the
+/// object.
 pub struct Running<O: ?Sized, T> {
     object: Arc<O>,
     /// In the object, or there for good.
@@ -53,7 +54,7 @@ impl<O: ?Sized, T> Running<O, T> {
 
     /// The value.
     pub fn value(&mut self) -> &mut T {
-        // SAFETY: `object` keeps the place there; nobody else has the value until `drop`.
+        // SAFETY: `object` keeps the place there; no other CPU has the value until `drop`.
         unsafe { &mut *self.place.as_ref().value.get() }
     }
 }

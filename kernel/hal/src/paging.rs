@@ -1,13 +1,14 @@
 //! Four-level page tables: the kernel's half, built once, and one user half per
 //! address space with 4 KiB and 2 MiB leaves.
 //!
-//! A user leaf exists if its `VALID` software bit is set; `PRESENT` is clear for
-//! PROT_NONE, so that the frame is kept (inverted, see [`inverted`]). `SEEN` marks pages that Linux was told
-//! of, `SEEN_WRITE` those of them that it may write to. `KIND` holds the code of the frame's kind (`FrameKind`).
-//! `LENT`: Linux was given the page for writing, and may hold its frame, whatever it has seen of the page since.
-//! `USED`: it was accessed before `ACCESSED` was cleared (`clear_refs`).
-//! `DIRTY` stays when a page loses the right to be written: it was written. `SOFT_CLEAN` marks pages that nobody has
-//! written since their soft-dirty bits were cleared; they are never writable.
+//! A user leaf exists if its `VALID` software bit is set; `PRESENT` is clear for PROT_NONE, so that
+//! the frame is kept (inverted, see [`inverted`]). `SEEN` marks pages that Linux was told of,
+//! `SEEN_WRITE` those of them that it may write to. `KIND` holds the code of the frame's kind
+//! (`FrameKind`). `LENT`: Linux was given the page for writing, and may hold its frame, whatever it
+//! has seen of the page since. `USED`: it was accessed before `ACCESSED` was cleared
+//! (`clear_refs`). `DIRTY` stays when a page loses the right to be written: it was written.
+//! `SOFT_CLEAN` marks pages that were not written since their soft-dirty bits were cleared; they
+//! are never writable.
 
 use crate::addr::PhysAddr;
 use crate::isolation::switch;
@@ -151,7 +152,8 @@ pub fn build_kernel(source: &mut dyn TableSource, nx: bool) -> Result<(), NoMemo
     Ok(())
 }
 
-/// Memory in the direct map, with `flags`; what is `constant` (text and read-only data) is not writable there either.
+/// Memory in the direct map, with `flags`; what is `constant` (text and read-only data) is not
+/// writable there either.
 fn map_direct(
     root: PhysAddr,
     memory: Range<u64>,
@@ -229,7 +231,7 @@ pub(crate) fn kernel_entry(addr: u64) -> Option<Entry> {
     None
 }
 
-/// Maps a page of the kernel's data at `addr`, for good (first CPU, before there is any other table).
+/// Maps a page of the kernel's data at `addr`, for good (first CPU, before other tables exist).
 pub fn map_kernel(
     addr: u64,
     frame: PhysAddr,
@@ -309,7 +311,7 @@ pub struct PageTable {
     last: (u64, PhysAddr),
 }
 
-/// Shift of an address that gives its piece: the addresses for which a link has one bit ([`pte::used`]).
+/// Shift of an address to its piece, the addresses of one bit in a link ([`pte::used`]).
 const PIECE_SHIFT: u32 = 12 + pte::PIECE.trailing_zeros();
 /// In place of a piece: there is none.
 const NO_PIECE: (u64, PhysAddr) = (u64::MAX, NO_ROOT);
@@ -376,8 +378,8 @@ impl PageTable {
         Ok(table)
     }
 
-    /// Tables for `addr` down to `level`, also for user mode. In the last one entries of the same piece
-    /// ([`pte::used`]) may be set.
+    /// Tables for `addr` down to `level`, also for user mode. In the last one entries of the same
+    /// piece ([`pte::used`]) may be set.
     fn create_piece(
         &mut self,
         addr: u64,

@@ -1,5 +1,5 @@
-//! The per-CPU block behind GS while in the kernel, in two parts: user mode's page tables have one where it has tables
-//! of its own ([`crate::isolation`]), and not the other.
+//! The per-CPU block behind GS while in the kernel, in two parts: user mode's page tables have one
+//! where it has tables of its own ([`crate::isolation`]), and not the other.
 
 use core::arch::asm;
 use core::cell::UnsafeCell;
@@ -32,8 +32,9 @@ pub(crate) const JUDGED: usize = HIDDEN + offset_of!(Hidden, judged);
 /// Bytes from one CPU's block to the next one's, and likewise of what is hidden.
 const STRIDE: usize = 256;
 
-/// The part that entries need before they have the kernel's page tables, and exits after they have given them up. User mode's
-/// page tables have it, and with Meltdown a program reads it: no address of an object of the kernel's stands here.
+/// The part that entries need before they have the kernel's page tables, and exits after they have
+/// given them up. User mode's page tables have it, and with Meltdown a program reads it: no address
+/// of an object of the kernel's stands here.
 #[repr(C, align(256))]
 struct Block {
     user_rsp: u64,
@@ -47,20 +48,23 @@ struct Block {
     /// ([`crate::speculation`]).
     kernel_prediction: u32,
     user_prediction: u32,
-    /// The stack of traps from user mode before they have the kernel's page table. A frame of seven words and two.
+    /// The stack of traps from user mode before they have the kernel's page table. A frame of seven
+    /// words and two.
     entry_stack: [u64; 26],
 }
 const _: () = assert!(size_of::<Block>() == STRIDE);
 
-/// The rest, which only the kernel's page tables have. One cache line: each system call reads most of it.
+/// The rest, which only the kernel's page tables have. One cache line: each system call reads most
+/// of it.
 #[repr(C, align(256))]
 struct Hidden {
     kernel_rsp: u64,
     index: u64,
     /// The address space that this CPU had last.
     space: u64,
-    /// Addresses: of what the kernel says runs here, of this CPU's mailbox, and of what a system call looks at,
-    /// a word before it leaves, a word and a byte when it comes. Not 0 there: it goes the long way.
+    /// Addresses: of what the kernel says runs here, of this CPU's mailbox, and of what a system
+    /// call looks at, a word before it leaves, a word and a byte when it comes. Not 0 there: it
+    /// goes the long way.
     task: u64,
     mailbox: u64,
     attention: u64,
@@ -69,8 +73,8 @@ struct Hidden {
 }
 const _: () = assert!(size_of::<Hidden>() == STRIDE && offset_of!(Hidden, judged) < 64);
 
-/// Two arrays with the same stride, so that one GS base reaches a CPU's part of either at a constant offset. Each is
-/// on pages of its own.
+/// Two arrays with the same stride, so that one GS base reaches a CPU's part of either at a
+/// constant offset. Each is on pages of its own.
 #[repr(C, align(4096))]
 struct All {
     blocks: [Block; CPUS_MAX],
@@ -177,7 +181,7 @@ pub fn index() -> usize {
     // SAFETY: GS points at this CPU's block since `init`, which sets the index, below the maximum.
     unsafe {
         asm!("mov {}, gs:[{}]", out(reg) v, const INDEX, options(nostack, readonly, preserves_flags));
-        // `init` asserts it, and nobody writes it again.
+        // `init` asserts it, and no code writes it again.
         core::hint::assert_unchecked(v < CPUS_MAX as u64);
     };
     v as usize
@@ -228,11 +232,12 @@ pub fn set_attention(attention: &'static Attention) {
     };
 }
 
-/// Says what a system call looks at when it comes: whether its process is watched, and whether its thread's calls
-/// are judged.
+/// Says what a system call looks at when it comes: whether its process is watched, and whether its
+/// thread's calls are judged.
 ///
 /// # Safety
-/// Both are there as long as the calling CPU may come from user mode without having been told of others.
+/// Both are there as long as the calling CPU may come from user mode without having been told of
+/// others.
 pub unsafe fn set_looked_at(watched: *const AtomicU32, judged: *const AtomicU8) {
     // SAFETY: as above.
     unsafe {

@@ -46,7 +46,8 @@ const KIND_LOW_SHIFT: u32 = KIND_LOW.trailing_zeros();
 const KIND_HIGH: u64 = 7;
 const KIND_HIGH_SHIFT: u32 = 56;
 
-/// A link's bit for the piece of the table below that has entry `index`: 52 to 59, of which the CPU makes nothing there.
+/// A link's bit for the piece of the table below that has entry `index`: 52 to 59, of which the CPU
+/// makes nothing there.
 pub(crate) const fn used(index: usize) -> Bits {
     Bits(1 << (USED_SHIFT + index / PIECE))
 }
@@ -150,10 +151,10 @@ impl Entry {
 
     /// As it is kept in memory, and back: one that is not present has its address inverted.
     ///
-    /// L1TF (CVE-2018-3620): a load through an entry that is not present goes on speculatively with its address, and
-    /// gets what the L1 cache has of it. So that address is to be none of memory's: as on Linux
-    /// (Documentation/admin-guide/hw-vuln/l1tf.rst, "PTE inversion") it is inverted, which holds as long as memory
-    /// ends below half of what the CPU can address.
+    /// L1TF (CVE-2018-3620): a load through an entry that is not present goes on speculatively with
+    /// its address, and gets what the L1 cache has of it. So that address is to be none of
+    /// memory's: as on Linux (Documentation/admin-guide/hw-vuln/l1tf.rst, "PTE inversion") it is
+    /// inverted, which holds as long as memory ends below half of what the CPU can address.
     pub(crate) const fn inverted(self) -> Entry {
         let is_hidden = self.0 & (VALID.0 | PRESENT.0) == VALID.0;
         if is_hidden { Entry(self.0 ^ ADDRESS.0) } else { self }

@@ -54,7 +54,8 @@ fn at<T>(offset: u32, index: u32, count: u32) -> *mut T {
     base.wrapping_add(offset as usize).cast::<T>().wrapping_add(index as usize)
 }
 
-/// Verifies magic, version and transport, and that every array lies within the shared region. Bells and doorbells are there after that.
+/// Verifies magic, version and transport, and that every array lies within the shared region. Bells
+/// and doorbells are there after that.
 pub fn check() -> Result<(), &'static str> {
     let p = params();
     if p.magic != hanare_abi::MAGIC {
@@ -166,7 +167,8 @@ pub fn offer(space: u32) -> OfferRef<'static> {
     unsafe { OfferRef::from_raw(at(params().offers_offset, space % OFFERS, OFFERS)) }
 }
 
-/// The log ring. One writer at a time, or lines are torn: each stores its bytes and the head as atomics.
+/// The log ring. One writer at a time, or lines are torn: each stores its bytes and the head as
+/// atomics.
 pub fn log() -> LogWriter<'static> {
     let p = params();
     // SAFETY: in the shared region, size checked by `check`; writers access it as atomics.
@@ -209,7 +211,8 @@ pub fn clock_paddr() -> PhysAddr {
 /// How many processes have a first thread that has ended: what the module is told of that.
 pub fn firsts_ended() -> &'static AtomicU64 {
     let p = PARAMS.load(Ordering::Acquire);
-    // SAFETY: the field is a plain aligned u64 in the shared region, which stays; it is reached by this alone.
+    // SAFETY: the field is a plain aligned u64 in the shared region, which stays; it is reached by
+    // this alone.
     unsafe { AtomicU64::from_ptr(&raw mut (*p).firsts_ended) }
 }
 

@@ -1,8 +1,8 @@
 //! Measures against speculative execution: behind bounds checks (Spectre variant 1), and by branch
 //! predictors that other programs have trained (variant 2). None of it can be seen under emulation;
 //! the sources are named instead
-//! (Documentation/admin-guide/hw-vuln/spectre.rst; SDM volume 4; Intel, "Retpoline: A Branch Target Injection
-//! Mitigation"; AMD, "Software Techniques for Managing Speculation on AMD Processors").
+//! (Documentation/admin-guide/hw-vuln/spectre.rst; SDM volume 4; Intel, "Retpoline: A Branch Target
+//! Injection Mitigation"; AMD, "Software Techniques for Managing Speculation on AMD Processors").
 
 use core::arch::asm;
 use core::sync::atomic::{AtomicU32, Ordering};
@@ -18,8 +18,8 @@ pub(crate) mod msr {
 /// Bits of SPEC_CTRL.
 const IBRS: u64 = 1 << 0;
 const STIBP: u64 = 1 << 1;
-/// BHI_DIS_S binds the kernel's predictions only: it costs user mode nothing, and is always set (Intel, "Branch History
-/// Injection").
+/// BHI_DIS_S binds the kernel's predictions only: it costs user mode nothing, and is always set
+/// (Intel, "Branch History Injection").
 const BHI_DIS_S: u64 = 1 << 10;
 /// Bit of PRED_CMD.
 const IBPB: u64 = 1 << 0;
@@ -47,8 +47,8 @@ pub fn init_cpu() {
     let always = of(MEASURE_IBRS, IBRS) | of(MEASURE_STIBP, STIBP) | of(MEASURE_BHI_DIS, BHI_DIS_S);
     let value = always | of(MEASURE_ENTRY_IBRS, IBRS);
     crate::percpu::set_predictions(value as u32, always as u32);
-    // SAFETY: the measures are chosen only where CPUID names these bits (`hanare_core::mitigations`); they change
-    // what is predicted and nothing else.
+    // SAFETY: the measures are chosen only where CPUID names these bits
+    // (`hanare_core::mitigations`); they change what is predicted and nothing else.
     unsafe {
         if value != 0 {
             crate::cpu::wrmsr(msr::SPEC_CTRL, value);
@@ -68,9 +68,10 @@ pub(crate) fn forget_predictions() {
     }
 }
 
-/// Fills the stack of predicted return addresses, as Linux does at each switch of threads (`FILL_RETURN_BUFFER`,
-/// arch/x86/include/asm/nospec-branch.h): returns predict neither what another thread has left there, nor, when it
-/// is empty, what the other predictors say. 32 calls that are predicted to end in a trap.
+/// Fills the stack of predicted return addresses, as Linux does at each switch of threads
+/// (`FILL_RETURN_BUFFER`, arch/x86/include/asm/nospec-branch.h): returns predict neither what
+/// another thread has left there, nor, when it is empty, what the other predictors say. 32 calls
+/// that are predicted to end in a trap.
 pub(crate) fn fill_return_stack() {
     if is_on(MEASURE_FILL_RSB) {
         // SAFETY: uses the stack below (there is no red zone), and puts it back.
@@ -87,12 +88,13 @@ pub(crate) fn fill_return_stack() {
     }
 }
 
-/// `index` where it is below `limit`, else all ones: also speculatively, behind a check that is predicted to pass
-/// (`array_index_nospec` of Linux, which gives 0).
+/// `index` where it is below `limit`, else all ones: also speculatively, behind a check that is
+/// predicted to pass (`array_index_nospec` of Linux, which gives 0).
 #[inline(always)]
 pub fn below(index: u64, limit: u64) -> u64 {
     let outside: u64;
-    // SAFETY: arithmetic only. In assembly, since a compiler would make it the branch that it is to do without.
+    // SAFETY: arithmetic only. In assembly, since a compiler would make it the branch that it is to
+    // do without.
     unsafe {
         asm!("cmp {i}, {l}", "sbb {o}, {o}", "not {o}", i = in(reg) index, l = in(reg) limit, o = out(reg) outside,
              options(pure, nomem, nostack));

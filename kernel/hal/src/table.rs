@@ -24,7 +24,8 @@ pub(crate) fn set(table: PhysAddr, index: usize, value: Entry) {
     unsafe { entry(table, index).write_volatile(value.inverted().raw()) };
 }
 
-/// Sets an entry that was `old` when it was read. What the CPU has noted in it since, a write or an access, stays.
+/// Sets an entry that was `old` when it was read. What the CPU has noted in it since, a write or an
+/// access, stays.
 pub(crate) fn replace(table: PhysAddr, index: usize, old: Entry, new: Entry) {
     const NOTED: Bits = pte::DIRTY.with(pte::ACCESSED);
     let is_complete = old.has(pte::ACCESSED) && (old.has(pte::DIRTY) || !old.has(pte::WRITE));
@@ -43,12 +44,14 @@ pub(crate) fn replace(table: PhysAddr, index: usize, old: Entry, new: Entry) {
 /// The entries of the kernel's half of a root, as another root has them.
 pub(crate) fn copy_upper_half(to: PhysAddr, from: PhysAddr) {
     const HALF: usize = 256;
-    // SAFETY: as in `get`; `to` is a new root, which nobody uses yet. Links have no inverted address.
+    // SAFETY: as in `get`; `to` is a new root, which no CPU uses yet. Links have no inverted
+    // address.
     unsafe { core::ptr::copy_nonoverlapping(entry(from, HALF), entry(to, HALF), HALF) };
 }
 
-/// Calls `f` for each entry in `range`, of the table that `link` leads to, that is not zero. Most tables have few: pieces
-/// of which the link says that none was ever used are passed over, and eight entries are looked at together.
+/// Calls `f` for each entry in `range`, of the table that `link` leads to, that is not zero. Most
+/// tables have few: pieces of which the link says that none was ever used are passed over, and
+/// eight entries are looked at together.
 #[inline(always)]
 pub(crate) fn for_each_used(link: Entry, range: Range<usize>, mut f: impl FnMut(usize)) {
     const TOGETHER: usize = 8;

@@ -81,23 +81,23 @@ impl Regs {
     }
 }
 
-/// The registers with which the calling CPU last came from user mode on the kernel stack that it has now
-/// ([`gdt::set_kernel_stack`]): those of the running thread. None: that never was in user mode.
+/// The running thread's registers, with which this CPU last came from user mode on its kernel stack
+/// ([`gdt::set_kernel_stack`]). None: the thread never was in user mode.
 pub fn saved_registers() -> Option<Regs> {
     let top = crate::percpu::kernel_rsp();
     // SAFETY: this stack is the calling CPU's.
     if top == 0 { None } else { unsafe { registers_on_stack(top) } }
 }
 
-/// The registers with which a thread last came from user mode on the kernel stack that ends at `top`. None: it never was
-/// in user mode. They may be anything if the thread runs.
+/// The registers with which a thread last came from user mode on the kernel stack that ends at
+/// `top`. None: it never was in user mode. They may be anything if the thread runs.
 ///
 /// # Safety
 /// `top` is the end of a kernel stack that is there.
 pub unsafe fn registers_on_stack(top: u64) -> Option<Regs> {
     let place = (top as usize - size_of::<Regs>()) as *const Regs;
-    // SAFETY: the stack is there. Any words are `Regs`. They are read as volatile, since the entry's handler, which
-    // waits further up the stack, has a reference to them.
+    // SAFETY: the stack is there. Any words are `Regs`. They are read as volatile, since the
+    // entry's handler, which waits further up the stack, has a reference to them.
     let regs = unsafe { place.read_volatile() };
     let of_user = regs.cs == u64::from(gdt::USER_CS) && regs.ss == u64::from(gdt::USER_DS);
     of_user.then_some(regs)
@@ -107,7 +107,7 @@ pub unsafe fn registers_on_stack(top: u64) -> Option<Regs> {
 /// first time: an observer of the thread before that sees what it will start with.
 pub fn save_registers(regs: &Regs) {
     let place = (crate::percpu::kernel_rsp() as usize - size_of::<Regs>()) as *mut Regs;
-    // SAFETY: the end of the running thread's stack, which `Context::new` keeps free for this and entries write from user mode.
+    // SAFETY: the end of the running thread's stack, which is kept free for entries from user mode.
     unsafe { place.write_volatile(*regs) };
 }
 
@@ -141,14 +141,14 @@ pub type Call = extern "C" fn(u64, u64, u64, u64, u64, u64, &mut Regs) -> u64;
 
 /// Functions of the kernel for each kind of entry. Interrupts are off when they run.
 pub struct Handlers {
-    /// System calls by number, where nothing is special. What they return goes to `rax`; of the registers they
-    /// change none of the others unless they see to it that `leave` follows.
+    /// System calls by number, where nothing is special. What they return goes to `rax`; of the
+    /// registers they change none of the others unless they see to it that `leave` follows.
     pub calls: &'static [Call; CALLS],
     /// A system call that is watched by a tracer or judged by a filter, or of a number that is not
     /// in `calls`. The number is in `orig_rax` and `rax`. Returns true if the fast return (sysret)
     /// is right: rcx, r11 need not be restored.
     pub syscall: fn(&mut Regs) -> bool,
-    /// The end of a system call where the CPU has something to see to before user mode. Returns the same.
+    /// The end of a system call if the CPU has work to do before user mode. Returns the same.
     pub leave: fn(&mut Regs) -> bool,
     /// An exception of user mode (`vector` < 32).
     pub user_exception: fn(&mut Regs, u8),
@@ -166,7 +166,7 @@ pub struct Handlers {
     pub fatal: fn(&Regs, u8) -> !,
 }
 
-/// NMIs that nobody has told of yet.
+/// NMIs that no look has counted yet.
 static NMIS: AtomicU32 = AtomicU32::new(0);
 
 /// How many NMIs came since the last look, on any CPU. Nothing here asks for one: a watchdog, a
@@ -375,8 +375,8 @@ hal_trap_stack:
     mov rdi, [rdi]
     jmp hal_trap_save
 
-    // An interrupt that comes in the kernel ends a halt: `cpu::wait_for_interrupt` expects that the registers are
-    // changed which a call may change. The stack is aligned without the vector.
+    // An interrupt that comes in the kernel ends a halt: `cpu::wait_for_interrupt` expects that the
+    // registers are changed which a call may change. The stack is aligned without the vector.
 hal_trap_kernel:
     cmp qword ptr [rsp], 32
     jb hal_trap_save
@@ -490,7 +490,7 @@ pub fn build_idt() {
     });
 }
 
-/// Flags that the `syscall` instruction clears, the same as on Linux: all but those of virtual machines.
+/// Flags that the `syscall` instruction clears, as on Linux: all but those of virtual machines.
 const CLEARED_BY_SYSCALL: RFlags = RFlags::all()
     .difference(RFlags::VIRTUAL_8086_MODE)
     .difference(RFlags::VIRTUAL_INTERRUPT)

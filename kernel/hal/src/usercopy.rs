@@ -13,8 +13,8 @@ global_asm!(
     r#"
     .section .text
     .global hal_copy_user
-    // rdi = to, rsi = from, rdx = bytes; returns 0, or all ones: fault. By words: not every CPU has a fast
-    // `rep movsb`, and each has a fast `rep movsq`.
+    // rdi = to, rsi = from, rdx = bytes; returns 0, or all ones: fault. By words: not every CPU has
+    // a fast `rep movsb`, and each has a fast `rep movsq`.
 hal_copy_user:
     mov rcx, rdx
     shr rcx, 3
@@ -138,8 +138,9 @@ pub(crate) fn close_window() {
     }
 }
 
-/// An address in the running program's memory, as a call's argument or the program's memory gives it: it is neither an
-/// address of the kernel's nor a physical one, and nothing else is known of it. Each copy checks it.
+/// An address in the running program's memory, as a call's argument or the program's memory gives
+/// it: it is neither an address of the kernel's nor a physical one, and nothing else is known of
+/// it. Each copy checks it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(transparent)]
 pub struct UserAddr(u64);
@@ -151,8 +152,8 @@ impl UserAddr {
         Self(addr)
     }
 
-    /// So many bytes behind an address that a program gives. Where that wraps nothing can be read or
-    /// written, as at the address itself.
+    /// So many bytes behind an address that a program gives. Where that wraps nothing can be read
+    /// or written, as at the address itself.
     #[must_use]
     pub const fn behind(addr: u64, bytes: u64) -> Self {
         match addr.checked_add(bytes) {
@@ -182,8 +183,9 @@ fn in_range(addr: UserAddr, bytes: usize) -> bool {
     addr.0 >= USER_MIN && addr.checked_add(bytes).is_some_and(|end| end.0 <= USER_MAX)
 }
 
-/// An address that [`in_range`] has accepted, and no other one where that was only predicted (Spectre variant 1; as
-/// `mask_user_address` of Linux): all ones has no memory. The end may lie beyond the range by what one copies.
+/// An address that [`in_range`] has accepted, and no other one where that was only predicted
+/// (Spectre variant 1; as `mask_user_address` of Linux): all ones has no memory. The end may lie
+/// beyond the range by what one copies.
 fn checked(addr: UserAddr) -> u64 {
     crate::speculation::below(addr.0, USER_MAX)
 }
@@ -246,18 +248,19 @@ pub fn write_from(addr: UserAddr, from: PhysAddr, bytes: usize) -> Result<(), Fa
     if result == 0 { Ok(()) } else { Err(Fault) }
 }
 
-/// Saves the running thread's FPU state to an XSAVE area of [`fpu::size`] bytes in user memory, whose
-/// header is zeroed and which lies at a multiple of 64.
+/// Saves the running thread's FPU state to an XSAVE area of [`fpu::size`] bytes in user memory,
+/// whose header is zeroed and which lies at a multiple of 64.
 pub fn save_fpu(to: UserAddr) -> Result<(), Fault> {
     with_fpu(to, |at, mask| {
-        // SAFETY: as in `write`, of the bytes that the instruction accesses at most. It changes no registers that the
-        // kernel uses; a misaligned area is a fault, too.
+        // SAFETY: as in `write`, of the bytes that the instruction accesses at most. It changes no
+        // registers that the kernel uses; a misaligned area is a fault, too.
         unsafe { hal_xsave_user(at, mask as u32, (mask >> 32) as u32) }
     })
 }
 
-/// Loads those `features` of the running thread's FPU state that there are from such an area, whose header may be any; the
-/// others become initial. A `Fault`, too, where the CPU refuses what it finds there; the state is then any.
+/// Loads those `features` of the running thread's FPU state that there are from such an area, whose
+/// header may be any; the others become initial. A `Fault`, too, where the CPU refuses what it
+/// finds there; the state is then any.
 pub fn load_fpu(from: UserAddr, features: u64) -> Result<(), Fault> {
     with_fpu(from, |at, mask| {
         let mask = mask & features;
@@ -268,7 +271,8 @@ pub fn load_fpu(from: UserAddr, features: u64) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Loads the running thread's x87 and SSE state from an FXSAVE area in user memory. The rest, and faults, as in [`load_fpu`].
+/// Loads the running thread's x87 and SSE state from an FXSAVE area in user memory. The rest, and
+/// faults, as in [`load_fpu`].
 pub fn load_legacy_fpu(from: UserAddr) -> Result<(), Fault> {
     // SAFETY: as in `load_fpu`.
     with_fpu(from, |at, _| unsafe { hal_fxrstor_user(at) })?;
@@ -276,8 +280,8 @@ pub fn load_legacy_fpu(from: UserAddr) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Has an instruction access an area of [`fpu::size`] bytes in user memory: it is told its address and [`fpu::mask`], and gives 0
-/// or all ones, a fault.
+/// Has an instruction access an area of [`fpu::size`] bytes in user memory: it is told its address
+/// and [`fpu::mask`], and gives 0 or all ones, a fault.
 fn with_fpu(area: UserAddr, instruction: impl FnOnce(u64, u64) -> u64) -> Result<(), Fault> {
     if !in_range(area, fpu::size()) {
         return Err(Fault);

@@ -1,7 +1,8 @@
 //! Exhaustive exploration of `coherence` (docs/coherence.md): two threads on two CPUs, one fault of
-//! Linux that a third CPU serves, zaps, a fork, and a failure at each step. The machine below has two
-//! pages, frames, the TLBs, Linux' page table; what is decided, reserved and checked is the code of
-//! the kernel. A section under the lock is one step; CPUs and Linux write between any two steps.
+//! Linux that a third CPU serves, zaps, a fork, and a failure at each step. The machine below has
+//! two pages, frames, the TLBs, Linux' page table; what is decided, reserved and checked is the
+//! code of the kernel. A section under the lock is one step; CPUs and Linux write between any two
+//! steps.
 
 mod actions;
 mod moves;
@@ -303,7 +304,7 @@ impl State {
         self.wrong = self.wrong.or(Some(what));
     }
 
-    /// Whether what is written to the page now is anybody's loss: somebody takes it away.
+    /// Whether a write to the page may be lost now: a thread takes the page away.
     fn is_going(&self, page: usize) -> bool {
         self.rights[page] == Rights::None
             || self.lost[page]
@@ -321,8 +322,8 @@ impl State {
         self.writes += 1;
         self.by_linux |= if by_linux { bit } else { 0 };
         self.frame(frame).content |= bit;
-        // What is written to a page that is discarded, by a CPU that does not know it yet, may be lost
-        // before what another writes there, as on Linux.
+        // What is written to a page that is discarded, by a CPU that does not know it yet, may be
+        // lost before what another writes there, as on Linux.
         if by_linux || self.leaves[page].frame == frame {
             self.to[page] |= bit;
         }

@@ -122,7 +122,8 @@ impl Operation {
     }
 }
 
-/// The sixth argument of FUTEX_WAKE_OP: what is done to the second word, and of which former values its waiters are woken.
+/// The sixth argument of FUTEX_WAKE_OP: what is done to the second word, and of which former values
+/// its waiters are woken.
 #[derive(Clone, Copy, Debug)]
 pub struct WakeOp(u32);
 

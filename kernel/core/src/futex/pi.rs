@@ -1,9 +1,10 @@
 //! Locks with priority inheritance (FUTEX_LOCK_PI and its like): their words hold the owners'
 //! thread ids.
 //!
-//! A lock goes to the oldest of its waiters when its owner gives it back, or ends: the word names the new owner before any
-//! other thread can look. Words and queues are changed under the lock of the queues, by accesses that end where a page is
-//! not there ([`Stop::Fault`]); each function does all accesses that may end so before it changes a queue.
+//! A lock goes to the oldest of its waiters when its owner gives it back, or ends: the word names
+//! the new owner before any other thread can look. Words and queues are changed under the lock of
+//! the queues, by accesses that end where a page is not there ([`Stop::Fault`]); each function does
+//! all accesses that may end so before it changes a queue.
 
 use super::{Aim, Key, MATCH_ANY, OWNER, OWNER_DIED, Queues, WAITERS, Waiter, Woken, take};
 use crate::errno::{EAGAIN, EDEADLK, EINVAL, EPERM, ESRCH, Errno, Result};
@@ -12,7 +13,8 @@ use alloc::collections::LinkedList;
 /// Waiters that are looked at, at most, to find a chain of threads that wait for each other. A
 /// longer search counts as a circle: the queues are locked meanwhile.
 const LOOKS_MAX: usize = 1 << 16;
-/// Threads that wait for each other, at most; beyond that it counts as a circle, as on Linux beyond 1,024.
+/// Threads that wait for each other, at most; beyond that it counts as a circle, as on Linux beyond
+/// 1,024.
 const CHAIN_MAX: usize = 128;
 
 /// A thread, and those for which it waits, one by way of the other.
@@ -179,7 +181,8 @@ impl<W: PartialEq> Queues<W> {
         let Some(known) = known.filter(|known| known.tid == owner) else {
             return Err(Stop::Unknown(owner));
         };
-        // From here on its owner cannot give it back without a call, which waits for the lock of the queues.
+        // From here on its owner cannot give it back without a call, which waits for the lock of
+        // the queues.
         if value & WAITERS == 0 {
             replace(memory, key, value, value | WAITERS)?;
         }
@@ -217,8 +220,8 @@ impl<W: PartialEq> Queues<W> {
     /// FUTEX_TRYLOCK_PI by the thread `tid`.
     ///
     /// # Errors
-    /// [`Stop`]; `EAGAIN`: another one has it. `EDEADLK`: it has it already. `EINVAL`: the word is not what its waiters wait
-    /// for.
+    /// [`Stop`]; `EAGAIN`: another one has it. `EDEADLK`: it has it already. `EINVAL`: the word is
+    /// not what its waiters wait for.
     pub fn try_lock(
         &self,
         key: Key,
@@ -235,7 +238,8 @@ impl<W: PartialEq> Queues<W> {
     /// FUTEX_LOCK_PI by the thread `tid`: it has the lock, or waits for it as `who`.
     ///
     /// # Errors
-    /// As of [`try_lock`](Self::try_lock); `EDEADLK` also where threads would wait for each other; `ENOMEM`.
+    /// As of [`try_lock`](Self::try_lock); `EDEADLK` also where threads would wait for each other;
+    /// `ENOMEM`.
     pub fn lock(
         &mut self,
         key: Key,
@@ -288,8 +292,8 @@ impl<W: PartialEq> Queues<W> {
     /// FUTEX_UNLOCK_PI by the thread `tid`.
     ///
     /// # Errors
-    /// [`Stop`]; `EPERM`: it has not the lock. `EINVAL`: its waiters wait for something else. `EAGAIN`: the word has
-    /// changed.
+    /// [`Stop`]; `EPERM`: it has not the lock. `EINVAL`: its waiters wait for something else.
+    /// `EAGAIN`: the word has changed.
     pub fn unlock(
         &mut self,
         key: Key,
@@ -353,8 +357,8 @@ impl<W: PartialEq> Queues<W> {
     /// `most` others, one more if it has an owner, wait for the lock from now on.
     ///
     /// # Errors
-    /// [`Stop`] before anything was changed; `EAGAIN`: `from` is not `expected`. `EINVAL`: the first waiter is none of
-    /// FUTEX_WAIT_REQUEUE_PI with this lock.
+    /// [`Stop`] before anything was changed; `EAGAIN`: `from` is not `expected`. `EINVAL`: the
+    /// first waiter is none of FUTEX_WAIT_REQUEUE_PI with this lock.
     pub fn requeue_for_lock(
         &mut self,
         (from, lock): (Key, Key),

@@ -37,11 +37,13 @@ bitflags! {
         const STEPS = 1 << 2;
         /// The debugger has the thread stop after one instruction.
         const STEPS_DEBUGGED = 1 << 3;
-        /// The thread has made a step after which the CPU does not trap: a call, or the beginning of a handler.
+        /// The thread has made a step after which the CPU does not trap: a call, or the beginning
+        /// of a handler.
         const STEPPED = 1 << 4;
         /// The debugger's bit for such a step; `STEPPED` is the tracer's.
         const STEPPED_DEBUGGED = 1 << 5;
-        /// The thread has left its registers, and executes nothing of the program's as long as it is held.
+        /// The thread has left its registers, and executes nothing of the program's as long as it
+        /// is held.
         const REGISTERS = 1 << 6;
         /// The registers are those from where the thread waits in the kernel.
         const IN_KERNEL = 1 << 7;
@@ -147,8 +149,9 @@ impl Parking {
         self.insert(Parking::REGISTERS);
     }
 
-    /// The thread has a program from now on, and new registers with it: what was set of the old ones is void, since on
-    /// Linux no tracer sees a thread in between. True: new ones go in the place of those that it has left.
+    /// The thread has a program from now on, and new registers with it: what was set of the old
+    /// ones is void, since on Linux no tracer sees a thread in between. True: new ones go in the
+    /// place of those that it has left.
     pub fn begin(&mut self) -> bool {
         #[cfg(test)]
         if has(Mutant::BeginsWithOldRegisters) {
@@ -158,8 +161,8 @@ impl Parking {
         self.contains(Parking::REGISTERS)
     }
 
-    /// Whether one of them may set its registers. A debugger sets those of a thread that is on its way
-    /// to user mode.
+    /// Whether one of them may set its registers. A debugger sets those of a thread that is on its
+    /// way to user mode.
     pub const fn may_set(self, who: Who) -> bool {
         let there = self.contains(Parking::REGISTERS);
         there && (matches!(who, Who::Tracer) || !self.contains(Parking::IN_KERNEL))

@@ -33,8 +33,8 @@ pub enum Event {
     Fail,
     /// The maker gives up waiting for the process' proxy.
     GiveUp,
-    /// The maker goes on before the proxy of an expected process has come. From now on the process' end on Linux is told
-    /// ([`Event::Kill`]), and no maker gives it up.
+    /// The maker goes on before the proxy of an expected process has come. From now on the process'
+    /// end on Linux is told ([`Event::Kill`]), and no maker gives it up.
     Entrust,
     /// The process begins to run with the thread, which it has already.
     Begin,

@@ -1,5 +1,5 @@
-//! A small machine whose threads, processes and spaces live by the transition functions: what kernel,
-//! Linux and proxies do beside those, one lock at a time, in any order.
+//! A small machine whose threads, processes and spaces live by the transition functions: what
+//! kernel, Linux and proxies do beside those, one lock at a time, in any order.
 //!
 //! A kick is modelled as the kernel's: a waiting thread looks once, and then only when it was
 //! kicked. So a wake-up that is lost shows as a thread that sleeps though it may go on.

@@ -1,9 +1,10 @@
-//! Kinds of service, each of which may have a request box and servers of its own in a process: calls of one kind that block for
-//! long do not keep the others waiting.
+//! Kinds of service, each of which may have a request box and servers of its own in a process:
+//! calls of one kind that block for long do not keep the others waiting.
 //!
-//! A call's kind is that of its number and of nothing else. What lies behind a descriptor only Linux knows: to ask it would be
-//! a call, and by the time of the call the descriptor may be another file's. So `read`, `write` and `poll` are of the kind
-//! [`Kind::Other`], whatever they read, but `pread64` is not, which reads files only.
+//! A call's kind is that of its number and of nothing else. What lies behind a descriptor only
+//! Linux knows: to ask it would be a call, and by the time of the call the descriptor may be
+//! another file's. So `read`, `write` and `poll` are of the kind [`Kind::Other`], whatever they
+//! read, but `pread64` is not, which reads files only.
 
 use crate::syscalls::NUMBERS;
 use hanare_abi::requestbox::{BOX_FILES, BOX_NET, BOX_OTHER, BOXES};
@@ -196,8 +197,8 @@ const NET: &[u32] = &[
     __NR_recvmmsg,
 ];
 
-/// Calls on any descriptor, calls that wait for several, and calls about the process. `flock` may wait for ever, and is no
-/// file system's.
+/// Calls on any descriptor, calls that wait for several, and calls about the process. `flock` may
+/// wait for ever, and is no file system's.
 #[cfg(test)]
 const OTHER: &[u32] = &[
     __NR_read,

@@ -1,5 +1,5 @@
-//! The servers of a process' request box: when there is to be one more or one less, and when a call does not wait for
-//! them any longer.
+//! The servers of a process' request box: when there is to be one more or one less, and when a call
+//! does not wait for them any longer.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 use hanare_abi::boot::{DISPATCH_AUTO, DISPATCH_BOX, DISPATCH_DIRECT};
@@ -75,7 +75,8 @@ impl Way {
     }
 }
 
-/// Whether the calls of a process that chooses by itself ([`Way::Auto`]) go by the box: servers are then fewer than threads.
+/// Whether the calls of a process that chooses by itself ([`Way::Auto`]) go by the box: servers are
+/// then fewer than threads.
 #[must_use]
 pub const fn is_crowded(threads: usize, servers: u32) -> bool {
     threads > servers as usize
@@ -93,7 +94,8 @@ pub struct Load {
 }
 
 impl Load {
-    /// Whether there is to be one more before a call comes: it would wait for another one, which may wait for anything.
+    /// Whether there is to be one more before a call comes: it would wait for another one, which
+    /// may wait for anything.
     #[must_use]
     pub const fn grows(self) -> bool {
         self.servers < self.most && self.calls >= self.servers
@@ -128,7 +130,8 @@ impl Watch {
         self.since_ns.saturating_add(STALLED_NS)
     }
 
-    /// Whether all servers are blocked, as far as can be told: none has ended a call. Otherwise it waits on.
+    /// Whether all servers are blocked, as far as can be told: none has ended a call. Otherwise it
+    /// waits on.
     pub const fn is_stalled(&mut self, ended: u32, now_ns: u64) -> bool {
         if now_ns < self.deadline_ns() {
             return false;
@@ -142,12 +145,14 @@ impl Watch {
 /// How long a thread's calls go past the box after one of them has been taken out, ns.
 pub const PASSED_BY_NS: u64 = 10 * STALLED_NS;
 
-/// Until when a thread's calls go past the box, to its own worker, after one was taken out before a server had begun it.
+/// Until when a thread's calls go past the box, to its own worker, after one was taken out before a
+/// server had begun it.
 ///
-/// The call may have been taken out since all servers are blocked: each call would wait for [`STALLED_NS`], which is a thousand
-/// times what it costs. Or a signal took it out. While all servers are blocked a call waits for [`STALLED_NS`], and where signals come faster than that, each attempt would
-/// wait anew and none be executed. Not only the next call: that may be the handler's, or be kept from being begun by the same
-/// signal.
+/// The call may have been taken out since all servers are blocked: each call would wait for
+/// [`STALLED_NS`], which is a thousand times what it costs. Or a signal took it out. While all
+/// servers are blocked a call waits for [`STALLED_NS`], and where signals come faster than that,
+/// each attempt would wait anew and none be executed. Not only the next call: that may be the
+/// handler's, or be kept from being begun by the same signal.
 #[derive(Debug, Default)]
 pub struct PassesBy(AtomicU64);
 
@@ -244,9 +249,9 @@ mod tests {
         assert!(watch.is_stalled(8, 100 + 2 * STALLED_NS));
     }
 
-    /// When a call is executed while all servers are blocked and a signal comes every `every_ns`, or `None` within a second. Its
-    /// handler makes a call as well, which is executed by then. A worker that has taken a signal begins no call before it has
-    /// said so once.
+    /// When a call is executed while all servers are blocked and a signal comes every `every_ns`,
+    /// or `None` within a second. Its handler makes a call as well, which is executed by then. A
+    /// worker that has taken a signal begins no call before it has said so once.
     fn executed_ns(passes: &PassesBy, every_ns: u64) -> Option<u64> {
         let (mut now_ns, mut is_marked) = (0, false);
         while now_ns < 1_000_000_000 {

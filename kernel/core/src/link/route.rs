@@ -1,10 +1,11 @@
-//! The route of a delegated call: which server executes it, and how the server gets at the memory that the call refers to
-//! (`docs/link.md`).
+//! The route of a delegated call: which server executes it, and how the server gets at the memory
+//! that the call refers to (`docs/link.md`).
 //!
-//! A [`Route`] is one of the pairs in [`Route::ALL`]; no other pair can be made. [`of_row`] says which routes a row of the table
-//! of system calls allows; [`choose`] takes one of them by the state of the calling thread. A route may turn out not to be
-//! open to one particular call (its arguments are too large, no server is free): the caller then strikes out what led to
-//! the route ([`Caller::without`]) and chooses again. [`Route::DIRECT`] is open to every call.
+//! A [`Route`] is one of the pairs in [`Route::ALL`]; no other pair can be made. [`of_row`] says
+//! which routes a row of the table of system calls allows; [`choose`] takes one of them by the
+//! state of the calling thread. A route may turn out not to be open to one particular call (its
+//! arguments are too large, no server is free): the caller then strikes out what led to the route
+//! ([`Caller::without`]) and chooses again. [`Route::DIRECT`] is open to every call.
 
 use crate::bounce;
 use crate::marshal;
@@ -156,7 +157,8 @@ impl Routes {
     }
 }
 
-/// The routes that a row allows. None for a call that is refused; of a local call, those by which the LWK may pass it on.
+/// The routes that a row allows. None for a call that is refused; of a local call, those by which
+/// the LWK may pass it on.
 #[must_use]
 pub const fn of_row(row: &Row) -> Routes {
     let (number, is_local) = (row.number as u32, matches!(row.service, Service::Local));
@@ -187,7 +189,8 @@ pub struct Caller {
     pub has_claims: bool,
     /// Arguments of its process' calls are copied.
     pub copies: bool,
-    /// Linux has no page tables for the program's memory yet, and need not make any for a few calls.
+    /// Linux has no page tables for the program's memory yet, and need not make any for a few
+    /// calls.
     pub bounces: bool,
     /// The request box of the caller's process is open.
     pub has_box: bool,
@@ -209,8 +212,8 @@ impl Caller {
     }
 }
 
-/// The route of a call, of those that its row allows. A native task's calls have one route; which of them no pooled proxy
-/// may execute is decided there, since it depends on arguments, too.
+/// The route of a call, of those that its row allows. A native task's calls have one route; which
+/// of them no pooled proxy may execute is decided there, since it depends on arguments, too.
 #[must_use]
 pub const fn choose(routes: Routes, caller: Caller) -> Route {
     if caller.is_packed {

@@ -31,7 +31,8 @@ impl Seen {
 pub enum Step {
     /// Asks for one more.
     Ask,
-    /// Waits until a proxy comes, goes or is given back, or the making of one has ended, and that long at most, ns on its clock.
+    /// Waits until a proxy comes, goes or is given back, or the making of one has ended, and that
+    /// long at most, ns on its clock.
     Wait(u64),
 }
 
@@ -46,7 +47,8 @@ struct Refused {
     until_ns: u64,
 }
 
-/// How long a task does not ask that was refused for the first time, ns; twice as long each time, up to [`LONGEST_NS`].
+/// How long a task does not ask that was refused for the first time, ns; twice as long each time,
+/// up to [`LONGEST_NS`].
 const FIRST_NS: u64 = 100_000_000;
 /// Longest time for which a refused task does not ask, ns (see [`FIRST_NS`]).
 const LONGEST_NS: u64 = 64 * FIRST_NS;

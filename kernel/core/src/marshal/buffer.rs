@@ -208,8 +208,8 @@ impl Runs for Packed<'_> {
     }
 }
 
-/// Whether the message that begins in this page asks for a place that ends where memory ends, as its head
-/// says now; [`super::decode`] looks again.
+/// Whether the message that begins in this page asks for a place that ends where memory ends, as
+/// its head says now; [`super::decode`] looks again.
 #[must_use]
 pub fn asks_for_guard(pool: &[Page], first: u32) -> bool {
     const FAULT_AT: usize = PAGE_HEAD_BYTES + offset_of!(MessageHead, fault);

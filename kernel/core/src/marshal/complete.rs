@@ -79,8 +79,9 @@ impl<B: Buffer + ?Sized> Completion<'_, B> {
             Rule::Length { at } => self.word(at) * u64::from(self.has_succeeded()),
             Rule::Message { at, index, part } => self.message(piece, at, index, part, memory),
         };
-        // Of what is there in part only Linux may have written all there is, and then failed, or begun an entry that it does not
-        // count. Otherwise another thread's data may lie behind what the call has written.
+        // Of what is there in part only Linux may have written all there is, and then failed, or
+        // begun an entry that it does not count. Otherwise another thread's data may lie behind
+        // what the call has written.
         let begins_another =
             |unit: u64| unit > 1 && bytes < whole && self.has_succeeded() && whole - bytes < unit;
         let has_met_end = piece.is_partial

@@ -73,8 +73,8 @@ pub struct Span {
     pub to: usize,
 }
 
-/// Makes arguments of the message in `buffer`. Its head and its lists are read once; lists, which hold
-/// addresses, go to memory that the other side does not see.
+/// Makes arguments of the message in `buffer`. Its head and its lists are read once; lists, which
+/// hold addresses, go to memory that the other side does not see.
 ///
 /// # Errors
 /// It is not what [`super::encode`] writes.
@@ -134,7 +134,8 @@ pub fn finish<B: Buffer + ?Sized>(buffer: &mut B, call: &Decoded, own: &[u8], re
     buffer.write(RESULT_AT, &result.to_le_bytes());
 }
 
-/// The fields of an entry of a list that a call writes to: of a word all, of messages what is no address.
+/// The fields of an entry of a list that a call writes to: of a word all, of messages what is no
+/// address.
 pub const fn fields(rule: Rule) -> &'static [Span] {
     const NAME: Span = Span { from: 8, to: 12 };
     const CONTROL_AND_FLAGS: Span = Span { from: 40, to: 52 };
@@ -177,8 +178,8 @@ impl<B: Buffer + ?Sized> Decoder<'_, B> {
         }
     }
 
-    /// Where `length` bytes lie whose pointer is this: behind everything before them, with a gap that
-    /// only has to do with alignment.
+    /// Where `length` bytes lie whose pointer is this: behind everything before them, with a gap
+    /// that only has to do with alignment.
     fn take(&mut self, pointer: u64, length: u64) -> Result<usize, Malformed> {
         let at = usize::try_from(pointer).map_err(|_| Malformed::Pointer)?;
         let length = usize::try_from(length).map_err(|_| Malformed::Pointer)?;

@@ -45,8 +45,8 @@ pub enum Refusal {
     },
     /// The list of what is written back is full.
     ListFull,
-    /// More than one piece of memory is there in part only, or the end of a list of which Linux uses the
-    /// beginning is not there.
+    /// More than one piece of memory is there in part only, or the end of a list of which Linux
+    /// uses the beginning is not there.
     SeveralFaults,
     /// The caller's memory has been unmapped meanwhile.
     Unmapped,
@@ -120,7 +120,8 @@ struct Encoder<'a, M, B: ?Sized> {
 }
 
 impl<M: CallerMemory, B: Buffer + ?Sized> Encoder<'_, M, B> {
-    /// Room for `length` bytes, at this place in a sector if they may be data; `None`: it does not fit.
+    /// Room for `length` bytes, at this place in a sector if they may be data; `None`: it does not
+    /// fit.
     fn room(&mut self, in_sector: Option<u64>, length: u64) -> Option<usize> {
         let mut at = self.start();
         let sector = SECTOR as u64;

@@ -11,8 +11,8 @@ use linux_raw_sys::general::*;
 pub enum Short {
     /// Never: fewer bytes mean something else.
     Never,
-    /// Where the descriptor is a regular file, or a stream. Not where each call is a message, nor where a
-    /// write is to be seen as one by others: datagrams, O_APPEND, pipes, timers, counters.
+    /// Where the descriptor is a regular file, or a stream. Not where each call is a message, nor
+    /// where a write is to be seen as one by others: datagrams, O_APPEND, pipes, timers, counters.
     Stream,
     /// Always: a shorter answer says the same, and the next call goes on.
     Always,

@@ -290,7 +290,8 @@ fn number() -> impl Strategy<Value = u32> {
     prop::sample::select(delegated.map(|row| u32::from(row.number)).collect::<Vec<_>>())
 }
 
-/// Numbers are as they were sent; every pointer leads into the message, to one's own memory, or nowhere.
+/// Numbers are as they were sent; every pointer leads into the message, to one's own memory, or
+/// nowhere.
 fn leads_inside(decoded: &Decoded, args: &[u64; 6], size: usize) {
     use crate::syscalls::arguments::Argument::*;
     let arguments = crate::syscalls::arguments(u64::from(decoded.number));
@@ -346,8 +347,9 @@ proptest! {
         }
     }
 
-    /// Whatever the pages of a message have become, their heads too: what is executed lies inside the message, and what comes back
-    /// is written behind the heads of its pages, and to no other page.
+    /// Whatever the pages of a message have become, their heads too: what is executed lies inside
+    /// the message, and what comes back is written behind the heads of its pages, and to no other
+    /// page.
     #[test]
     fn hostile_pages_reach_nothing_else(
         number in number(),

@@ -148,8 +148,8 @@ pub const fn refers(row: &Row) -> bool {
     false
 }
 
-/// Rewrites the arguments of a call. `Err`: there is no such call that Linux executes, nothing describes
-/// it, or what `party` says.
+/// Rewrites the arguments of a call. `Err`: there is no such call that Linux executes, nothing
+/// describes it, or what `party` says.
 pub fn walk<P: Party>(party: &mut P, number: u64, args: &mut [u64; 6]) -> Result<(), P::Error> {
     let Some(row) = row(number).filter(|row| matches!(row.service, Service::Delegated(_))) else {
         return Err(P::undescribed("Linux does not execute this call"));

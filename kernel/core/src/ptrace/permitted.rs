@@ -1,13 +1,15 @@
-//! Calls that a filter leaves to a tracer (`SECCOMP_RET_TRACE`): what the worker of a thread may make of the call that the
-//! thread's tracer has let through.
+//! Calls that a filter leaves to a tracer (`SECCOMP_RET_TRACE`): what the worker of a thread may
+//! make of the call that the thread's tracer has let through.
 //!
-//! Linux asks the tracer once more when the worker makes it. By then the thread's own tracer has decided about the call with
-//! its arguments. Whatever else the worker makes, a program has had it make.
+//! Linux asks the tracer once more when the worker makes it. By then the thread's own tracer has
+//! decided about the call with its arguments. Whatever else the worker makes, a program has had it
+//! make.
 
 use hanare_abi::control::Control;
 use linux_raw_sys::general::{__NR_clone, __NR_clone3, __NR_execve, __NR_execveat};
 
-/// Flags of clone(2) for which a worker needs its filter's permission: `CLONE_PARENT`, and new namespaces.
+/// Flags of clone(2) for which a worker needs its filter's permission: `CLONE_PARENT`, and new
+/// namespaces.
 const JUDGED: u64 = 0x7e02_8000;
 
 /// Last work that the thread has asked its worker for, in which the worker's filter may leave a
@@ -28,7 +30,8 @@ pub struct Permitted {
 }
 
 impl Permitted {
-    /// The thread is about to make call `number`, of which its worker has not been asked for anything yet.
+    /// The thread is about to make call `number`, of which its worker has not been asked for
+    /// anything yet.
     #[must_use]
     pub const fn new(number: u32) -> Self {
         Self { number, asked: Asked::Nothing }
@@ -65,7 +68,8 @@ impl Permitted {
                     && (number == __NR_clone3
                         || number == __NR_clone && (args[0] ^ flags) & JUDGED == 0)
             }
-            // An execveat is made as an execve where it could have been one, and the other way round.
+            // An execveat is made as an execve where it could have been one, and the other way
+            // round.
             Asked::Execve { directory, path, arguments, flags } => {
                 let vector = |at| arguments == 0 || at == arguments;
                 let is_asked = if number == __NR_execve {
@@ -105,7 +109,8 @@ mod tests {
             others[changed] ^= 1 << 40;
             assert!(!call.permits(__NR_openat, &others), "argument {changed}");
         }
-        // A part of it that is another call is the filter's to judge, and what comes after it is not that call any more.
+        // A part of it that is another call is the filter's to judge, and what comes after it is
+        // not that call any more.
         call.asks_call(__NR_fcntl, args);
         assert!(!call.permits(__NR_fcntl, &args) && !call.permits(__NR_openat, &args));
     }

@@ -86,8 +86,9 @@ fn signals_that_wait_are_asked_for_in_two_parts() {
     assert_eq!(PeekSigInfo::new([0, 0xffff_ffff << 32]), Err(EINVAL));
 }
 
-/// A process whose thread `OLD` is traced and replaces the program, so that `NEW` goes on for it, while its tracer
-/// lets `OLD` go. What `tracee::begin`, `tracee::end` and `Process::list` do to it, section by section.
+/// A process whose thread `OLD` is traced and replaces the program, so that `NEW` goes on for it,
+/// while its tracer lets `OLD` go. What `tracee::begin`, `tracee::end` and `Process::list` do to
+/// it, section by section.
 #[derive(Clone, Copy)]
 struct Traced {
     is_traced: [bool; 2],
@@ -107,7 +108,8 @@ impl Traced {
         (0..2).any(|i| self.is_traced[i] && self.is_listed[i])
     }
 
-    /// Every order of the sections of two threads; whether after one of them a thread is traced and the flag is off.
+    /// Every order of the sections of two threads; whether after one of them a thread is traced and
+    /// the flag is off.
     fn goes_wrong(self, a: &[Section], b: &[Section]) -> bool {
         if a.is_empty() && b.is_empty() {
             return self.is_any() && !self.flag;

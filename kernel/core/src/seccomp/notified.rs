@@ -19,8 +19,9 @@ pub enum Way {
     Apart,
 }
 
-/// How a listener is told of a call with these arguments. `row`: as the table has it, if there is such a call; `departs`: an
-/// execve is made by Linux, too, whose filter notifies the listener whatever the arguments are.
+/// How a listener is told of a call with these arguments. `row`: as the table has it, if there is
+/// such a call; `departs`: an execve is made by Linux, too, whose filter notifies the listener
+/// whatever the arguments are.
 #[must_use]
 pub fn way(row: Option<&Row>, args: &[u64; 6], control_fd: u32, departs: impl Fn() -> bool) -> Way {
     let Some(row) = row else { return Way::Apart };

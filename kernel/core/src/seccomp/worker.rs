@@ -291,7 +291,8 @@ pub fn is_own(number: u32, args: &[u64; 6], control_fd: u32) -> bool {
         || BOUND.iter().any(|(bound, all)| *bound == number && all.iter().all(holds))
 }
 
-/// The filter that a worker has for `program`, where the device has descriptor `control_fd`. `listens`: it has a listener.
+/// The filter that a worker has for `program`, where the device has descriptor `control_fd`.
+/// `listens`: it has a listener.
 ///
 /// # Errors
 /// `ENOMEM`.
@@ -369,7 +370,8 @@ struct Known {
     a: Option<u32>,
 }
 
-/// Whether a filter answers call `number` by a notification, whatever its arguments and wherever it is made.
+/// Whether a filter answers call `number` by a notification, whatever its arguments and wherever it
+/// is made.
 ///
 /// # Errors
 /// `ENOMEM`.
@@ -386,8 +388,8 @@ const fn is_notification(answer: u32) -> bool {
     answer & action::MASK == action::USER_NOTIF
 }
 
-/// Whether a filter gives such an answer to call `number` with some arguments, made somewhere. `known` has room
-/// for what is known at each instruction and behind the last one.
+/// Whether a filter gives such an answer to call `number` with some arguments, made somewhere.
+/// `known` has room for what is known at each instruction and behind the last one.
 fn may_answer(
     program: &[Instruction],
     number: u32,

@@ -1,6 +1,6 @@
-//! Exhaustive exploration of `shortage` and `quarantine`: two users with a process each, a few frames, and Linux, which holds
-//! frames as long as it likes, answers or does not, and lets killed processes end or does not. What is decided is the code
-//! of the kernel.
+//! Exhaustive exploration of `shortage` and `quarantine`: two users with a process each, a few
+//! frames, and Linux, which holds frames as long as it likes, answers or does not, and lets killed
+//! processes end or does not. What is decided is the code of the kernel.
 
 use super::{CLOSING_NS, PATIENCE_NS};
 use super::{Candidate, Ending, Patience, Shortage, Step, heaviest, richest, step};
@@ -292,8 +292,8 @@ impl World {
         }
     }
 
-    /// Whether a process that wants a page now gets one, or an error, if others do nothing. Linux is `silent`, or answers;
-    /// killed processes are `stuck`, or end.
+    /// Whether a process that wants a page now gets one, or an error, if others do nothing. Linux
+    /// is `silent`, or answers; killed processes are `stuck`, or end.
     fn wait_ends(&self, user: usize, silent: bool, stuck: bool) -> bool {
         let mut world = self.clone();
         (0..WAIT_MAX).any(|_| {
@@ -340,7 +340,8 @@ impl World {
     }
 }
 
-/// How long frames may be free and not found: an answer may be as old as its round, and counts for a while.
+/// How long frames may be free and not found: an answer may be as old as its round, and counts for
+/// a while.
 const STALE_NS: u64 = ROUND_NS + FRESH_NS;
 
 /// Memory that a process wants and does not get: of all there is, or up to its user's bound.

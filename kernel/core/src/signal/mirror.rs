@@ -14,7 +14,8 @@ use hanare_abi::control::Mirror;
 /// glibc's own signals, which are not sent from elsewhere; posix_spawn(3) ignores them in the
 /// child.
 const INTERNAL: SigSet = SigSet(1 << 31 | 1 << 32);
-/// Changes of a signal after which Linux is told of SIG_IGN only when it matters, also where calls are under way.
+/// Changes of a signal after which Linux is told of SIG_IGN only when it matters, also where calls
+/// are under way.
 const OFTEN: u8 = 8;
 
 /// A disposition as Linux has it (`Control::SignalAction`).
@@ -84,8 +85,9 @@ impl Mirrored {
         mirrored
     }
 
-    /// From now on Linux has the default of signals that end the process by it, without a core dump, and so ends it itself:
-    /// also in a wait that no handler interrupts. False: it has already.
+    /// From now on Linux has the default of signals that end the process by it, without a core
+    /// dump, and so ends it itself: also in a wait that no handler interrupts. False: it has
+    /// already.
     pub fn end_on_linux(&mut self) -> bool {
         !core::mem::replace(&mut self.ends_on_linux, true)
     }
@@ -107,7 +109,8 @@ impl Mirrored {
         (1..=SIGNAL_MAX).filter(unknown).fold(SigSet::EMPTY, SigSet::with)
     }
 
-    /// Whether Linux has what stands for this action of `signal`, so that [`changed`](Self::changed) would change nothing.
+    /// Whether Linux has what stands for this action of `signal`, so that
+    /// [`changed`](Self::changed) would change nothing.
     #[must_use]
     pub fn is_known(&self, signal: u32, action: &SigAction) -> bool {
         is_valid(signal)
@@ -165,7 +168,8 @@ impl Mirrored {
         (*told != Some(wanted)).then(|| *told.insert(wanted))
     }
 
-    /// Takes all of what is owed that is SIG_IGN and nothing else: these signals can be told together.
+    /// Takes all of what is owed that is SIG_IGN and nothing else: these signals can be told
+    /// together.
     pub fn take_ignored(&mut self, actions: &Actions) -> SigSet {
         let ignored = Told { class: Mirror::Ignore, flags: 0 };
         let mut taken = SigSet::EMPTY;
@@ -375,7 +379,8 @@ mod tests {
         assert_eq!(m.changed(32, &IGNORED, false, SigSet::ALL), None);
         // What becomes of children is told at once.
         assert!(m.changed(SIGCHLD, &IGNORED, false, SigSet::EMPTY).is_some());
-        // What the parent owes it is told when it makes its child: the child does not know which is so.
+        // What the parent owes it is told when it makes its child: the child does not know which is
+        // so.
         let mut m = Mirrored::default();
         m.changed(SIGTERM, &IGNORED, false, SigSet::EMPTY);
         let mut child = m.of_child();

@@ -181,7 +181,8 @@ pub enum Argument {
     Word,
     /// An unsigned number.
     Unsigned,
-    /// An address that the call does not read or write at, or one whose memory nothing here describes.
+    /// An address that the call does not read or write at, or one whose memory nothing here
+    /// describes.
     Hex,
     /// A position, or bits without names.
     Bits,
@@ -205,7 +206,8 @@ pub enum Argument {
     Records(u8),
     /// Bytes that are read and written: as many as another argument says.
     Buffer(u8),
-    /// Bytes that are written; another argument points to how many at most, and then to how many they are.
+    /// Bytes that are written; another argument points to how many at most, and then to how many
+    /// they are.
     Sized(u8),
     /// Pointers to strings, up to a null pointer.
     Strings,
@@ -219,8 +221,8 @@ pub enum Argument {
     List(Structure, u8),
     /// Bits for descriptors below another argument; read and written.
     Set(u8),
-    /// A message of a queue: its type, and as many bytes as another argument or, where it is written,
-    /// the result says.
+    /// A message of a queue: its type, and as many bytes as another argument or, where it is
+    /// written, the result says.
     Typed(u8, Direction),
     /// A socket address that is read, of as many bytes as another argument says.
     Address(u8),
@@ -288,8 +290,8 @@ impl Argument {
         }
     }
 
-    /// The number that an argument of this kind is where it says how many: as wide as Linux takes it,
-    /// zero for a negative one.
+    /// The number that an argument of this kind is where it says how many: as wide as Linux takes
+    /// it, zero for a negative one.
     #[must_use]
     pub fn count(self, value: u64) -> u64 {
         let [a, b, c, d, ..] = value.to_le_bytes();

@@ -29,8 +29,8 @@ pub struct Captures {
 }
 
 impl Captures {
-    /// Adds what `read` puts into a buffer of `most` bytes, as many as it says. What cannot be read is
-    /// left out, and what there is no memory for.
+    /// Adds what `read` puts into a buffer of `most` bytes, as many as it says. What cannot be read
+    /// is left out, and what there is no memory for.
     fn add(&mut self, argument: usize, most: usize, read: impl FnOnce(&mut [u8]) -> Option<usize>) {
         let start = self.bytes.len();
         let data = start + HEAD_BYTES;

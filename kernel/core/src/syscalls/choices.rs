@@ -33,8 +33,8 @@ const WORD_IN: Argument = Struct(Structure::Word, In);
 const WORD_OUT: Argument = Struct(Structure::Word, Out);
 const ADDRESSES: Argument = Undescribed("its structure holds addresses");
 
-/// ioctl(2). Of `_IOC` commands those of drivers whose structures are known to hold no addresses go by
-/// what the command says of itself.
+/// ioctl(2). Of `_IOC` commands those of drivers whose structures are known to hold no addresses go
+/// by what the command says of itself.
 pub static IOCTL: Choice = Choice {
     key: Key::One(1),
     cases: &[
@@ -200,7 +200,8 @@ const PROGRAM: Argument = Undescribed("a filter by its address");
 const TABLES: Argument = Undescribed("tables of netfilter hold addresses");
 const ZEROCOPY: Argument = Undescribed("received by mapping pages");
 
-/// The value of setsockopt(2). Levels that are not here have options that hold addresses, or may have.
+/// The value of setsockopt(2). Levels that are not here have options that hold addresses, or may
+/// have.
 pub static SET_OPTION: Choice = Choice {
     key: Key::Pair(1, 2),
     cases: &[

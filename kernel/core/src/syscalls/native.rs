@@ -1,25 +1,27 @@
-//! Which calls Linux executes for a utility thread as they are, without the LWK (`hanare_abi::utility`).
+//! Which calls Linux executes for a utility thread as they are, without the LWK
+//! (`hanare_abi::utility`).
 
 use super::is_one_of;
 use super::row::{Hook, Service};
 use super::table::ROWS;
 use linux_raw_sys::general::*;
 
-/// Calls of which the proxy makes something after Linux has executed them: what they open or list may have to show the LWK's
-/// machine.
+/// Calls of which the proxy makes something after Linux has executed them: what they open or list
+/// may have to show the LWK's machine.
 pub const SHOWN: [u32; 6] =
     [__NR_open, __NR_openat, __NR_openat2, __NR_creat, __NR_getdents, __NR_getdents64];
 
-/// Local calls that mean the same on Linux for a thread that executes there: its worker has its ids, and sleeps for it. Linux
-/// itself has the thread make `restart_syscall`, where it goes on with a call after a stop.
+/// Local calls that mean the same on Linux for a thread that executes there: its worker has its
+/// ids, and sleeps for it. Linux itself has the thread make `restart_syscall`, where it goes on
+/// with a call after a stop.
 const SAME: [u32; 6] =
     [__NR_sched_yield, __NR_getpid, __NR_gettid, __NR_nanosleep, __NR_getcpu, __NR_restart_syscall];
 
 /// Words of [`NATIVE`].
 pub const NATIVE_WORDS: usize = 8;
 
-/// A bit for each call, by number: those in which the LWK has no part. `close` is among them though the control
-/// descriptor may not be closed: the worker's filter looks at that.
+/// A bit for each call, by number: those in which the LWK has no part. `close` is among them though
+/// the control descriptor may not be closed: the worker's filter looks at that.
 pub static NATIVE: [u64; NATIVE_WORDS] = {
     let mut set = [0; NATIVE_WORDS];
     let mut i = 0;

@@ -20,7 +20,8 @@ pub struct Pointer {
 }
 
 impl Pointer {
-    /// Bytes that it points to, with these arguments: at most, where the call says how many there are.
+    /// Bytes that it points to, with these arguments: at most, where the call says how many there
+    /// are.
     #[must_use]
     pub fn bytes(&self, args: &[u64; 6]) -> u64 {
         u64::from(self.each).saturating_mul(self.count.map_or(1, |argument| args[argument]))

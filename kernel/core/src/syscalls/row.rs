@@ -24,7 +24,8 @@ pub enum Service {
 pub enum Hook {
     /// The LWK does nothing besides.
     None,
-    /// `kill`: to the caller itself the signal is queued here, to a thread that has ended it is `ESRCH`.
+    /// `kill`: to the caller itself the signal is queued here, to a thread that has ended it is
+    /// `ESRCH`.
     Kill,
     /// `tkill`, likewise.
     Tkill,
@@ -38,12 +39,14 @@ pub enum Hook {
     Close,
     /// `dup2`, `dup3`: neither descriptor may be the control descriptor: `EBADF`.
     Dup2,
-    /// `close_range`: goes around the control descriptor, in two calls where it lies inside. The thread may get a descriptor
-    /// table of its own.
+    /// `close_range`: goes around the control descriptor, in two calls where it lies inside. The
+    /// thread may get a descriptor table of its own.
     CloseRange,
-    /// Identity may have changed: ask for the ids again when it succeeded; [`Hook::Rights`] as well.
+    /// Identity may have changed: ask for the ids again when it succeeded; [`Hook::Rights`] as
+    /// well.
     Credentials,
-    /// `unshare`: [`Hook::Credentials`], and the thread's namespaces may be others than its process'.
+    /// `unshare`: [`Hook::Credentials`], and the thread's namespaces may be others than its
+    /// process'.
     Unshare,
     /// `setns`, likewise; the clocks may be those of another time namespace.
     Setns,
@@ -176,8 +179,9 @@ pub enum Restart {
 /// Which thread of the proxy may execute a delegated call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum By {
-    /// The calling thread's own worker: the call depends on what Linux keeps for each thread, or could: the thread id, the
-    /// signal mask and pending signals, credentials, keyrings, children, limits of scheduling, ioctls.
+    /// The calling thread's own worker: the call depends on what Linux keeps for each thread, or
+    /// could: the thread id, the signal mask and pending signals, credentials, keyrings, children,
+    /// limits of scheduling, ioctls.
     Own,
     /// Any server of the process' request box: the call is about descriptors, paths or the process.
     Any,
@@ -225,9 +229,9 @@ pub fn prctl_changes_rights(operation: u32) -> bool {
 }
 
 impl Row {
-    /// Whether the call changes, or can change, what the calling thread may do, and not what the process' other threads may:
-    /// identity, capabilities, namespaces, keyrings, security modules, filters of system calls, ports. Of prctl(2) see
-    /// [`PRCTL_RIGHTS`].
+    /// Whether the call changes, or can change, what the calling thread may do, and not what the
+    /// process' other threads may: identity, capabilities, namespaces, keyrings, security modules,
+    /// filters of system calls, ports. Of prctl(2) see [`PRCTL_RIGHTS`].
     #[must_use]
     pub const fn changes_rights(&self) -> bool {
         match self.service {

@@ -6,14 +6,14 @@ use crate::lists;
 
 /// Mappings that are appended between two looks at the memory.
 const AT_ONCE: usize = 12;
-/// Entries that may each need a node of the tree and a split one: nodes that are appended to are left half full, with
-/// six entries.
+/// Entries that may each need a node of the tree and a split one: nodes that are appended to are
+/// left half full, with six entries.
 const NODES_FOR: usize = 2;
 
 impl<F: Clone + PartialEq> VmaMap<F> {
-    /// Adds mappings that come in order and lie behind all others, and merges those that are compatible. Nothing is
-    /// searched for: that is most of what [`insert`](Self::insert) costs. `room` says whether there is memory for so
-    /// many bytes.
+    /// Adds mappings that come in order and lie behind all others, and merges those that are
+    /// compatible. Nothing is searched for: that is most of what [`insert`](Self::insert) costs.
+    /// `room` says whether there is memory for so many bytes.
     ///
     /// # Errors
     /// Errors of `room`; some mappings have been added.

@@ -1,10 +1,11 @@
-//! Mappings that are one, because nothing keeps them apart, and the property that does not: soft-dirty.
+//! Mappings that are one, because nothing keeps them apart, and the property that does not:
+//! soft-dirty.
 
 use super::{Vma, VmaFlags, VmaMap};
 
 impl<F: Clone + PartialEq> Vma<F> {
-    /// Whether `next` could be one mapping with this one. Whether they are soft-dirty does not keep two apart, as on
-    /// Linux: see [`join`](Self::join).
+    /// Whether `next` could be one mapping with this one. Whether they are soft-dirty does not keep
+    /// two apart, as on Linux: see [`join`](Self::join).
     pub(super) fn joins(&self, next: &Self) -> bool {
         self.end == next.start
             && self.prot == next.prot
@@ -13,8 +14,8 @@ impl<F: Clone + PartialEq> Vma<F> {
             && self.backing.continued_by(&next.backing, self.len())
     }
 
-    /// Takes in `next`, which [`joins`](Self::joins) it. The whole is soft-dirty if one of the two was, so that no new
-    /// mapping passes for one in which nothing has changed.
+    /// Takes in `next`, which [`joins`](Self::joins) it. The whole is soft-dirty if one of the two
+    /// was, so that no new mapping passes for one in which nothing has changed.
     pub(super) fn join(&mut self, next: &Self) {
         self.end = next.end;
         self.flags &= next.flags | VmaFlags::all().difference(VmaFlags::SOFT_CLEAN);

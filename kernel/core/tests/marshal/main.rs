@@ -43,8 +43,9 @@ const VECTORED: [i64; 10] = [
     libc::SYS_recvmmsg,
 ];
 
-/// Whether a call as a message may end with `other` that ends natively with `native`. A list of vectors whose end is not there
-/// is a pointer to nowhere in a message (`EFAULT`), also where Linux has met a negative length in its beginning (`EINVAL`).
+/// Whether a call as a message may end with `other` that ends natively with `native`. A list of
+/// vectors whose end is not there is a pointer to nowhere in a message (`EFAULT`), also where Linux
+/// has met a negative length in its beginning (`EINVAL`).
 fn is_same(call: &Call, native: i64, other: i64) -> bool {
     native == other || call.is_vectored && (native, other) == (-EINVAL, -EFAULT)
 }

@@ -126,7 +126,8 @@ fn native(call: &Call) -> i64 {
 /// The system call itself.
 fn execute(number: i64, args: &[u64; 6]) -> i64 {
     let [a, b, c, d, e, f] = *args;
-    // SAFETY: the calls of the tests write to memory of the tests only, wherever their pointers lead.
+    // SAFETY: the calls of the tests write to memory of the tests only, wherever their pointers
+    // lead.
     let result = unsafe { libc::syscall(number, a, b, c, d, e, f) };
     if result == -1 {
         -i64::from(std::io::Error::last_os_error().raw_os_error().unwrap())

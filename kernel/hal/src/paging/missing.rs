@@ -4,8 +4,8 @@ use super::{LARGE, NoMemory, PageTable, SMALL, TableSource, get, index, set};
 use crate::pte::{self, Entry};
 
 impl PageTable {
-    /// Sets small leaves where none is in `start..end`: each to what `entry` says of its address, if anything, with `VALID`
-    /// added.
+    /// Sets small leaves where none is in `start..end`: each to what `entry` says of its address,
+    /// if anything, with `VALID` added.
     ///
     /// # Errors
     /// There was no page for a table: those below what it is for are set.

@@ -75,8 +75,8 @@ impl State {
     }
 
     /// A step was taken by thread `t`, if any. A CPU may have any translation that the table has:
-    /// what counts is which it has when that is no longer the table's. So it gets the old one of a page
-    /// as the entry changes, to lose it when it likes, and none that is as the table says.
+    /// what counts is which it has when that is no longer the table's. So it gets the old one of a
+    /// page as the entry changes, to lose it when it likes, and none that is as the table says.
     pub(super) fn settle_tlbs(&mut self, before: &[Leaf; PAGES], t: Option<usize>) {
         for (page, &old) in before.iter().enumerate() {
             let new = self.leaves[page];
@@ -294,7 +294,7 @@ impl State {
         let thread = &mut self.threads[t];
         let old = core::mem::take(&mut thread.drop_mapping);
         let dead = core::mem::take(&mut thread.dead);
-        // The server cannot ask, nor does who drops a child.
+        // The server cannot ask, nor does a thread that drops a child.
         let unmaps = matches!(thread.op(), Some(Op::Unmap(_) | Op::Replace(_)));
         let was_refused = unmaps && !thread.is_forgotten;
         let asks = unmaps || matches!(thread.op(), Some(Op::Store(_) | Op::Discard(_)));

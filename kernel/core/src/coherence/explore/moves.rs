@@ -1,6 +1,7 @@
-//! Mappings of Linux' own that move (`calls/mremap.rs`) or take each other's place, beside other calls at the same
-//! addresses: two places, what the LWK has in its map there, and what Linux has. A call is a row of steps; each
-//! is a section under the lock, or a question to Linux, which may fail.
+//! Mappings of Linux' own that move (`calls/mremap.rs`) or take each other's place, beside other
+//! calls at the same addresses: two places, what the LWK has in its map there, and what Linux has.
+//! A call is a row of steps; each is a section under the lock, or a question to Linux, which may
+//! fail.
 
 use super::mutants::MUTANT;
 use super::{Kept, Mutant, Unmapping, is, must_wait_to_keep};
@@ -9,7 +10,8 @@ use std::string::String;
 use std::vec::Vec;
 use std::{format, println};
 
-/// The mapping that is at place 0 at first, the one that replaces it, and what may be at place 1 at first.
+/// The mapping that is at place 0 at first, the one that replaces it, and what may be at place 1 at
+/// first.
 const OLD: u8 = 1;
 const NEW: u8 = 2;
 const OTHER: u8 = 3;
@@ -242,8 +244,8 @@ impl State {
         })
     }
 
-    /// Takes away what is mapped at a place, if anything, for a mapping to come; `asks` if Linux has it,
-    /// then `kept`.
+    /// Takes away what is mapped at a place, if anything, for a mapping to come; `asks` if Linux
+    /// has it, then `kept`.
     fn keep(&mut self, at: usize, t: usize, asks: Pc, kept: Pc) -> Pc {
         let there = self.map[at];
         let was_mapped = matches!(there, Place::Mapped { .. });

@@ -132,8 +132,9 @@ impl World {
         }
     }
 
-    /// The maker of a child that Linux has, and that does not come, waits for its coming no more: Linux tells its end. False:
-    /// the proxy has come, or it is a vfork that shares memory, whose maker waits for more than that.
+    /// The maker of a child that Linux has, and that does not come, waits for its coming no more:
+    /// Linux tells its end. False: the proxy has come, or it is a vfork that shares memory, whose
+    /// maker waits for more than that.
     fn goes_on_alone(&mut self, t: u8) -> Result<bool, Broken> {
         let Thread { child, state, .. } = *self.th(t);
         let vforks = state == T::Vforks;

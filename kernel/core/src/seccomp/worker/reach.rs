@@ -7,7 +7,8 @@ use hanare_abi::ioctl::*;
 use linux_raw_sys::general::*;
 use linux_raw_sys::prctl::*;
 
-/// One command, option or call, and what it gives a program that its filter does not let do the same by a call of its own.
+/// One command, option or call, and what it gives a program that its filter does not let do the
+/// same by a call of its own.
 #[derive(Clone, Copy, Debug)]
 pub struct Reach {
     /// The command's, option's or call's number.
@@ -24,8 +25,9 @@ macro_rules! reaches {
     };
 }
 
-/// The module's commands. Each is about the space of the caller's own memory (`served`, `module/device/calls.c`), and what
-/// it asks of the LWK is checked there as a system call's arguments are.
+/// The module's commands. Each is about the space of the caller's own memory (`served`,
+/// `module/device/calls.c`), and what it asks of the LWK is checked there as a system call's
+/// arguments are.
 pub const OF_COMMANDS: &[Reach] = reaches! {
     IOCTL_WAIT: "sleeps until the LWK rings the slot",
     IOCTL_RING: "wakes a CPU of the LWK where one of its own threads sleeps, as often as that went to sleep",
