@@ -9,7 +9,7 @@
 #include <linux/version.h>
 #include <asm/cpufeature.h>
 
-/* Whoever opens a file says so to those who watch it; since 6.5 dentry_open does. */
+/* The opener of a file has to notify its watchers; since 6.5 dentry_open does. */
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 5, 0)
 #define hanare_tell_opened(file) do { } while (0)
 #else
@@ -17,7 +17,7 @@
 #define hanare_tell_opened(file) fsnotify_open(file)
 #endif
 
-/* A directory's children, the last one that was made first; those behind `child`. Under its lock. */
+/* A directory's children behind `child`, the one made last first. Under its lock. */
 #include <linux/dcache.h>
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 8, 0)
 #define hanare_for_each_child(child, directory) \
@@ -31,7 +31,10 @@
 	list_for_each_entry_continue(child, &(directory)->d_subdirs, d_child)
 #endif
 
-/* Of a thread that has ended, `auxv`, `environ`, `mem` and `pagemap` were empty, then could not be opened any more. */
+/*
+ * Of a thread that has ended, `auxv`, `environ`, `mem` and `pagemap` were empty, then could not be
+ * opened any more.
+ */
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 16, 0)
 #define HANARE_NO_MEMORY (-ESRCH)
 #else
@@ -93,7 +96,10 @@ struct pm_scan_arg {
 	u64 category_inverted, category_mask, category_anyof_mask, return_mask;
 };
 #endif
-/* Where small pages have a table, those that are not there are written for PAGEMAP_SCAN (seen of 6.18, not of 6.12). */
+/*
+ * Where small pages have a table, those that are not there are written for PAGEMAP_SCAN (seen of
+ * 6.18, not of 6.12).
+ */
 #define HANARE_MISSING_IS_WRITTEN (LINUX_VERSION_CODE >= KERNEL_VERSION(6, 18, 0))
 /* Since 6.15. */
 #ifdef PAGE_IS_GUARD
@@ -102,7 +108,10 @@ struct pm_scan_arg {
 #define HANARE_PAGE_IS_GUARD 0
 #endif
 
-/* Batches of folios have a header of their own in 7.x. Sparse, which checks with older ones, does not know that it can ask. */
+/*
+ * Batches of folios have a header of their own in 7.x. Sparse, which checks with older ones, does
+ * not know that it can ask.
+ */
 #ifdef __has_include
 #if __has_include(<linux/folio_batch.h>)
 #define HANARE_HAS_FOLIO_BATCH
@@ -136,8 +145,8 @@ struct pm_scan_arg {
 #endif
 
 /*
- * A bit of an inode's `i_data.flags`, which Linux clears when it makes the inode. None of its own (AS_EIO and so on, up to
- * AS_FOLIO_ORDER_MAX at bit 25) comes near.
+ * A bit of an inode's `i_data.flags`, which Linux clears when it makes the inode. None of its own
+ * (AS_EIO and so on, up to AS_FOLIO_ORDER_MAX at bit 25) comes near.
  */
 #define HANARE_AS_KNOWN 60
 

@@ -79,7 +79,7 @@ struct hanare_space {
 	struct hanare_instance *inst;
 	struct mm_struct *mm;			/* of the proxy, mmgrab'ed */
 	struct pid *pid;			/* of the proxy */
-	kuid_t user;				/* who made it, and is charged for it */
+	kuid_t user;				/* the maker, which is charged for it */
 	unsigned long ended;			/* bit 0: its end has begun */
 	struct hanare_unconfirmed *end;		/* for its end; NULL: handed over */
 	struct hanare_pool *pool;		/* of a native task or a pooled proxy, with a reference; or NULL */

@@ -101,7 +101,7 @@ static long do_shutdown(struct hanare_file *hf, void *data)
 		return refuse(arg->message, -EINTR, "interrupted");
 	}
 	if (list_empty(&inst->entry))
-		err = refuse(arg->message, -ENOENT, "%s was shut down by somebody else just now",
+		err = refuse(arg->message, -ENOENT, "%s was shut down by another caller just now",
 			     inst->name);
 	else
 		err = hanare_shutdown(inst, arg, hanare_spaces_kill);
@@ -172,8 +172,9 @@ static long hanare_ioctl(struct file *file, unsigned int cmd, unsigned long arg)
 		if (commands[i].cmd != cmd)
 			continue;
 		/*
-		 * A proxy manages nothing and looks at nobody, whoever its user is: what has its worker call
-		 * may be its program, which a filter of system calls keeps from opening a descriptor of its own.
+		 * A proxy manages nothing and observes no process, whichever user it has: what has
+		 * its worker call may be its program, which a filter of system calls keeps from
+		 * opening a descriptor of its own.
 		 */
 		if (smp_load_acquire(&hf->space) || (commands[i].admin && !capable(CAP_SYS_ADMIN)))
 			return -EPERM;
@@ -195,7 +196,7 @@ static int hanare_open(struct inode *inode, struct file *file)
 	return nonseekable_open(inode, file);
 }
 
-/* Somebody closes a descriptor; others may still be open. */
+/* One descriptor is closed; others may still be open. */
 static int hanare_flush(struct file *file, fl_owner_t id)
 {
 	struct hanare_file *hf = file->private_data;
@@ -288,7 +289,7 @@ static int on_reboot(struct notifier_block *nb, unsigned long code, void *data)
 
 static struct notifier_block reboot_nb = { .notifier_call = on_reboot };
 
-/* Whom a doorbell's handler calls, from the lowest to the highest. */
+/* Functions that a doorbell's handler calls, from the lowest to the highest layer. */
 static const struct hanare_link_ops link_ops = {
 	.answered	= hanare_request_event,
 	.slot_rung	= hanare_space_ring_slot,

@@ -399,7 +399,7 @@ static void give_up(struct hanare_instance *inst)
 	hanare_die(inst, HANARE_INSTANCE_STOPPING, -EIO);
 }
 
-/* Kills whoever is left, and waits for their ends. How many there are then. */
+/* Kills the processes that are left, and waits for their ends. Returns how many remain. */
 static u32 kill_spaces(struct hanare_instance *inst, void (*kill)(struct hanare_instance *inst),
 		       u32 timeout_ms)
 {
@@ -446,7 +446,7 @@ int hanare_shutdown(struct hanare_instance *inst, struct hanare_shutdown *arg,
 			programs == 1 ? "program runs" : "programs run", inst->name,
 			programs == 1 ? "it" : "them");
 	if (left) {
-		/* A dead or mute LWK answers nobody: do not let its proxies wait. */
+		/* A dead or mute LWK answers nothing: do not let its proxies wait. */
 		if (was != HANARE_INSTANCE_RUNNING)
 			give_up(inst);
 		left = kill_spaces(inst, kill, timeout_ms);

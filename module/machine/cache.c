@@ -16,7 +16,7 @@
 /* A cache as one CPU sees it: what Linux' struct cacheinfo says, without its static mask. */
 struct leaf {
 	struct device *dev;			/* indexN, while shown */
-	cpumask_var_t shared;			/* with whom, of the CPUs that were online then */
+	cpumask_var_t shared;			/* with which of the CPUs online then */
 	u32 cpu, id, level, line, sets, ways, partition, size, attributes;
 	enum cache_type type;
 };

@@ -29,7 +29,7 @@ static struct workqueue_struct *helpers;
 static struct cpumask owned_cpus;
 /*
  * Before Linux makes the CPU's directories in sysfs, which are there already (topology.c, cache.c).
- * The states for anybody come after that; this one is another architecture's.
+ * The dynamic states come after that; this one is another architecture's.
  */
 #define GUARD_STATE CPUHP_PERF_SUPERH
 
@@ -37,9 +37,10 @@ static struct cpumask owned_cpus;
 static int leaving_cpu = -1;
 
 /*
- * Linux sends what is for all its CPUs as a broadcast, which an LWK's CPUs take as well, as soon as each CPU that is
- * present has been online once: it looks at the end of each hotplug operation (apic_smt_update). So a CPU of an LWK is
- * not present. Programs on the LWK see it so all the same (show/system.c).
+ * Linux sends what is for all its CPUs as a broadcast, which an LWK's CPUs take as well, as soon as
+ * each CPU that is present has been online once: it looks at the end of each hotplug operation
+ * (apic_smt_update). So a CPU of an LWK is not present. Programs on the LWK see it so all the same
+ * (show/system.c).
  */
 static int guard_dead(unsigned int cpu)
 {
@@ -146,8 +147,8 @@ struct gathering {
 };
 
 /*
- * Take [pfn, pfn + pages), in halves where the whole cannot be had. Linux may clear it, without a look at
- * whether somebody else wants the CPU.
+ * Take [pfn, pfn + pages), in halves where the whole cannot be had. Linux may clear it, without a
+ * look at whether another task wants the CPU.
  */
 static int take_run(struct gathering *g, unsigned long pfn, unsigned long pages, const bool *stops)
 {
@@ -208,8 +209,9 @@ static int add_part(struct gathering *g, struct part *part, int err)
 }
 
 /*
- * Take what can be had of [pfn, pfn + pages) by several CPUs: emptying and clearing take their time. The
- * parts end at multiples of their size, so that no two of them want the same block of the page allocator.
+ * Take what can be had of [pfn, pfn + pages) by several CPUs: emptying and clearing take their
+ * time. The parts end at multiples of their size, so that no two of them want the same block of the
+ * page allocator.
  */
 static int take_parts(struct gathering *g, unsigned long pfn, unsigned long pages)
 {
@@ -499,7 +501,7 @@ int hanare_add_cpu(struct hanare_instance *inst, struct hanare_add_cpu *arg)
 		goto out;
 	}
 	cpumask_set_cpu(arg->cpu, &owned_cpus);
-	/* Between the two somebody may have put it online again. */
+	/* Between the two, another task may have put it online again. */
 	if (cpu_online(arg->cpu)) {
 		cpumask_clear_cpu(arg->cpu, &owned_cpus);
 		set_cpu_present(arg->cpu, true);
@@ -526,8 +528,8 @@ out:
 }
 
 /*
- * Linux marks the frame. It takes one of its own away from who has it; one of
- * the instance's it keeps when the instance gives its memory back.
+ * Linux marks the frame. It takes one of its own away from its users; one of the instance's it
+ * keeps when the instance gives its memory back.
  */
 void hanare_bad_memory(struct hanare_instance *inst, u64 pfn)
 {

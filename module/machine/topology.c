@@ -179,8 +179,8 @@ static ssize_t online_show(struct device *dev, struct device_attribute *attr, ch
 static DEVICE_ATTR_RO(online);
 
 /*
- * Linux gives no file `online` to a CPU that it cannot take offline. To an LWK program that
- * CPU is offline, and says so in this file (show/system.c); who has no file is online.
+ * Linux gives no file `online` to a CPU that it cannot take offline. To an LWK program that CPU is
+ * offline, and says so in this file (show/system.c); a CPU without a file is online.
  */
 static void boot_cpu_show(void)
 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Observers: descriptors of tracers and debuggers. Who may observe a process is
- * Linux' decision: the caller shows its open /proc/PID/mem.
+ * Observers: descriptors of tracers and debuggers. Linux decides whether a caller may observe a
+ * process: the caller shows its open /proc/PID/mem.
  */
 #include "observe/observe.h"
 
@@ -31,13 +31,16 @@ struct hanare_observer {
 	struct hanare_trace_ring *ring;		/* in the instance's memory, or NULL */
 	u64 text_size;
 	u64 tail;
-	kuid_t user;				/* who is charged for what the session keeps */
+	kuid_t user;				/* charged for what the session keeps */
 	u64 lost;				/* records, once it is over */
 	bool over;				/* all is read, and the session has ended */
 	struct delayed_work close_work;		/* without a descriptor any more */
 };
 
-/* Runs the works that close sessions: as many requests at once, charged to root, whoever's sessions they are. */
+/*
+ * Runs the works that close sessions: as many requests at once, charged to root, not to the
+ * sessions' users.
+ */
 #define CLOSES_AT_ONCE 4
 static struct workqueue_struct *close_queue;
 
@@ -136,7 +139,8 @@ static long ask(struct hanare_observer *observer, struct hanare_call *call)
 
 /*
  * The LWK cannot take breakpoints out at once if what that needs is in use, and is asked again.
- * Not killable: the task that does this may be killed. False: it could not be asked, since its user has too many requests.
+ * Not killable: the task that does this may be killed. False: it could not be asked, since its user
+ * has too many requests.
  */
 static bool close_session(struct hanare_observer *observer)
 {
@@ -168,7 +172,7 @@ static void observer_free(struct hanare_observer *observer)
 	kfree(observer);
 }
 
-/* What the LWK keeps for the session is kept until it is closed: it is asked until that could be done. */
+/* The LWK keeps things for the session until it is closed: so it is asked until that succeeds. */
 static void close_again(struct work_struct *work)
 {
 	struct hanare_observer *observer = container_of(to_delayed_work(work), struct hanare_observer, close_work);
@@ -320,7 +324,7 @@ long hanare_do_observation(struct hanare_file *hf, void *data)
 	return err;
 }
 
-/* Copies out whole bytes of the ring; whoever reads finds the records in them. */
+/* Copies out whole bytes of the ring; the reader finds the records in them. */
 static u32 ring_copy(struct hanare_observer *observer, char *to, u32 room)
 {
 	const char *text = (const char *)observer->ring + HANARE_TRACE_TEXT_OFFSET;
@@ -374,7 +378,7 @@ long hanare_do_trace_read(struct hanare_file *hf, void *data)
 	}
 	up_read(&inst->live);
 	if (over) {
-		/* Nobody looks there any more when the LWK frees it. */
+		/* No reader looks there any more when the LWK frees it. */
 		observer->ring = NULL;
 		observer->lost = arg->lost;
 		observer->over = true;

@@ -34,7 +34,10 @@ int hanare_space_info(struct hanare_space *space, u32 tid, struct hanare_process
 	return 0;
 }
 
-/* Up to HANARE_THREADS_AT_ONCE threads of the process with that number, or of the first one, and in `from`, 0 at first, where to go on. How many, or -errno. */
+/*
+ * Up to HANARE_THREADS_AT_ONCE threads of the process with that number, or of the first one, and in
+ * `from`, 0 at first, where to go on. How many, or -errno.
+ */
 int hanare_space_threads(struct hanare_space *space, u32 pid, u32 *from, struct hanare_thread_info *threads)
 {
 	u64 words[HANARE_PAGES_MAX];
@@ -55,7 +58,7 @@ int hanare_space_threads(struct hanare_space *space, u32 pid, u32 *from, struct 
 
 #define COUNT_BITS ((HANARE_PAGEMAP_RUN_MAX - 1) << HANARE_PAGEMAP_RUN_SHIFT)
 
-/* Calls `each` for the pages of start..end, by address, until it fails. -ESRCH: the process is gone. */
+/* Calls `each` for the pages of start..end, by address, until it fails. -ESRCH: no such process. */
 int hanare_space_pagemap(struct hanare_space *space, u64 start, u64 end, hanare_pages_seen each, void *data)
 {
 	u64 words[HANARE_PAGES_MAX];
@@ -123,8 +126,8 @@ static bool is_own(struct hanare_space *space)
 }
 
 /*
- * Whether the caller may see the space's process: as procfs answers (hidepid, pid
- * namespace). Who has a mount namespace of his own may have anything else at /proc.
+ * Whether the caller may see the space's process: as procfs answers (hidepid, pid namespace). A
+ * caller with a mount namespace of its own may have anything else at /proc.
  */
 static bool is_seen(struct hanare_space *space)
 {

@@ -52,7 +52,10 @@ static bool hidden_threads(struct hidden *h, const struct hanare_pseudo *what)
 	h->seen = kvcalloc(BITS_TO_LONGS(h->limit), sizeof(long), GFP_KERNEL);
 	if (!h->seen)
 		return false;
-	/* Not those that have ended since Linux listed them; any other one is told of, whoever ends meanwhile. */
+	/*
+	 * Not those that have ended since Linux listed them; any other one is told of, whichever
+	 * threads end meanwhile.
+	 */
 	while ((n = hanare_space_threads(what->space, first, &from, threads)) > 0)
 		for (i = 0; i < n; i++)
 			if (threads[i].tid < h->limit) {
@@ -64,7 +67,10 @@ static bool hidden_threads(struct hidden *h, const struct hanare_pseudo *what)
 	return n == 0 && any;
 }
 
-/* What is hidden of a process in its directory `name`, or, without a name, in that itself. False: nothing. */
+/*
+ * What is hidden of a process in its directory `name`, or, without a name, in that itself. False:
+ * nothing.
+ */
 static bool hidden_of(struct hidden *h, struct hanare_pseudo *what, const char *name)
 {
 	if (!name)

@@ -13,7 +13,7 @@ static bool is_idle(const struct hanare_cpu *cpu)
 	return READ_ONCE(cpu->shared->idle_since);
 }
 
-/* At least one: who reads this runs, though its CPU may be idle until it is answered. */
+/* At least one: the reader runs, though its CPU may be idle until it is answered. */
 static u32 busy_cpus(const struct hanare_instance *inst)
 {
 	u32 i, busy = 0;

@@ -282,7 +282,7 @@ int hanare_show_smaps_rollup(struct seq_file *m, struct hanare_pseudo *what)
 		err = some_mappings(m, what, &from, true, sum_mapping, &a);
 		if (err)
 			return err;
-		/* Each part begins behind the last one, so the loop ends whatever the LWK answers. */
+		/* Each part begins behind the last, so the loop ends whatever the LWK answers. */
 	} while (from > last);
 	/* Also of a process that has unmapped everything. */
 	seq_setwidth(m, 25 + sizeof(void *) * 6 - 1);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * /proc/PID/pagemap and clear_refs of an LWK process. Both are Linux' own files first, which have the errors, positions and ends of
- * Linux, and what Linux itself maps for the process (files and shared memory); what the LWK maps, it knows.
+ * /proc/PID/pagemap and clear_refs of an LWK process. Both are Linux' own files first, which have
+ * the errors, positions and ends of Linux, and what Linux itself maps for the process (files and
+ * shared memory); what the LWK maps, it knows.
  */
 #include "show/pseudo.h"
 
@@ -65,7 +66,10 @@ static int read_run(u64 at, u64 pages, u64 entry, void *data)
 	return err;
 }
 
-/* Linux says what its own mappings have, and how far the file goes; the LWK the rest, over what Linux says of the proxy's. */
+/*
+ * Linux says what its own mappings have, and how far the file goes; the LWK the rest, over what
+ * Linux says of the proxy's.
+ */
 static ssize_t pagemap_read(struct file *file, char __user *to, size_t bytes, loff_t *position)
 {
 	struct hanare_pseudo *what = what_of(file);
@@ -130,7 +134,7 @@ static int ask_about(struct hanare_space *space, struct hanare_call *call)
 	return err ?: min(call->status, 0);
 }
 
-/* Whether somebody has a page of these frames but the instance: a device that reads into them. */
+/* Whether a user beside the instance has a page of these frames: a device that reads into them. */
 static bool is_held(struct hanare_space *space, u64 frame, u64 pages)
 {
 	const struct hanare_chunk *chunk = hanare_own_chunk(space->inst, frame, pages);
@@ -139,8 +143,8 @@ static bool is_held(struct hanare_space *space, u64 frame, u64 pages)
 }
 
 /*
- * Linux has no mapping any more by which it could write. What it has pinned a device may write to all the same; as on
- * Linux, such a page stays soft-dirty.
+ * Linux has no mapping any more by which it could write. What it has pinned a device may write to
+ * all the same; as on Linux, such a page stays soft-dirty.
  */
 static int keep_pinned(struct hanare_space *space)
 {
@@ -179,7 +183,10 @@ static int keep_pinned(struct hanare_space *space)
 	return 0;
 }
 
-/* What the LWK forgets; what Linux has of those pages goes, so that what it does to them from now on is seen. */
+/*
+ * What the LWK forgets; what Linux has of those pages goes, so that what it does to them from now
+ * on is seen.
+ */
 static int clear_refs(struct hanare_space *space, u64 type)
 {
 	struct hanare_call call = {

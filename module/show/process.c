@@ -384,7 +384,7 @@ static int show_syscall(struct seq_file *m, struct hanare_pseudo *what)
 		.args = { HANARE_INFO_CALL, what->tid },
 		.pages = words,
 	};
-	/* Says who may see it. */
+	/* Linux' text: it decides whether the reader may see the call. */
 	char *text = hanare_linux_text(what->linux_file);
 	int err, i;
 
@@ -417,7 +417,9 @@ static int show_wchan(struct seq_file *m, struct hanare_pseudo *what)
 	return 0;
 }
 
-/* Nor are there functions of Linux' on its stack. Linux' text says who may look. */
+/*
+ * Nor are there functions of Linux' on its stack. Linux' text decides whether the reader may look.
+ */
 static int show_stack(struct seq_file *m, struct hanare_pseudo *what)
 {
 	char *text = hanare_linux_text(what->linux_file);
@@ -428,7 +430,7 @@ static int show_stack(struct seq_file *m, struct hanare_pseudo *what)
 	return 0;
 }
 
-/* Time it ran; time it waited for a CPU, which nobody counts; times it got one. */
+/* Time it ran; time it waited for a CPU, which is not counted; times it got one. */
 static int show_schedstat(struct seq_file *m, struct hanare_pseudo *what)
 {
 	struct hanare_process_info i;
@@ -481,7 +483,7 @@ static int show_limits(struct seq_file *m, struct hanare_pseudo *what)
 	return 0;
 }
 
-/* Of who has no memory. */
+/* For a thread without memory. */
 int hanare_show_nothing(struct seq_file *m, struct hanare_pseudo *what)
 {
 	return 0;

@@ -46,7 +46,10 @@ char *hanare_component(char **path)
 	return name;
 }
 
-/* Finds the process on the LWK that a number in procfs means, of a process or a thread. False: it means none. */
+/*
+ * Finds the process on the LWK that a number in procfs means, of a process or a thread. False: it
+ * means none.
+ */
 bool hanare_find_process(struct hanare_pseudo *what, struct super_block *sb, u32 number)
 {
 	struct task_struct *task;
@@ -74,8 +77,8 @@ void hanare_forget_process(struct hanare_pseudo *what)
 }
 
 /*
- * Where a path lies below a process of the LWK's, or a thread of it: PID/NAME or PID/task/TID/NAME, or PID/NAME/ENTRY and the like.
- * The path is cut. False: elsewhere.
+ * Where a path lies below a process of the LWK's, or a thread of it: PID/NAME or PID/task/TID/NAME,
+ * or PID/NAME/ENTRY and the like. The path is cut. False: elsewhere.
  */
 static bool find_process(struct hanare_pseudo *what, struct super_block *sb, char *path,
 			 const char **name, const char **entry)
@@ -96,8 +99,8 @@ static bool find_process(struct hanare_pseudo *what, struct super_block *sb, cha
 }
 
 /*
- * What Linux has of a thread and takes away when that ends, but keeps for a worker whose thread has ended: the error by which
- * an open fails then. `entry`: what is in such a directory.
+ * What Linux has of a thread and takes away when that ends, but keeps for a worker whose thread has
+ * ended: the error by which an open fails then. `entry`: what is in such a directory.
  */
 static const struct { const char *name; bool entry; int err; } of_living[] = {
 	{ "auxv",	false,	HANARE_NO_MEMORY },
@@ -144,7 +147,10 @@ static bool recognise_proc(struct hanare_pseudo *what, struct file *file, char *
 		if (!is_opened)
 			return false;
 		name = path + 1;
-		/* kpageflags and the like: of frames, of which Linux knows only what Linux does with them. */
+		/*
+		 * kpageflags and the like: of frames, of which Linux knows only what Linux does
+		 * with them.
+		 */
 		what->refusal = strncmp(name, "kpage", 5) ? 0 : -ENOENT;
 		what->show = can_read ? hanare_machine_show(name) : NULL;
 		return what->show || what->refusal;
@@ -265,8 +271,8 @@ static int show_part(struct seq_file *m, void *unused)
 	if (!is_there(what))
 		return -ESRCH;
 	/*
-	 * Of a process: takes inst->live where it asks, not while it waits for that process'
-	 * memory map or memory, which may be a file of somebody who does not answer.
+	 * Of a process: takes inst->live where it asks, not while it waits for that process' memory
+	 * map or memory, which may be a file whose server does not answer.
 	 */
 	if (what->space)
 		return what->show(m, what);
@@ -354,7 +360,7 @@ bool hanare_shows_procfs(struct file *file)
 	return file_inode(file)->i_sb->s_magic == PROC_SUPER_MAGIC;
 }
 
-/* Whoever asks sees Linux' file: its number, device, owner, times. */
+/* Every reader sees Linux' file: its number, device, owner, times. */
 static int pseudo_getattr(HANARE_IDMAP *idmap, const struct path *path, struct kstat *stat,
 			  u32 mask, unsigned int flags)
 {

@@ -77,7 +77,7 @@ int hanare_show_maps(struct seq_file *m, struct hanare_pseudo *what);
 int hanare_show_smaps(struct seq_file *m, struct hanare_pseudo *what);
 int hanare_show_smaps_rollup(struct seq_file *m, struct hanare_pseudo *what);
 int hanare_show_numa_maps(struct seq_file *m, struct hanare_pseudo *what);
-/* system.c, for a path below /devices/system that is not hidden; *node is set where it is about one. */
+/* system.c, for a visible path below /devices/system; *node is set where it is about one. */
 hanare_show hanare_system_show(const struct hanare_instance *inst, const char *path, int *node);
 /* For a file below /devices/pci... */
 hanare_show hanare_device_show(struct dentry *dentry, int *node);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * PAGEMAP_SCAN of an LWK process, as fs/proc/task_mmu.c does it: which pages are of which categories. No mapping of the LWK's
- * can be write-protected by userfaultfd(2). What Linux itself maps for the process it is asked about by the same ioctl.
+ * PAGEMAP_SCAN of an LWK process, as fs/proc/task_mmu.c does it: which pages are of which
+ * categories. No mapping of the LWK's can be write-protected by userfaultfd(2). What Linux itself
+ * maps for the process it is asked about by the same ioctl.
  */
 #include "show/pseudo.h"
 
@@ -20,7 +21,7 @@
 struct scan {
 	struct pm_scan_arg arg;
 	struct file *linux_file;
-	struct page_region *regions;		/* or NULL: nobody wants them */
+	struct page_region *regions;		/* or NULL: not wanted */
 	u64 room, used;				/* of `regions`; the last one may be empty */
 	struct page_region __user *to;
 	u64 pages, told;			/* found; regions copied */
@@ -171,7 +172,7 @@ static u64 categories_of(const struct scan *s, u64 entry)
 		categories |= PAGE_IS_PRESENT | PAGE_IS_WRITTEN;
 	if (entry & HANARE_PAGEMAP_SWAP)
 		categories |= PAGE_IS_SWAPPED | PAGE_IS_WRITTEN;
-	/* By the short way of a scan for what was written, whose table of pages it reads, on each kernel. */
+	/* By the short way of a scan for written pages, whose table it reads, on each kernel. */
 	if (entry & HANARE_PAGEMAP_TABLE && (HANARE_MISSING_IS_WRITTEN || is_short(&s->arg)))
 		categories |= PAGE_IS_WRITTEN;
 	if (entry & HANARE_PAGEMAP_FILE)

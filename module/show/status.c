@@ -143,7 +143,7 @@ long hanare_do_status(struct hanare_file *hf, void *data)
 		cpu_status(&inst->machine.cpus[i], &cpus[i]);
 	arguments_status(inst, &arg->copied, mapped_calls);
 	up_read(&inst->live);
-	/* May wait for whoever has that memory, so no lock is held that the LWK's end takes. */
+	/* May wait for the users of that memory, so no lock is held that the LWK's end takes. */
 	if (copy_to_user(u64_to_user_ptr(arg->cpus), cpus, count * sizeof(*cpus)))
 		err = -EFAULT;
 	if (arg->copied.mapped_calls && copy_to_user(u64_to_user_ptr(arg->copied.mapped_calls), mapped_calls,

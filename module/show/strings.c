@@ -26,7 +26,7 @@ static int read_memory(struct hanare_space *space, struct task_struct *task, u64
 
 /*
  * Of each at most so many bytes: what Linux lets an execve bring (fs/exec.c, bprm_stack_limits). A
- * program may name any addresses (PR_SET_MM), and who reads from the end passes over all before.
+ * program may name any addresses (PR_SET_MM), and a read from the end passes over all before.
  */
 #define STRINGS_MAX (_STK_LIM / 4 * 3)
 
@@ -68,7 +68,10 @@ static char last_byte(struct hanare_space *space, struct task_struct *task, u64 
 	return read_memory(space, task, end - 1, &byte, 1) == 1 ? byte : 0;
 }
 
-/* Of the program that it has when it is read, as Linux does, not when the file was opened: anybody may see that. */
+/*
+ * Of the program that the process has when the file is read, not when it was opened, as on Linux:
+ * every user may see that.
+ */
 int hanare_show_cmdline(struct seq_file *m, struct hanare_pseudo *what)
 {
 	struct hanare_space *space = hanare_space_of_process(what->pid);

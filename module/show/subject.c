@@ -13,7 +13,7 @@ static void add_pending(struct hanare_pseudo *what, struct hanare_process_info *
 	struct task_struct *task;
 
 	rcu_read_lock();
-	/* The number is that of its own namespace, whoever reads. */
+	/* The number is that of its own namespace, whichever process reads. */
 	if (what->tid)
 		pid = find_pid_ns(what->tid, ns_of_pid(pid));
 	task = pid ? get_pid_task(pid, PIDTYPE_PID) : NULL;
@@ -56,8 +56,8 @@ int hanare_pseudo_info(struct hanare_pseudo *what, struct hanare_process_info *i
 }
 
 /*
- * The file is about a first thread that has ended, while others go on. Linux shows no memory of such a one, and
- * nothing that it had; its worker has all that, and waits.
+ * The file is about a first thread that has ended, while others go on. Linux shows no memory of
+ * such a one, and nothing that it had; its worker has all that, and waits.
  */
 bool hanare_has_ended(struct hanare_pseudo *what)
 {

@@ -171,8 +171,8 @@ static int show_distance(struct seq_file *m, struct hanare_pseudo *what)
 }
 
 /*
- * Leaks of the CPU that a kernel's own code has to close, as the LWK leaves them. What microcode and
- * settings of the CPU close (srbds, gather_data_sampling), or what matters to virtual machines
+ * Leaks of the CPU that a kernel's own code has to close, as the LWK leaves them. What microcode
+ * and settings of the CPU close (srbds, gather_data_sampling), or what matters to virtual machines
  * only, is as Linux says. The words are Linux' own (arch/x86/kernel/cpu/bugs.c).
  */
 
@@ -241,7 +241,10 @@ static void show_predictors(struct seq_file *m, u32 on)
 		seq_puts(m, "; BHI: Vulnerable");
 }
 
-/* Intel's is closed by IBRS in either form, AMD's by none (retbleed_select_mitigation, arch/x86/kernel/cpu/bugs.c). */
+/*
+ * Intel's is closed by IBRS in either form, AMD's by none (retbleed_select_mitigation,
+ * arch/x86/kernel/cpu/bugs.c).
+ */
 static void show_returns(struct seq_file *m, u32 on)
 {
 	if (boot_cpu_data.x86_vendor != X86_VENDOR_INTEL)

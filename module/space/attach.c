@@ -5,7 +5,7 @@
 #include <linux/bitmap.h>
 #include <linux/sched.h>
 
-/* CPUs of the instance that the caller may use, by index; all that a set has if he chose none. */
+/* CPUs of the instance that the caller may use, by index; all that a set has if none was chosen. */
 static int allowed_cpus(struct hanare_instance *inst, struct hanare_attach *arg, unsigned long *allowed)
 {
 	DECLARE_BITMAP(chosen, HANARE_LINUX_CPU_SET_CPUS);

@@ -16,7 +16,7 @@
 /* Files that are no entries: `status` and `register`. */
 #define OWN_FILES 2
 
-/* The directory, where the caller has it mounted. An automount that nobody has used yet stays one. */
+/* The directory, where the caller has it mounted. An automount that was not used yet stays one. */
 static int find_directory(struct path *path)
 {
 	int err = kern_path("/proc/sys/fs/binfmt_misc", 0, path);
@@ -41,8 +41,9 @@ static struct dentry *hold_file(struct dentry *child)
 }
 
 /*
- * The file of the directory behind `last`, of which the reference is taken over; NULL: the first one. The last one that was made comes
- * first, as in Linux' own list of entries. With a reference, by which it stays in its place when it is removed.
+ * The file of the directory behind `last`, of which the reference is taken over; NULL: the first
+ * one. The last one that was made comes first, as in Linux' own list of entries. With a reference,
+ * by which it stays in its place when it is removed.
  */
 static struct dentry *file_behind(struct dentry *directory, struct dentry *last)
 {
@@ -102,7 +103,7 @@ static ssize_t read_text(const struct path *directory, struct dentry *dentry, ch
 			 size_t room)
 {
 	struct path path = { .mnt = directory->mnt, .dentry = dentry };
-	/* Linux looks at a list of its own: what the program may open (Landlock) does not matter. */
+	/* Linux looks at its own list: what the program may open (Landlock) does not matter. */
 	struct cred *own = prepare_kernel_cred(&init_task);
 	const struct cred *caller;
 	loff_t position = 0;

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Children that do not come. The child of a fork is a process of Linux' before it asks for a space of its own (fork.c). One
- * that Linux has stopped meanwhile (the freezer of control groups, SIGSTOP) may never ask, and its maker goes on without
- * (SERVICE_CHILD). From then on its end is watched for and told (REQUEST_CHILD_END). Its maker's space may end before it
- * comes: the files of that, and its id, stay until the last such child has come or has ended.
+ * Children that do not come. The child of a fork is a process of Linux' before it asks for a space
+ * of its own (fork.c). One that Linux has stopped meanwhile (the freezer of control groups,
+ * SIGSTOP) may never ask, and its maker goes on without (SERVICE_CHILD). From then on its end is
+ * watched for and told (REQUEST_CHILD_END). Its maker's space may end before it comes: the files of
+ * that, and its id, stay until the last such child has come or has ended.
  */
 #include "space/service.h"
 
@@ -44,7 +45,7 @@ static struct child *find(const struct pid *pid)
 	return NULL;
 }
 
-/* Whoever takes it from the list is who ends it. Under children_lock. */
+/* The task that takes it from the list ends it. Under children_lock. */
 static bool take(struct child *c)
 {
 	bool mine = !hlist_unhashed(&c->link);
@@ -223,7 +224,10 @@ long hanare_child(struct hanare_job *job)
 	return err;
 }
 
-/* The space from which the caller comes, if its maker has gone on without it, with a reference; else NULL. */
+/*
+ * The space from which the caller comes, if its maker has gone on without it, with a reference;
+ * else NULL.
+ */
 struct hanare_space *hanare_child_maker(const struct hanare_child *arg)
 {
 	struct hanare_space *space = NULL;
@@ -259,7 +263,10 @@ void hanare_child_came(const struct pid *pid)
 	}
 }
 
-/* Nobody has the descriptor any more by which children of its space, or of one that it is the door of, would come. */
+/*
+ * No process has the descriptor any more by which children of its space, or of one that it is the
+ * door of, would come.
+ */
 void hanare_children_end(const struct file *file, const struct hanare_space *space)
 {
 	struct child *c, *found;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Whether two tasks may do the same on Linux: what they have as rights, and what confines them. One task
- * makes calls on another's behalf only where they may (pool.c).
+ * Whether two tasks may do the same on Linux: what they have as rights, and what confines them. One
+ * task makes calls on another's behalf only where they may (pool.c).
  *
- * Credentials are compared field by field, what security modules keep in them byte by byte: Landlock's
- * domain, AppArmor's label, SELinux' identifiers. A module that keeps something else in there, such as an
- * address within, makes two credentials differ that are alike: they are refused then, which is safe.
- * A domain that a module keeps in the task itself (Tomoyo) is not seen.
+ * Credentials are compared field by field, what security modules keep in them byte by byte:
+ * Landlock's domain, AppArmor's label, SELinux' identifiers. A module that keeps something else in
+ * there, such as an address within, makes two credentials differ that are alike: they are refused
+ * then, which is safe. A domain that a module keeps in the task itself (Tomoyo) is not seen.
  */
 #include "space/space.h"
 
@@ -64,8 +64,8 @@ static bool same_security(const struct cred *a, const struct cred *b)
 }
 
 /*
- * Keys that they possess. A keyring of a process or a thread is never another's: who has one does not
- * act for others.
+ * Keys that they possess. A keyring of a process or a thread is never another's: a task with one
+ * does not act for others.
  */
 static bool same_keys(const struct cred *a, const struct cred *b)
 {
@@ -91,7 +91,7 @@ static bool same_filter(const struct seccomp *a, const struct seccomp *b)
 	if (READ_ONCE(a->mode) != READ_ONCE(b->mode))
 		return false;
 #ifdef CONFIG_SECCOMP_FILTER
-	/* Who has inherited a filter has the very same one. */
+	/* A task that has inherited a filter has the very same one. */
 	return READ_ONCE(a->filter) == READ_ONCE(b->filter);
 #else
 	return true;
@@ -132,9 +132,9 @@ static bool confined_alike(struct task_struct *task)
 }
 
 /*
- * Whether each living thread of a process may do what the caller may, and no less. -ESRCH: none lives.
- * What they change from now on is not seen: who confines himself while a call of his is on its way has
- * made it before.
+ * Whether each living thread of a process may do what the caller may, and no less. -ESRCH: none
+ * lives. What they change from now on is not seen: a task that confines itself while a call of its
+ * is on its way has made the call before.
  */
 int hanare_confined_alike(struct pid *pid)
 {
@@ -173,9 +173,9 @@ void hanare_confinement_put(struct hanare_confinement *c)
 }
 
 /*
- * Whether the caller may now what another task could when `c` was taken. A filter and namespaces are
- * known by their addresses, which may be those of later ones once no task has them any more: who lives
- * is compared by hanare_confined_alike(), before each call.
+ * Whether the caller may now what another task could when `c` was taken. A filter and namespaces
+ * are known by their addresses, which may be those of later ones once no task has them any more:
+ * living tasks are compared by hanare_confined_alike(), before each call.
  */
 bool hanare_confinement_is_own(const struct hanare_confinement *c)
 {

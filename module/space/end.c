@@ -9,7 +9,7 @@
 
 /* How long the task that ends waits for the LWK. */
 #define CLOSE_MS 20000
-/* How often a process that ends looks whether somebody has its memory map still, 50 to 200 us from one look to the next. */
+/* How often an ending process looks whether its memory map is still in use, every 50 to 200 us. */
 #define ONLOOKER_LOOKS 100
 
 /* A space has ended. Set once, before there is one. */
@@ -38,9 +38,9 @@ static void delist(struct hanare_space *space)
 }
 
 /*
- * What the program has used counts as the proxy's own: for whoever waits for it,
- * for getrusage(RUSAGE_CHILDREN) and process accounting. No thread of the proxy is
- * left but this one, which is about to end.
+ * What the program has used counts as the proxy's own: for the parent that waits, for
+ * getrusage(RUSAGE_CHILDREN) and process accounting. No thread of the proxy is left but this one,
+ * which is about to end.
  */
 static void account(struct hanare_space *space, const struct hanare_call *call)
 {
@@ -84,7 +84,7 @@ static struct hanare_unconfirmed *close_later(struct hanare_space *space, struct
 
 void hanare_space_end_confirmed(struct hanare_unconfirmed *end)
 {
-	/* The task that ended has not been told whom it leaves behind. */
+	/* The task that ended has not been told which pooled proxy it leaves behind. */
 	if (end->pool && end->has_used && !end->is_taken)
 		hanare_pool_kill(end->pool, end->used[3], false);
 	if (end->pool)
@@ -94,9 +94,10 @@ void hanare_space_end_confirmed(struct hanare_unconfirmed *end)
 }
 
 /*
- * Has the LWK end the space, and waits until everything is back, not for ever. The entry of the request is in use all that
- * time. A user who has none left has the LWK told in another way first, since threads that his requests wait for may wait
- * for this end; that way may find that all is back before there is an entry.
+ * Has the LWK end the space, and waits until everything is back, not for ever. The entry of the
+ * request is in use all that time. If the user has no entry left, the LWK is told in another way
+ * first, since threads that the user's requests wait for may wait for this end; that way may find
+ * that all is back before there is an entry.
  */
 static int end_awaited(struct hanare_space *space, struct hanare_call *call, unsigned int patience_ms)
 {
@@ -137,9 +138,10 @@ void hanare_space_end(struct hanare_space *space)
 		return;
 	err = end_awaited(space, &call, patience_ms);
 	/*
-	 * No task holds the space: a thread of it does not end soon, or the CPU that was asked serves no requests (the tests hang
-	 * one, with processes that run there), or its user's share of the requests is in use. Here the space goes all the same; the
-	 * LWK is asked until its part is gone (link/closes.c), which also finds out whether it answers.
+	 * No task holds the space: a thread of it does not end soon, or the CPU that was asked
+	 * serves no requests (the tests hang one, with processes that run there), or its user's
+	 * share of the requests is in use. Here the space goes all the same; the LWK is asked until
+	 * its part is gone (link/closes.c), which also finds out whether it answers.
 	 */
 	if (err == -ETIMEDOUT || err == -EBUSY)
 		pr_err_ratelimited("%s: space %u is not closed after %u s: %s\n", inst->name, space->id, patience_ms / 1000,
@@ -163,9 +165,10 @@ void hanare_space_end(struct hanare_space *space)
 }
 
 /*
- * Who looks at the memory of a process (/proc, process_vm_readv) has its memory map for a moment. Where the process ends just then,
- * or has another program, it waits for that: else others would be told first, and find its program not to be written yet, its files
- * open and its memory in use.
+ * A task that looks at the memory of a process (/proc, process_vm_readv) has its memory map for a
+ * moment. Where the process ends just then, or has another program, it waits for that task: else
+ * others would be told first, and find its program not to be written yet, its files open and its
+ * memory in use.
  */
 static void await_onlookers(struct hanare_space *space)
 {

@@ -2,9 +2,10 @@
 /*
  * Threads that sleep in a read of an eventfd, and are rung by the LWK: docs/wakeup.md.
  *
- * How long a signal takes is the program's to decide: it may have any number of epoll instances look at its eventfd. So the
- * doorbell's handler, which others wait for, only notes the ring; the signal is given where a write(2) of the program would be, by
- * a kernel thread that may take its time.
+ * How long a signal takes is the program's to decide: it may have any number of epoll instances
+ * look at its eventfd. So the doorbell's handler, which others wait for, only notes the ring; the
+ * signal is given where a write(2) of the program would be, by a kernel thread that may take its
+ * time.
  */
 #include "space/space.h"
 
@@ -32,7 +33,10 @@ static void signal_rung(struct work_struct *work)
 	unsigned long slot;
 
 	clear_bit(0, &space->rings.queued);
-	/* A ring that finds the bit clear queues the work once more; one that found it set is seen here. */
+	/*
+	 * A ring that finds the bit clear queues the work again; one that found it set is seen
+	 * here.
+	 */
 	smp_mb__after_atomic();
 	for_each_set_bit(slot, space->rings.eventfds_rung, HANARE_FIRST_SLOTS) {
 		clear_bit(slot, space->rings.eventfds_rung);
@@ -70,8 +74,8 @@ void hanare_space_ring_eventfd(struct hanare_instance *inst, u64 id, u32 slot)
 }
 
 /*
- * For a worker, whose thread is rung so from now on. Only the first slots have one: who has more threads
- * is rung by write(2), and what a program keeps without a descriptor is bounded.
+ * For a worker, whose thread is rung so from now on. Only the first slots have one: a program with
+ * more threads rings by write(2), and what a program keeps without a descriptor is bounded.
  */
 long hanare_eventfd(struct hanare_space *space, void *data)
 {

@@ -66,7 +66,7 @@ static void ask(struct hanare_space *space, struct hanare_answer *answer, u64 ad
 		}
 		/* A service's own error is in its entry; the LWK judges it. */
 		served = hanare_serve(space->inst, space, index, CONTEXT_FAULT) ? 0 : index + 1;
-		/* Not ready any more: another fault runs the same one, and what it brings is ours. */
+		/* Not ready any more: another fault runs the same one, whose pages are ours. */
 		answer->status = served ? 0 : hanare_serve_wait(space, index, busy_ms);
 		if (fatal_signal_pending(current))
 			answer->status = -EINTR;
@@ -87,8 +87,8 @@ static void zap_page(struct hanare_space *space, u64 addr)
 #define PAGE_RIGHTS (HANARE_PAGE_WRITABLE | HANARE_PAGE_EXECUTABLE)
 
 /*
- * Insert a run with one protection: `rights`, as in an answer. Pages that are there already are left
- * alone, but for `replace`: that one is the reason of the fault.
+ * Insert a run with one protection: `rights`, as in an answer. Pages that are there already are
+ * left alone, but for `replace`: that one is the reason of the fault.
  */
 static int insert_run(struct hanare_space *space, struct vm_area_struct *vma, u64 addr,
 		      struct page **pages, unsigned long count, u64 rights, u64 replace)
@@ -269,16 +269,17 @@ static vm_fault_t ask_unlocked(struct vm_area_struct *vma, struct hanare_answer 
 	file = get_file(vma->vm_file);
 	mmap_read_unlock(vma->vm_mm);
 	/*
-	 * Who ends looks at his robust futexes. Their page may be one that the LWK is taking away,
-	 * for which it waits for just this worker, who serves nothing any more: it learns that from
-	 * the end of the memory map. So he goes on without the page after a while.
+	 * A worker that ends looks at its robust futexes. Their page may be one that the LWK is
+	 * taking away, for which the LWK waits for just this worker, which serves nothing any more:
+	 * the LWK learns that from the end of the memory map. So the worker goes on without the
+	 * page after a while.
 	 */
 	do {
 		ask(space, answer, addr, write, timeout_ms, timeout_ms);
 	} while (exiting && answer->status == -EAGAIN && time_before(jiffies, end));
 	if (exiting && answer->status == -EAGAIN)
 		answer->status = -EIO;
-	/* Who is not to end, and can be killed, waits on for a file that is slow. */
+	/* A task that does not end, and can be killed, waits on for a file that is slow. */
 	if (answer->status == -EINTR || answer->status == -EAGAIN ||
 	    (answer->status == -EBUSY && !exiting))
 		kfree(answer);
@@ -290,8 +291,8 @@ static vm_fault_t ask_unlocked(struct vm_area_struct *vma, struct hanare_answer 
 }
 
 /*
- * The LWK has not answered in time: a CPU that stands still may go on. Who lets go of mmap_lock, and can be killed, waits on; who
- * ends does not.
+ * The LWK has not answered in time: a CPU that stands still may go on. A task that lets go of
+ * mmap_lock, and can be killed, waits on; one that ends does not.
  */
 static bool waits_on(const struct hanare_answer *answer, const struct vm_fault *vmf)
 {
@@ -328,8 +329,8 @@ static vm_fault_t space_fault(struct vm_fault *vmf)
 		return VM_FAULT_NOPAGE;
 	}
 	/*
-	 * That nothing is mapped there counts only if the LWK says so with mmap_lock held: since this was asked without, another
-	 * mapping may have come.
+	 * That nothing is mapped there counts only if the LWK says so with mmap_lock held: since
+	 * this was asked without, another mapping may have come.
 	 */
 	if (answer && answer->status != -EFAULT &&
 	    !insert_answer(space, vma, answer, write, &ret)) {
@@ -356,8 +357,9 @@ static vm_fault_t space_fault(struct vm_fault *vmf)
 	for (round = 0; round < ROUNDS_MAX; round++) {
 		ask(space, answer, addr, write, LOCKED_MS, may_unlock ? BUSY_LOCKED_MS : LOCKED_MS);
 		/*
-		 * What is being replaced there may need mmap_lock for that, which get_user_pages keeps while it faults again:
-		 * so it is let go, or, where it must be kept, there is no page after a while.
+		 * What is being replaced there may need mmap_lock for that, which get_user_pages
+		 * keeps while it faults again: so it is let go, or, where it must be kept, there is
+		 * no page after a while.
 		 */
 		if ((answer->status == -EBUSY || answer->status == -EAGAIN) && may_unlock)
 			return ask_unlocked(vma, answer, addr, write);
@@ -381,7 +383,8 @@ static vm_fault_t space_fault(struct vm_fault *vmf)
 }
 
 /*
- * As space_fault for a write, with mmap_lock held all the time. The page has been taken away before.
+ * As space_fault for a write, with mmap_lock held all the time. The page has been taken away
+ * before.
  */
 static vm_fault_t write_locked(struct vm_area_struct *vma, u64 addr)
 {
@@ -409,8 +412,9 @@ static vm_fault_t write_locked(struct vm_area_struct *vma, u64 addr)
  * again, as one to a missing page, and asks the LWK from there. What counts is what
  * the page means, not where it is: a mapping that was moved must not fault for ever.
  *
- * An instruction of the program's (utility threads) may need the page to be read, too, as `push (%rsp)` does or one
- * that lies on it: that would bring the page back read-only, and so on for ever. So it gets the page here.
+ * An instruction of the program's (utility threads) may need the page to be read, too, as
+ * `push (%rsp)` does or one that lies on it: that would bring the page back read-only, and so on
+ * for ever. So it gets the page here.
  */
 static vm_fault_t space_mkwrite(struct vm_fault *vmf)
 {
@@ -484,10 +488,11 @@ int hanare_space_mmap(struct hanare_space *space, struct vm_area_struct *vma)
 }
 
 /*
- * The proxy may execute what its program may, for utility threads (abi/src/utility.rs). Of a VMA only the flag
- * changes, which says so in /proc/PID/maps: pages are executable one by one, those of which the LWK says that the program may
- * execute them. A page that the program may write as well is both here, too. mmap(2) with PROT_EXEC would need the
- * device on a mount without noexec, and mprotect(2) would make what is there executable, whatever it is.
+ * The proxy may execute what its program may, for utility threads (abi/src/utility.rs). Of a VMA
+ * only the flag changes, which says so in /proc/PID/maps: pages are executable one by one, those of
+ * which the LWK says that the program may execute them. A page that the program may write as well
+ * is both here, too. mmap(2) with PROT_EXEC would need the device on a mount without noexec, and
+ * mprotect(2) would make what is there executable, whatever it is.
  */
 long hanare_execute(struct hanare_space *space, void *data)
 {

@@ -28,7 +28,7 @@ void hanare_files_init(bool (*shows)(struct file *file))
 	shows_procfs = shows;
 }
 
-/* A program that runs: nobody may write to it meanwhile. */
+/* A program that runs: no task may write to it meanwhile. */
 #define RUNS XA_MARK_1
 
 /* The mount or the file system forbids execution. */
@@ -153,9 +153,9 @@ static int may_run(const struct path *path)
 }
 
 /*
- * A program that its user may run and not read. As on Linux its process is not to be looked
- * into, which the superuser of a user namespace of his own could do all the same: Linux moves
- * such a process to another namespace, we refuse.
+ * A program that its user may run and not read. As on Linux its process is not to be looked into,
+ * which root of a user namespace of its own could do all the same: Linux moves such a process to
+ * another namespace, we refuse.
  */
 static int look_at_rights(struct file *file, u64 *bits)
 {
@@ -166,8 +166,8 @@ static int look_at_rights(struct file *file, u64 *bits)
 }
 
 /*
- * A program as execve(2) opens it: who watches or restricts executions (fanotify,
- * Landlock) sees it.
+ * A program as execve(2) opens it: watchers and restrictions of executions (fanotify, Landlock) see
+ * it.
  */
 static struct file *open_to_run(u32 directory, u64 name, u64 flags)
 {

@@ -21,7 +21,7 @@ bool hanare_is_cached(struct address_space *mapping, pgoff_t index)
 	return cached;
 }
 
-/* A read that nobody is told of who watches the file: what a page fault does on Linux. */
+/* A read of which no watcher of the file is told: what a page fault does on Linux. */
 ssize_t hanare_read_quietly(struct file *file, char *to, size_t room, loff_t *position)
 {
 	struct kvec vec = { .iov_base = to, .iov_len = room };
@@ -71,7 +71,7 @@ static struct source source_of(struct file *file)
 	if (sb->s_magic == FUSE_SUPER_MAGIC || IS_DAX(inode) ||
 	    (source.mapping && !source.mapping->a_ops->read_folio))
 		source.mapping = NULL;
-	/* Memory that the kernel itself cannot read (memfd_secret) is never to be reclaimed, either. */
+	/* Memory that the kernel itself cannot read (memfd_secret) is never reclaimed, either. */
 	if (sb->s_magic == FUSE_SUPER_MAGIC || IS_DAX(inode) || !S_ISREG(inode->i_mode) ||
 	    (source.cache && mapping_unevictable(source.cache)))
 		source.cache = NULL;
@@ -110,8 +110,8 @@ static void read_ahead(const struct source *source, const struct file *file, pgo
 }
 
 /*
- * As much of a folio as there is room for, or of the file, which may have become shorter: behind its
- * end a page that was there is not what it holds.
+ * As much of a folio as there is room for, or of the file, which may have become shorter: behind
+ * its end a page that was there is not what it holds.
  */
 static u64 copy_folio(struct address_space *mapping, struct folio *folio, char *to, u64 room,
 		      loff_t *position)
@@ -168,7 +168,7 @@ static struct folio *find_folio(struct found *found, pgoff_t index)
 	return has_page(found->folios.folios[0], index) ? found->folios.folios[0] : NULL;
 }
 
-/* What is in the page cache, as a fault of Linux' own maps it: at most a page. 0: it is not there. */
+/* What the page cache has, as a fault of Linux' own maps it: at most a page. 0: it is not there. */
 static u64 read_cached(struct found *found, char *to, u64 room, loff_t *position)
 {
 	pgoff_t index = *position >> PAGE_SHIFT;
@@ -191,7 +191,7 @@ static ssize_t read_cache(const struct source *source, struct file *file, char *
 		return 0;
 	if (!hanare_is_cached(mapping, index))
 		read_ahead(source, file, index, DIV_ROUND_UP(room, PAGE_SIZE));
-	/* Who punches a hole finds no page made of what is about to go. */
+	/* A task that punches a hole finds no page made of what is about to go. */
 	filemap_invalidate_lock_shared(mapping);
 	folio = read_mapping_folio(mapping, index, source->file);
 	filemap_invalidate_unlock_shared(mapping);
@@ -234,7 +234,7 @@ long hanare_file_fill(struct file *file, struct hanare_job *job)
 	}
 out:
 	drop_found(&found);
-	/* Behind an error the file goes on: who takes the rest of a page for zeros is wrong. */
+	/* Behind an error the file goes on: to take the rest of a page for zeros is wrong. */
 	if (ret < 0)
 		total &= PAGE_MASK;
 	return total ?: ret;

@@ -77,16 +77,18 @@ static int enter_own(struct file *file, struct hanare_space *parent, struct hana
 	int err = 0;
 
 	/*
-	 * The same inode, so that what is mapped by it is found when it is zapped. With
-	 * the rights of whoever opened the parent's: it is not the program that opens
-	 * something, and what it may open (Landlock) does not matter.
+	 * The same inode, so that what is mapped by it is found when it is zapped. With the rights
+	 * by which the parent's was opened: it is not the program that opens something, and what it
+	 * may open (Landlock) does not matter.
 	 */
 	caller = override_creds(file->f_cred);
 	own = dentry_open(&file->f_path, O_RDWR | O_CLOEXEC, file->f_cred);
 	revert_creds(caller);
 	if (IS_ERR(own))
 		return PTR_ERR(own);
-	/* Before the LWK hears of it: then a parent goes on that has waited (vfork), and may look. */
+	/*
+	 * Before the LWK hears of it: a parent that has waited (vfork) goes on then, and may look.
+	 */
 	if (arg->program)
 		hanare_set_exe(parent, arg->files[0]);
 	space = child_of(parent, file_inode(file), arg);
@@ -109,8 +111,8 @@ static int enter_own(struct file *file, struct hanare_space *parent, struct hana
 }
 
 /*
- * The space from which the caller comes, with a reference, if it is served by `file`, a descriptor of `of`. It may have ended,
- * where its maker has gone on (`*keeps`).
+ * The space from which the caller comes, with a reference, if it is served by `file`, a descriptor
+ * of `of`. It may have ended, where its maker has gone on (`*keeps`).
  */
 static struct hanare_space *parent_by(struct file *file, struct hanare_space *of, const struct hanare_child *arg,
 				      bool *keeps)
@@ -149,7 +151,10 @@ long hanare_fork_command(struct file *file, struct hanare_space *of, void __user
 		err = -EINVAL;
 	else if (test_bit(0, &parent->ended) && !keeps)
 		err = -ESRCH;
-	/* Other memory is no execve: a child has it, too. Only by one that Linux has judged does the process itself get it. */
+	/*
+	 * Other memory is no execve: a child has it, too. Only by one that Linux has judged does
+	 * the process itself get it.
+	 */
 	else if (arg.program && !hanare_space_is_left_by(parent, task_tgid(current)))
 		err = -EPERM;
 	else if (arg.shares_table)

@@ -12,8 +12,8 @@
 #include <linux/string.h>
 
 /*
- * Place for what is told of one more group. Of too many the innermost is left out: who may make
- * groups below his own does not get rid of the ones above, whatever he changes while we look.
+ * Place for what is told of one more group. Of too many the innermost is left out: a user who may
+ * make groups below the own one does not get rid of the ones above, whatever changes while we look.
  */
 static u64 *next_group(u64 *words, u32 *n, u32 size)
 {
@@ -162,7 +162,7 @@ bool hanare_space_tell_groups(struct hanare_space *space, bool again)
 	if (same && !(again && memchr_inv(words, 0, sizeof(words))))
 		return true;
 	call.data = words;
-	/* What they are once more may go to whom it disturbs least: it is told again. */
+	/* A repetition may go to the CPU that it disturbs least: it is told again. */
 	call.in_order = !same;
 	err = hanare_post_about(space, &call);
 	if (!err)

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Limits of a space's process, prlimit(2): Linux keeps them, whoever sets them, and the LWK applies some to its programs. It asks
- * for them where it may know of a change (HANARE_SERVICE_LIMITS), and is told of changes that a look finds, since Linux tells nobody.
+ * Limits of a space's process, prlimit(2): Linux keeps them, whichever process sets them, and the
+ * LWK applies some to its programs. It asks for them where it may know of a change
+ * (HANARE_SERVICE_LIMITS), and is told of changes that a look finds, since Linux notifies of none.
  *
- * The proxy maps all addresses of its program, which RLIMIT_AS would count. So the soft one is HANARE_LIMIT_LIFTED for Linux: what
- * else is found there somebody has set, for the LWK to apply.
+ * The proxy maps all addresses of its program, which RLIMIT_AS would count. So the soft one is
+ * HANARE_LIMIT_LIFTED for Linux: any other value found there was set by a process, for the LWK to
+ * apply.
  */
 #include "space/service.h"
 
@@ -19,15 +21,19 @@
 static atomic64_t last_sequence;
 
 /*
- * The first thread of a process, with a reference, or NULL: the thread has ended. Its task_lock() is that of the limits, which
- * prlimit(2) takes as well. Another one becomes the first by execve: the lock is given back to whom it was taken of.
+ * The first thread of a process, with a reference, or NULL: the thread has ended. Its task_lock()
+ * is that of the limits, which prlimit(2) takes as well. Another one becomes the first by execve:
+ * the lock is given back to the task that it was taken of.
  */
 static struct task_struct *first_of(struct task_struct *task)
 {
 	struct task_struct *first;
 
 	rcu_read_lock();
-	/* As long as it is of the group the first one is there, until the end of the grace period at least. */
+	/*
+	 * As long as it is of the group the first one is there, until the end of the grace period
+	 * at least.
+	 */
 	first = pid_alive(task) ? READ_ONCE(task->group_leader) : NULL;
 	if (first)
 		get_task_struct(first);
@@ -74,8 +80,9 @@ static void limits_told(struct task_struct *task, struct hanare_space *space, co
 }
 
 /*
- * Called by the process of a space, when that begins: from here on it may map what it likes. The LWK has the limits of a program that
- * is started from its proxy, and of others those of the parent, as far as it was told.
+ * Called by the process of a space, when that begins: from here on it may map what it likes. The
+ * LWK has the limits of a program that is started from its proxy, and of others those of the
+ * parent, as far as it was told.
  */
 void hanare_space_begin_limits(struct hanare_space *space, const struct hanare_space *parent)
 {
@@ -112,7 +119,10 @@ static void lower_limits(struct task_struct *task, u64 to)
 	put_task_struct(first);
 }
 
-/* The lifted soft limit of a process that has no space any more, or never got one, is that hard limit again. */
+/*
+ * The lifted soft limit of a process that has no space any more, or never got one, is that hard
+ * limit again.
+ */
 void hanare_lower_limits(struct task_struct *task)
 {
 	lower_limits(task, RLIM_INFINITY);
@@ -123,7 +133,10 @@ void hanare_space_end_limits(struct hanare_space *space)
 {
 	struct task_struct *task = get_pid_task(space->pid, PIDTYPE_TGID);
 
-	/* Not of one that goes on in another space, by execve. One that ends shows its limits until its parent has waited. */
+	/*
+	 * Not of one that goes on in another space, by execve. One that ends shows its limits until
+	 * its parent has waited.
+	 */
 	if (task && (READ_ONCE(task->mm) == space->mm || READ_ONCE(task->flags) & PF_EXITING))
 		lower_limits(task, space->limits.soft_space);
 	if (task)
@@ -155,7 +168,7 @@ bool hanare_space_tell_limits(struct hanare_space *space)
 	bool same;
 	int err = 0;
 
-	/* Who has many spaces in which nothing runs takes no requests by that. */
+	/* A user with many spaces in which nothing runs takes no requests by that. */
 	if (!READ_ONCE(space->limits.has))
 		return true;
 	task = get_pid_task(space->pid, PIDTYPE_TGID);

@@ -2,13 +2,14 @@
 /*
  * Listeners of filters of system calls (SECCOMP_FILTER_FLAG_NEW_LISTENER): docs/seccomp.md.
  *
- * A program's filter is its worker's, too, so the listener is Linux' own, with all that it does: who waits, who is told,
- * descriptors that are added, what becomes of a target or a supervisor that dies. What stands in front of it here only reads
- * and writes what its supervisor gets and gives: of a call that the LWK serves Linux notifies one that stands for it
- * (NR_NOTIFY), and the supervisor reads the call that it stands for.
+ * A program's filter is its worker's, too, so the listener is Linux' own, with all that it does:
+ * its waiters, notifications, descriptors that are added, what becomes of a target or a supervisor
+ * that dies. What stands in front of it here only reads and writes what its supervisor gets and
+ * gives: of a call that the LWK serves Linux notifies one that stands for it (NR_NOTIFY), and the
+ * supervisor reads the call that it stands for.
  *
- * Which call that is comes from the LWK (SERVICE_NOTIFY), and whether it goes on is told to the LWK from here
- * (SERVICE_CONTINUED): a proxy, which a program may have forged, has no say in either.
+ * Which call that is comes from the LWK (SERVICE_NOTIFY), and whether it goes on is told to the LWK
+ * from here (SERVICE_CONTINUED): a proxy, which a program may have forged, has no say in either.
  */
 #include "space/service.h"
 
@@ -29,7 +30,7 @@
 struct listener {
 	struct file *of_linux;		/* given back with the file that stands in front of it */
 	u64 id;
-	refcount_t users;		/* that file, and who has found it by its id */
+	refcount_t users;		/* that file, and tasks that found it by its id */
 	struct mutex answering;
 	spinlock_t lock;
 	struct list_head calls;		/* one of each task at most, and of tasks that are gone until the next comes */
@@ -94,9 +95,10 @@ static struct call *call_find(struct listener *listener, u64 key)
 /* ---- what the supervisor does ---- */
 
 /*
- * Whether a notification is the first one of its call, or the call's once more: Linux makes a call again by itself after a
- * stop (SIGSTOP, a tracer, the freezer), and notifies it anew. One that has gone on has had its decision: after that the same
- * task may make one on which nobody has decided.
+ * Whether a notification is the first one of its call, or the call's once more: Linux makes a call
+ * again by itself after a stop (SIGSTOP, a tracer, the freezer), and notifies it anew. One that has
+ * gone on has had its decision: after that the same task may make one that the supervisor has not
+ * decided about.
  */
 static bool may_be_told(const struct call *call, u64 id, const struct pid *pid)
 {
@@ -112,7 +114,10 @@ static int translate(struct listener *listener, const struct seccomp_notif *noti
 	struct pid *pid;
 
 	rcu_read_lock();
-	/* As the supervisor sees it, whose memory it comes from: it deceives nobody else. It may see none. */
+	/*
+	 * As the supervisor sees it: it deceives only itself, as the memory is its own. It may see
+	 * none.
+	 */
 	pid = notif->pid ? find_vpid(notif->pid) : NULL;
 	spin_lock(&listener->lock);
 	list_for_each_entry(call, &listener->calls, list) {
@@ -141,7 +146,10 @@ static long pass_on(struct listener *listener, unsigned int cmd, unsigned long a
 	return listener->of_linux->f_op->unlocked_ioctl(listener->of_linux, cmd, arg);
 }
 
-/* Of a call that no thread on the LWK waits for: a program has forged it, or a signal has come meanwhile. */
+/*
+ * Of a call that no thread on the LWK waits for: a program has forged it, or a signal has come
+ * meanwhile.
+ */
 static long turn_away(struct listener *listener, void __user *to, u64 id)
 {
 	struct seccomp_notif_resp resp = { .id = id, .error = -ENOSYS };
@@ -168,7 +176,10 @@ static long receive(struct listener *listener, unsigned long arg)
 		return copy_to_user(&to->data, &data, sizeof(data)) ? -EFAULT : 0;
 	if (notif.data.nr != HANARE_NR_NOTIFY)
 		return 0;
-	/* As Linux says of a call that ended before it was told. No next one is waited for: it was there, poll(2) says. */
+	/*
+	 * As Linux says of a call that ended before it was told. No next one is waited for: it was
+	 * there, poll(2) says.
+	 */
 	return turn_away(listener, to, notif.id) ?: -ENOENT;
 }
 
@@ -271,7 +282,9 @@ static const struct file_operations listener_ops = {
 
 /* ---- what the LWK asks for ---- */
 
-/* Linux shows what its operations are nowhere; no user gives files of that file system their names. */
+/*
+ * Linux shows what its operations are nowhere; no user gives files of that file system their names.
+ */
 static bool is_of_linux(const struct file *file)
 {
 	return file->f_path.dentry->d_sb->s_magic == ANON_INODE_FS_MAGIC &&
@@ -343,8 +356,8 @@ static void forget_old(struct listener *listener, struct pid *pid, struct list_h
 }
 
 /*
- * The thread of the calling process that calls, with a reference. Whose worker runs the service proves nothing: processes
- * that share their memory may have been made to run each other's.
+ * The thread of the calling process that calls, with a reference. Whose worker runs the service
+ * proves nothing: processes that share their memory may have been made to run each other's.
  */
 static struct pid *pid_of_caller(const struct hanare_job *job)
 {
@@ -401,7 +414,10 @@ long hanare_notify(struct hanare_job *job)
 	return key;
 }
 
-/* Once: the next one of this thread, or of the program that it begins, may be one that nobody decides about. */
+/*
+ * Once: the next one of this thread, or of the program that it begins, may be one without a
+ * decision.
+ */
 u64 hanare_take_execve_let_on(void)
 {
 	struct listener *listener;

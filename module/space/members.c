@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Pooled proxies and the native tasks that they serve: whose calls they make, and how they end, with their pool or with
- * the task for which they are in a call.
+ * Pooled proxies and the native tasks that they serve: whose calls they make, and how they end,
+ * with their pool or with the task for which they are in a call.
  */
 #include "space/space.h"
 
 /*
- * Whether the pooled proxy that calls, whose space is `member`, may make calls of the native task with
- * space `id` now. Either may have confined itself since it joined.
+ * Whether the pooled proxy that calls, whose space is `member`, may make calls of the native task
+ * with space `id` now. Either may have confined itself since it joined.
  */
 long hanare_pool_serves(struct hanare_space *member, unsigned long id)
 {
@@ -25,7 +25,10 @@ long hanare_pool_serves(struct hanare_space *member, unsigned long id)
 	return err;
 }
 
-/* Its descriptor is closed, so nobody joins any more. Native tasks have it, too, and none of them is left. */
+/*
+ * Its descriptor is closed, so no process joins any more. Native tasks have it, too, and none of
+ * them is left.
+ */
 void hanare_pool_end(struct hanare_pool *pool)
 {
 	struct hanare_space *space;
@@ -40,10 +43,16 @@ void hanare_pool_end(struct hanare_pool *pool)
 	hanare_pool_put(pool);
 }
 
-/* What a pooled proxy has of a task is waited for so long: who waits for the task takes its files for closed. */
+/*
+ * What a pooled proxy has of a task is waited for so long: the task's parent takes its files for
+ * closed.
+ */
 #define END_MS 1000
 
-/* A task of the pool has ended while it had the pooled proxy with this space, which may be in a call for it. */
+/*
+ * A task of the pool has ended while it had the pooled proxy with this space, which may be in a
+ * call for it.
+ */
 void hanare_pool_kill(const struct hanare_pool *pool, u64 id, bool awaits)
 {
 	struct hanare_space *member;

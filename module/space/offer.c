@@ -3,8 +3,9 @@
 #include "space/space.h"
 
 /*
- * The page at `addr`, and those that are offered with it, as the answer to a fault. It is as good as one that was just
- * asked for: whoever changes what is mapped there withdraws the offer first. A page of 0 is a hole.
+ * The page at `addr`, and those that are offered with it, as the answer to a fault. It is as good
+ * as one that was just asked for: a change of what is mapped there withdraws the offer first. A
+ * page of 0 is a hole.
  */
 bool hanare_offer_take(struct hanare_space *space, u64 addr, bool write,
 		       struct hanare_answer *answer)
@@ -13,7 +14,10 @@ bool hanare_offer_take(struct hanare_space *space, u64 addr, bool write,
 	u32 sequence, count;
 	u64 i;
 
-	/* While the LWK is asked about a fault it may take the page for forgotten: so nobody gets it meanwhile. */
+	/*
+	 * While the LWK is asked about a fault it may take the page for forgotten: so no task gets
+	 * it meanwhile.
+	 */
 	if (READ_ONCE(space->link.faults.asked) != READ_ONCE(space->link.faults.lost) || READ_ONCE(space->inst->dead))
 		return false;
 	if (!hanare_offer_begin(&offer->sequence, &offer->space, space->id, &sequence))

@@ -104,8 +104,9 @@ static bool may(struct task_struct *task, u64 what)
 }
 
 /*
- * The thread that the caller knows by this id, with a reference, if it uses that memory map; or, where `left` is a space, is of
- * a process that executes a program, and so has left that one's map and has no space of its own yet.
+ * The thread that the caller knows by this id, with a reference, if it uses that memory map; or,
+ * where `left` is a space, is of a process that executes a program, and so has left that one's map
+ * and has no space of its own yet.
  */
 static struct task_struct *task_of(u64 tid, const struct mm_struct *mm, struct hanare_space *left)
 {

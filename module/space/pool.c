@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Pools of proxies, which execute the calls of native tasks (abi/src/pooled.rs). Who has the descriptor of a
- * pool may join it, as confined as who made it and no less: a task's calls are never executed by a process
- * that may do what the task's own may not.
+ * Pools of proxies, which execute the calls of native tasks (abi/src/pooled.rs). A process with the
+ * descriptor of a pool may join it if it is as confined as the pool's maker and no less: a task's
+ * calls are never executed by a process that may do what the task's own may not.
  */
 #include "space/space.h"
 
@@ -77,7 +77,10 @@ long hanare_do_pool(struct hanare_file *hf, void *data)
 
 /* ---- joining ---- */
 
-/* The pool behind a descriptor of the caller, with a reference, if he may join it; or an error. */
+/*
+ * The pool behind a descriptor of the caller, with a reference, if the caller may join it; or an
+ * error.
+ */
 struct hanare_pool *hanare_pool_join(u32 fd, u8 *message)
 {
 	struct file *file = fget(fd);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * execve(2) by a proxy itself (control request Exec). The proxy makes the one that its program asked for, so
- * that Linux checks, tells and changes what it does for any program: permissions, security
- * modules, audit, credentials, descriptors, thread ids. Only so does a process leave memory and
- * descriptors that it shares with others. What is loaded in the program's place
- * is the proxy once more.
+ * execve(2) by a proxy itself (control request Exec). The proxy makes the one that its program
+ * asked for, so that Linux checks, tells and changes what it does for any program: permissions,
+ * security modules, audit, credentials, descriptors, thread ids. Only so does a process leave
+ * memory and descriptors that it shares with others. What is loaded in the program's place is the
+ * proxy once more.
  */
 #include "space/space.h"
 
@@ -53,7 +53,10 @@ static bool is_native(const struct linux_binprm *bprm)
 	return false;
 }
 
-/* What binfmt_misc has its interpreter get open (AT_EXECFD) the LWK opens. Nor is anything gained by it. */
+/*
+ * What binfmt_misc has its interpreter get open (AT_EXECFD) the LWK opens. Nor is anything gained
+ * by it.
+ */
 static void take_open_file(struct linux_binprm *bprm)
 {
 	if (bprm->executable) {
@@ -82,7 +85,7 @@ static int take_place(struct linux_binprm *bprm, struct file *proxy)
 	bprm->file = get_file(proxy);
 	hanare_allow_write(program, denies_writes);
 	fput(program);
-	/* Not ours to load: that is for those who come next. */
+	/* Not ours to load: that is for the formats that come next. */
 	return -ENOEXEC;
 }
 
@@ -96,10 +99,13 @@ static int load_binary(struct linux_binprm *bprm)
 		hanare_lower_limits(current);
 		return err;
 	}
-	/* Asked once more, where nobody has loaded it. */
+	/* Asked once more, where no format has loaded it. */
 	if (!space->program.proxy || bprm->file == space->program.proxy)
 		goto put;
-	/* Linux finds the interpreter, of a script or by binfmt_misc, which is another program to look at. */
+	/*
+	 * Linux finds the interpreter, of a script or by binfmt_misc, which is another program to
+	 * look at.
+	 */
 	if (!is_native(bprm))
 		goto put;
 	would_dump(bprm, bprm->file);

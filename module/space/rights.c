@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * What execve(2) does to the rights of the thread that calls it. The LWK replaces the
- * program, so Linux does not do it by itself. The rules are those of cap_bprm_creds_from_file() for a file
- * without rights of its own, which the LWK gives to none; but for what root gets back: that security
- * modules may forbid, which are asked by an execve of Linux' only, and so nothing is ever more here than before.
+ * program, so Linux does not do it by itself. The rules are those of cap_bprm_creds_from_file() for
+ * a file without rights of its own, which the LWK gives to none; but for what root gets back: that
+ * security modules may forbid, which are asked by an execve of Linux' only, and so nothing is ever
+ * more here than before.
  */
 #include "space/space.h"
 
@@ -20,7 +21,7 @@
 #include <linux/seccomp.h>
 #include <linux/securebits.h>
 
-/* How often it is looked whether a thread is another process', 50 to 200 us from one look to the next. */
+/* How often it is looked whether a thread is another process', every 50 to 200 us. */
 #define FS_LOOKS 40
 
 /* A thread that is being made, or ends, is counted for a moment with those of others. */
@@ -37,8 +38,9 @@ static bool seems_to_share_fs(void)
 }
 
 /*
- * Another process has the same working directory and mask of modes, and may change them. Workers of threads that have ended end,
- * and leave others behind, whenever they get to it: they are none of another process.
+ * Another process has the same working directory and mask of modes, and may change them. Workers of
+ * threads that have ended end, and leave others behind, whenever they get to it: they are none of
+ * another process.
  */
 static bool shares_fs(void)
 {
@@ -75,7 +77,7 @@ static bool is_same(const struct cred *a, const struct cred *b)
 	       a->securebits == b->securebits;
 }
 
-/* When commit_creds() has nobody look into the process any more. */
+/* When commit_creds() lets no other process look into this one any more. */
 static bool gains(const struct cred *new, const struct cred *old)
 {
 	return !uid_eq(new->euid, old->euid) || !gid_eq(new->egid, old->egid) ||
@@ -140,7 +142,7 @@ long hanare_rights(struct hanare_space *space, void *data)
 			abort_creds(new);
 			return -EAGAIN;
 		}
-		/* The real ids may be those of somebody who may more. */
+		/* The real ids may be those of a user who may do more. */
 		new->euid = new->suid = new->fsuid = old->euid;
 		new->egid = new->sgid = new->fsgid = old->egid;
 		new->cap_permitted = cap_intersect(new->cap_permitted, old->cap_permitted);
@@ -173,10 +175,10 @@ static void *filters_of(struct task_struct *task)
 }
 
 /*
- * Linux' execve(2) has the thread that calls it take the place of the first one. Here the
- * first one, whose id the program keeps, becomes what the other one is. Not where that has
- * namespaces, descriptors or directories of its own: nobody but a task itself may give them
- * away, since it uses them without a reference.
+ * Linux' execve(2) has the thread that calls it take the place of the first one. Here the first
+ * one, whose id the program keeps, becomes what the other one is. Not where that has namespaces,
+ * descriptors or directories of its own: only a task itself may give them away, since it uses them
+ * without a reference.
  */
 static long take_over(struct task_struct *other)
 {

@@ -11,7 +11,10 @@
 
 #define RESOLVE_PAGES_MAX 4096
 #define WATCHES_MAX 65536
-/* An LWK that has not let go of Linux' pages after this long is stopped: longer than CPUs of a busy host stand still. */
+/*
+ * An LWK that has not let go of Linux' pages after this long is stopped: longer than CPUs of a busy
+ * host stand still.
+ */
 #define INVALIDATE_MS 60000
 /* How often a space is looked at whose tasks put answers into its page table, of all spaces. */
 #define VOID_TRIES 20
@@ -20,15 +23,15 @@ struct watch {
 	struct mmu_interval_notifier notifier;
 	struct hanare_space *space;
 	u64 start, end;
-	refcount_t users;	/* the space, and who finds frames */
+	refcount_t users;	/* the space, and finders of frames */
 };
 
 /* ---- taking back from the proxy ---- */
 
 /*
- * Each answer to a fault that is not in a page table yet is asked for again; one that is counts
- * in its page. False: some task was putting one there all the time. It may be made to take as long
- * as its user likes: nobody else waits for it.
+ * Each answer to a fault that is not in a page table yet is asked for again; one that is counts in
+ * its page. False: some task was putting one there all the time. A user can make it take as long as
+ * the user likes: no other user waits for it.
  */
 static bool void_answers(struct hanare_instance *inst)
 {
@@ -130,7 +133,7 @@ static bool watch_invalidate(struct mmu_interval_notifier *notifier,
 		 * the LWK may still write to them. That must not happen.
 		 */
 		pr_err("%s: the LWK does not give back pages of a file: stopped\n", inst->name);
-		/* First: from its death on nobody waits for it to give anything back. */
+		/* First: from its death on no task waits for it to give anything back. */
 		hanare_halt_cpus(inst);
 		hanare_die(inst, HANARE_INSTANCE_HUNG, -EIO);
 	}
@@ -293,8 +296,9 @@ static long resolve(struct hanare_job *job)
 	if (!frames)
 		return -ENOMEM;
 	/*
-	 * Not locked while the frames are found: a file may let that wait for ever, and other threads
-	 * of the program map and unmap meanwhile. A watch that is ended tells what changes until it is put.
+	 * Not locked while the frames are found: a file may let that wait for ever, and other
+	 * threads of the program map and unmap meanwhile. A watch that is ended tells what changes
+	 * until it is put.
 	 */
 	down_read(&space->memory.watch_lock);
 	watch = watch_over(space, addr, addr + (count << PAGE_SHIFT));
@@ -406,9 +410,9 @@ static bool claim(struct hanare_service *entry, u32 owner, enum hanare_context c
 }
 
 /*
- * Until nobody runs the entry for this space, or for so long: it may have become another
- * space's, whose service is none of ours. 0: ask the LWK what came of it; -EBUSY: it is
- * still run; -EINTR: killed.
+ * Until no task runs the entry for this space, or for so long: it may have become another space's,
+ * whose service is none of ours. 0: ask the LWK what came of it; -EBUSY: it is still run; -EINTR:
+ * killed.
  */
 int hanare_serve_wait(struct hanare_space *space, u32 index, unsigned int timeout_ms)
 {
@@ -469,7 +473,7 @@ done:
 	entry->held = job.held;
 	entry->status = status;
 	hanare_service_finish(word_of(entry), owner);
-	/* The entry may be another service's by now. A ring too many harms nobody. */
+	/* The entry may be another service's by now. A ring too many does no harm. */
 	if (hanare_must_ring(&entry->lwk_wait)) {
 		cpu = READ_ONCE(entry->cpu);
 		if (cpu < inst->machine.cpu_count && !READ_ONCE(inst->dead))

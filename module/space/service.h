@@ -64,15 +64,24 @@ bool hanare_is_cached(struct address_space *mapping, pgoff_t index);
 /* Before a file is mapped. 0 or -errno of its file system. */
 int hanare_file_refresh(struct file *file);
 
-/* binfmt.c: whether the caller has entries of binfmt_misc; their texts, what becomes an entry's status. */
+/*
+ * binfmt.c: whether the caller has entries of binfmt_misc; their texts, what becomes an entry's
+ * status.
+ */
 bool hanare_has_binfmt(void);
 long hanare_binfmt(struct hanare_job *job);
 
-/* version.c: the number of a file's state, which no other state of any file has; 0: it may change unseen. */
+/*
+ * version.c: the number of a file's state, which no other state of any file has; 0: it may change
+ * unseen.
+ */
 u64 hanare_file_version(struct file *file, const struct kstat *stat);
 /* stderr.c */
 void hanare_say_killed(struct hanare_space *space, u64 used, u64 total, u64 whose);
-/* permission.c: the same; and a thread that the caller knows by its id, if it uses that memory map, with a reference. */
+/*
+ * permission.c: the same; and a thread that the caller knows by its id, if it uses that memory map,
+ * with a reference.
+ */
 long hanare_may(struct hanare_job *job);
 struct task_struct *hanare_task_of(u64 tid, const struct mm_struct *mm);
 /* limits.c: the same */

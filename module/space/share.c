@@ -12,14 +12,14 @@
 #include <linux/sched/signal.h>
 #include <linux/slab.h>
 
-/* A memory map outlives its process as long as somebody uses it: looks for its end this often. */
+/* A memory map outlives its process as long as a task uses it: looks for its end this often. */
 #define USED_RECHECK HZ
 /* The LWK is told an end again, whose user has had too many requests. */
 #define TELL_AGAIN (HZ / 10)
 
 /*
- * Runs the works below. Whoever drops the last reference there holds no file, so the module
- * may go: not before they have returned (hanare_share_exit).
+ * Runs the works below. A work that drops the last reference holds no file, so the module may go:
+ * not before they have returned (hanare_share_exit).
  */
 static struct workqueue_struct *end_queue;
 
@@ -59,7 +59,10 @@ void hanare_queue_end(struct delayed_work *work)
 	queue_delayed_work(end_queue, work, 0);
 }
 
-/* Has the LWK told an end. Called by a work of the queue: false: it is called again, later, since others' ends wait for the queue. */
+/*
+ * Has the LWK told an end. Called by a work of the queue: false: it is called again, later, since
+ * others' ends wait for the queue.
+ */
 bool hanare_tell_end(struct hanare_space *space, struct hanare_call *call, struct delayed_work *work)
 {
 	call->charged = space;
@@ -170,7 +173,7 @@ static void sharer_work(struct work_struct *work)
 	if (!test_bit(0, &s->space->ended) && !hanare_tell_end(s->space, &call, &s->work))
 		return;
 	hanare_space_put(s->space);
-	/* Nobody queues the work any more, and nobody but us knows the sharer. */
+	/* No task queues the work any more, and only this one knows the sharer. */
 	sharer_free(s);
 }
 
@@ -214,7 +217,10 @@ static int enlist(struct hanare_space *space, struct pid *pid, u32 slot)
 		s->leaves_by = s->leaves ? space->share.leaves_by : 0;
 		kref_get(&space->ref);
 		list_add_tail(&s->link, &space->share.sharers);
-		/* Under the lock: once found, the process itself, by an execve, may take it off both. */
+		/*
+		 * Under the lock: once found, the process itself, by an execve, may take it off
+		 * both.
+		 */
 		add_wait_queue(&s->pid->wait_pidfd, &s->woken);
 	}
 	spin_unlock_irq(&space->share.lock);
@@ -247,7 +253,10 @@ static void begun(struct hanare_space *space, u32 slot)
 	spin_unlock_irq(&space->share.lock);
 }
 
-/* The first process has slot 0, whether or not it has ever said that it shares the space. Under share.lock. */
+/*
+ * The first process has slot 0, whether or not it has ever said that it shares the space. Under
+ * share.lock.
+ */
 static bool is_known(const struct hanare_space *space, const struct hanare_sharer *s, const struct pid *pid, u32 *slot)
 {
 	*slot = space->pid == pid || !s ? 0 : s->slot;
@@ -365,7 +374,10 @@ void hanare_space_say_left(struct hanare_space *space, u64 *words)
 	spin_unlock_irq(&space->share.lock);
 }
 
-/* Whether the process has left the space's memory, or is about to, and has no space of its own yet. Any context. */
+/*
+ * Whether the process has left the space's memory, or is about to, and has no space of its own yet.
+ * Any context.
+ */
 bool hanare_space_is_left_by(struct hanare_space *space, struct pid *pid)
 {
 	struct hanare_sharer *s;
@@ -469,7 +481,7 @@ static int kill_one(struct pid *pid)
 	return kill_pid(pid, SIGKILL, 1);
 }
 
-/* Who uses the memory map, and need not have said so: while one does, the space stays. */
+/* Tasks that use the memory map, which they need not have said: while one does, the space stays. */
 static void kill_users(struct hanare_space *space)
 {
 	struct task_struct *process, *thread;
@@ -505,7 +517,10 @@ bool hanare_space_is_shared(struct hanare_space *space)
 	return !list_empty_careful(&space->share.sharers);
 }
 
-/* The next process, not yet seen in this look, whose state is not what the LWK was told; false: there is none. */
+/*
+ * The next process, not yet seen in this look, whose state is not what the LWK was told; false:
+ * there is none.
+ */
 bool hanare_space_stop_changed(struct hanare_space *space, u32 look, bool (*is_stopped)(struct pid *pid),
 			       u32 *slot, bool *stopped)
 {

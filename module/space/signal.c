@@ -53,8 +53,8 @@ static struct sigqueue *last_of(struct sigpending *pending, int sig, bool *other
 }
 
 /*
- * A signal that the LWK gives back was queued before all that is pending now: the one that was sent last is the first. The lock of
- * the signals is held.
+ * A signal that the LWK gives back was queued before all that is pending now: the one that was sent
+ * last is the first. The lock of the signals is held.
  */
 static void put_first(struct sigpending *pending, int sig)
 {
@@ -115,7 +115,7 @@ static void wake_taker(int sig)
 		if (t == current || sigismember(&t->blocked, sig) || (t->flags & PF_EXITING))
 			continue;
 		set_tsk_thread_flag(t, TIF_SIGPENDING);
-		/* Whoever is about to sleep looks at the flag after it has said so. */
+		/* A thread that is about to sleep looks at the flag after it has said so. */
 		smp_mb__after_atomic();
 		if (READ_ONCE(t->__state) & TASK_INTERRUPTIBLE)
 			wake_up_process(t);
@@ -126,8 +126,8 @@ static void wake_taker(int sig)
 }
 
 /*
- * No exported function sends a signal to a process and lets one say what it tells. So it is sent
- * to this thread, moved to what is pending for the process, and who takes it is woken.
+ * No exported function sends a signal to a process and lets one say what it tells. So it is sent to
+ * this thread, moved to what is pending for the process, and the thread that takes it is woken.
  */
 static long to_process(struct kernel_siginfo *info, bool first)
 {
@@ -176,7 +176,10 @@ long hanare_send(struct hanare_space *space, void *data)
 	return to_process(&info, arg->is_back);
 }
 
-/* What sigaction(2) does for one signal: a system call for each of 60 would be a tenth of starting a program. */
+/*
+ * What sigaction(2) does for one signal: a system call for each of 60 would be a tenth of starting
+ * a program.
+ */
 long hanare_forward(struct hanare_space *space, void *data)
 {
 	const struct hanare_forward *arg = data;

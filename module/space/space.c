@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Spaces: one per proxy process. How they begin, and the calls of their workers; end.c has their ends. */
+/*
+ * Spaces: one per proxy process. How they begin, and the calls of their workers; end.c has their
+ * ends.
+ */
 #include "space/space.h"
 
 #include <linux/cred.h>
@@ -13,7 +16,7 @@
 #include <linux/sched/signal.h>
 #include <linux/sched/task.h>
 
-/* How long somebody waits for the LWK who is not told whether it merely stands still. */
+/* How long a caller waits for the LWK that is not told whether it merely stands still. */
 #define OPEN_MS 20000
 /* The same, of a program that is replaced, which ends otherwise; it cannot be killed meanwhile. */
 #define PROGRAM_MS 60000
@@ -27,7 +30,7 @@ static DECLARE_DELAYED_WORK(group_work, look_at_groups);
 /* Each space is told what it is in once in so many looks, even if nothing is new. */
 #define GROUP_AGAIN 32
 
-/* Linux tells nobody of a new group of a process, or a new limit of either. */
+/* Linux does not notify of a new group of a process, or of a new limit of either. */
 static void look_at_groups(struct work_struct *work)
 {
 	static unsigned long next;	/* the last space that was looked at */
@@ -70,13 +73,16 @@ void hanare_space_exit(void)
 
 /* ---- slots ---- */
 
-/* Where it says that a slot was rung. NULL: nobody has ever used a slot of so high a number. */
+/* Where it says that a slot was rung. NULL: no worker has ever used a slot of so high a number. */
 static unsigned long *rung(struct hanare_space *space, u32 slot)
 {
 	return slot < HANARE_FIRST_SLOTS ? space->rings.first : smp_load_acquire(&space->rings.slots);
 }
 
-/* A worker is about to use the slot at `addr`: from then on it may be rung. By the page fault of its first use. */
+/*
+ * A worker is about to use the slot at `addr`: from then on it may be rung. By the page fault of
+ * its first use.
+ */
 int hanare_space_use_slot(struct hanare_space *space, u64 addr)
 {
 	unsigned long *rung;
@@ -108,8 +114,8 @@ void hanare_space_ring_slot(struct hanare_instance *inst, u64 id, u32 slot)
 }
 
 /*
- * The instance died: nobody will ring any more. A worker that is blocked in a
- * call of Linux' own learns of it by a signal. Any context.
+ * The instance died: no CPU of it will ring any more. A worker that is blocked in a call of Linux'
+ * own learns of it by a signal. Any context.
  */
 void hanare_spaces_wake(struct hanare_instance *inst, bool tell)
 {
@@ -127,7 +133,10 @@ void hanare_spaces_wake(struct hanare_instance *inst, bool tell)
 	spin_unlock_irqrestore(&inst->state_lock, flags);
 }
 
-/* No doorbell is lost for good: who moves it looks (publish, link/ikc.c). So there is no timer. */
+/*
+ * No doorbell is lost for good: the task that moves it looks (publish, link/ikc.c). So there is no
+ * timer.
+ */
 long hanare_wait(struct hanare_space *space, unsigned long arg)
 {
 	struct hanare_instance *inst = space->inst;
@@ -173,9 +182,9 @@ long hanare_ring(struct hanare_space *space, unsigned long bell)
 
 /*
  * A thread of the calling process serves a slot. The LWK takes the id from nowhere else: a forged
- * proxy names whichever of its own threads it likes, and no other task. Whoever else has the memory
- * may be in a process id namespace of its own making, with ids of its choice: only a process of
- * which the LWK was told the namespace, when it began, says any.
+ * proxy names whichever of its own threads it likes, and no other task. Another process with that
+ * memory may be in a process id namespace of its own making, with ids of its choice: only a process
+ * of which the LWK was told the namespace, when it began, says any.
  */
 long hanare_worker(struct hanare_space *space, unsigned long arg)
 {
@@ -271,8 +280,8 @@ long hanare_start(struct hanare_space *space, void *data)
 /* ---- opening ---- */
 
 /*
- * Whether the instance takes a space. Of a program that runs there also while it does not answer: a machine that stands still
- * for a while is no reason to end one.
+ * Whether the instance takes a space. Of a program that runs there also while it does not answer: a
+ * machine that stands still for a while is no reason to end one.
  */
 static bool takes_spaces(const struct hanare_instance *inst, bool of_program)
 {
@@ -428,7 +437,7 @@ static struct file *running_file(void)
 
 	mmap_read_lock(mm);
 	vma = vma_lookup(mm, READ_ONCE(mm->start_code));
-	/* Who may map it to be executed, on this mount, and execute it may have it run. */
+	/* A process that may execute the file, and map it so on this mount, may have it run. */
 	if (vma && vma->vm_file && vma->vm_flags & VM_EXEC)
 		file = get_file(vma->vm_file);
 	mmap_read_unlock(mm);

@@ -44,8 +44,9 @@ void hanare_space_give_id_back(u32 id);
 void hanare_space_publish(struct hanare_space *space);
 void hanare_space_hide(struct hanare_space *space);
 /*
- * A space that has ended is not found any more. No other space gets its id before it and its children (child.c) have let the id
- * go, and, where the id is kept for the LWK, that has confirmed the end (link/closes.c).
+ * A space that has ended is not found any more. No other space gets its id before it and its
+ * children (child.c) have let the id go, and, where the id is kept for the LWK, that has confirmed
+ * the end (link/closes.c).
  */
 void hanare_space_keep_id(struct hanare_space *space);
 void hanare_space_let_id_go(struct hanare_space *space);
@@ -66,17 +67,20 @@ void hanare_lower_limits(struct task_struct *task);
 void hanare_space_end_limits(struct hanare_space *space);
 
 /* share.c */
-/* `flush` ends a space whose process is gone, if nobody uses its memory any more. */
+/* `flush` ends a space whose process is gone, if no task uses its memory any more. */
 int hanare_share_init(void (*flush)(struct hanare_space *space));
 void hanare_share_exit(void);
-/* The space ends with its process, whoever else has its descriptor. */
+/* The space ends with its process, whichever others have its descriptor. */
 void hanare_space_watch_process(struct hanare_space *space);
 void hanare_space_unwatch_process(struct hanare_space *space);
 long hanare_share(struct hanare_space *space, void *data);
 void hanare_space_unshare(struct hanare_space *space);
 /* A process is on its way to a space of its own, and needs this one until it has that. */
 bool hanare_space_is_left(struct hanare_space *space);
-/* The calling process may leave its space by an execve from now on, which a listener has let go on as this call (0: none has). */
+/*
+ * The calling process may leave its space by an execve from now on, which a listener has let go on
+ * as this call (0: none has).
+ */
 void hanare_space_prepare_leave(struct hanare_space *space, u64 call);
 bool hanare_space_is_left_by(struct hanare_space *space, struct pid *pid);
 /* About the calling process, which leaves the space: two words, as HANARE_LEFT_WORD has them. */
@@ -221,7 +225,10 @@ long hanare_set_exe(struct hanare_space *space, u64 id);
 long hanare_execed(struct hanare_space *space, void *data);
 long hanare_copy(struct hanare_space *space, void *data);
 
-/* listener.c: the last call of the calling thread's that a listener has let go on as its execve, or 0. */
+/*
+ * listener.c: the last call of the calling thread's that a listener has let go on as its execve,
+ * or 0.
+ */
 u64 hanare_take_execve_let_on(void);
 
 /* attach.c */

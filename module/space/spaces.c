@@ -9,7 +9,10 @@
 #include <linux/sched/mm.h>
 #include <linux/sched/task.h>
 
-/* Marks of an id, which is given back when it has none: the end here, or a child, needs it; so does the LWK's end. */
+/*
+ * Marks of an id, which is given back when it has none: the end here, or a child, needs it; so does
+ * the LWK's end.
+ */
 #define ID_OF_LINUX XA_MARK_1
 #define ID_OF_LWK XA_MARK_2
 
@@ -119,7 +122,7 @@ struct hanare_space *hanare_space_after(struct hanare_instance *inst, u32 id)
 
 int hanare_space_take_id(struct hanare_space *space)
 {
-	/* Cyclic: an id is not used again while somebody may still think of it. */
+	/* Cyclic: an id is not used again while another side may still think of it. */
 	int err = xa_alloc_cyclic(&spaces, &space->id, NULL, XA_LIMIT(1, HANARE_SPACES_MAX - 1),
 				  &next_space_id, GFP_KERNEL);
 
@@ -178,7 +181,7 @@ static void space_free_rcu(struct rcu_head *rcu)
 	kvfree(space);
 }
 
-/* No thread of it is rung any more, whoever has a descriptor of the space: it ends (eventfd.c). */
+/* No thread of it is rung any more, though others have its descriptor: it ends (eventfd.c). */
 void hanare_space_drop_eventfds(struct hanare_space *space)
 {
 	struct eventfd_ctx *eventfd;

@@ -61,7 +61,7 @@ struct hanare_pool {
 	struct hanare_instance *inst;
 	u32 id, limit;
 	unsigned long idle;			/* jiffies that a proxy may have nothing to do */
-	struct hanare_confinement made;		/* of who made it */
+	struct hanare_confinement made;		/* of its maker */
 };
 
 /* The executable, and what is told of the program. */

@@ -29,7 +29,7 @@ struct line {
 	char text[256];
 };
 
-/* A file may be slow: nobody but its own work waits for it. */
+/* A file may be slow: only its own work waits for it. */
 static struct workqueue_struct *queue;
 
 static void free_line(struct kref *ref)

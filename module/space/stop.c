@@ -39,8 +39,8 @@ bool hanare_is_stopped(struct pid *pid)
 static bool untold;
 
 /*
- * Tells the LWK of one change of the process with first slot `slot`. Where a CPU does not answer in time it takes that in when
- * it goes on, before what it is told later.
+ * Tells the LWK of one change of the process with first slot `slot`. Where a CPU does not answer in
+ * time it takes that in when it goes on, before what it is told later.
  */
 static bool tell_one(struct hanare_space *space, u32 slot, bool stopped)
 {
@@ -62,8 +62,8 @@ static bool tell_one(struct hanare_space *space, u32 slot, bool stopped)
 }
 
 /*
- * Each process once in a look: who stops and continues its own faster than the LWK can be told
- * must not keep others' from being looked at. What changes meanwhile has a look to come.
+ * Each process once in a look: a user who stops and continues processes faster than the LWK can be
+ * told must not keep others' from being looked at. What changes meanwhile has a look to come.
  */
 static void tell(struct hanare_space *space, u32 number)
 {
@@ -168,9 +168,9 @@ static struct probe {
 };
 
 /*
- * A tracer has let the signal through, and the LWK says that it is the end: a second
- * stop for it would be one too many. Only who ends by its default action asks for this.
- * It ends the first process of a pid namespace, too, as a fault of its own does on Linux.
+ * A tracer has let the signal through, and the LWK says that it is the end: a second stop for it
+ * would be one too many. Only a process that ends by its default action asks for this. It ends the
+ * first process of a pid namespace, too, as a fault of its own does on Linux.
  */
 void hanare_last_signal(u32 signal)
 {

@@ -14,8 +14,8 @@
 #define KNOWN_BITS 10
 
 /*
- * Files that have a number, each in the place that the address of its inode has. Who comes to a
- * place that another has takes it: the other file gets a new number the next time.
+ * Files that have a number, each in the place that the address of its inode has. A file that comes
+ * to another one's place takes it: the other file gets a new number the next time.
  */
 static struct known {
 	const struct inode *inode;
@@ -26,9 +26,9 @@ static u64 last_number;
 static DEFINE_SPINLOCK(known_lock);
 
 /*
- * The time of the last change, or 0: the file may change without that. Who writes sets it, but
- * for one who has the file open for that already. Not on tmpfs, where stores to a shared mapping
- * leave no time.
+ * The time of the last change, or 0: the file may change without that. A writer sets it, unless it
+ * has had the file open for writing before. Not on tmpfs, where stores to a shared mapping leave no
+ * time.
  */
 static u64 changed_ns(struct file *file, const struct kstat *stat)
 {
@@ -61,9 +61,9 @@ u64 hanare_file_version(struct file *file, const struct kstat *stat)
 	spin_lock(&known_lock);
 	known_here = test_and_set_bit(HANARE_AS_KNOWN, &inode->i_data.flags);
 	/*
-	 * Of an overlay that was unmounted there may be pages of a file that was copied up after it was
-	 * looked at, by the number of the one below. Another overlay, though it have the same device, has
-	 * other inodes.
+	 * Of an overlay that was unmounted there may be pages of a file that was copied up after it
+	 * was looked at, by the number of the one below. Another overlay, though it have the same
+	 * device, has other inodes.
 	 */
 	if (file_inode(file) != inode)
 		known_here &= test_and_set_bit(HANARE_AS_KNOWN, &file_inode(file)->i_data.flags);

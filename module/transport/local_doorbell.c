@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Doorbells of a local instance: interrupts of our own in Linux' domain of vectors, one at each of
- * Linux' CPUs, as long as nobody moves them. The LWK rings them by its local APIC: at which CPU,
+ * Linux' CPUs, as long as they are not moved. The LWK rings them by its local APIC: at which CPU,
  * and by which vector, it is told.
  */
 #include "transport/transport.h"
