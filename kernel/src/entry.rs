@@ -93,8 +93,8 @@ fn gate(me: &Thread, regs: &mut Regs) -> bool {
     fast && regs.orig_rax != NO_CALL
 }
 
-/// A handler or a frame has the thread go on where no program is. As on Linux, the CPU refuses an address that is none, and
-/// finds nothing for a program at one of the kernel's.
+/// A handler or a frame has the thread go on where no program is. As on Linux, the CPU refuses an
+/// address that is none, and finds nothing for a program at one of the kernel's.
 #[cold]
 fn raise_at_kernel_address(me: &Thread, regs: &mut Regs) {
     let is_canonical = regs.rip >= 0u64.wrapping_sub(1 << 47);

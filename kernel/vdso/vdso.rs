@@ -141,7 +141,8 @@ pub extern "C" fn __vdso_clock_getres(id: i32, to: *mut Pair) -> i32 {
     syscall(SYS_CLOCK_GETRES, id as u32 as u64, to as u64) as i32
 }
 
-/// getcpu(2). Programs ask Linux' vDSO for it without another way; those that ask often have it from rseq(2).
+/// getcpu(2). Programs ask Linux' vDSO for it without another way; those that ask often have it
+/// from rseq(2).
 #[unsafe(no_mangle)]
 pub extern "C" fn __vdso_getcpu(cpu: *mut u32, node: *mut u32, _cache: *mut u8) -> i64 {
     syscall(SYS_GETCPU, cpu as u64, node as u64)

@@ -137,7 +137,7 @@ impl User {
         let limits =
             if uid == ROOT { Limits::NONE } else { LIMITS.get().copied().unwrap_or(Limits::NONE) };
         let signals = heap::arc(UserSignals::new())?;
-        heap::room_for_arc::<User>()?; // made and dropped he would want the lock
+        heap::room_for_arc::<User>()?; // made and dropped, a user wants the lock
         let number = next_number(&users);
         let new = lists::arc_within(User {
             uid,
@@ -208,7 +208,7 @@ pub fn first_from(from: u32) -> Option<Arc<User>> {
         if user.is_some() {
             return user;
         }
-        from = uid.checked_add(1); // he is going
+        from = uid.checked_add(1); // the user is going
     }
 }
 

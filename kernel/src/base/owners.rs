@@ -32,7 +32,7 @@ pub const fn list_bytes(chunks: usize) -> usize {
 /// them.
 ///
 /// # Safety
-/// The memory is allocated to the caller, who hands it over for good: [`bytes`] for each chunk,
+/// The memory is allocated to the caller, which hands it over for good: [`bytes`] for each chunk,
 /// zeroed, and [`list_bytes`] for the list.
 #[allow(unsafe_code)]
 pub unsafe fn init(list: PhysAddr, chunks: impl Iterator<Item = (&'static MemoryChunk, PhysAddr)>) {

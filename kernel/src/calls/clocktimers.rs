@@ -1,9 +1,9 @@
 //! timer_create(2) on clocks that count the CPU time of this process or its threads: on
 //! Linux those of the workers count something else.
 //!
-//! Linux has a timer of that number, too, on another clock. It is set only when the one
-//! here has expired, to expire at once: so who gets the signal, what it carries, and what
-//! becomes of one that is blocked is Linux' doing.
+//! Linux has a timer of that number, too, on another clock. It is set only when the one here has
+//! expired, to expire at once: so Linux decides which thread gets the signal, what it carries, and
+//! what becomes of one that is blocked.
 
 use crate::base::lists;
 use crate::base::user::put;

@@ -12,7 +12,8 @@ const ITIMER_VIRTUAL: u64 = 1;
 const ITIMER_PROF: u64 = 2;
 /// Seconds from which on Linux takes the longest time that it knows.
 const KTIME_SEC_MAX: i64 = i64::MAX / 1_000_000_000;
-/// The tick of the stock kernels (`CONFIG_HZ=250`), by which Linux makes such a timer later, and which it tells of one that is due.
+/// The tick of the stock kernels (`CONFIG_HZ=250`), by which Linux makes such a timer later, and
+/// which it tells of one that is due.
 const TICK_NS: u64 = 4_000_000;
 
 fn read_itimer(at: u64) -> Result<(u64, u64)> {

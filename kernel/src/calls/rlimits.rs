@@ -166,7 +166,7 @@ pub fn before(me: &Thread, change: &Change) -> Before {
         Err(_) => return Before::Nothing,
     }
     if change.is_of_space() && change.old.is_some() {
-        let _ = limits::ask(&process, tid); // somebody else may have changed it
+        let _ = limits::ask(&process, tid); // another process may have changed it
     }
     let soft = process.identity.lock().as_soft;
     Before::Known { process, tid, soft }

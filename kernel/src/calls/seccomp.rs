@@ -221,7 +221,7 @@ fn set_filter(thread: &Thread, flags: u64, from: UserAddr) -> Result<u64> {
         return Err(errno::EINVAL);
     }
     let _turn = Turn::take(thread)?;
-    workers::await_exits(p, thread); // whose filters nobody has to follow any more
+    workers::await_exits(p, thread); // whose filters bind no thread any more
     if let Some(refused) = p.with_threads(|threads| refusal(thread, threads, &filter, flags)) {
         return refused;
     }

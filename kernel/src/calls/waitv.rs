@@ -1,8 +1,8 @@
 //! futex_waitv(2): waiting on several words at once.
 //!
-//! Words of the program's own memory are waited on here, those in memory that Linux
-//! shares among processes on Linux. Of a mixture Linux has all: to it the words of the
-//! program are private ones, and who wakes them here wakes them there, too.
+//! Words of the program's own memory are waited on here, those in memory that Linux shares among
+//! processes on Linux. Of a mixture Linux has all: to it the words of the program are private ones,
+//! and a wake-up here reaches them there, too.
 
 use crate::base::user;
 use crate::base::{heap, lists};

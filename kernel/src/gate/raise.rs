@@ -159,8 +159,8 @@ pub fn handle(thread: &Thread, queued: &QueuedSignal, action: &SigAction, regs: 
     }
 }
 
-/// A handler of SIGSEGV begins, and another SIGSEGV follows, which ends the process: as on Linux, as soon as the handler lets
-/// it through.
+/// A handler of SIGSEGV begins, and another SIGSEGV follows, which ends the process: as on Linux,
+/// as soon as the handler lets it through.
 fn end_behind_handler(thread: &Thread) {
     let mut own = thread.signals.lock();
     let queued = own.queue(signal::SIGSEGV, SigInfo::kernel(signal::SIGSEGV));

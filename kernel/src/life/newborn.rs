@@ -60,7 +60,7 @@ pub fn has_begun(newborn: &Thread) {
 }
 
 /// Whether one of the first `count` births goes on that is the asker's user's, or any where that is
-/// the superuser: nobody else may attach to a newborn, and births of others may take for ever.
+/// root: no other user may attach to a newborn, and births of others may take for ever.
 fn goes_on(asker: &Thread, count: u64) -> bool {
     let is_one = |t: &Thread| (1..=count).contains(&t.birth_number.load(Ordering::SeqCst));
     let has_one = |p: &Arc<Process>| p.with_threads(|all| all.iter().any(|t| is_one(t)));

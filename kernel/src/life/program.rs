@@ -275,7 +275,8 @@ pub fn parse(
     Ok(Program { file: opened.file, head: opened.head, hidden: opened.hidden, plan, interprets })
 }
 
-/// Reads a part of a program's file, which is nearly always in its first page. `EIO`: the file ends before the part does.
+/// Reads a part of a program's file, which is nearly always in its first page. `EIO`: the file ends
+/// before the part does.
 pub fn read_file(thread: &Thread, program: &Program, offset: u64, len: usize) -> Result<Vec<u8>> {
     let offset = i64::try_from(offset).map_err(|_| errno::EINVAL)? as u64;
     let end = (offset as usize).saturating_add(len);

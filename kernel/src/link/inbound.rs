@@ -62,8 +62,8 @@ fn serve(index: u32) {
     SERVE.get().expect("inbound::init")(index);
 }
 
-/// Serves what Linux has posted to this CPU: what was deferred, and some of the rest, lest who calls this never goes
-/// on while more and more comes.
+/// Serves what Linux has posted to this CPU: what was deferred, and some of the rest, so that the
+/// caller goes on though more and more comes.
 pub fn drain() {
     const BATCH: u32 = 16;
     let mut served = 0;
@@ -79,7 +79,7 @@ pub fn serve_one() -> bool {
     let from = cpu::rdtsc();
     serve(index);
     if let Some(running) = cpus::try_current() {
-        running.not_its(cpu::rdtsc().saturating_sub(from)); // it may be anybody's request
+        running.not_its(cpu::rdtsc().saturating_sub(from)); // the request may be any user's
     }
     shared::here().beat();
     true
@@ -90,9 +90,9 @@ pub fn is_asked() -> bool {
     DEFERRED[percpu::index()].has_some() || !doorbell::inbound().is_empty()
 }
 
-/// Serves what Linux takes back of its own pages, and defers the rest: for who waits for the
-/// service thread without leaving the CPU. That thread may wait for memory, or for who waits
-/// for memory, and Linux may wait for these pages to get some.
+/// Serves what Linux takes back of its own pages, and defers the rest: for a thread that waits for
+/// the service thread without leaving the CPU. The service thread may wait for memory, or for a
+/// task that waits for memory, and Linux may wait for these pages to get some.
 pub fn take_back() {
     while let Some(index) = next() {
         if shared::request(index).read().is_some_and(|call| call.kind == abi::REQUEST_INVALIDATE) {

@@ -122,9 +122,9 @@ fn per_cpu() -> u32 {
 }
 
 impl Entry {
-    /// A free entry of this CPU, filled in. `None`: the space or its user has its share, or all are in
-    /// use. Whoever runs them may be stopped, or wait for a file that does not come: other users'
-    /// programs do not wait for him.
+    /// A free entry of this CPU, filled in. `None`: the space or its user has its share, or all are
+    /// in use. The workers that run them may be stopped, or wait for a file that does not come:
+    /// other users' programs do not wait for them.
     pub fn of(p: Owner, by: By, kind: u32, args: &[u64], extents: &[u64]) -> Option<Entry> {
         assert!(extents.len() <= EXTENTS_MAX);
         let me = percpu::index();
@@ -196,8 +196,8 @@ fn owner_of(i: u32) -> Owner {
     Owner { user: (owner >> 32) as u32, space: owner as u32 }
 }
 
-/// Whether an entry may become free for the service thread while the calling CPU is kept. Those that threads of this
-/// CPU wait for do not.
+/// Whether an entry may become free for the service thread while the calling CPU is kept. Those
+/// that threads of this CPU wait for do not.
 fn may_come(p: Owner) -> bool {
     let me = percpu::index();
     let (used, pending) = (USED[me].load(Ordering::Relaxed), ASYNC[me].load(Ordering::Relaxed));
@@ -227,7 +227,8 @@ fn collect_async(me: usize, base: u32) {
 }
 
 /// Run by the worker of the current thread. One that has to end keeps the memory the same on both
-/// sides, but does not begin what may wait for a file: who replaces the program waits for it.
+/// sides, but does not begin what may wait for a file: the thread that replaces the program waits
+/// for it.
 pub fn by_worker(kind: u32, args: &[u64], extents: &[u64]) -> Result<Answer, Failure> {
     by_worker_in(Turn::Awaited, kind, args, extents)
 }
@@ -242,8 +243,8 @@ pub fn by_worker_unless_signalled(
     by_worker_in(Turn::UnlessSignalled, kind, args, extents)
 }
 
-/// Like [`by_worker`], for what can be done without: where threads of the process hold all that it may have, which may be
-/// for ever, it is not begun ([`Failure::NotStarted`]).
+/// Like [`by_worker`], for what can be done without: where threads of the process hold all that it
+/// may have, which may be for ever, it is not begun ([`Failure::NotStarted`]).
 pub fn by_worker_at_once(kind: u32, args: &[u64], extents: &[u64]) -> Result<Answer, Failure> {
     by_worker_in(Turn::AtOnce, kind, args, extents)
 }
@@ -270,8 +271,8 @@ fn by_worker_in(turn: Turn, kind: u32, args: &[u64], extents: &[u64]) -> Result<
         if let Some(e) = Entry::of(me.owner(), By::Worker, kind, args, extents) {
             break e;
         }
-        // Threads of the process may wait for files with all that it may have, for ever. The module's
-        // thread waits for none, and has entries of its own.
+        // Threads of the process may wait for files with all that it may have, for ever. The
+        // module's thread waits for none, and has entries of its own.
         if matches!(kind, SERVICE_ZAP | SERVICE_HELD)
             && has_reserved()
             && let Some(answer) = by_thread(kind, me.owner(), args, extents)
@@ -308,8 +309,8 @@ fn by_worker_in(turn: Turn, kind: u32, args: &[u64], extents: &[u64]) -> Result<
     entry.answer().expect("done").map_err(Failure::Refused)
 }
 
-/// Waits for who runs an entry, at most until then. That ends: it is inside the module, and can be
-/// killed.
+/// Waits for the worker that runs an entry, at most until then. That ends: it is inside the module,
+/// and can be killed.
 struct Done<'a> {
     entry: &'a Entry,
     until: u64,
@@ -340,8 +341,9 @@ fn make_async(entry: Entry) {
 }
 
 /// Run by the module's service thread, for kinds that need no process; the running thread waits.
-/// `None`: it failed, or there is no answer in time; or it drops files, no entry is free, and the thread's process is
-/// killed, which somebody may wait for. A zap is owed to who shares the memory.
+/// `None`: it failed, or there is no answer in time; or it drops files, no entry is free, and the
+/// thread's process is killed, whose end others may wait for. A zap is owed to the processes that
+/// share the memory.
 pub fn by_thread(kind: u32, p: Owner, args: &[u64], extents: &[u64]) -> Option<Answer> {
     assert_none_held();
     let until = cpus::deadline(PATIENCE_NS);
@@ -362,15 +364,15 @@ pub fn by_thread(kind: u32, p: Owner, args: &[u64], extents: &[u64]) -> Option<A
     answer_or_leave(entry)
 }
 
-/// Like [`by_thread`], for where no thread can wait: while a request of Linux' is served, or when the
-/// last thread of a space is gone. The CPU is kept, for a moment at most, and not where the user alone has what he
-/// may have: his share grows by others' entries only.
+/// Like [`by_thread`], for where no thread can wait: while a request of Linux' is served, or when
+/// the last thread of a space is gone. The CPU is kept, for a moment at most, and not where the
+/// user alone has all that a user may have: the share grows by others' entries only.
 pub fn by_thread_at_once(kind: u32, p: Owner, args: &[u64], extents: &[u64]) -> Option<Answer> {
     assert_none_held();
     let until = cpus::deadline(AT_ONCE_NS);
     let entry = spin_for(until, || match Entry::of(p, By::Thread, kind, args, extents) {
         None if !may_come(p) => {
-            inbound::take_back(); // who tries again and again is asked by Linux meanwhile
+            inbound::take_back(); // Linux asks the retrying CPU meanwhile
             Some(None)
         }
         entry => entry.map(Some),
@@ -402,7 +404,7 @@ fn spin_for<T>(until: u64, mut look: impl FnMut() -> Option<T>) -> Option<T> {
     }
 }
 
-/// Run by the module's service thread some time; nobody waits. False: no entry is free.
+/// Run by the module's service thread some time; no thread waits. False: no entry is free.
 pub fn post(kind: u32, p: Owner, args: &[u64], extents: &[u64]) -> bool {
     let Some(entry) = Entry::of(p, By::Thread, kind, args, extents) else { return false };
     let index = entry.index;
@@ -411,8 +413,8 @@ pub fn post(kind: u32, p: Owner, args: &[u64], extents: &[u64]) -> bool {
     true
 }
 
-/// Drops a file reference; nobody waits. A space that ends needs none of this:
-/// the module drops all its files.
+/// Drops a file reference; no thread waits. A space that ends needs none of this: the module drops
+/// all its files.
 pub fn put_file(space: u32, id: u64) {
     let Some(owner) = memory().and_then(|memory| (memory.owner)(space)) else { return };
     if let Some(caller) = caller::try_current().filter(|c| c.owner().space == space)
@@ -443,7 +445,8 @@ pub fn put_together<T>(f: impl FnOnce() -> T) -> T {
     if ids.is_empty() || by_worker(SERVICE_FILE_PUT, &[], &ids).is_ok() {
         return result;
     }
-    // The thread has to end, and its process may go on: what is not dropped now would be held until that ends.
+    // The thread has to end, and its process may go on: what is not dropped now would be held until
+    // that ends.
     if me.is_killed() || by_thread(SERVICE_FILE_PUT, me.owner(), &[], &ids).is_none() {
         post_puts(me.owner(), &ids); // others may have its space
     }

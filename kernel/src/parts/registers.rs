@@ -78,8 +78,8 @@ impl Snapshot {
         words
     }
 
-    /// Sets the first ones, one after the other as Linux does; what may not be set stays. `EIO`: not such registers, and
-    /// those before are set.
+    /// Sets the first ones, one after the other as Linux does; what may not be set stays. `EIO`:
+    /// not such registers, and those before are set.
     pub fn set_words(&mut self, wanted: &[u64]) -> Result<()> {
         let mut w = self.words();
         let mut all = wanted.iter().enumerate();

@@ -167,7 +167,7 @@ impl OfThread {
     #[cold]
     fn mask(&self) -> u64 {
         let mut s = self.lock();
-        self.touched.store(false, Ordering::Relaxed); // who changes something now waits for the lock
+        self.touched.store(false, Ordering::Relaxed); // changes now wait for the lock
         s.is_owed = false;
         s.applied = if s.is_held_back { SigSet::ALL.blockable() } else { s.lasting };
         s.applied.0

@@ -39,8 +39,9 @@ pub fn find(space: u32) -> Option<Arc<ProcessSpace>> {
 /// answer to the one that says that nothing is left.
 static ENDS: Mutex<BTreeMap<u32, Kept>, rank::Ends> = Mutex::new(BTreeMap::new());
 
-/// The space with an id, whose end answers `request` from now on. Found and noted under one lock, which the end of the space
-/// takes before it looks for the request: so none is noted at a space that has ended.
+/// The space with an id, whose end answers `request` from now on. Found and noted under one lock,
+/// which the end of the space takes before it looks for the request: so none is noted at a space
+/// that has ended.
 ///
 /// # Errors
 /// The space has ended: its use, if that is kept still.
@@ -233,8 +234,8 @@ impl ProcessSpace {
         }
     }
 
-    /// `REQUEST_SPACE_CLOSE`: ends the threads; the last of them frees everything, or this where there is none. A second time it
-    /// changes nothing.
+    /// `REQUEST_SPACE_CLOSE`: ends the threads; the last of them frees everything, or this where
+    /// there is none. A second time it changes nothing.
     pub fn close(&self) {
         let effect = self.step(SpaceEvent::Close, |_, _| {});
         self.processes().for_each(|p| p.kill());

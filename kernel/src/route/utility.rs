@@ -42,7 +42,7 @@ pub fn run_on(me: &Thread, a: &[u64; 6]) -> Result<u64> {
         RUN_ON_ASK => return Ok(u64::from(me.utility.is_wanted() && may_leave(me))),
         RUN_ON_EVENTFD => return be_rung_by(me, a[2] as u32),
         RUN_ON_RING => return ring(me, a[2] as u32),
-        RUN_ON_SLEEP => return Err(errno::EAGAIN), // the proxy makes it for who is there
+        RUN_ON_SLEEP => return Err(errno::EAGAIN), // the proxy makes it for threads that are there
         _ => return Err(errno::EINVAL),
     }
     me.calls_here();

@@ -6,7 +6,7 @@
 //! every event or, if the thread waits for nothing else, only when the thread was kicked, its bell
 //! rang or its time has come ([`Wait::is_told`]). A core with one thread takes no timer interrupt.
 
-#![allow(unsafe_code)] // the switch itself, and whom it leads to
+#![allow(unsafe_code)] // the switch itself, and the thread it leads to
 
 use crate::base::counts;
 use crate::sched::cpu_state::{Cpu, cpu_state, sleeper, this};
@@ -423,7 +423,7 @@ fn arm_timer(user: bool) {
 pub fn on_timer() {
     this().timer = NEVER;
     if turns::end_rest() {
-        set_polling(); // for requests that nobody has rung for
+        set_polling(); // for requests that came without a ring
     }
     attention::mine().ask(RESCHEDULE);
 }

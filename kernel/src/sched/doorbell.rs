@@ -23,7 +23,7 @@ pub fn ring(near: u32, kind: u64, payload: u64) {
 pub fn ring_raw(near: u32, event: u64) {
     let doorbell = shared::doorbell(near);
     if shared::here().outbound().push(event).is_err() && !push_later(&doorbell, event) {
-        return; // Linux is gone; nobody is left to be told
+        return; // Linux is gone; no task is left to be told
     }
     ring_at(&doorbell);
 }

@@ -81,7 +81,7 @@ pub fn post_flush(active: &CpuSet, start: u64, end: u64) {
 /// Waits until every other active CPU has dropped what it was asked to.
 pub fn wait_for_flush(active: &CpuSet) {
     for target in active.others(percpu::index()) {
-        assert_none_held(); // who is shot at may wait for it
+        assert_none_held(); // a CPU that is shot at may wait for it
         let m = &MAILBOXES[target];
         // What was posted before now covers ours; a CPU that came since needs nothing.
         let wanted = m.asked.posted.load(Ordering::SeqCst);

@@ -140,7 +140,7 @@ impl Debugger<Process> {
             if !s.stop.begin(why, tid, signal, address) {
                 return false;
             }
-            p.observed.set(HELD, true); // locked: who resumes or closes does so before or after
+            p.observed.set(HELD, true); // locked: a resume or close comes before or after
         }
         kick(p);
         outside::call_back(p);

@@ -129,7 +129,8 @@ fn content(me: &Thread, thread: &Arc<Thread>, which: u64) -> Result<(Vec<u8>, u6
     }
 }
 
-/// Sets that there are and that a thread has nothing of, as on Linux one without ports: `none`, if the size is right.
+/// Sets that there are and that a thread has nothing of, as on Linux one without ports: `none`, if
+/// the size is right.
 fn absent(which: u64, size: u64, none: Errno) -> Result<()> {
     if which == regset::X86_IOPERM && size.is_multiple_of(8) { Err(none) } else { Ok(()) }
 }

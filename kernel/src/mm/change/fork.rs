@@ -1,4 +1,4 @@
-//! fork of an address space: private pages are shared until somebody writes.
+//! fork of an address space: private pages are shared until a process writes.
 
 use super::lent::Lent;
 use super::reserve::tell_settled;
@@ -32,10 +32,10 @@ const COPIED_MAX: usize = 32;
 
 /// The memory of a child, as the caller's is now. May wait.
 ///
-/// First Linux forgets what is lent to it, if that is too much to be copied, and says which frames it
-/// holds all the same; then all pages are shared, read-only; once CPUs have seen that, the child gets its
-/// copies of what Linux may still write to. Of a write that comes before the copies, to whichever page,
-/// the child sees all.
+/// First Linux forgets what is lent to it, if that is too much to be copied, and says which frames
+/// it holds all the same. Then all pages are shared, read-only. Once CPUs have seen that, the child
+/// gets its copies of what Linux may still write to. The child sees all writes that come before the
+/// copies, to whichever page.
 ///
 /// # Errors
 /// `ENOMEM`, of Linux, too, which could not be asked, and where the copies are beyond the limit of
@@ -131,7 +131,7 @@ impl Fork {
             is_allowed && !p.is_killed() && pages.iter().all(&mut copies)
         });
         if copies.count > 0 {
-            tell_settled(p.memory); // who writes to these pages has waited
+            tell_settled(p.memory); // writers of these pages have waited
         }
         while let Some(run) = given_up.pop() {
             quarantine::set_aside(run, Some(&p.memory.account));
@@ -201,7 +201,8 @@ impl Fork {
 impl AddressSpace {
     /// Maps a page of the parent's; false: there is no memory.
     fn map_shared(&mut self, leaf: &Leaf, rights: Bits) -> bool {
-        // What can be written may be written just now. What nobody has accessed here the child has not, either.
+        // What can be written may be written just now. What was not accessed here was not by the
+        // child, either.
         let written = if leaf.entry.has(pte::WRITE) { pte::DIRTY } else { Bits::NONE };
         let known = leaf.entry.only(pte::DIRTY | pte::SOFT_CLEAN | pte::ACCESSED | pte::USED);
         let entry = (leaf.frame() | rights) & !pte::ACCESSED | known | written;
@@ -272,8 +273,8 @@ impl AddressSpace {
         Ok(fork)
     }
 
-    /// Gives a child a frame of its own; the parent, whose memory this is, has the other one to itself again. False: there is
-    /// none.
+    /// Gives a child a frame of its own; the parent, whose memory this is, has the other one to
+    /// itself again. False: there is none.
     fn copy_for_child(
         &mut self,
         child: &mut AddressSpace,
@@ -304,7 +305,8 @@ impl AddressSpace {
             frames::free(new, 0); // cannot be: the table is there
             return false;
         }
-        // The parent's, but where another thread has just given it up, whom Linux may not have obeyed yet.
+        // The parent's mapping, unless another thread has just given it up, which Linux may not
+        // have done yet.
         if frames::drop_mapping_told(leaf.frame(), false).is_some() {
             given_up.push(Run::of(leaf.frame(), false).named());
         }
@@ -334,7 +336,8 @@ fn shares_pages(v: &Vma<FileRef>) -> bool {
         && !is_read_anew(v)
 }
 
-/// Whether a child that wants its pages finds them as the parent has, without asking Linux: it may want few.
+/// Whether a child that wants its pages finds them as the parent has, without asking Linux: it may
+/// want few.
 fn is_read_anew(v: &Vma<FileRef>) -> bool {
     let is_known = || matches!(&v.backing, Backing::PrivateFile { file, .. } if file.is_known());
     v.flags.contains(VmaFlags::UNWRITTEN) && is_known()

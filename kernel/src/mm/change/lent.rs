@@ -1,5 +1,6 @@
-//! Lent pages: Linux was given them for writing, and may hold their frames also when it has forgotten the pages
-//! (`docs/coherence.md`, *Pinned pages*). Before a child shares them Linux is asked which it holds.
+//! Lent pages: Linux was given them for writing, and may hold their frames also when it has
+//! forgotten the pages (`docs/coherence.md`, *Pinned pages*). Before a child shares them Linux is
+//! asked which it holds.
 
 use crate::base::chain::{RUN_PAGES, Run};
 use crate::base::{heap, lists};
@@ -17,7 +18,7 @@ use hanare_core::vma::Vma;
 use hanare_hal::paging::{Leaf, SMALL};
 use hanare_hal::pte;
 
-/// What a fork knows of the lent pages: which it has to ask Linux about, and what Linux has said.
+/// The lent pages of a fork: which it has to ask Linux about, and what Linux has said.
 #[derive(Default)]
 pub(super) struct Lent {
     /// Frames to be asked about.
@@ -50,11 +51,12 @@ impl Lent {
         Ok(())
     }
 
-    /// Has Linux forget `start..end`, and then asks it which of the gathered frames it holds all the
-    /// same. False: it has not forgotten the pages, or has not said which it holds, or there was no
-    /// memory to remember that. May wait.
+    /// Has Linux forget `start..end`, and then asks it which of the gathered frames it holds all
+    /// the same. False: it has not forgotten the pages, or has not said which it holds, or there
+    /// was no memory to remember that. May wait.
     ///
-    /// Until the change that has reserved the range is over Linux is given none of it, and so can take hold of no more.
+    /// Until the change that has reserved the range is over Linux is given none of it, and so can
+    /// take hold of no more.
     pub(super) fn ask(&mut self, p: &Caller<'_>, start: u64, end: u64) -> bool {
         let mut to_ask = core::mem::take(&mut self.to_ask);
         (self.let_go, self.has_asked) = (Vec::new(), true);
@@ -64,7 +66,8 @@ impl Lent {
             let mut batch = Batch::take_last(&mut to_ask);
             let Some(mut answer) = zap_asking(p, start, end, batch.extents()) else { return false };
             loop {
-                // A child would get copies of what counts as held for want of memory, or of an answer.
+                // A child would get copies of what counts as held for want of memory, or of an
+                // answer.
                 if self.sort(&batch, answer.held, &mut to_ask).is_err() {
                     return false;
                 }
@@ -81,7 +84,8 @@ impl Lent {
         true
     }
 
-    /// Sorts runs by what Linux has said of them: it has let go of a run, or is to be asked about its parts. `ENOMEM`.
+    /// Sorts runs by what Linux has said of them: it has let go of a run, or is to be asked about
+    /// its parts. `ENOMEM`.
     fn sort(&mut self, batch: &Batch, held: u64, to_ask: &mut Vec<Run>) -> Result<()> {
         for (i, run) in batch.runs().iter().enumerate() {
             if held & 1 << i == 0 {
@@ -107,7 +111,7 @@ impl Lent {
         run.is_some_and(|run| leaf.frame() + leaf.size <= run.frame + u64::from(run.pages) * SMALL)
     }
 
-    /// See [`Change::may_share`].
+    /// Whether the child may share the page of a leaf: [`Change::may_share`].
     pub(super) fn may_share(&self, change: &Change, leaf: &Leaf) -> bool {
         let is_lent = leaf.entry.has(pte::LENT);
         let is_let_go = is_lent && self.is_let_go(leaf);

@@ -30,7 +30,8 @@ pub fn carry_out<T>(
     )
 }
 
-/// As [`carry_out`], where `ask` has Linux forget a range, and whatever else; `known` is what the steps have in common.
+/// As [`carry_out`], where `ask` has Linux forget a range, and whatever else; `known` is what the
+/// steps have in common.
 pub(super) fn carry_out_with<K, T>(
     p: &Caller<'_>,
     whole: Range,

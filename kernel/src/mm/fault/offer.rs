@@ -1,6 +1,8 @@
-//! Offers: the LWK says what a delegated call is about to touch, before the proxy faults (`docs/coherence.md`, *Offers*).
+//! Offers: the LWK says what a delegated call is about to touch, before the proxy faults
+//! (`docs/coherence.md`, *Offers*).
 //!
-//! Otherwise the worker faults, the module asks, a CPU of the LWK is interrupted, and the worker waits.
+//! Otherwise the worker faults, the module asks, a CPU of the LWK is interrupted, and the worker
+//! waits.
 
 use crate::mm::change::reserve::resume;
 use crate::mm::map::address_space::AddressSpace;
@@ -26,8 +28,8 @@ const REMEMBERED: usize = 8;
 /// Flag of a remembered page, above all addresses: Linux may write to it.
 const WRITTEN: u64 = 1 << 63;
 
-/// Pages that calls of a thread have handed to Linux, so that not every call looks into the page table. A hint: a page that
-/// Linux has lost since is asked for.
+/// Pages that calls of a thread have handed to Linux, so that not every call looks into the page
+/// table. A hint: a page that Linux has lost since is asked for.
 #[derive(Default)]
 pub struct HandedPages {
     /// The space and its [`losses`](Space::losses) when the pages were remembered.
@@ -59,8 +61,8 @@ impl HandedPages {
     }
 }
 
-/// Offers the memory that the pointers of a call name, unless calls before have handed it to Linux. The running thread
-/// `p` is about to post the call.
+/// Offers the memory that the pointers of a call name, unless calls before have handed it to Linux.
+/// The running thread `p` is about to post the call.
 #[inline(always)] // most calls with pointers find that they have
 pub fn before_call(p: &Caller<'_>, handed: &HandedPages, pointers: Pointers, args: &[u64; 6]) {
     handed.update(p);
@@ -78,7 +80,7 @@ pub fn before_call(p: &Caller<'_>, handed: &HandedPages, pointers: Pointers, arg
     }
 }
 
-/// What is offered: the pages from the first one on, with holes (0) between them.
+/// Offered pages, from the first one on, with holes (0) between them.
 struct Run {
     start: u64,
     pages: [u64; OFFER_PAGES],
@@ -105,7 +107,8 @@ impl Run {
     }
 }
 
-/// Offers what Linux has not seen of the memory behind these pointers. Where that is not simple, Linux asks for it.
+/// Offers what Linux has not seen of the memory behind these pointers. Where that is not simple,
+/// Linux asks for it.
 #[cold]
 fn offer(p: &Caller<'_>, pointers: [Option<Pointer>; POINTERS_MAX], args: &[u64; 6]) {
     let mut run = Run { start: 0, pages: [0; OFFER_PAGES], count: 0 };
@@ -141,8 +144,8 @@ fn offer(p: &Caller<'_>, pointers: [Option<Pointer>; POINTERS_MAX], args: &[u64;
 }
 
 impl AddressSpace {
-    /// Makes a page ready to be offered, as its first user: `true`. `false`: Linux has it, or is to ask for it. The page
-    /// whose place a copy has taken is put into `copied`, to be given up.
+    /// Makes a page ready to be offered, as its first user: `true`. `false`: Linux has it, or is to
+    /// ask for it. The page whose place a copy has taken is put into `copied`, to be given up.
     fn prepare_offer(
         &mut self,
         p: &Space,
@@ -171,7 +174,8 @@ impl AddressSpace {
         if !writes || leaf.entry.has(pte::WRITE) {
             return seen < if writes { Sight::Write } else { Sight::Read };
         }
-        // Shared after a fork: copied where that takes one step. Else Linux' own write has it copied.
+        // Shared after a fork: copied where that takes one step. Else Linux' own write has it
+        // copied.
         if seen.is_seen() || leaf.entry.has(pte::SOFT_CLEAN) || !self.is_alone() {
             return false;
         }

@@ -47,8 +47,8 @@ pub(in crate::mm) enum Gained {
         /// Linux may have it.
         ask: bool,
     },
-    /// Nothing: a fork is under way, and gives the child a copy of the page. Then threads that wait for
-    /// [settled](crate::mm::change::reserve) addresses are told.
+    /// Nothing: a fork is under way, and gives the child a copy of the page. Then threads that wait
+    /// for [settled](crate::mm::change::reserve) addresses are told.
     Forks,
 }
 

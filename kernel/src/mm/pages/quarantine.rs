@@ -17,13 +17,14 @@ use hanare_hal::paging::SMALL;
 
 /// How long a thread that can wait asks, ns: the module's thread is given 10 s for an answer.
 const WAITING_NS: u64 = 11_000_000_000;
-/// How long a CPU asks where no thread can wait, ns, besides the time of the last answer (`services::by_thread_at_once`).
-/// Others go on with the rest.
+/// How long a CPU asks where no thread can wait, ns, besides the time of the last answer
+/// (`services::by_thread_at_once`). Others go on with the rest.
 const AT_ONCE_NS: u64 = 5_000_000;
-/// Bytes of ended processes that may wait in quarantine before Linux is asked: at most, and at most as a share of the
-/// memory. Each question is a wake-up of Linux' service thread, which this CPU waits for.
+/// Bytes of ended processes that may wait in quarantine before Linux is asked: at most, and at most
+/// as a share of the memory. Each question is a wake-up of Linux' service thread, which this CPU
+/// waits for.
 const WAITING_MAX: u64 = 512 * SMALL;
-/// See [`WAITING_MAX`].
+/// The share of the memory for [`WAITING_MAX`], 1/x.
 const WAITING_SHARE: u64 = 128;
 
 /// As many runs as Linux is asked about at once.
@@ -72,19 +73,19 @@ impl Batch {
         &self.runs[..self.count]
     }
 
-    /// The same as extents of a service.
+    /// The runs as extents of a service.
     pub(in crate::mm) fn extents(&self) -> &[u64] {
         &self.extents[..self.count]
     }
 
-    /// What Linux is asked to do first, as args[2] of a service: make answers to faults void, if
-    /// one that is on its way may name a frame of these.
+    /// args[2] of the service, 1 where Linux first has to make answers to faults void: one that is
+    /// on its way may name a frame of these.
     pub(in crate::mm) fn voids(&self) -> u64 {
         u64::from(self.runs().iter().any(|run| run.named))
     }
 
-    /// Frees what Linux does not hold; the rest (or all, without an answer) waits. Of a run Linux may
-    /// hold one page: its parts are to be asked about.
+    /// Frees what Linux does not hold; the rest (or all, without an answer) waits. Of a run Linux
+    /// may hold one page: its parts are to be asked about.
     pub(in crate::mm) fn settle(
         &self,
         answer: Option<services::Answer>,
@@ -143,13 +144,13 @@ fn held(answer: Option<&services::Answer>, number: usize) -> Option<bool> {
 pub(in crate::mm) struct Whose<'a>(&'a Arc<Account>);
 
 impl<'a> Whose<'a> {
-    /// Of what a space gives up now.
+    /// The account of a space that gives up frames now.
     pub(in crate::mm) fn gives_up(account: &'a Arc<Account>) -> Self {
         Whose(account)
     }
 
-    /// Frees a run that Linux does not hold; another one waits. False: it may hold a part of it, and has to be asked about
-    /// the parts.
+    /// Frees a run that Linux does not hold; another one waits. False: it may hold a part of it,
+    /// and has to be asked about the parts.
     fn settle(self, run: Run, is_held: Option<bool>) -> bool {
         match is_held {
             Some(false) => run.free(),
@@ -183,7 +184,8 @@ pub(in crate::mm) fn put(run: Run, giver: Giver<'_>, known: Known) {
 }
 
 /// Gives back a page whose last mapping went where nothing may be asked of Linux (inside one of
-/// its faults): a last page that Linux has seen waits in quarantine. It has not been asked to forget it.
+/// its faults): a last page that Linux has seen waits in quarantine. It has not been asked to
+/// forget it.
 pub fn page_deferred(frame: PhysAddr, giver: Giver<'_>) {
     match frames::drop_mapping(frame) {
         None => {}
@@ -244,11 +246,13 @@ fn ask_of_new(p: Owner, mut given_up: Chain, mut passing: Passing, whose: Whose<
 pub enum How {
     /// The running thread waits for the answers.
     Waiting,
-    /// No thread can wait: while a request of Linux' is served, or when the last thread of a space is gone.
+    /// No thread can wait: while a request of Linux' is served, or when the last thread of a space
+    /// is gone.
     AtOnce,
 }
 
-/// Has Linux asked about these as long as there is something to ask and time for it. Whether something came back.
+/// Has Linux asked about these as long as there is something to ask and time for it. Whether
+/// something came back.
 pub fn ask(of: Of, how: How) -> bool {
     let before = quarantine::came_back();
     let until = cpus::deadline(match how {
@@ -264,7 +268,8 @@ pub fn ask(of: Of, how: How) -> bool {
     quarantine::came_back() != before
 }
 
-/// Has Linux asked about as much as fits in a question. False: there is nothing, or it has not answered.
+/// Has Linux asked about as much as fits in a question. False: there is nothing, or it has not
+/// answered.
 fn ask_once(of: Of, how: How) -> bool {
     let mut batch = Batch::none();
     let mut givers = [const { None }; EXTENTS_MAX];
@@ -306,7 +311,7 @@ fn ask_once(of: Of, how: How) -> bool {
     answer.is_some()
 }
 
-/// Has Linux asked about all of these anew, where nobody can wait: so often at most.
+/// Has Linux asked about all of these anew, where no thread can wait: so often at most.
 pub fn ask_anew(of: Of, times: u32) {
     quarantine::doubt(of);
     quarantine::end_silence();
@@ -318,8 +323,8 @@ pub fn ask_anew(of: Of, times: u32) {
     }
 }
 
-/// Whether more is held of an account's user than may be, as far as Linux says in short: then the user gets no more
-/// programs.
+/// Whether more is held of an account's user than may be, as far as Linux says in short: then the
+/// user gets no more programs.
 pub fn holds_too_much(account: &Account, how: How) -> bool {
     let user = account.user();
     if user.held_above().is_some() {

@@ -79,7 +79,8 @@ pub fn zap(p: &Caller<'_>, start: u64, end: u64) -> bool {
     p.memory.is_closed() || zap_asking(p, start, end, &[]).is_some()
 }
 
-/// Likewise, where there is a Linux side; the answer says which frames of `extents` Linux holds after that.
+/// Like [`zap`], where there is a Linux side; the answer says which frames of `extents` Linux holds
+/// after that.
 pub(in crate::mm) fn zap_asking(
     p: &Caller<'_>,
     start: u64,
