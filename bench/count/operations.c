@@ -136,7 +136,7 @@ static void read_again(void)
 		err(1, "pread");
 }
 
-/* The same into memory that nobody touched before. */
+/* The same into memory that was not touched before. */
 static void read_fresh(void)
 {
 	void *at = mmap(NULL, argument, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -198,7 +198,7 @@ static void touch_page(char *memory, int i)
 		madvise(memory, EACH * PAGE, MADV_DONTNEED);
 }
 
-/* read() of 1 KiB into a page that nobody touched before. */
+/* read() of 1 KiB into a page that was not touched before. */
 static void read_page(char *memory, int i)
 {
 	if (pread(file, memory + i * PAGE, 1024, 0) != 1024)
@@ -323,7 +323,7 @@ static void make_lasting_waiters(void)
 	make_waiting(&word);
 }
 
-/* `argument` mappings that nobody touched, and that do not join. */
+/* `argument` mappings that were not touched, and that do not join. */
 static void make_untouched_mappings(void)
 {
 	for (long i = 0; i < argument; i++)

@@ -30,7 +30,7 @@ def run(what, *words, data=False):
     counting.build()
     options = f',cpu={HERE}' + (f',data={PROGRAM_BASE:x}' if data else '')
     words = ' '.join(map(str, words))
-    # Nobody falls asleep on a busy machine.
+    # No thread falls asleep on a busy machine.
     return counting.vm(f'hanare run -- {PROGRAM} {what} {words}', '--option spin_us=1000000', plugin_options=options).split('\n')
 
 

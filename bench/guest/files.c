@@ -38,7 +38,7 @@ static char *map(size_t bytes)
 	return memory;
 }
 
-/* ns for `count` reads; `fresh`: each into memory that nobody touched before. */
+/* ns for `count` reads; `fresh`: each into memory that was not touched before. */
 static double batch(int fd, size_t bytes, int count, int fresh, char *buffer)
 {
 	uint64_t time = 0;

@@ -1,4 +1,4 @@
-/* Many threads that make calls at once: how these are shared out among who executes them. */
+/* Many threads that make calls at once: how these are shared out among their executors. */
 #define _GNU_SOURCE
 #include "guest.h"
 
@@ -67,7 +67,7 @@ static uint64_t run(struct crowd *crowd)
 	return now_ns() - start;
 }
 
-/* A service that takes a millisecond of whoever executes it, and no CPU. */
+/* A service that takes a millisecond of its executor, and no CPU. */
 static void wait_1ms(struct crowd *crowd, int caller)
 {
 	struct pollfd fd = { .fd = crowd->fds[0], .events = POLLIN };

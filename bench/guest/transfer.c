@@ -26,7 +26,7 @@ static char *map(size_t bytes)
 	return memory;
 }
 
-/* us of one read of `bytes`; with `fresh`, into memory that nobody touched before. */
+/* us of one read of `bytes`; with `fresh`, into memory that was not touched before. */
 static double read_us(const struct wish *wish, int fd, size_t bytes, int fresh)
 {
 	int count = bytes < BATCH_KIB * KIB ? (int)(BATCH_KIB * KIB / bytes / 4) : 1;

@@ -137,7 +137,7 @@ impl<'a, const MUTANT: u8> BoxRef<'a, MUTANT> {
     pub fn first(&self, server: u32) -> Option<u32> {
         let word = &self.words.first[(server % SERVERS_MAX) as usize];
         let slot = word.load(Ordering::Relaxed).checked_sub(1)?;
-        word.store(0, Ordering::Relaxed); // nobody writes it as long as the server's bit is not set
+        word.store(0, Ordering::Relaxed); // not written as long as the server's bit is not set
         Some(slot)
     }
 
@@ -293,7 +293,7 @@ pub fn serve<'a, const MUTANT: u8>(
     slot_of: impl Fn(u32) -> SlotRef<'a, MUTANT>,
 ) -> Option<Taken> {
     while let Some(slot) = calls.next(from) {
-        // What came for the call before is for nobody.
+        // An interruption for the call before is void.
         serving.end();
         interrupted.clear();
         if MUTANT != ANNOUNCES_LATE {

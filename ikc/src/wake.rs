@@ -165,7 +165,7 @@ impl<const MUTANT: u8> CpuWake<'_, MUTANT> {
     pub fn prepare_user(&self, rests: bool) -> bool {
         let quiet = self.attention.end_looking();
         if rests {
-            self.inbound.set_polling(); // nobody rings before the timer does
+            self.inbound.set_polling(); // no side rings before the timer does
             return quiet;
         }
         quiet && (!self.inbound.is_polling() || self.inbound.prepare_halt())

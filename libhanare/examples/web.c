@@ -168,7 +168,7 @@ static void go_on(hanare_queue *queue, struct connection *c, int64_t result)
 	} else if (result > 0 && c->file >= 0 && c->sent < c->status.st_size) {
 		send_file(queue, c, 0);
 	} else {
-		/* Nobody waits for these. */
+		/* No thread waits for these. */
 		if (c->file >= 0)
 			hanare_submit(queue, SYS_close | HANARE_DETACH, c->file);
 		hanare_submit(queue, SYS_close | HANARE_DETACH, c->fd);

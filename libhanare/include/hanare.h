@@ -205,7 +205,7 @@ int hanare_eventfd(hanare_queue *queue);
  */
 int hanare_cancel(hanare_queue *queue, hanare_ticket ticket);
 
-/* In a function: whether somebody has cancelled it. */
+/* In a function: whether it was cancelled. */
 int hanare_cancelled(void);
 
 /*

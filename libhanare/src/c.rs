@@ -1,7 +1,7 @@
 //! The functions of `hanare.h`.
 //!
 //! A queue that they are given came from [`hanare_queue_create`], whose caller says which threads
-//! use it, and that nobody does once it is destroyed. Those that are `unsafe` are given addresses,
+//! use it, and that none does once it is destroyed. Those that are `unsafe` are given addresses,
 //! or calls and functions that have them as arguments.
 #![allow(unsafe_code, reason = "attributes of exports; code that is unsafe stands in `sys`")]
 #![allow(clippy::missing_safety_doc, reason = "hanare.h and the man pages say it")]

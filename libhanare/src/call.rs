@@ -53,7 +53,7 @@ impl<T> Future for Call<T> {
 }
 
 /// Makes of a closure the one to post, the future of its result, and its completion. The first
-/// tells of the completion when nothing of the closure is left, nor, if nobody wants it, of its
+/// tells of the completion when nothing of the closure is left, nor, if no caller wants it, of its
 /// result: what it borrows may be gone then.
 pub fn task<F, T>(function: F) -> (impl FnOnce() + Send, Call<T>, Arc<Completion>)
 where

@@ -72,7 +72,7 @@ static void local_calls_are_refused_with_the_reason(void)
 	hanare_queue_destroy(queue);
 }
 
-/* Such calls are made by who posts them. */
+/* Such calls are made by the thread that posts them. */
 static void calls_that_act_on_the_caller_do(void)
 {
 	hanare_queue *queue = queue_of(NULL);
@@ -132,7 +132,7 @@ static void a_batch_posts_as_many_as_there_is_room_for(void)
 	}
 }
 
-/* The first call waits for the second one, and who posts them wakes one worker for both. */
+/* The first call waits for the second one, and the poster wakes one worker for both. */
 static void a_batch_wakes_as_many_workers_as_it_needs(void)
 {
 	struct hanare_attributes attributes = attributes_of(8, 2);

@@ -306,7 +306,7 @@ static long cpu_of_function(void)
 	return sched_getcpu();
 }
 
-/* The side of who calls: on plain Linux there is no other. */
+/* The caller's side: on plain Linux there is no other. */
 static void a_worker_of_this_side_stays_on_its_cpu(void)
 {
 	struct hanare_attributes attributes = attributes_of(16, 1);

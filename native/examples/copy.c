@@ -23,7 +23,7 @@ static int transfer(char **argv, int from, int to)
 
 static int copy_to(char **argv, int from, const struct stat *status)
 {
-	/* Nobody but the owner may look at it before it has its permissions. */
+	/* Only the owner may look at it before it has its permissions. */
 	long result, to = hanare_open(argv[2], O_WRONLY | O_CREAT | O_TRUNC, status->st_mode & 0700);
 	int failed;
 

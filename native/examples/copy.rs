@@ -36,7 +36,7 @@ fn copy(kept: &Kept, from: &CStr, to: &CStr) -> Result<(), Failure> {
         let text = alloc::format!("{} and {} are the same file", quoted(from), quoted(to));
         return Err(Failure::new(&text));
     }
-    // Nobody but the owner may look at it before it has its permissions.
+    // Only the owner may look at it before it has its permissions.
     let flags = Flags::WRITE | Flags::CREATE | Flags::TRUNCATE;
     let target = kept
         .open_with_mode(to, flags, status.mode() & 0o700)

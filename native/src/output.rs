@@ -110,7 +110,7 @@ macro_rules! println {
     };
 }
 
-/// Prints a line to standard error output. Where that fails there is nobody to tell.
+/// Prints a line to standard error output. Where that fails it cannot be told.
 #[macro_export]
 macro_rules! eprintln {
     ($($text:tt)*) => {

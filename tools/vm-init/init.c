@@ -478,7 +478,7 @@ static void handle_host(struct streams *streams)
 	case 'S':
 		signal_command(streams, number);
 		break;
-	case 'C':		/* nobody reads that output any more: SIGPIPE for the writer */
+	case 'C':		/* that output has no reader any more: SIGPIPE for the writer */
 		if (number == 1 && !streams->tty && streams->out >= 0) {
 			close(streams->out);
 			streams->out = -1;

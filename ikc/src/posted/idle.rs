@@ -2,7 +2,7 @@
 //!
 //! A producer looks here behind a full fence when it has posted, and wakes a sleeper unless a
 //! worker polls. So it may take a worker for one that looks which has just found something else,
-//! and wake nobody; or wake one for several submissions. A worker that has polled or slept, and has
+//! and wake none; or wake one for several submissions. A worker that has polled or slept, and has
 //! taken something, looks therefore whether more is there, and does then what a producer does.
 
 use super::{LOOKS_FOR_SLEEPERS, NO_SECOND_LOOK};

@@ -61,7 +61,7 @@ pub fn is_ignored(signal: i32) -> bool {
 /// Stands there no more: what the program has set is in force.
 pub fn end() {
     if STANDS.swap(false, Ordering::SeqCst) {
-        // Nobody changes what is kept after STANDS is false.
+        // No thread changes what is kept after STANDS is false.
         for (kept, signal) in KEPT.iter().zip(SIGNALS) {
             let _ = action(signal, Some(&kept.get()));
         }

@@ -27,7 +27,7 @@ const FREE_CALLS: &[c_long] = &[
     SYS_nanosleep,
     SYS_clock_nanosleep,
     SYS_times,
-    // Who the process is: no state changes.
+    // Identity of the process: no state changes.
     SYS_getpid,
     SYS_gettid,
     SYS_getppid,

@@ -238,7 +238,7 @@ static void reused(void)
 	close(2);
 	say("lowest", create("data"));
 	file = create("large");
-	/* An error that may come late, and is told to nobody. */
+	/* An error that may come late, and is never told. */
 	if (pwrite(file, "x", 1, 0x7ffffffffffffff0) == 1)
 		close(file);
 	say("write", write(2, "data", 4));

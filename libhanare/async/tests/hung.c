@@ -36,7 +36,7 @@ static long now_ms(void)
 	return time.tv_sec * 1000 + time.tv_nsec / 1000000;
 }
 
-/* Tells the parent, past the library: who writes to a pipe waits for all that was posted. */
+/* Tells the parent, past the library: a write to a pipe waits for all that was posted. */
 static void tell(int fd)
 {
 	long result = SYS_write;

@@ -75,7 +75,7 @@ static void reset(void)
 	await_change();
 }
 
-/* Who was told that the connection is broken has no reply taken. */
+/* A program that was told of a broken connection has no reply taken. */
 static void told(const char *by)
 {
 	struct epoll_event event = { .events = EPOLLIN };
@@ -111,7 +111,7 @@ static void told(const char *by)
 	say("close", close(server));
 }
 
-/* Who was not told is told by the next call. */
+/* A program that was not told is told by the next call. */
 static void not_told(const char *by)
 {
 	int error = 0;
@@ -177,7 +177,7 @@ static void self(void)
 	say("lowest", dup(0));
 }
 
-/* Nobody reads. */
+/* The peer does not read. */
 static void full(void)
 {
 	static char bytes[1 << 20];

@@ -174,7 +174,7 @@ static void go_on(int fd, const struct command *command)
 	pid_t child;
 
 	switch (command->what) {
-	case 'P': /* whoever is told by other ways finds the reply there */
+	case 'P': /* told in another way, the peer finds the reply there */
 		note(write(told[1], &one, 4));
 		break;
 	case 'U':

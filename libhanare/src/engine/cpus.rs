@@ -31,7 +31,7 @@ fn is_there(cpu: i32, area: &Area) -> bool {
     }
     area.on_linux(cpu, |_| match sys::is_on_linux() {
         None => sys::stay_on(cpu), // there is no LWK
-        // Where a thread cannot leave now, as under a tracer, nobody can tell.
+        // Where a thread cannot leave now, as under a tracer, no call can tell.
         Some(is_on_linux) => !is_on_linux || sys::current_cpu() == cpu,
     })
 }

@@ -26,7 +26,7 @@ pub type Queue = Mapped<Words>;
 #[repr(C, align(128))]
 #[derive(Debug)]
 pub struct Words {
-    // What everybody reads, and nobody writes while it is used.
+    // Words that all threads read, and that none writes while the queue is used.
     /// Whether the short way of several producers may be used.
     pub is_short_shared: AtomicU32,
     /// Attributes with which the queue was made.

@@ -121,9 +121,9 @@ fn main(queue: &Queue, index: u32) {
         is_here
     });
     if !is_here {
-        // The function has forked, and returned in the child. Nobody there waits for it: its thread
-        // ends as the last one of the program would, and does not wait for workers that the child
-        // has started.
+        // The function has forked, and returned in the child. No thread there waits for it: its
+        // thread ends as the last one of the program would, and does not wait for workers that the
+        // child has started.
         sys::exit(0);
     }
     queue
@@ -339,7 +339,7 @@ impl Loop<'_> {
                 let idle_ns = u64::from(attributes.idle_ms) * 1_000_000;
                 let is_spare = self.index >= attributes.workers_min;
                 if is_spare && !sys::is_readable(bell, idle_ns) && idle.end_sleep(self.index) {
-                    // Nobody wakes it any more.
+                    // No thread wakes it any more.
                     return !self.is_empty();
                 }
             }

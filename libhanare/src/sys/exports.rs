@@ -40,7 +40,7 @@ pub unsafe extern "C" fn hanare_queue_create(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hanare_queue_destroy(queue: Option<Handle>) -> c_int {
     let Some(queue) = queue else { return 0 };
-    // SAFETY: the caller says that it came from `hanare_queue_create`, and that nobody uses it.
+    // SAFETY: the caller says that it came from `hanare_queue_create`, and that no thread uses it.
     let queue = unsafe { Owner::from_handle(queue) };
     as_int(Queue::destroy(queue).map_err(|(error, queue)| {
         // It is there still.

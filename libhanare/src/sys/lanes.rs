@@ -80,7 +80,7 @@ impl Lanes {
             let entries = unsafe { slots(entries, self.depth) };
             let lane = Lane { head: Line::default(), tail: Line::default(), entries };
             lane.tail.0.store(lane.ring().reset(), Ordering::Relaxed);
-            // SAFETY: its piece, which nobody else knows of yet.
+            // SAFETY: its piece, which no other code knows of yet.
             unsafe { lanes.add(index).write(lane) };
         }
         let order = (Ordering::AcqRel, Ordering::Acquire);

@@ -65,7 +65,7 @@ impl<T> Holder<'_, T> {
         loop {
             let next = place.load(Ordering::Relaxed);
             // SAFETY: `enter` has counted what is in the list as used, so that its owner does not
-            // give it back. The lock is held: nobody takes it out.
+            // give it back. The lock is held: no thread takes it out.
             let Some(here) = (unsafe { next.as_ref() }) else { return };
             if std::ptr::eq(here, queue) {
                 place.store(here.next.load(Ordering::Relaxed), Ordering::Relaxed);

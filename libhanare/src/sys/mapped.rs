@@ -38,7 +38,8 @@ pub struct Mapped<T> {
 }
 
 // SAFETY: what changes is atomic, but `Free` and `Own`, which are the one producer's. Queues of
-// Rust have several producers, and do not write them. Who makes one of C says which thread uses it.
+// Rust have several producers, and do not write them. The maker of one of C says which thread uses
+// it.
 unsafe impl<T: Sync> Sync for Mapped<T> {}
 // SAFETY: likewise; the pieces lie in its own mapping.
 unsafe impl<T: Send> Send for Mapped<T> {}
@@ -188,7 +189,7 @@ impl<T> Owner<T> {
             head: Line::default(),
             words,
         };
-        // SAFETY: the piece is as large, and nobody else's.
+        // SAFETY: the piece is as large, and no other code has it.
         unsafe { place.write(mapped) };
         // From now on the mapping belongs to the owner.
         let start = mapping.into_start();
@@ -207,7 +208,7 @@ impl<T> Owner<T> {
     /// Takes it back.
     ///
     /// # Safety
-    /// The handle came from [`Owner::into_handle`], and is taken back once at a time; nobody else
+    /// The handle came from [`Owner::into_handle`], and is taken back once at a time; no other code
     /// uses it.
     #[must_use]
     pub const unsafe fn from_handle(handle: NonNull<Mapped<T>>) -> Self {

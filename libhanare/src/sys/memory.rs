@@ -21,7 +21,7 @@ impl Mapping {
         start.map(|start| Self { start, bytes })
     }
 
-    /// Start of the mapping, which nobody gives back but by [`Mapping::from_start`].
+    /// Start of the mapping, which only [`Mapping::from_start`] gives back.
     #[must_use]
     pub(super) fn into_start(self) -> NonNull<u8> {
         let start = self.start;
@@ -42,7 +42,7 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: `new` has mapped it. Whoever drops it says that nothing uses it any more: `Owner`
+        // SAFETY: `new` has mapped it. The dropper vouches that nothing uses it any more: `Owner`
         // and `Lanes` have it as long as something in it can be reached, `Area` while the LWK has
         // it.
         unsafe { libc::munmap(self.start.as_ptr().cast(), self.bytes) };
@@ -70,8 +70,8 @@ impl<'a> Pieces<'a> {
         self.next += count * size_of::<T>();
         assert!(self.next <= self.end, "a queue has all its pieces");
         for index in 0..count {
-            // SAFETY: it lies in the mapping, which is borrowed, and is nobody else's: `next` is
-            // behind it already.
+            // SAFETY: it lies in the mapping, which is borrowed, and no other code has it: `next`
+            // is behind it already.
             unsafe { first.add(index).write(make(index)) };
         }
         NonNull::new(first).expect("a mapping does not lie at zero")

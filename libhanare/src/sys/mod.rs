@@ -4,7 +4,7 @@
 //!   library itself
 //! * [`mapped`] has the memory of a queue, which its [`threads`] and the [`list`] of queues keep;
 //!   [`free`], [`own`] and [`lanes`] are parts of it, [`memory`] is where it lies
-//! * [`fork`] knows who is alone in the child of a fork
+//! * [`fork`] knows which thread is alone in the child of a fork
 //! * [`ring`] has submissions for which posters have vouched, and [`execute`] executes them;
 //!   [`closure`] makes one of a closure, [`operations`] and [`scope`] of system calls
 //! * [`exports`] are the functions of C that are given addresses, and [`attributes`] reads one

@@ -32,7 +32,7 @@ impl<T> OnceSlice<T> {
         let new = Box::into_raw(all).cast::<T>();
         let order = (Ordering::AcqRel, Ordering::Acquire);
         if self.first.compare_exchange(null_mut(), new, order.0, order.1).is_err() {
-            // SAFETY: it was made above, and given to nobody.
+            // SAFETY: it was made above, and given to no other code.
             drop(unsafe { Box::from_raw(slice_from_raw_parts_mut(new, self.count)) });
         }
     }

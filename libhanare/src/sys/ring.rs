@@ -32,7 +32,7 @@ impl<'a> Ring<'a> {
         Self(Submissions::new(head, entries))
     }
 
-    /// Makes the ring empty: its tail. Nobody else uses it.
+    /// Makes the ring empty: its tail. No other thread uses it.
     #[must_use]
     pub fn reset(&self) -> u64 {
         self.0.reset()

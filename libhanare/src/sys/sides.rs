@@ -45,7 +45,7 @@ impl Area {
         let start = area.into_start();
         let order = (Ordering::AcqRel, Ordering::Acquire);
         if self.start.compare_exchange(null_mut(), start.as_ptr(), order.0, order.1).is_err() {
-            // SAFETY: it was taken from the mapping above, and given to nobody.
+            // SAFETY: it was taken from the mapping above, and given to no other code.
             drop(unsafe { Mapping::from_start(start, AREA_BYTES) });
         }
         true

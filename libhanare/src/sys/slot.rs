@@ -42,7 +42,7 @@ impl<T> Taker<T> {
         if !self.0.is_full.load(Ordering::Acquire) {
             return None;
         }
-        // SAFETY: the giver has ended, and this is the one taker, borrowed by nobody else.
+        // SAFETY: the giver has ended, and this is the one taker, borrowed by no other code.
         unsafe { (*self.0.value.get()).take() }
     }
 }

@@ -400,7 +400,7 @@ static void hanare_start(long *stack)
 {
 	int argc = (int)stack[0];
 	char **argv = (char **)(stack + 1);
-	/* SIGPIPE is ignored: who writes to what nobody reads is told by an error. */
+	/* SIGPIPE is ignored: a write without a reader is told by an error. */
 	const unsigned long ignore[4] = { 1, 0, 0, 0 };
 
 	hanare_call(__NR_rt_sigaction, 13, (long)ignore, 0, 8, 0, 0);

@@ -158,7 +158,7 @@ mod tests {
                 // SAFETY: it was written above.
                 let bytes = unsafe { core::slice::from_raw_parts(block, layout.size()) };
                 assert!(bytes.iter().all(|&byte| byte == mark), "{layout:?}");
-                // SAFETY: nobody uses it from here on.
+                // SAFETY: no code uses it from here on.
                 unsafe { heap.dealloc(block, layout) };
             }
         }

@@ -66,7 +66,7 @@ fn run(initial: Initial) -> ! {
     let stderr = options.stats.then(Stderr::keep).flatten();
     let process = process::set(Process::new(space, clock, options.stats, stderr));
 
-    // From here to START a signal would find nobody to be told to.
+    // From here to START no thread could be told of a signal.
     signal::set_mask(!0);
     become_first_worker();
     for _ in 0..options.members {

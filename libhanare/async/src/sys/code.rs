@@ -26,7 +26,7 @@ impl Area {
         assert!(bytes.len() as u64 <= self.size, "there is room for all stubs");
         // SAFETY: The area is ours, writable, and large enough.
         unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), self.start as *mut u8, bytes.len()) };
-        // SAFETY: The area is ours, and nobody writes to it from now on.
+        // SAFETY: The area is ours, and no code writes to it from now on.
         unsafe { protect(self.start, self.size, READ_EXEC) }
     }
 }

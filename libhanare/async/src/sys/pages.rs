@@ -15,7 +15,7 @@ pub(super) fn map_at(place: u64, size: u64) -> bool {
         Ok(at) if at == place => true,
         Ok(at) => {
             // A kernel that does not know the flag: what it mapped is ours.
-            // SAFETY: Nobody else knows of it.
+            // SAFETY: No other code knows of it.
             let _ = unsafe { call(libc::SYS_munmap, [at, size, 0, 0, 0, 0]) };
             false
         }

@@ -85,7 +85,7 @@ fn prepare(memory: u64, pointer: u64) -> Option<()> {
     if (local as u64) < pointer - VARIABLES_BYTES {
         return None;
     }
-    // SAFETY: The first page of new memory, which nobody uses.
+    // SAFETY: The first page of new memory, which no code uses.
     unsafe { protect(memory, PAGE_BYTES, libc::PROT_NONE) }.ok()?;
     let guard: u64;
     // SAFETY: It reads the value by which functions of the C library see that their stack was
@@ -187,7 +187,7 @@ pub fn run_on_linux(Area(area): Area) -> bool {
     // The LWK has the area as long as the thread lives.
     let is_there = run_on([1, area, AREA_BYTES, u64::MAX]) == 0;
     if !is_there {
-        // SAFETY: Nobody else knows of it.
+        // SAFETY: No other code knows of it.
         unsafe { unmap(area, AREA_BYTES) };
     }
     is_there

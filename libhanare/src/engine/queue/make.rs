@@ -62,7 +62,8 @@ impl Queue {
         Ok(queue)
     }
 
-    /// Makes all rings empty, and gives each credit its first or next ticket. Nobody else uses it.
+    /// Makes all rings empty, and gives each credit its first or next ticket. No other thread uses
+    /// it.
     fn fill(&self) {
         let tail = self.ring().reset();
         self.reset_producer(tail);
@@ -121,7 +122,7 @@ impl Queue {
         Ok(())
     }
 
-    /// Ends it. Nobody uses it any more.
+    /// Ends the queue, which no thread uses any more.
     ///
     /// # Errors
     /// EDEADLK, and the queue: from one of its workers.

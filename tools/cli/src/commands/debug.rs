@@ -30,7 +30,7 @@ enum What {
     },
     /// Show the LWK's free memory, and what its kernel keeps for itself
     Memory(Target),
-    /// Show who has each frame of the LWK's memory; status 1 if that does not fit
+    /// Show the user of each frame of the LWK's memory; status 1 if that does not fit
     Ledger {
         /// Machine-readable
         #[arg(long)]

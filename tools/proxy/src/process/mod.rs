@@ -61,7 +61,7 @@ impl Process {
     }
 
     /// After a fork, in the child: nothing has been counted, the line of counters
-    /// is the parent's, and nobody else is here to say anything.
+    /// is the parent's, and no other thread is here to say anything.
     pub fn begin_child(&self, shares_table: bool) {
         worker::begin_child();
         if let Some(stderr) = self.stderr.as_ref().filter(|_| !shares_table) {

@@ -58,7 +58,7 @@ pub fn start(space: &Space) -> sys::Result<u32> {
     Err(Errno(EAGAIN))
 }
 
-/// A child like this process; nobody is told of its end.
+/// A child like this process; its end is not told.
 const PLAIN: clone_args = clone_args {
     flags: 0,
     exit_signal: 0,

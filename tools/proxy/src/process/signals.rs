@@ -184,7 +184,7 @@ fn tell(worker: &Worker, signal: u32, info: &Info, frame: &mut Frame) -> bool {
             false
         }
         Err(Errno(EIO)) => process::lwk_died(),
-        // Nobody there to ask (not started yet, or ending): Linux' default.
+        // No thread there to ask (not started yet, or ending): Linux' default.
         Err(_) => end_by(signal),
     }
 }

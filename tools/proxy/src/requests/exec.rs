@@ -69,7 +69,7 @@ pub fn exec(
         core::str::from_utf8(INSTANCE).unwrap_or_default(),
         text(&process.space.instance)
     );
-    // A signal would find nobody to be told to; the new image opens the mask again.
+    // No thread could be told of a signal; the new image opens the mask again.
     let mask = signal::set_mask(!0);
     let own = own_limit(&stack);
     if let Some(own) = own {

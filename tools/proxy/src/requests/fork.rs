@@ -53,7 +53,7 @@ pub fn fork(
         stack_size: 0,
         tls: 0,
     };
-    // Nobody may be told of a signal in between.
+    // No thread may be told of a signal in between.
     let mask = signal::set_mask(!0);
     worker.block.inherit(true);
     let result = sys::fork(&wanted);

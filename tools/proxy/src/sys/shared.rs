@@ -159,13 +159,13 @@ impl Window {
     pub fn write_start(self, offset: usize, bytes: &[u8]) {
         assert!(offset + bytes.len() <= START_SIZE as usize);
         let target = (START_BASE as usize + offset) as *mut u8;
-        // SAFETY: inside the start block, which nobody reads before START.
+        // SAFETY: inside the start block, which the LWK does not read before START.
         unsafe { core::ptr::copy_nonoverlapping(bytes.as_ptr(), target, bytes.len()) }
     }
 
     /// Writes the header of the start block.
     pub fn write_start_block(self, block: &StartBlock) {
-        // SAFETY: START_BASE is mapped and aligned; nobody reads before START.
+        // SAFETY: START_BASE is mapped and aligned; the LWK does not read before START.
         unsafe { core::ptr::write(START_BASE as *mut StartBlock, *block) }
     }
 
@@ -216,7 +216,7 @@ impl<T> Once<T> {
     /// Sets it; the first thread does so, once, before it makes others.
     pub fn set(&'static self, value: T) -> &'static T {
         assert!(self.ready.load(Ordering::Relaxed) == 0);
-        // SAFETY: nobody has a reference: `ready` is still 0.
+        // SAFETY: no code has a reference: `ready` is still 0.
         let value = unsafe { (*self.value.get()).write(value) };
         self.ready.store(1, Ordering::Release);
         value

@@ -123,7 +123,7 @@ pub struct Wanted {
 /// signals blocked, and gives its process id. `flags` and `pidfd` as of clone(2).
 pub fn share(slot: u32, flags: u64, pidfd: u64, wanted: Wanted) -> Result<u32> {
     let (pid, block) = make(slot, Role::Sharer, u64::from(ALWAYS) | flags, pidfd, wanted)?;
-    // Nobody else could say at its end that the block is free.
+    // No other code could say at its end that the block is free.
     block.keep_or(|| ());
     Ok(pid)
 }
