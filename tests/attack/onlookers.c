@@ -16,7 +16,7 @@ struct scan {
 };
 #define SCAN _IOWR('f', 16, struct scan)
 
-/* Where those who look know that it changes, whatever the victim has executed. */
+/* Where the onlookers know that it changes, whatever the victim has executed. */
 static char *const arena = (char *)0x200000000000;
 #define ARENA (64 * PAGE)
 

@@ -25,7 +25,7 @@ static void *neighbour(void *unused)
 	return unused;
 }
 
-/* Nobody writes to the memory of a child. */
+/* No thread writes to the memory of a child. */
 static void look(void)
 {
 	uint64_t seen[PAGES];

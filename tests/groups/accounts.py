@@ -1,4 +1,4 @@
-"""What a user may take of an instance, who pays for it where memory is short, and that the way back needs none.
+"""What a user may take of an instance, which user pays for it where memory is short, and that the way back needs none.
 
 TESTS_FAILS (1 in `make test`, 7 in `make test-long`) multiplies the number of allocations that fail: of those of a program's
 work all do at 7, of those of its start at 50 or so. One in seven is spread over all that it does, and each way back from there is
@@ -30,7 +30,7 @@ SHARE, START = 0.15, 10
 
 
 class Hoarder:
-    """A user with start blocks and empty spaces, as many as he gets; ends with the block."""
+    """A user with start blocks and empty spaces, as many as that user gets; ends with the block."""
 
     def __init__(self, uid, blocks, spaces, *decoy):
         self.process = subprocess.Popen([HOARD, 'default', str(uid), str(blocks), str(spaces), *decoy], stdin=subprocess.PIPE,
@@ -67,12 +67,12 @@ def as_user(uid, *argv, **more):
 
 
 def spaces_of_one():
-    """Who opens as many spaces as he gets does not use up what others need."""
+    """A user who opens as many spaces as possible does not use up what others need."""
     before, _ = debug_memory()
     with Hoarder(UID, 0, 2392) as hoarder:
         expect(hoarder.error and hoarder.spaces < 7176, hoarder.said)
         expect(as_user(1000, '/bin/true').status == 0, 'another user is refused')
-        expect(as_user(UID, '/bin/true').status != 0, 'he gets more all the same')
+        expect(as_user(UID, '/bin/true').status != 0, 'the user gets more all the same')
         expect('as many programs' in hoarder.said or 'of yours' in hoarder.said, hoarder.said)
     lwk_memory_is(before)
 
@@ -144,7 +144,7 @@ def other_users_program():
 
 
 def rings_of_one():
-    """Rings of traces whose process has ended and whose records nobody reads are their user's, who gets no more than a part:
+    """Rings of traces whose process has ended and whose records are not read are their user's, who gets no more than a part:
     another user's program goes on."""
     before, _ = debug_memory()
     rings = [GUEST + '/module-observers', 'rings', '200', GUEST + '/static/observed']
@@ -186,7 +186,7 @@ def breakpoints_of_one():
 
 
 def breakpoints_to_the_limit():
-    """A user's breakpoints are refused at his limit of kernel memory."""
+    """A user's breakpoints are refused at the user's limit of kernel memory."""
     with contextlib.ExitStack() as stack:
         programs = []
         for _ in range(40):
@@ -194,7 +194,7 @@ def breakpoints_to_the_limit():
             if not program.said:
                 break
             programs += program.said.split()
-        expect(len(programs) >= 4 and not program.said, f'{programs}: he gets as many programs as he likes')
+        expect(len(programs) >= 4 and not program.said, f'{programs}: the user gets any number of programs')
         with Holder(UID, GUEST + '/module-observers', 'breakpoints', '4096', *programs) as holder:
             count, error = holder.refused_after()
             expect(count < 4096 * len(programs) // 2 and error == errno.ENOMEM, holder.said)
@@ -202,7 +202,7 @@ def breakpoints_to_the_limit():
 
 
 def pipes_of_one():
-    """Pages that Linux holds are whose they were: memory is short, and he pays for it. Another user's program goes on."""
+    """Pages that Linux holds are whose they were: memory is short, and that user pays for it. Another user's program goes on."""
     before, _ = debug_memory()
     pipes = [PIPES, 'all', '12', '18']
     with other_users_program(), Holder(UID, 'hanare', 'run', '--', *pipes) as holder:
@@ -265,7 +265,7 @@ def pipes_that_stay():
 
 
 def fault_asks_first():
-    """Linux has let go of pages and nobody has told the LWK: a fault of a proxy for which there is no memory finds them, and
+    """Linux has let go of pages and has not told the LWK: a fault of a proxy for which there is no memory finds them, and
     no process ends for it."""
     before, _ = debug_memory()
     with other_users_program():
@@ -367,7 +367,7 @@ class Asked:
         return memory
 
     def memory_of(self, processes):
-        """What `ask(MEMORY)` gives once there are so many processes, and it stays the same: who has ended is waited for on
+        """What `ask(MEMORY)` gives once there are so many processes, and it stays the same: an ended process is waited for on
         Linux a little earlier than the LWK has all of it back."""
         end, before = time.monotonic() + TIMEOUT, None
         while (memory := self.ask(self.MEMORY)) != before or memory[3] != processes:

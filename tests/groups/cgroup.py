@@ -37,11 +37,11 @@ def beyond():
 
 
 def others_live():
-    """Who has most in the group is killed, nobody outside of it, however much he has."""
+    """The largest process in the group is killed, none outside of it, however large."""
     with Group(24) as group, Grower(['hanare', 'run', '--', CHARGED, 'grows'], 48) as outside, group.grower(12) as large:
         result = group.run(EAT, '20')
         expect(not large.grow(1) or result.status != 0, 'both have what they want')
-        expect(outside.lives() and outside.grow(4), 'who is not in the group is killed')
+        expect(outside.lives() and outside.grow(4), 'a process outside of the group is killed')
     with Group(24) as group, group.grower(16) as large:
         result = group.run(EAT, '10')
         expect(result.status == 0, f'the small one is killed: {result}; {log_tail()}')
@@ -114,7 +114,7 @@ def files():
 
 
 def root_and_users():
-    """Everybody's, and a user has his own limit besides."""
+    """The limit of all users, and a user's own one besides."""
     with Group(16) as group:
         user = ['/usr/bin/setpriv', '--reuid=65534', '--regid=65534', '--groups=hanare']
         def as_user(mib, **more):
@@ -192,12 +192,12 @@ def changed_cpu(seen):
         has(80, 101, program)  # it has no limit any more
         program.begin(3 * seen)
         group.write('cpu.max', FIVE)
-        expect(program.end() < 60, 'who runs is not asked')
+        expect(program.end() < 60, 'the running thread is not asked')
         is_five(program)
 
 
 def cpu_ends():
-    """Who waits for his turn, however long, is ended at once by a signal; Linux' requests are answered."""
+    """A thread that waits for its turn, however long, is ended at once by a signal; Linux' requests are answered."""
     # SIGINT ends a program as SIGTERM does; SIGKILL waits for no turn, in whatever a thread is
     # (group strikes).
     for name in ('KILL', 'TERM', 'INT') if TIER == 'long' else ('TERM',):
@@ -244,7 +244,7 @@ def cpu_of_each():
 
 
 def cpu_of_others():
-    """Who shares the CPU with a program whose group has no time left has the CPU; who waits for it is not forgotten."""
+    """A program that shares the CPU with one whose group has no time left has the CPU; the one that waits is not forgotten."""
     with Group(cpu=FIVE) as group, group.computer(1, '--cpus', '2') as limited, Computer(None, 1, '--cpus', '2') as other:
         for _ in range(TRIES):
             limited.begin(4)
@@ -252,7 +252,7 @@ def cpu_of_others():
             share, beside = other.end(), limited.end()
             if share > 80 and 2 <= beside <= 12:
                 break
-        expect(share > 80 and 2 <= beside <= 12, f'{share:.1f} %, and {beside:.1f} % of who has 5')
+        expect(share > 80 and 2 <= beside <= 12, f'{share:.1f} %, and {beside:.1f} % of the one with 5')
 
 
 control('+memory +cpu')

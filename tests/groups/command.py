@@ -408,7 +408,7 @@ def noise():
 
 
 def figures_nobody_reads():
-    """--stats of which nobody reads the line: the program ends all the same."""
+    """--stats whose line is not read: the program ends all the same."""
     result = command('hanare run --stats sh -c "sleep 1" 2>&1 | true; hanare run true', shell=True)
     expect(result.status == 0, result)
     nothing_left()

@@ -366,7 +366,7 @@ def gdb_listen():
 
 
 def trace_and_gdb_of_utility_threads():
-    """Threads that execute on Linux come back for who begins to watch: their calls are seen, and a stop is one."""
+    """Threads that execute on Linux come back for an observer that begins to watch: their calls are seen, and a stop is one."""
     program = subprocess.Popen(['hanare', 'run', '--', GUEST + '/static/utility-endless'], stdout=subprocess.PIPE)
     try:
         expect(program.stdout.readline() == b'ready\n', 'not ready')

@@ -74,7 +74,7 @@ def ends(program, code):
 
 
 def stray():
-    """An interruption of a server that is for no call, as a late one is: by who may send signals to the process."""
+    """An interruption of a server that is for no call, as a late one is: by a process that may send signals to it."""
     program = subprocess.Popen(by_box(ONCE, 'waits'), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     try:
         expect(program.stdout.readline() == b'ready\n', 'it begins')

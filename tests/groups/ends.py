@@ -165,7 +165,7 @@ def out_of_memory():
     check('out-of-memory-on-a-socket', sockets)
 
     def full():
-        """Nobody reads: the program is killed all the same."""
+        """Its output has no reader: the program is killed all the same."""
         reader, writer = os.pipe()
         os.set_blocking(writer, False)
         with contextlib.suppress(BlockingIOError):

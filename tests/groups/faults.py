@@ -345,7 +345,7 @@ while not os.path.exists('stop'):
 
 
 def late():
-    """All CPUs of the LWK stand still for longer than anybody is patient, as those of a busy host may: programs go on."""
+    """All CPUs of the LWK stand still for longer than any patience, as those of a busy host may: programs go on."""
     fresh(folder := WORK + '/late')
     started = []
 
@@ -492,7 +492,7 @@ def panics():
         check('panic-on-the-second-cpu', second_cpu)
 
     def overflow(cpu, named, spinners=0):
-        """Whoever uses up a kernel stack meets its guard, and the panic's message says whose it was."""
+        """Code that uses up a kernel stack meets its guard, and the panic's message says whose it was."""
         def body():
             spinning = [begun('spin') for _ in range(spinners)]
             try:

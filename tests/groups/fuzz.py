@@ -74,7 +74,7 @@ def serves(*argv):
 
 
 def pretends():
-    """A proxy says of all its slots that their worker is a task of another user's: nobody takes that for an id.
+    """A proxy says of all its slots that their worker is a task of another user's: no call takes that for an id.
     Of a process that has the proxy's memory, and that the LWK does not know, the module takes none either."""
     env = f'FORGED_TID={os.getpid()}'
     forged = command([*AS_USER, 'env', env, FORGED, 'serve', GUEST + '/static/own-ids'], cwd=folder())
@@ -82,7 +82,7 @@ def pretends():
 
 
 def forged_proxies(first, seconds):
-    """Proxies that lie, and one whose window somebody writes into; then all is as it was."""
+    """Proxies that lie, and one whose window another process writes into; then all is as it was."""
     def one(number):
         seed, late = first + 1000 * number, seconds + TIMEOUT
         if number < PROXIES:

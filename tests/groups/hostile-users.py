@@ -1,4 +1,4 @@
-"""Users of one instance who mean each other no good: nobody waits for a stranger."""
+"""Users of one instance who mean each other no good: none waits for another one."""
 
 import contextlib
 import glob
@@ -17,7 +17,7 @@ STRANGER = GUEST + '/module-stranger'
 BAD, GOOD = (['/usr/bin/setpriv', f'--reuid={uid}', f'--regid={uid}', '--groups=hanare', '/bin/sh', '-c', 'exec "$@"', 'sh']
              for uid in (65534, 65533))
 FILE = WORK + '/strangers'
-# What other people's programs may take when nobody is in their way, on a busy machine, in seconds.
+# What other users' programs may take when nothing is in their way, on a busy machine, in seconds.
 SOON = 60
 
 
@@ -71,7 +71,7 @@ def held_services():
 
 
 def signals_in_a_crowd():
-    """Who waits for its turn with the other threads of its process takes signals."""
+    """A thread that waits for its turn with the other threads of its process takes signals."""
     result = command(bad('crowd', FILE))
     expect(result.out == b'ended by 15\n', result)
 
@@ -91,7 +91,7 @@ def end_computed(stuck, program):
 
 
 def requests_of_one_user():
-    """A CPU does not answer one user; other users' requests for other CPUs are served meanwhile, and his processes end."""
+    """A CPU does not answer one user; other users' requests for other CPUs are served meanwhile, and that user's processes end."""
     hang_s = SOON + 30
     good_program(SOON, '--cpus', '3')
     computes = 'i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done; echo computed; read end'
@@ -107,7 +107,7 @@ def requests_of_one_user():
         try:
             asks.process.stdin.write(b'\n')
             asks.process.stdin.flush()
-            until(lambda: waits_for_an_entry(asks.process.pid), 'his requests take up his share')
+            until(lambda: waits_for_an_entry(asks.process.pid), 'requests take up the share')
             end_computed(stuck, computed)
             # The user's requests take up the user's share: that no more are sent says nothing of
             # the CPU.
@@ -119,7 +119,7 @@ def requests_of_one_user():
         finally:
             hang.kill()
             hang.wait()
-            # Else the end of who asks waits until that CPU goes on.
+            # Else the end of the asker waits until that CPU goes on.
             end_hung()
     boot()
 
@@ -163,7 +163,7 @@ def spaces_of_one_user():
 
 
 def ends_of_one_user():
-    """The LWK answers nothing, and more processes of a user end than he may have requests for: none of them stays there."""
+    """The LWK answers nothing, and more processes of a user end than that user may have requests for: none of them stays there."""
     with Bad('there', 'spaces', '140'):
         hang = begin_to_hang(6)
         # Ends wait 1 s then, in place of 20.
@@ -207,7 +207,7 @@ def steps(ms):
 
 
 def computing_beside_requests():
-    """Whoever asks at any rate leaves half of a CPU to its threads. Root asks, since his requests can be made to take long."""
+    """A user who asks at any rate leaves half of a CPU to its threads. Root asks, since root's requests can be made to take long."""
     # Less than a half: interrupts, and an emulated machine's CPUs that wait for each other. One
     # that stands still meanwhile, for seconds, does so in one try and not in the other ones.
     for _ in range(5):

@@ -69,7 +69,7 @@ def hostile(how):
 
 
 def hostile_at_shutdown(how):
-    """One that goes on until it is killed: not at the cost of who shuts down."""
+    """One that goes on until it is killed: not at the cost of the caller that shuts down."""
     def body():
         process = subprocess.Popen([HOSTILE, 'default', how], stdout=subprocess.PIPE,
                                    start_new_session=True)
@@ -115,13 +115,13 @@ def stolen():
 
 
 def managed():
-    """The descriptor of a proxy manages no instance and looks at nobody, though its user may."""
+    """The descriptor of a proxy manages no instance and observes no process, though its user may."""
     result = command([FORGE, 'default', 'manage'])
     expect(result.out == b'nothing\n', result)
 
 
 def deceived(how):
-    """Whoever decides about calls of a program (SECCOMP_RET_USER_NOTIF) is told nothing, and decides about nothing else, by a lie."""
+    """A supervisor of a program's calls (SECCOMP_RET_USER_NOTIF) is told nothing, and decides about nothing else, by a lie."""
     def body():
         result = command([GUEST + '/module-lying-proxy', 'default', how])
         expect(result.out == b'lied\nended\n', result)
@@ -266,7 +266,7 @@ def killed_readers():
 
 
 def two_readers():
-    """Of two who need the same page, one reads it; the other, which cannot give up the memory map's lock
+    """Of two tasks that need the same page, one reads it; the other, which cannot give up the memory map's lock
     (/proc/PID/mem), does not wait for ever."""
     with SlowFile() as slow:
         code = (f'import os; os.pread(os.open("/proc/{slow.program.pid}/mem", os.O_RDONLY), 1, '
@@ -344,7 +344,7 @@ def refused_by_linux(path, text, says, refusal=errno.EBUSY):
 
 
 def lost_interrupts():
-    """Whoever waits for an interrupt that was lost, in either direction, waits for two seconds and not for ever."""
+    """A task or CPU that waits for an interrupt that was lost, in either direction, waits for two seconds and not for ever."""
     position = len(kernel_log_since(0))
     lose = '/sys/module/hanare/parameters/lose'
     directions = 'interrupt to CPU', 'interrupt from CPU'

@@ -97,7 +97,7 @@ def empty(folder):
 
 
 def unread():
-    """A pipe that nobody reads."""
+    """A pipe without a reader."""
     reader, writer = os.pipe()
     os.close(reader)
     return writer

@@ -180,7 +180,7 @@ class Loads:
         return on_linux | on_lwk
 
     def looks(self):
-        # Who asks one CPU for something asks for an interrupt.
+        # A request to one CPU asks for an interrupt.
         debug = ['debug', 'memory', 'default', '--cpu', str(CPUS.index(self.others[0]))]
         for argv in ['ls'], ['status'], ['ps', '--threads'], ['log'], debug:
             hanare(*argv)
@@ -189,7 +189,7 @@ class Loads:
                 file.read()
 
     def looks_while_busy(self):
-        """No CPU halts, so somebody is interrupted by who answers: those who enter the kernel all the time."""
+        """No CPU halts, so the answerer interrupts one: those that enter the kernel all the time."""
         calls = 'import os\nfor i in range(50000): os.getpid()\nprint(flush=True)\nwhile True: os.getpid()'
         busy = [subprocess.Popen(['hanare', 'run', '--cpus', str(other), '--', 'python3', '-c', calls], stdout=subprocess.PIPE)
                 for other in self.others]
@@ -263,7 +263,7 @@ class Computing:
 
 
 def each_alone():
-    """On the instance's first CPU, where requests go that are nobody's."""
+    """On the instance's first CPU, where requests of no space go."""
     computing = None
 
     def quiet_beside(name):

@@ -16,7 +16,7 @@ from harness import *
 
 TASK = f'{GUEST}/static/native-task'
 FORGED = f'{GUEST}/module-forged-member'
-USER = 65531  # nobody else's, so that all its processes may be killed
+USER = 65531  # of no other program, so that all its processes may be killed
 AS_USER = ['/usr/bin/setpriv', f'--reuid={USER}', f'--regid={USER}', '--groups=hanare']
 OWNERDEAD = 'EOWNERDEAD'
 
@@ -161,7 +161,7 @@ def tasks_of(pid=r'\d+'):
 
 def killed_in_the_queue():
     """A task that waits for a pool that is used up ends by a signal at once; the one that has the proxy goes on."""
-    # For longer than anybody waits here: who waits for it gets it in no other way.
+    # For longer than any wait here: a waiter gets it in no other way.
     tasks = started('holds', '1000000', options=['--tasks', '2', '--pool', '1', '--pool-max', '1'])
     try:
         expect(tasks.stdout.readline() == b'has one 1\n', 'one has it')
@@ -346,7 +346,7 @@ def counted():
 
 
 def of_another_user():
-    """Who has only the descriptor of a pool, and other rights than who made it, does not join."""
+    """A process with the descriptor of a pool, and other rights than its maker, does not join."""
     program = f'{GUEST}/module-pool'
     for rights, wanted in (([], b'joined\n'), (NOBODY, b'EPERM: the pool of proxies was made with other rights than yours\n')):
         result = command([program, *rights, program, 'join'])
@@ -424,7 +424,7 @@ def kill_all():
 
 
 def forged(seed, seconds=20 if TIER == 'long' else 8):
-    """Proxies that lie, and write while the LWK reads, harm who uses their pool and nobody else."""
+    """Proxies that lie, and write while the LWK reads, harm users of their pool only."""
     def body():
         (before, _), log = debug_memory(), len(kernel_log_since(0))
         end = time.monotonic() + seconds
@@ -507,7 +507,7 @@ def lwk_panics():
 
 
 def slow_memory():
-    """A proxy is killed while its task waits for memory, as long as a user wants: nobody takes the LWK for hung."""
+    """A proxy is killed while its task waits for memory, as long as a user wants: the LWK is not taken for hung."""
     folder, log = tempfile.mkdtemp(dir=WORK), len(kernel_log_since(0))
     subprocess.run(['modprobe', 'fuse'], check=True)
     server = subprocess.Popen([sys.executable, ROOT + '/tests/lib/slowfile.py', folder, TASK, 'comes late'],

@@ -65,7 +65,7 @@ def rung():
 
 
 def rings_in_a_crowd():
-    """How long a ring takes is the program's to decide, and nobody else waits for it."""
+    """How long a ring takes is the program's to decide, and no other program waits for it."""
     # A machine that stands still meanwhile does so in one try and not in the other ones.
     for _ in range(4):
         slowest = beside_a_crowd()
@@ -191,7 +191,7 @@ def unchanged_programs():
 
 
 def forged_registers():
-    """Proxies give threads that were to execute on Linux back with registers that nobody had: they harm their programs alone."""
+    """Proxies give threads that were to execute on Linux back with registers that no thread had: they harm their programs alone."""
     # Further seeds follow until so many have been tried.
     forged_proxies_harm_nobody('registers', 20 if TIER == 'long' else 5, {'threads to execute': 30})
 

@@ -1,4 +1,4 @@
-"""Who may do what: programs that may only be executed, identities of threads."""
+"""Rights of users: programs that may only be executed, identities of threads."""
 
 import contextlib
 import grp
@@ -26,7 +26,7 @@ def install(name, mode):
 
 
 def by_group():
-    """Root and the members of the device's group run programs, nobody else; also once the module is loaded anew."""
+    """Root and the members of the device's group run programs, no other user; also once the module is loaded anew."""
     outside = ['/usr/bin/setpriv', '--reuid=65534', '--regid=65534', '--clear-groups']
     user = ['hanare', 'run', '--', '/usr/bin/id', '-u']
 
@@ -152,7 +152,7 @@ def idle_workers():
 
 
 def listings():
-    """`hanare ps` shows a user the processes that /proc shows him."""
+    """`hanare ps` shows a user the processes that /proc shows."""
     def seen(argv, pid):
         said = command([*argv, 'hanare', 'ps']).out.decode()
         return any(line.split()[:1] == [str(pid)] for line in said.splitlines())
@@ -166,14 +166,14 @@ def listings():
                 subprocess.run(['mount', '-n', '-o', f'remount,hidepid={hidepid}', '/proc'], check=True)
                 expect(seen(NOBODY, process.pid) == shown, f'hidepid={hidepid}: nobody sees {not shown}')
                 expect(seen([], process.pid), f'hidepid={hidepid}: root does not see it')
-                # Who has namespaces of his own has what he likes at /proc.
+                # A user with own namespaces may have anything at /proc.
                 folder = f'/proc/{process.pid}'
                 forged = f'mount -t tmpfs none /proc && mkdir {folder} /proc/self && touch {folder}/stat /proc/self/stat'
                 if TIER != 'long' and hidepid != 2:
                     continue  # with another /proc it is the same, whatever the machine's hides
                 for at_proc in 'mount -t tmpfs none /proc', forged, f'mount --bind /proc/self/stat /mnt/stat && {forged} && mount --move /mnt/stat {folder}/stat':
                     private = [*NOBODY, 'unshare', '--user', '--map-root-user', '--mount', 'sh', '-c', f'{{ {at_proc}; }} >&2; exec "$@"', 'sh']
-                    expect(not seen(private, process.pid), f'hidepid={hidepid}, {at_proc}: nobody sees it')
+                    expect(not seen(private, process.pid), f'hidepid={hidepid}, {at_proc}: no user sees it')
             expect(not seen(['unshare', '--pid', '--fork', '--mount-proc'], process.pid), 'seen from another pid namespace')
         finally:
             subprocess.run(['mount', '-n', '-o', 'remount,hidepid=0', '/proc'], check=True)
@@ -271,7 +271,7 @@ def changes():
 
 
 def limited_by_others(launch):
-    """What a program has to say of each limit that somebody else sets, and what he is told of it then."""
+    """What a program has to say of each limit that another process sets, and what that one is told of it then."""
     process = begin_limited(launch)
     try:
         said = {}
@@ -285,7 +285,7 @@ def limited_by_others(launch):
 
 
 def limits():
-    """Who sets limits of a program from Linux sets them for the program, at its next call."""
+    """A process that sets limits of a program from Linux sets them for the program, at its next call."""
     lwk = ['hanare', 'run', '--']
     on_both = {}
 
@@ -335,7 +335,7 @@ def limits():
         def of(launch):
             process = begin_limited(launch, 'again', preexec_fn=limit)
             try:
-                time.sleep(1.2) # who looks from time to time has looked
+                time.sleep(1.2) # the periodic look has come
                 said = []
                 for one in asked:
                     process.stdin.write(b'%d\n' % one)

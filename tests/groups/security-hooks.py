@@ -125,7 +125,7 @@ def ima():
 
 
 def fanotify():
-    """FAN_OPEN_EXEC_PERM: who watches may forbid each."""
+    """FAN_OPEN_EXEC_PERM: the watcher may forbid each."""
     libc = ctypes.CDLL(None, use_errno=True)
     watch = libc.fanotify_init(4, os.O_RDONLY)
     exec_perm = 0x40000

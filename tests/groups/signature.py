@@ -1,6 +1,6 @@
 """An LWK image is code of ring 0: where the kernel wants signatures of modules, it boots with one only.
 
-Nobody has the private key of a kernel's own, so that a good signature is one of Debian's, of a module: with it the image
+No test has the private key of a kernel's own, so that a good signature is one of Debian's, of a module: with it the image
 passes that check, and is refused as what it is. Lockdown cannot be lifted again: a VM of its own."""
 
 import glob
@@ -63,7 +63,7 @@ def load(*parameters):
 
 
 def wanted_by(who, image, debians, ours):
-    """Who wants signatures gets them."""
+    """A setting that wants signatures gets them."""
     def body():
         said = boots(image)
         expect('no signature' in said and who in said, f'without: {said}')
@@ -79,7 +79,7 @@ def main():
     ours = signed_by_us(image)
 
     def free():
-        expect(boots(image) == '' and boots(ours) == '', 'nobody wants a signature')
+        expect(boots(image) == '' and boots(ours) == '', 'no setting wants a signature')
         expect('not an LWK image' in boots(debians), "Debian's")
 
     def wrong():

@@ -183,7 +183,7 @@ def replaced():
 def hidden():
     """Until execve has replaced the memory, the old program's secrets stay its own."""
     before, _ = debug_memory()
-    # The states follow each other in a few hundred milliseconds: who is late does not see them all.
+    # The states follow each other in a few hundred milliseconds: a late look does not see them all.
     for _ in range(20):
         seen = sees_hidden()
         clean(before, 'hidden')

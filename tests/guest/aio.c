@@ -60,7 +60,7 @@ int main(void)
 	TELL(read(event, &count, 8) + count);
 	TELL(ring->head == ring->tail);
 	TELL(events(context, 1, 1, done, &moment));
-	/* Reads into memory that nobody has touched, and that moved meanwhile. */
+	/* Reads into memory that was not touched, and that moved meanwhile. */
 	free(memory);
 	memory = mmap(NULL, 1 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	for (int i = 0; i < 32; i++)

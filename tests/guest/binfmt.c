@@ -346,7 +346,7 @@ static void descriptors(void)
 	leave("hn2");
 }
 
-/* Who may not read the entries executes all the same what they do not take. */
+/* A user who may not read the entries executes all the same what they do not take. */
 static void confined(void)
 {
 	struct landlock_ruleset_attr attr = { .handled_access_fs = LANDLOCK_ACCESS_FS_READ_FILE };

@@ -110,7 +110,7 @@ static void *loading(void *unused)
 	return unused;
 }
 
-/* Whoever gets the frame of a page that is gone is not written to. */
+/* The next user of the frame of a page that is gone is not written to. */
 static void taken_away_beside(void)
 {
 	pthread_t threads[2];

@@ -18,7 +18,7 @@
 #define BYTES (64L << 20)
 #define LARGE (2L << 20)
 
-/* Where nobody else looks: the compiler keeps no copy of the word. */
+/* Where no other code looks: the compiler keeps no copy of the word. */
 static unsigned long word(void)
 {
 	unsigned long is = COMPLEMENT;
@@ -42,7 +42,7 @@ static void *mapped(long bytes, int flags)
 	return at == MAP_FAILED ? NULL : at;
 }
 
-/* ---- who has it ---- */
+/* ---- the program that has it ---- */
 
 /*
  * Registers of every kind have the word while calls are made that take a while, and ones that touch
@@ -100,7 +100,7 @@ static int plant(void)
 	return 0;
 }
 
-/* ---- who looks ---- */
+/* ---- the program that looks ---- */
 
 static long found(const void *at, long bytes)
 {

@@ -188,7 +188,7 @@ static void orphan_killed(void)
 	thaw();
 }
 
-/* Who makes a child that it waits for is let go by SIGKILL. */
+/* The maker of a child that it waits for is let go by SIGKILL. */
 static void vforked(void)
 {
 	pid_t maker;
@@ -221,7 +221,7 @@ static void vforked(void)
 	usleep(300000);
 	thaw();
 	tell_end("the maker of one that was thawed", maker);
-	put("cgroup.kill", "1"); /* nobody is there */
+	put("cgroup.kill", "1"); /* the group is empty */
 }
 
 static void share(void)

@@ -45,7 +45,7 @@ static void *mover(void *flags)
 	return NULL;
 }
 
-/* What is freed by mremap is somebody else's; what is read there does not go into what moved. */
+/* What is freed by mremap is another thread's; what is read there does not go into what moved. */
 static void freed(void)
 {
 	char *block = map(4), *place = map(4), *again;

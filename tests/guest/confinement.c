@@ -24,7 +24,7 @@ static void *without_counter(void *arg)
 	_exit(__builtin_ia32_rdtsc() == 0);
 }
 
-/* Who may not read the counter; the child and the thread of one may not, either, the parent may. */
+/* A process that may not read the counter: its child and thread may not, either, the parent may. */
 static void counter(void)
 {
 	int mode = 0, i;
@@ -77,7 +77,7 @@ static void landlocked(void)
 	_exit(0);
 }
 
-/* Who watches executions sees the program, and its interpreter. */
+/* A watcher of executions sees the program, and its interpreter. */
 static void watched(void)
 {
 	static const char *const files[] = { "./program", "/bin/sh" };

@@ -28,7 +28,7 @@ __attribute__((noinline)) static int innermost(struct thing *thing, const char *
 {
 	heap = malloc(100000);
 	strcpy(heap, "on the heap");
-	/* Whoever reads this finds it in this function. */
+	/* A reader of the dump finds the thread in this function. */
 	printf("ready\n");
 	fflush(stdout);
 	if (!strcmp(how, "abort"))

@@ -77,7 +77,7 @@ static void *looks(void *argument)
 	return argument;
 }
 
-/* Who leaves a table, since others seem to have it, leaves nothing open there. */
+/* A thread that leaves a table which others seem to have leaves nothing open there. */
 static int closed(void)
 {
 	struct pollfd end = { .events = POLLIN };

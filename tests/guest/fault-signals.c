@@ -139,7 +139,7 @@ static void unwritable_frame(void)
 	printf("frame: caught %d, code %d\n", caught, code);
 }
 
-/* A fault's signal that somebody sends, and that is blocked. */
+/* A fault's signal that a process sends, and that is blocked. */
 static void blocked_fault(void)
 {
 	struct sigaction action = { .sa_sigaction = catches, .sa_flags = SA_SIGINFO };

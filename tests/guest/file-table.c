@@ -227,7 +227,7 @@ static void within(const char *what, void (*body)(void))
 	printf("%s: %x, numbers%s\n", what, status, numbers());
 }
 
-/* ---- who goes first ---- */
+/* ---- which one goes first ---- */
 
 /* The process that made the table ends, or execs, before its child, which goes on. */
 static void first_goes(const char *what, int execs)

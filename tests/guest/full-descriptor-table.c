@@ -77,7 +77,7 @@ static int forks(void)
 	return 0;
 }
 
-/* He cannot raise the limit, which is below the number of any descriptor of Hanare's. */
+/* The user cannot raise the limit, which is below the number of any descriptor of Hanare's. */
 static int as_user(void)
 {
 	if (setgid(65534) || setuid(65534))

@@ -81,7 +81,7 @@ static void plain(void)
 
 			begin_plain(plain_waits + i);
 			long result = done_by_waker(act->op, act->word, act->value, act->count, act->other, act->value3);
-			/* With flags that differ, a lock that nobody waits for. */
+			/* With flags that differ, a lock without waiters. */
 			if (!strcmp(act->name, "LOCK_PI"))
 				set(waker, SET, WORD, 0);
 			end_plain(act->name, result);
@@ -125,7 +125,7 @@ static void end_owned(int lock)
 /* The waker gives it to the waiter, which gives it back. */
 static void end_lock(void)
 {
-	if (!(words[WORD] & FUTEX_TID_MASK)) /* who gave it back has not found the waiter */
+	if (!(words[WORD] & FUTEX_TID_MASK)) /* its owner gave it back and has not found the waiter */
 		set(waker, OWN, WORD, FUTEX_WAITERS);
 	if ((words[WORD] & FUTEX_TID_MASK) == waker->tid) {
 		do_futex(waker, FUTEX_UNLOCK_PI | wait_flag, WORD, 0, NO_TIME, 0, 0, 0);

@@ -83,7 +83,7 @@ static void errors(void)
 	TELL(waitv(2, 30, CLOCK_REALTIME));
 	all(128, own, FUTEX_PRIVATE_FLAG);
 	TELL(waitv(128, 30, CLOCK_MONOTONIC));
-	/* Nobody waits any more. */
+	/* No thread waits any more. */
 	TELL(syscall(SYS_futex, own, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0));
 	TELL(syscall(SYS_futex, own + 127, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0));
 }

@@ -81,7 +81,7 @@ static uint64_t number(void)
 	}
 }
 
-/* Somewhere in memory: ours, half ours, nobody's, the kernel's, the proxy's. */
+/* Somewhere in memory: ours, half ours, unmapped, the kernel's, the proxy's. */
 static uint64_t pointer(void)
 {
 	static const uint64_t places[] = {

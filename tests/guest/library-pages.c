@@ -51,7 +51,7 @@ static char *map(int prot)
 	return at;
 }
 
-/* What a process of its own sees; it writes, too, which nobody else sees. */
+/* What a process of its own sees; it writes, too, which no other process sees. */
 static void look(const char *when)
 {
 	fflush(stdout);

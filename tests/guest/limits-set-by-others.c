@@ -209,7 +209,7 @@ static long long cpu_us(void)
 	return now.tv_sec * 1000000LL + now.tv_nsec / 1000;
 }
 
-/* ITIMER_PROF goes on with the time of who computes, and of nobody else. */
+/* ITIMER_PROF goes on with the time of computing threads, and of no others. */
 static void profile(void)
 {
 	struct sigaction action = { .sa_handler = on_signal, .sa_flags = SA_RESTART };

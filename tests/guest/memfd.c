@@ -90,7 +90,7 @@ int main(int argc, char **argv)
 	p[0] = 3;
 	child("anonymous", p, 4);
 	child("anonymous again", p, 5);
-	/* A grandchild, and a mapping made before nobody touched it. */
+	/* A grandchild, and a mapping made before that was not touched. */
 	q = mmap(NULL, 4 * PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	fflush(stdout);
 	if (!fork()) {

@@ -63,7 +63,7 @@ int main(void)
 	child_of("a child locks them", 0, touch_all);
 	show("shared, after the child", shared);
 	show("own, after the child", own);
-	/* On a disk, what nobody has read is not there. */
+	/* On a disk, what was not read is not there. */
 	file = open("third", O_RDWR | O_CREAT | O_TRUNC, 0644);
 	write(file, bytes, PAGES * PAGE);
 	fsync(file);

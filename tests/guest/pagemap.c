@@ -1,6 +1,6 @@
 /*
  * What /proc/PID/pagemap says of pages of each kind, and what becomes of that by clear_refs and by
- * writes, whoever makes them: the program, Linux for it (read), a tracer, another process
+ * writes, whichever side makes them: the program, Linux for it (read), a tracer, another process
  * (process_vm_writev, /proc/PID/mem).
  */
 #include "pagemap.h"
@@ -428,7 +428,7 @@ static void refused(void)
 	TELL(before - peak() > 12 << 10);
 }
 
-/* Frames are shown to who may administer the machine when the file is opened. */
+/* Frames are shown to openers of the file that may administer the machine. */
 static void frames(void)
 {
 	char *at = anonymous(1);

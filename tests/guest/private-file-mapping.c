@@ -81,7 +81,7 @@ static void orders(const char *what, int fd, int sparse)
 		}
 }
 
-/* Pages that nobody has looked at are gone with the file's end. */
+/* Pages that were not looked at are gone with the file's end. */
 static void shorter(int fd)
 {
 	char *at = map(fd, PROT_READ);

@@ -150,7 +150,7 @@ static void passed(void *(*body)(void *), int others, int sends)
 		end_sender();
 }
 
-/* Nobody takes it: it waits. */
+/* No thread takes it: it waits. */
 static void kept(void)
 {
 	struct timespec wait_for = { 0, 300000000 };

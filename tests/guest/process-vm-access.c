@@ -77,7 +77,7 @@ int main(int argc, char **argv)
 	for (long i = 0; i < size; i += 64)
 		bad += q[i] != (char)(i / 64 + 1) || p[i] != (char)(i / 64);
 	TELL(bad);
-	/* Into memory that nobody has touched, in pieces. */
+	/* Into memory that was not touched, in pieces. */
 	local[0] = (struct iovec){ "written", 7 };
 	local[1] = (struct iovec){ p + 1, 2 };
 	remote[0] = (struct iovec){ p, 7 };

@@ -20,7 +20,7 @@
 
 extern char etext;
 
-/* How long nobody may be born; and where a spoilt tracee may be what its parent waits for. */
+/* How long no process may be born; and where a spoilt tracee may be what its parent waits for. */
 #define PATIENCE_S 5
 #define PATIENCE_WITH_SPOILT_S 1
 /* A spoilt child may breed, or compute for ever: all of one parent end after as many looks. */

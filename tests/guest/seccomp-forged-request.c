@@ -207,7 +207,7 @@ static void confined(void)
 	_exit(2);
 }
 
-/* Lets the first thread look at the FIFO, which waits for somebody who writes to it. */
+/* Lets the first thread look at the FIFO, which waits for a writer. */
 static void traced(void)
 {
 	int status, let_through = 0, refused = 0;

@@ -58,7 +58,7 @@ static void flags(void)
 	TELL(poll(&poll_one, 1, 0));
 	TELL(listen_to(0));
 	close(poll_one.fd);
-	TELL(getppid()); /* nobody listens */
+	TELL(getppid()); /* no supervisor listens */
 	TELL(getsid(0));
 	TELL(listen_to(0)); /* there is room for another one */
 }

@@ -46,7 +46,7 @@ static __attribute__((noinline)) long call(long number, long a, long b, long c, 
 }
 
 #define PLAIN(number) call(number, 0, 0, 0, 0, 0, 0)
-/* The fourth argument says who calls. */
+/* The fourth argument names the caller. */
 #define CALL(number, a, b, c, what) call(number, (long)(a), (long)(b), c, PLAIN(SYS_gettid), 0, DO(what))
 
 static int listen_to(unsigned long flags)
@@ -137,7 +137,7 @@ static int add(int listener, unsigned long long id, unsigned flags, unsigned num
 /* What the supervisor has seen while its target went on: to be told when that waits, or is gone. */
 static char later[128];
 
-/* Until nobody waits for an answer any more: the target gets the signal that its call names. */
+/* Until no target waits for an answer any more: the target gets the signal that its call names. */
 static void hold(int listener, const struct seccomp_notif *notif)
 {
 	unsigned long long id = notif->id;
@@ -184,7 +184,7 @@ static void decide(int listener, struct seccomp_notif *notif)
 	case ERROR:
 		reply(listener, id, 0, -EXDEV, 0);
 		break;
-	case ABSENT: /* not GO_ON, whoever serves the call */
+	case ABSENT: /* not GO_ON, whichever kernel serves the call */
 		reply(listener, id, 0, -ENOSYS, 0);
 		break;
 	case GO_ON:

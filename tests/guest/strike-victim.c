@@ -90,7 +90,7 @@ static void threads(void)
 
 static void maps(void)
 {
-	/* Without a name: whoever is killed leaves no file. */
+	/* Without a name: a killed process leaves no file. */
 	int fd = open("/dev/shm", O_TMPFILE | O_RDWR, 0600);
 	char *anonymous = mmap(NULL, 64 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
@@ -330,7 +330,7 @@ static void *waits(void *arg)
 	return arg;
 }
 
-/* Nobody may look into the old program, anybody of the same user into the new one. */
+/* No process may look into the old program, all of the same user into the new one. */
 static void hidden(void)
 {
 	pthread_t thread;

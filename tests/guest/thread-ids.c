@@ -1,4 +1,4 @@
-/* Thread ids: that of a thread which has ended names nobody, and is not used again at once. */
+/* Thread ids: that of a thread which has ended names none, and is not used again at once. */
 #include "guest.h"
 #include <pthread.h>
 #include <sys/prctl.h>
@@ -31,7 +31,7 @@ static void one_after_the_other(void)
 	printf("of eleven threads %d have another one's id\n", equal);
 }
 
-/* A thread id that is gone is nobody's. */
+/* A thread id that is gone is no thread's. */
 static void gone(void)
 {
 	siginfo_t info = { .si_code = SI_QUEUE };
@@ -225,7 +225,7 @@ static void addresses(void)
 	TELL(prctl(PR_GET_TID_ADDRESS, 1, 0, 0, 0));
 }
 
-/* Who joins waits at the word that is cleared at the end, wherever it lies. */
+/* A joiner waits at the word that is cleared at the end, wherever it lies. */
 static void *ends_later(void *argument)
 {
 	usleep(300000);

@@ -43,7 +43,7 @@ static void serve(void)
 	}
 }
 
-/* Whether everybody ends who has the pipe. */
+/* Whether all processes end that have the pipe. */
 static int all_end(int from, pid_t pid, int after_us)
 {
 	long long end = now() + after_us;

@@ -18,7 +18,7 @@ static int file(char *name, char first)
 	return made;
 }
 
-/* Nobody makes a call before this thread has said that it is done: it computes, or waits so. */
+/* No thread makes a call before this thread has said that it is done: it computes, or waits so. */
 static void *replaces(void *unused)
 {
 	is_ready = 1;

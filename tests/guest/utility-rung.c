@@ -330,7 +330,7 @@ static void naps_there(void)
 	for (int i = 0; i < 300; i++)
 		give_work(i % 3 ? 0 : 3000);
 	is("each was seen", done, 300);
-	/* A ring counts where it comes before the sleep; who sleeps does so until then. */
+	/* A ring counts where it comes before the sleep; a sleeper sleeps until then. */
 	is("it slept", sleeps_begun > 10 && sleeps_begun <= 700 && refused == 0, 1);
 	sigaction(SIGUSR1, &action, NULL);
 	while (!interrupted) {

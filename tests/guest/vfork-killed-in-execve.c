@@ -58,7 +58,7 @@ static void *kills(void *told)
 		do {
 			clock_gettime(CLOCK_MONOTONIC, &now);
 		} while ((now.tv_sec - begun.tv_sec) * 1000000 + (now.tv_nsec - begun.tv_nsec) / 1000 < wait);
-		/* Ended or not, it has not been waited for, or the id is nobody's yet. */
+		/* Ended or not, it has not been waited for, or the id is not used yet. */
 		if (pid && children[i] == pid)
 			kill(pid, SIGKILL);
 		while (children[i] == pid && !over)

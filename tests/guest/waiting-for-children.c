@@ -168,7 +168,7 @@ static void vforked(void)
 	if (pid == 0) {
 		shared_by_vfork = 5;
 		*(volatile int *)&local = 2;
-		/* Neighbours of pages that nobody had. */
+		/* Neighbours of pages without a user. */
 		for (int n = 10000; n < 60000; n += 5000)
 			untouched[n] = n;
 		_exit(4);

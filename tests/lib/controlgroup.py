@@ -67,7 +67,7 @@ class Group:
                 os.rmdir(self.path)
             return not os.path.exists(self.path)
         self.write('cgroup.kill', '1')
-        until(removed, f'{self.path} has nobody any more')
+        until(removed, f'{self.path} has no process any more')
 
 
 class Grower:

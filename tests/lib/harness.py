@@ -37,7 +37,7 @@ TRIES = int(os.environ.get('TESTS_TRIES') or (1 if NAMES else 2))
 # Seconds for all that ends by itself on a machine that is not very busy; it only ends what hangs.
 TIMEOUT = int(os.environ.get('TESTS_TIMEOUT') or 240)
 BOOT = ['--cpus', '2-3', '--mem', '256M']
-# Who has no rights but to run programs on an LWK.
+# A user with no rights but to run programs on an LWK.
 NOBODY = ['/usr/bin/setpriv', '--reuid=65534', '--regid=65534', '--groups=hanare']
 
 counts = {kind: 0 for kind in ('ok', 'FAIL', 'xfail', 'skip', 'later', 'unstable')}
@@ -112,7 +112,7 @@ class Result:
 
 
 def waits():
-    """Who waits for whom, before what hangs is killed: processes and threads of the LWKs as they and Linux see them."""
+    """Waiters, and what they wait for, before what hangs is killed: processes and threads of the LWKs as they and Linux see them."""
     def read(path):
         try:
             with open(path) as file:
@@ -162,7 +162,7 @@ def command(argv, stdin=b'', timeout=TIMEOUT, cwd=None, env=None, says=None, **m
             raise Failure(f'cannot be killed: {argv}')
         await_end_of_group(process.pid)
         if says and not late:
-            with contextlib.suppress(Failure):  # who called looks whether it is there
+            with contextlib.suppress(Failure):  # the caller looks whether it is there
                 until(lambda: says in os.pread(err.fileno(), 1 << 20, 0), 'it is said', 60)
         out.seek(0)
         err.seek(0)
@@ -171,7 +171,7 @@ def command(argv, stdin=b'', timeout=TIMEOUT, cwd=None, env=None, says=None, **m
 
 def await_end_of_group(group):
     """Waits for those that have been killed: they end a little later, and neither what is counted next nor a shutdown is to
-    meet them. Who does not end is left to the checks that follow."""
+    meet them. A process that does not end is left to the checks that follow."""
     end = time.monotonic() + 30
     with contextlib.suppress(ProcessLookupError):
         while time.monotonic() < end:
@@ -217,7 +217,7 @@ def asked(*argv):
             return result
         is_hung = b'hung' in command(['hanare', 'status', argv[-1]]).out
         expect((is_hung or b'timed out' in result.err) and time.monotonic() < end, f'hanare {" ".join(argv)}: {result}')
-        command(['hanare', 'status', '--ping', argv[-1]])  # who does not answer counts as hung until he is asked again
+        command(['hanare', 'status', '--ping', argv[-1]])  # an LWK that does not answer counts as hung until it is asked again
 
 
 def debug_memory(name='default'):

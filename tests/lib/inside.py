@@ -70,7 +70,7 @@ def state():
 
 
 def left(before):
-    """What differs from `before`, once that has not changed for a moment; who was killed ends a little later."""
+    """What differs from `before`, once that has not changed for a moment; a killed process ends a little later."""
     end = time.monotonic() + SETTLED_S
     while True:
         after = state()

@@ -8,7 +8,7 @@ SETTLED_S = 20
 
 
 def read(asked, name='default'):
-    """Who has each frame of the LWK. `asked` is the harness's."""
+    """The user of each frame of the LWK. `asked` is the harness's."""
     return json.loads(asked('debug', 'ledger', '--json', name).out)
 
 
@@ -20,7 +20,7 @@ def faults(found):
 
 
 def settled_faults(asked, settle, name):
-    """Those that stay, for which the table is printed. `settle` has content that is kept for nobody go, and Linux asked what
+    """Those that stay, for which the table is printed. `settle` has content that is kept for no user go, and Linux asked what
     it holds."""
     end = time.monotonic() + SETTLED_S
     while True:
@@ -35,7 +35,7 @@ def settled_faults(asked, settle, name):
 
 
 def table(found):
-    """Its lines, for who reads the log."""
+    """Its lines, for readers of the log."""
     owners = [('kernel', found['kernel']), ('all users', found['all_users'])]
     owners += [(f'user {user["uid"]}', user['frames']) for user in found['users']]
     rows = [('all', '', found['total']), ('free', '', found['free']), ('kernel', 'image', found['image']),

@@ -30,9 +30,9 @@ def settle():
 
 
 def memory():
-    """Memory of Linux and who has it, in KiB.
+    """Memory of Linux and its users, in KiB.
 
-    `used` is all but the pages in the lists of the buddy allocator and of each CPU. `lost` is what nobody answers for: neither free, nor page cache, anonymous memory, slab, page table,
+    `used` is all but the pages in the lists of the buddy allocator and of each CPU. `lost` is what no user answers for: neither free, nor page cache, anonymous memory, slab, page table,
     per-CPU or vmalloc memory (stacks of tasks are of these). Pages that the module took and did not give
     back would be there; what Linux itself has there (pipes, sockets) is the same after each cycle, but
     for a few pages.

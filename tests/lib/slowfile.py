@@ -42,7 +42,7 @@ class Server:
         try:
             os.write(self.fd, struct.pack('<IiQ', 16 + len(data), -error, unique) + data)
         except FileNotFoundError:
-            pass  # nobody waits for it any more
+            pass  # no process waits for it any more
 
     def go(self):
         self.slow = False
@@ -57,7 +57,7 @@ class Server:
         try:
             request = os.read(self.fd, 1 << 18)
         except BlockingIOError:
-            return  # who asked has been killed meanwhile
+            return  # the asker has been killed meanwhile
         _, code, unique, node = struct.unpack_from('<IIQQ', request)
         if code in (FORGET, BATCH_FORGET, INTERRUPT):
             return

@@ -1,4 +1,4 @@
-"""Users without rights: one whose processes may all be killed, and one who is not to notice anything of what that one does."""
+"""Users without rights: one whose processes may all be killed, and one who must not notice what the first one does."""
 
 import contextlib
 import os
@@ -9,8 +9,8 @@ import time
 
 from harness import GUEST, TIMEOUT, WORK, command, debug_memory, expect, fresh, healthy, lwk_memory_is
 
-USER = 65533  # nobody else's, so that all its processes may be killed
-OTHER = 65532  # another one, who is not to notice anything
+USER = 65533  # of no other program, so that all its processes may be killed
+OTHER = 65532  # another one, who must not notice anything
 AS_USER, AS_OTHER = (['/usr/bin/setpriv', f'--reuid={uid}', f'--regid={uid}', '--groups=hanare'] for uid in (USER, OTHER))
 
 

@@ -101,7 +101,7 @@ static int map(uint32_t space, uint64_t start, uint64_t end)
 static void spoil_state(void)
 {
 	count(STATES);
-	/* As if nobody had it, mostly. */
+	/* As if no task had it, mostly. */
 	page()->state = below(4) ? HANARE_MEMBER_FREE : below(3) ? below(5) : value();
 }
 

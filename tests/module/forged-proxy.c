@@ -192,7 +192,7 @@ static int fill(void)
 /* ---- manage ---- */
 
 /*
- * Whoever its user is: its program could have its worker ask, past a filter that lets it open no
+ * Whichever its user is: its program could have its worker ask, past a filter that lets it open no
  * descriptor of its own.
  */
 static int manage(void)

@@ -128,7 +128,7 @@ static void serve(uint32_t number)
 		faults = faults + 1;
 		if (faults > 50)
 			_exit(121);
-		/* Somebody took the window away: here it is again. */
+		/* A thread took the window away: here it is again. */
 		usleep(below(20000));
 		map_device(HANARE_CONTROL_BASE, HANARE_CONTROL_END);
 	}
@@ -222,7 +222,7 @@ static void *server(void *argument)
 	servers[number].tid = thread_id();
 	slot_at(own)->tid = thread_id();
 	if (sigsetjmp(back, 1)) {
-		/* Somebody took the window away: here it is again. */
+		/* A thread took the window away: here it is again. */
 		is_armed = 0;
 		faults = faults + 1;
 		if (faults > 1000)
@@ -536,7 +536,7 @@ static void supervise(uint64_t seconds)
 	unsigned int proxies = 0;
 
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
-	/* Nobody of this user may stop or trace it. */
+	/* No process of this user may stop or trace it. */
 	prctl(PR_SET_DUMPABLE, 0);
 	for (end = now_ms() + 1000 * seconds; now_ms() < end; proxies++) {
 		took = one(500 + below(shared->spoils_registers ? 500 : below(4) ? 3000 : 8000));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A user who takes all that an instance gives him, with proxies of his own. Needs a running
+ * A user who takes all that an instance gives, with own proxies. Needs a running
  * instance:
  *   hoard NAME UID BLOCKS SPACES [decoy]
  * BLOCKS processes fill their start blocks, each with another process in its memory of which the

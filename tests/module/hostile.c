@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A proxy that its program has taken over: what it may do to Linux, to others, and to who shuts
- * its instance down. Needs a running instance:
+ * A proxy that its program has taken over: what it may do to Linux, to others, and to a caller that
+ * shuts its instance down. Needs a running instance:
  *   hostile NAME kept      a child keeps the descriptor of a process that is gone
  *   hostile NAME shared    another process keeps its memory map; runs until it is killed
  *   hostile NAME stuck     asks for the status, to memory that waits for ever

@@ -83,7 +83,7 @@ static void member(void)
 	printf("%s", ioctl(attach.fd, HANARE_IOCTL_START, NULL) ? strerrorname_np(errno) : "started");
 	printf(" %s", ioctl(attach.fd, HANARE_IOCTL_USAGE, &usage) ? strerrorname_np(errno) : "used");
 	printf(" %s", ioctl(attach.fd, HANARE_IOCTL_CHILD, &child) ? strerrorname_np(errno) : "a child");
-	/* Nor does it manage anything, or look at others, whoever its user is. */
+	/* Nor does it manage anything, or look at others, whichever its user is. */
 	printf(" %s", ioctl(attach.fd, HANARE_IOCTL_DEBUG, &debug) ? strerrorname_np(errno) : "debugged");
 	printf(" %s\n", ioctl(attach.fd, HANARE_IOCTL_PROCESS, &process) ? strerrorname_np(errno) : "looked");
 }

@@ -49,7 +49,7 @@ static __thread uint32_t my_slot;
 /* Flags of the start block. */
 static uint64_t start_flags;
 
-/* Defined by who includes this: a thread, a process that serves a slot; an ioctl. */
+/* Defined by the including program: a thread, a process that serves a slot; an ioctl. */
 static void *worker(void *slot);
 static int sharer(void *sharing);
 static int call_module(unsigned int command, void *argument);
@@ -182,7 +182,7 @@ static long start_thread(void *(*what)(void *), void *argument)
 	return -err;
 }
 
-/* A thread that says itself who it is (thread id in its slot). Result of a request for one. */
+/* A thread that says its id itself (in its slot). Result of a request for one. */
 static long start_of(uint32_t slot, void *(*what)(void *), uintptr_t argument)
 {
 	struct hanare_slot *s = slot_at(slot);

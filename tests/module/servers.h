@@ -22,7 +22,7 @@ static struct hanare_request_box *request_box(uint32_t number)
 	return (struct hanare_request_box *)HANARE_BOX_BASE + number;
 }
 
-/* Takes the call of a slot out of a box; whoever does so owns it. */
+/* Takes the call of a slot out of a box; the taker owns it. */
 static int take_out(struct hanare_request_box *box, uint32_t slot)
 {
 	uint64_t bit = 1ULL << slot % 64;

@@ -28,7 +28,7 @@ static union {
 	struct hanare_trace_read read;
 } buffers[16];
 
-/* Few that end who gets them: programs are to get far. */
+/* Few that end their receiver: programs are to get far. */
 static int any_signal(void)
 {
 	static const int mild[] = { SIGCHLD, SIGCONT, SIGURG, SIGWINCH };
@@ -175,7 +175,7 @@ static void spoil_by_ioctl(void)
 	void *argument = b;
 	int fd = DEVICE_FD, opened = -1;
 
-	/* These end or hold who calls them. */
+	/* These end or hold their caller. */
 	if ((command == HANARE_IOCTL_DUMP_THREAD && below(30)) || (command == HANARE_IOCTL_WAIT && below(8)))
 		return;
 	/* Programs that are killed all the time do not get far. */
@@ -210,7 +210,7 @@ static void spoil_by_ioctl(void)
 		argument = (char *)(buffers + 16) - below(64);
 		break;
 	}
-	/* Descriptors without a role, and those that somebody left open. */
+	/* Descriptors without a role, and those that were left open. */
 	if (command == HANARE_IOCTL_OBSERVE || command == HANARE_IOCTL_OBSERVATION || !below(12))
 		fd = SHARED_FD + 1 + below(4);
 	count(IOCTLS);
@@ -272,7 +272,7 @@ static void spoil_words(void)
 	}
 }
 
-/* A result that nobody has asked for, or not yet. */
+/* A result that was not asked for, or not yet. */
 static void spoil_answer(void)
 {
 	count(UNASKED);

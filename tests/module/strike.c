@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Runs a command under ptrace, its threads and children included, and strikes whoever makes the
- * N-th stop (the entries and exits of system calls are counted) when it does:
+ * Runs a command under ptrace, its threads and children included, and strikes the thread that makes
+ * the N-th stop (the entries and exits of system calls are counted) when it does:
  *   strike N ACTION SECONDS COMMAND...
  *     kill    SIGKILL to the process        crash   SIGSEGV to the thread
  *     parent  SIGKILL to its parent         first   SIGKILL to the command's first process

@@ -194,7 +194,7 @@ class Lwk:
             return False
 
     def memory(self):
-        """Free bytes and processes; None if nobody answers."""
+        """Free bytes and processes; None if the LWK does not answer."""
         try:
             done = subprocess.run(['hanare', 'debug', 'memory'], capture_output=True, text=True,
                                   timeout=20)

@@ -18,7 +18,7 @@ const LOOK: u8 = 3;
 const FORGE: u8 = 4;
 const KINDS: u8 = 5;
 
-/// A box, and beside it what is nobody's to write.
+/// A box, and beside it bytes that no step may write.
 #[repr(C, align(64))]
 struct Page {
     before: [u64; 8],
@@ -81,7 +81,7 @@ fn forge(calls: &mut RequestBox, at: usize, word: u64) {
 /// One step of the LWK's, and what it may have changed.
 fn step(page: &mut Page, kind: u8, slot: u32, servers: u64) {
     let before = page.calls;
-    // SAFETY: the box is there longer than this, aligned, and nobody else looks at it meanwhile.
+    // SAFETY: the box is there longer than this, aligned, and no other code looks at it meanwhile.
     let calls = unsafe { BoxRef::from_raw(&raw mut page.calls) };
     let bit = |words: &[u64; BOX_WORDS]| words[slot as usize / 64] >> (slot % 64) & 1 != 0;
     let mut expected = before;
@@ -111,7 +111,7 @@ fn step(page: &mut Page, kind: u8, slot: u32, servers: u64) {
         assert!(before.idle >> server & 1 != 0, "server {server} is not idle");
         expected.idle &= !(1 << server);
     } else if matches!(kind, PUT | TAKE_IDLE) {
-        assert_eq!(before.idle & servers, 0, "somebody sleeps who is not rung");
+        assert_eq!(before.idle & servers, 0, "a server sleeps that is not rung");
     }
     let after = &page.calls;
     assert_eq!((after.idle, after.first), (expected.idle, expected.first));

@@ -55,7 +55,7 @@ fn check(input: &[u8]) {
         server: 0,
         reserved3: [0; 13],
     };
-    // SAFETY: the slot is there longer than this, and nobody else looks at it.
+    // SAFETY: the slot is there longer than this, and no other code looks at it.
     let slot = unsafe { SlotRef::from_raw(&raw mut slot) };
     match slot.worker_poll() {
         None => assert_eq!(state & SLOT_ASKED, 0),
