@@ -23,7 +23,7 @@ is a comparison, and each line of the prefix is shorter than a jump. If a progra
 Linux has only the numbers of calls that the filter may allow.
 
 The prefix also has a number that is no call of Linux' (`NR_NOTIFY`). The call fails with `ENOSYS`. Linux notifies a
-supervisor of it, who sees the notification only while a thread waits for the answer ([seccomp.md](seccomp.md)).
+supervisor of it, which sees the notification only while a thread waits for the answer ([seccomp.md](seccomp.md)).
 
 ",
     );
