@@ -407,7 +407,7 @@ def noise():
     expect(b"CPU 3 is not Linux'" in result.err, result)
 
 
-def figures_nobody_reads():
+def figures_without_a_reader():
     """--stats whose line is not read: the program ends all the same."""
     result = command('hanare run --stats sh -c "sleep 1" 2>&1 | true; hanare run true', shell=True)
     expect(result.status == 0, result)
@@ -492,7 +492,7 @@ def doctor_names_waiters():
         program.wait()
 
 
-def doctor_names_who_waits_for_a_child():
+def doctor_names_processes_that_wait_for_a_child():
     """Of an LWK that answers, doctor names the threads that wait for a child, for other threads, or for Linux."""
     program = subprocess.Popen(['hanare', 'run', 'perl', '-e', '$| = 1; syscall(58) or do { print "here"; sleep 1000 }'],
                                stdout=subprocess.PIPE, start_new_session=True)
@@ -560,13 +560,13 @@ check('run-stats-and-counters', figures)
 check('run-stats-of-programs-without-stderr', figures_of_programs_without_stderr)
 check('bench-native-figures', native_figures)
 check('noise-on-both-kernels', noise)
-check('run-stats-that-nobody-reads', figures_nobody_reads)
+check('run-stats-without-a-reader', figures_without_a_reader)
 check('run-on-one-cpu', on_one_cpu)
 check('many-programs-at-once', many_at_once)
 check('wrong-boot-options-are-refused-by-name', boot_options)
 check('many-arguments', many_arguments)
 check('doctor-names-waiters', doctor_names_waiters)
-check('doctor-names-who-waits-for-a-child', doctor_names_who_waits_for_a_child)
+check('doctor-names-processes-that-wait-for-a-child', doctor_names_processes_that_wait_for_a_child)
 check('bench-reports-and-compares-a-run', bench_reports)
 check('bench-of-servers', bench_servers)
 check('make-install-and-uninstall', install)

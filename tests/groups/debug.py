@@ -388,7 +388,7 @@ def trace_and_gdb_of_utility_threads():
 
 
 start(*BOOT)
-check('trace-shows-arguments-and-who-serves', trace_calls)
+check('trace-shows-arguments-and-the-serving-kernel', trace_calls)
 check('trace-follows-threads-and-children', trace_follow)
 check('trace-tells-of-execve', trace_execve)
 check('trace-of-threads-leaves-no-memory', trace_memory)

@@ -415,9 +415,9 @@ for i in range(40):
             expect(wrong[0].encode() in result.err, result)
     check('wrong-options-are-refused', refused)
     check('a-program-goes-by-the-box-while-it-has-many-threads', lambda: grows(by('auto')))
-    check('who-gave-rights-up-does-not-go-by-the-box-again', gives_up)
+    check('a-program-that-gave-rights-up-does-not-go-by-the-box-again', gives_up)
     check('forged-serves-a-box', forged_serves(GUEST + '/static/calls-beside-blocked-servers'))
-    check('forged-boxes-harm-nobody', forged_boxes)
+    check('forged-boxes-harm-no-other-program', forged_boxes)
     check('calls-about-files-wait-beside-blocked-sockets', one_box)
     hanare('shutdown', '--all')
     boot('--cpus', '2-3', '--mem', '256M', '--boxes', 'files,net', '--servers', '1', '--server-cpus', '0',

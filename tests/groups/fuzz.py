@@ -133,9 +133,9 @@ def rounds(name, body):
 start('--cpus', '2-3', '--mem', '1G')
 # Each for longer, in each of its kinds: group `attack`.
 check('attacks', attacked([(name, 'program') for name in PROGRAMS], 2, SEED))
-check('random-ioctls-harm-nobody', ioctls(SEED))
-with only_long('random-ioctls-harm-nobody: the same with another seed'):
-    check('random-ioctls-harm-nobody-other-seed', ioctls(SEED + 1))
+check('random-ioctls-do-no-harm', ioctls(SEED))
+with only_long('random-ioctls-do-no-harm: the same with another seed'):
+    check('random-ioctls-do-no-harm-other-seed', ioctls(SEED + 1))
 rounds('system-calls', system_calls)
 check('forged-serves-children-rusage', serves(GUEST + '/static/children-rusage'))
 check('forged-serves-clone-flags', serves(GUEST + '/static/clone-flags'))

@@ -363,8 +363,8 @@ def limits():
     check('limits-that-others-set-are-seen-from-linux', seen)
     check('own-limits-are-seen-from-linux', own)
     check('limits-of-the-proxy-are-not-the-programs', of_proxy)
-    check('a-limit-of-cpu-time-binds-who-makes-no-calls', computing)
-    check('a-profile-counts-who-computes', profile)
+    check('a-limit-of-cpu-time-binds-a-program-without-calls', computing)
+    check('a-profile-counts-computing-threads', profile)
 
 
 start('--cpus', '2-3', '--mem', '256M')

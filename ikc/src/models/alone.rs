@@ -126,7 +126,7 @@ fn a_thread_that_sleeps_unseen_is_not_woken() {
 
 #[test]
 #[should_panic(expected = "lost wake-up")]
-fn a_thread_is_not_woken_where_nobody_looks_before_user_mode() {
+fn a_thread_is_not_woken_without_a_look_before_user_mode() {
     model::<LEAVES_BELLS>("alone, without a look before user mode", true, false);
 }
 

@@ -440,7 +440,7 @@ fn company_model<const MUTANT: u8>(name: &str) {
 }
 
 #[test]
-fn a_cpu_that_waits_alone_sees_who_comes() {
+fn a_cpu_that_waits_alone_sees_a_thread_that_comes() {
     company_model::<REAL>("company");
 }
 

@@ -182,7 +182,7 @@ fn moving_model<const MUTANT: u8>(name: &str) {
 }
 
 #[test]
-fn who_moves_a_doorbell_finds_what_rang_elsewhere() {
+fn the_mover_of_a_doorbell_finds_what_rang_elsewhere() {
     moving_model::<REAL>("doorbell that moves");
     moving_model::<IN_C>("doorbell in C that moves");
 }

@@ -293,7 +293,7 @@ fn finished_model<const N: usize, const MUTANT: u8>(name: &str) {
 }
 
 #[test]
-fn results_have_room_for_who_holds_a_credit() {
+fn results_have_room_for_each_holder_of_a_credit() {
     finished_model::<1, REAL>("finished, one credit");
     finished_model::<2, REAL>("finished, two credits");
 }
@@ -411,12 +411,12 @@ fn armed_model<const MUTANT: u8>(name: &str) {
 }
 
 #[test]
-fn who_waits_for_any_is_told() {
+fn a_waiter_for_any_is_told() {
     armed_model::<REAL>("waits for any");
 }
 
 #[test]
 #[should_panic(expected = "lost wake-up")]
-fn without_a_fence_who_waits_for_any_is_not_told() {
+fn without_a_fence_a_waiter_for_any_is_not_told() {
     armed_model::<NO_FENCE>("waits for any, without fence");
 }

@@ -56,7 +56,7 @@ fn start_model<const MUTANT: u8>(name: &str, can: bool) {
         producer.join().unwrap();
         let (posted, threads) = (&library.posted, library.threads.load(Ordering::Relaxed));
         assert_eq!(threads, u32::from(can), "threads");
-        assert!(posted.load(Ordering::Relaxed) <= threads, "posted for nobody");
+        assert!(posted.load(Ordering::Relaxed) <= threads, "posted without a worker");
     });
 }
 
@@ -68,13 +68,13 @@ fn nothing_is_posted_before_the_worker_is_there() {
 
 #[test]
 #[should_panic(expected = "there is no buffer")]
-fn who_posts_while_the_worker_starts_finds_no_buffer() {
+fn a_poster_finds_no_buffer_while_the_worker_starts() {
     start_model::<THERE_EARLY>("worker is there early", true);
 }
 
 #[test]
-#[should_panic(expected = "posted for nobody")]
-fn what_is_posted_while_the_worker_starts_may_be_for_nobody() {
+#[should_panic(expected = "posted without a worker")]
+fn a_post_while_the_worker_starts_may_have_no_worker() {
     start_model::<THERE_EARLY>("worker is there early, and cannot be started", false);
 }
 
@@ -168,19 +168,19 @@ fn progress_model<const MUTANT: u8>(name: &str) {
 }
 
 #[test]
-fn who_waits_for_a_call_is_woken_when_that_is_done() {
+fn a_waiter_for_a_call_is_woken_when_that_is_done() {
     progress_model::<REAL>("waits for a call");
 }
 
 #[test]
 #[should_panic(expected = "lost wake-up")]
-fn who_is_woken_with_the_next_call_waits_for_that() {
+fn a_waiter_woken_with_the_next_call_waits_for_that() {
     progress_model::<WAKES_LATE>("waits for a call, and is woken with the next one");
 }
 
 #[test]
 #[should_panic(expected = "lost wake-up")]
-fn without_a_fence_who_waits_for_a_call_is_not_woken() {
+fn without_a_fence_a_waiter_for_a_call_is_not_woken() {
     progress_model::<NO_FENCE>("waits for a call, without fence");
 }
 
@@ -217,7 +217,7 @@ fn each_of_several_that_wait_is_woken() {
 
 #[test]
 #[should_panic(expected = "lost wake-up")]
-fn who_comes_while_others_are_woken_is_forgotten_by_a_worker_that_forgets_late() {
+fn a_late_waiter_is_forgotten_by_a_worker_that_forgets_late() {
     waiters_model::<FORGETS_LATE>("two wait, and are forgotten late");
 }
 

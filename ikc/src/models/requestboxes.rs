@@ -143,7 +143,7 @@ fn two_callers_wake_one_server_and_each_call_is_executed_once() {
 
 #[test]
 #[should_panic(expected = "lost wake-up")]
-fn callers_that_look_for_servers_without_fence_wake_nobody() {
+fn callers_that_look_for_servers_without_fence_wake_none() {
     two_callers::<NO_FENCE>("two callers without fence");
 }
 
@@ -223,7 +223,7 @@ fn taken_back<const MUTANT: u8>(name: &str) {
 }
 
 #[test]
-fn a_call_that_is_taken_back_is_nobody_elses() {
+fn a_call_that_is_taken_back_has_one_owner() {
     taken_back::<REAL>("taken back");
 }
 

@@ -63,7 +63,7 @@ impl<const MUTANT: u8> Idle<MUTANT> {
     pub fn leaves_more(&self, is_empty: impl FnOnce() -> bool) -> bool {
         match MUTANT {
             NO_SECOND_LOOK => false,
-            LOOKS_FOR_SLEEPERS => !self.is_nobody_asleep() && !is_empty(),
+            LOOKS_FOR_SLEEPERS => !self.has_no_sleeper() && !is_empty(),
             _ => !is_empty(),
         }
     }
@@ -99,7 +99,7 @@ impl<const MUTANT: u8> Idle<MUTANT> {
     /// Whether no thread sleeps: one look, behind a full fence.
     #[must_use]
     #[inline(always)]
-    pub fn is_nobody_asleep(&self) -> bool {
+    pub fn has_no_sleeper(&self) -> bool {
         self.0.load(Ordering::Relaxed) as u32 == 0
     }
 

@@ -176,15 +176,15 @@ fn credits_are_given_out_until_there_are_none() {
 }
 
 #[test]
-fn one_sleeper_is_taken_for_each_submission_unless_somebody_polls() {
+fn one_sleeper_is_taken_for_each_submission_unless_a_worker_polls() {
     let idle = Idle::<REAL>::new();
-    assert!(idle.are_all_busy() && idle.is_nobody_asleep() && idle.take_sleeper().is_none());
+    assert!(idle.are_all_busy() && idle.has_no_sleeper() && idle.take_sleeper().is_none());
     for worker in [3, 31] {
         idle.begin_polling(worker);
         assert_eq!(idle.prepare_sleep(worker, || true), Ok(true));
     }
     idle.begin_polling(0);
-    assert!(!idle.is_nobody_asleep() && idle.take_sleeper().is_none(), "worker 0 polls");
+    assert!(!idle.has_no_sleeper() && idle.take_sleeper().is_none(), "worker 0 polls");
     idle.end_polling(0);
     assert!(idle.leaves_more(|| false) && !idle.leaves_more(|| true));
     assert_eq!(

@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_sees_when_there_is_time_again() {
+    fn a_waiter_sees_when_there_is_time_again() {
         let all = Bandwidths::new();
         let tag = all.enter(0, &[(2, limit(400, 10_000)), (1, limit(800, 10_000))]).unwrap();
         assert!(all.has_time(tag, 0) && all.has_time(NOBODY, 0));

@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_for_entries_that_do_not_come_back_or_are_his_own() {
+    fn no_user_waits_for_entries_that_do_not_come_back_or_are_its_own() {
         let (who, other) = (Owner { user: 1, space: 1 }, Owner { user: 2, space: 2 });
         let mine = |_| who;
         let others = |_| other;

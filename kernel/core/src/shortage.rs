@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_most_pays_unless_it_never_ends() {
+    fn the_largest_user_pays_unless_it_never_ends() {
         use Ending::{Late, Not, Soon};
         let choose = |all: &[_]| {
             let all = candidates(all);

@@ -47,7 +47,7 @@ impl Queue {
                 None => filled.post(what, ticket),
             }
         }
-        if plain > 0 && !self.idle.0.is_nobody_asleep() {
+        if plain > 0 && !self.idle.0.has_no_sleeper() {
             self.wake_sleeper();
         }
         for (index, request) in requests.iter().enumerate().skip(plain) {

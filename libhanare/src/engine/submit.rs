@@ -35,7 +35,7 @@ impl Queue {
         let filled = self.ring().fill(vouched, self.next_position(), args);
         let ticket = self.next_free();
         filled.post(What::plain(what).0, ticket);
-        if self.idle.0.is_nobody_asleep() { ticket as i64 } else { wake_for(self, ticket) }
+        if self.idle.0.has_no_sleeper() { ticket as i64 } else { wake_for(self, ticket) }
     }
 
     fn submit_any(&self, vouched: Vouched, what: u64, args: [u64; 6]) -> Result<i64, Error> {
@@ -70,7 +70,7 @@ impl Queue {
         let filled = self.ring().fill(vouched, self.next_position(), args);
         let ticket = self.next_free();
         filled.post(What::function(0).0, ticket);
-        if self.idle.0.is_nobody_asleep() { ticket as i64 } else { wake_for(self, ticket) }
+        if self.idle.0.has_no_sleeper() { ticket as i64 } else { wake_for(self, ticket) }
     }
 
     /// One of several producers posts without flags: the short way. `None`: that is not to be used,
@@ -83,7 +83,7 @@ impl Queue {
         let index = self.credits().take()?;
         let ticket = self.live(index);
         self.post_in(vouched, None, &Submission { what: what.0, ticket, args: *args });
-        if !self.idle.0.is_nobody_asleep() {
+        if !self.idle.0.has_no_sleeper() {
             self.wake_sleeper();
         }
         Some(ticket as i64)

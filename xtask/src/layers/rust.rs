@@ -556,7 +556,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_leads_through_re_exports_to_who_defines() {
+    fn a_path_leads_through_re_exports_to_the_definition() {
         let files = [
             ("m.rs", "mod a; mod f;"),
             ("a.rs", "use crate::f::{G, H}; fn g() { crate::f::I::new() }"),

@@ -44,7 +44,7 @@ fn sleep_model<const MUTANT: u8>(name: &str) {
         },
         |queue| {
             queue.post(2, 1, Queue::<2, MUTANT>::ticket(0));
-            !queue.idle.is_nobody_asleep() && queue.idle.take_sleeper() == Some(1)
+            !queue.idle.has_no_sleeper() && queue.idle.take_sleeper() == Some(1)
         },
     );
 }
@@ -145,7 +145,7 @@ fn a_worker_that_does_not_sleep_after_all_wakes_another_for_the_rest() {
 
 #[test]
 #[should_panic(expected = "lost wake-up")]
-fn without_a_second_look_the_rest_waits_for_who_sleeps() {
+fn without_a_second_look_the_rest_waits_for_a_sleeper() {
     change_of_mind_model::<NO_SECOND_LOOK>("one does not sleep after all, without a second look");
 }
 

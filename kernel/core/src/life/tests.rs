@@ -191,7 +191,7 @@ fn a_thread_passes_by_a_process_that_runs_and_is_not_stopped_alone() {
 }
 
 #[test]
-fn who_waits_for_the_end_is_woken_once_it_is_told() {
+fn a_waiter_for_the_end_is_woken_once_it_is_told() {
     let (mut process, mut thread) = running();
     process.step(&mut thread, Event::Await).expect("a waiter");
     process.step(&mut thread, Event::Kill).expect("an end");

@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_for_what_will_not_change() {
+    fn no_task_waits_for_what_will_not_change() {
         let mut waited = 0;
         for (tasks, limit, lies) in [(3, 1, false), (3, 2, false), (3, 3, true), (3, 2, true)] {
             explore(tasks, limit, lies, |world, next| {

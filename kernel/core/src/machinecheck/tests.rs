@@ -133,7 +133,7 @@ proptest! {
     /// Whatever the banks say, no code goes on with a corrupt context, without a place to go on at,
     /// or in the kernel with data that was used.
     #[test]
-    fn nobody_goes_on_who_must_not(
+    fn no_program_goes_on_that_must_not(
         statuses in prop::collection::vec(any::<u64>(), 1..8), misc: u64, global in 0u64..8, user: bool,
         rules in prop::sample::select(std::vec![INTEL, OLD_INTEL, AMD, OLD_AMD]),
     ) {

@@ -499,7 +499,7 @@ fn explore(mutant: Mutant) -> Result<usize, std::string::String> {
 }
 
 #[test]
-fn nobody_pays_for_others_and_every_wait_ends() {
+fn no_user_pays_for_others_and_every_wait_ends() {
     let states = explore(Mutant::None).unwrap_or_else(|fault| panic!("{fault}"));
     assert!(states > 10_000, "{states} states");
     std::println!("{states} states");

@@ -185,7 +185,7 @@ fn listen(address: &str, interrupts: &UnixStream) -> Result<Option<Wire>> {
                 "hanare: next: gdb -ex 'target remote {host}:{}'\n",
                 listener.local_addr()?.port()
             ));
-            if !somebody_comes(&listener, interrupts)? {
+            if !has_connection(&listener, interrupts)? {
                 return Ok(None);
             }
             let (stream, _) = listener.accept()?;
@@ -195,7 +195,7 @@ fn listen(address: &str, interrupts: &UnixStream) -> Result<Option<Wire>> {
         _ => {
             let listener = UnixListener::bind(address).with_context(cannot)?;
             output::complain(format_args!("hanare: next: gdb -ex 'target remote {address}'\n"));
-            let accepted = somebody_comes(&listener, interrupts)
+            let accepted = has_connection(&listener, interrupts)
                 .and_then(|comes| comes.then(|| listener.accept()).transpose().map_err(Into::into));
             let _ = std::fs::remove_file(address);
             Ok(accepted?.map(|(stream, _)| Wire::Unix(stream)))
@@ -204,7 +204,7 @@ fn listen(address: &str, interrupts: &UnixStream) -> Result<Option<Wire>> {
 }
 
 /// Waits for a connection. False: Ctrl-C came first.
-fn somebody_comes(listener: &impl AsFd, interrupts: &UnixStream) -> Result<bool> {
+fn has_connection(listener: &impl AsFd, interrupts: &UnixStream) -> Result<bool> {
     let mut fds = [PollFd::new(listener, PollFlags::IN), PollFd::new(interrupts, PollFlags::IN)];
     loop {
         match poll(&mut fds, None) {

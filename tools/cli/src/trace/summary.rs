@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn calls_are_counted_by_who_served_them() {
+    fn calls_are_counted_by_the_kernel_that_served_them() {
         let head = Record {
             size: 0,
             kind: 0,

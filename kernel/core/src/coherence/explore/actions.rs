@@ -220,7 +220,7 @@ impl State {
                 Asked::Begun => {
                     self.fault.void = true;
                     if look_first {
-                        self.look_who_holds(t);
+                        self.look_for_holders(t);
                     }
                     Some(Asked::Void)
                 }
@@ -231,7 +231,7 @@ impl State {
                     (looks && !look_first).then_some(Asked::Zapped)
                 }
                 Asked::Zapped => {
-                    self.look_who_holds(t);
+                    self.look_for_holders(t);
                     None
                 }
             };
@@ -274,7 +274,7 @@ impl State {
     }
 
     /// Keeps in `let_go` the frames that Linux does not hold, of those about which it is asked.
-    fn look_who_holds(&mut self, t: usize) {
+    fn look_for_holders(&mut self, t: usize) {
         let asked = self.threads[t].let_go;
         self.threads[t].let_go = asked.map(|frame| if self.is_pinned(frame) { 0 } else { frame });
     }
