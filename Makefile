@@ -195,7 +195,7 @@ usersdir := $(DESTDIR)$(PREFIX)/lib/sysusers.d
 installed := $(B)/bin/hanare $(B)/lib/libhanare-async.so $(B)/bin/hanare-proxy $(B)/bin/hanare-bench-guest \
 	$(B)/bin/hanare-bench-posted $(B)/bin/hanare-bench-web $(B)/lwk/hanare-lwk
 
-# Whose members may run programs. In a DESTDIR the group is made by whoever installs the package
+# The group whose members may run programs. In a DESTDIR the package's installation makes it
 # (sysusers.d).
 add_group = $(if $(DESTDIR),,@getent group hanare >/dev/null || PATH=$$PATH:/usr/sbin:/sbin groupadd --system hanare)
 

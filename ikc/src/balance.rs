@@ -157,7 +157,7 @@ mod tests {
         // A thread that is bound to CPU 3 waits there.
         takers[3].add(&[1 << 3, 0]);
         balance.set_busy(3, true);
-        assert!((0..70).all(|me| !has_source(me)), "nobody could take it");
+        assert!((0..70).all(|me| !has_source(me)), "no CPU could take it");
         // One that may run on 3 and on 65 comes.
         takers[3].add(&[1 << 3, 1 << 1]);
         assert_eq!((0..70).filter(|&me| has_source(me)).collect::<Vec<_>>(), [65]);

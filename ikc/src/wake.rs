@@ -298,7 +298,7 @@ mod tests {
         let wake = CpuWake { attention: &attention, inbound: cpu.inbound() };
         let _ = attention.take_any();
         wake.begin_polling();
-        assert!(!wake.is_quiet(), "nobody would interrupt it");
+        assert!(!wake.is_quiet(), "no side would interrupt it");
         assert!(wake.prepare_user(false) && wake.is_quiet());
         attention.begin_looking();
         assert!(!wake.is_quiet());

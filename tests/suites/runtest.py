@@ -214,7 +214,7 @@ class Lwk:
                 lost, self.free = self.free - free, free
                 return 'leak', f'{lost} bytes, {processes} processes: {text}'
             time.sleep(0.2)
-        return 'dead', 'nobody answers'
+        return 'dead', 'the LWK does not answer'
 
     def log(self):
         try:

@@ -121,7 +121,7 @@ fn a_thread_that_sleeps_where_another_waits_alone_is_woken() {
 #[test]
 #[should_panic(expected = "lost wake-up")]
 fn a_thread_that_sleeps_unseen_is_not_woken() {
-    model::<REAL>("alone, beside a thread that nobody sees", false, false);
+    model::<REAL>("alone, beside a thread that no side sees", false, false);
 }
 
 #[test]

@@ -280,7 +280,7 @@ fn finished_model<const N: usize, const MUTANT: u8>(name: &str) {
                     });
                     thread::yield_now();
                 }
-                let index = queue.finished().take().expect("nobody else takes");
+                let index = queue.finished().take().expect("no other thread takes");
                 assert!(usize::from(index) < N);
                 if MUTANT != FREES_EARLY {
                     queue.counts[usize::from(index)].fetch_add(1, Ordering::Release);

@@ -64,7 +64,7 @@ impl<'a, const MUTANT: u8> Finished<'a, MUTANT> {
     pub fn push(&self, index: u16) {
         let position = self.tail.fetch_add(1, Ordering::AcqRel);
         #[cfg(all(test, loom))]
-        assert!(self.has_room(position), "no room for who holds a credit");
+        assert!(self.has_room(position), "no room for the holder of a credit");
         let entry = &self.entries.at(position).0;
         let _ = entry.swap(position << 32 | u64::from(index), exchanges::<MUTANT>());
         fence_of_exchange::<MUTANT>();

@@ -196,7 +196,7 @@ fn one_sleeper_is_taken_for_each_submission_unless_a_worker_polls() {
         assert!(idle.wake(7) && !idle.wake(7));
         false
     });
-    assert!(woken.is_err(), "somebody wakes it");
+    assert!(woken.is_err(), "another thread wakes it");
 }
 
 #[test]

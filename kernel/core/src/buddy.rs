@@ -77,7 +77,7 @@ impl Frame {
     /// # Panics
     /// If no allocated block begins there.
     pub fn set_note(&mut self, note: u64) {
-        assert!(self.state == State::Allocated, "a note of a frame that nobody owns");
+        assert!(self.state == State::Allocated, "a note of a frame without an owner");
         (self.next, self.prev) = ((note >> 32) as u32, note as u32);
     }
 

@@ -147,7 +147,7 @@ mod tests {
         let (who, other) = (Owner { user: 1, space: 1 }, Owner { user: 2, space: 2 });
         let mine = |_| who;
         let others = |_| other;
-        assert!(find(0xff, 0x7, who, mine).is_none(), "his share is used up");
+        assert!(find(0xff, 0x7, who, mine).is_none(), "the share is used up");
         assert!(!may_come(0xff, 0x7, 0, who, mine));
         assert!(!may_come(0xff, 0x7, 0x7, who, mine), "by himself alone");
         assert!(!may_come(0xff, 0xff, 0, who, others), "all are waited for by threads");

@@ -28,7 +28,7 @@ impl<const N: usize, const MUTANT: u8> Queue<N, MUTANT> {
     /// Worker that has polled or slept: takes something, and is long busy with it. Whether it wakes
     /// another.
     fn begins_to_work(&self) -> bool {
-        assert!(self.submissions().take().is_some(), "nobody else takes");
+        assert!(self.submissions().take().is_some(), "no other worker takes");
         self.idle.leaves_more(|| self.submissions().is_empty()) && self.wakes()
     }
 }
