@@ -57,7 +57,7 @@ fn sched_setaffinity(call: &Context<'_>) -> Result<u64> {
         return call.forward(); // it is Linux', or there is none
     };
     if !Arc::ptr_eq(call.process, &thread.process) {
-        rights::may(MAY_SCHEDULE, thread.tid(), &thread.process)?;
+        rights::may(call.thread, MAY_SCHEDULE, thread.tid(), &thread.process)?;
     }
     thread.task().bind(CpuMask::from_linux(&wanted).ok_or(errno::EINVAL)?);
     cpus::is_bound_anew(thread.task());

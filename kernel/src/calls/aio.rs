@@ -36,7 +36,7 @@ pub fn io_setup(me: &Thread, events: u64, context: UserAddr) -> Result<u64> {
         return Err(errno::EINVAL);
     }
     let scratch = p.memory.write_scratch(p.slot, &[0; 64])?;
-    delegate::linux(__NR_io_setup, [events, scratch, 0, 0, 0, 0])?;
+    delegate::linux(me, __NR_io_setup, [events, scratch, 0, 0, 0, 0])?;
     let at = place(me, scratch, p.memory.control(scratch))?;
     put(context, &at.to_le_bytes()).inspect_err(|_| {
         let _ = io_destroy(me, at);
@@ -48,18 +48,18 @@ fn place(me: &Thread, scratch: u64, ring: u64) -> Result<u64> {
     let p = &me.caller();
     let moved = ring_size(me, scratch, ring).and_then(|size| {
         let at = choose_free(p, 0, size, 0, NOTHING)?;
-        delegate::linux(__NR_mremap, [ring, size, size, 3, at, 0])
+        delegate::linux(me, __NR_mremap, [ring, size, size, 3, at, 0])
             .inspect_err(|_| shared::give_up(p, at, at + size, None))
             .map(|_| (at, size))
     });
     let (at, size) = moved.inspect_err(|_| {
-        let _ = delegate::linux(__NR_io_destroy, [ring, 0, 0, 0, 0, 0]);
+        let _ = delegate::linux(me, __NR_io_destroy, [ring, 0, 0, 0, 0, 0]);
     })?;
     let backing = Backing::SharedLinux { watch: 0, file: None, offset: 0 };
     let ring = anonymous(PageRange::of(at, at + size), Prot::READ | Prot::WRITE, VmaFlags::SHARED);
     let vma = Vma { backing, ..ring };
     shared::adopt(p, vma, None).inspect_err(|_| {
-        let _ = delegate::linux(__NR_io_destroy, [at, 0, 0, 0, 0, 0]);
+        let _ = delegate::linux(me, __NR_io_destroy, [at, 0, 0, 0, 0, 0]);
     })?;
     Ok(at)
 }
@@ -70,7 +70,7 @@ fn ring_size(me: &Thread, scratch: u64, ring: u64) -> Result<u64> {
     let pid = u64::from(me.process.pid());
     // Two struct iovec: where to (behind them), where from.
     p.memory.write_scratch(p.slot, [scratch + 32, 8, ring, 8, 0].as_bytes())?;
-    delegate::linux(__NR_process_vm_readv, [pid, scratch, 1, scratch + 16, 1, 0])?;
+    delegate::linux(me, __NR_process_vm_readv, [pid, scratch, 1, scratch + 16, 1, 0])?;
     let [_, events]: [u32; 2] = p.memory.control(scratch + 32);
     Ok(page_up(RING_HEAD + u64::from(events) * EVENT))
 }
@@ -80,7 +80,7 @@ pub fn io_destroy(me: &Thread, context: u64) -> Result<u64> {
     let p = &me.caller();
     let ring =
         p.memory.mm.lock().mappings().find(context).filter(|v| v.start == context).map(|v| v.end);
-    delegate::linux(__NR_io_destroy, [context, 0, 0, 0, 0, 0])?;
+    delegate::linux(me, __NR_io_destroy, [context, 0, 0, 0, 0, 0])?;
     if let Some(end) = ring {
         unmap_range(p, context, end)?;
     }

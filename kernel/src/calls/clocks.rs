@@ -20,11 +20,15 @@ handlers! { call:
 
 fn clock_gettime(call: &Context<'_>) -> Result<u64> {
     let (id, to) = (call.args[0] as i32, call.args[1]);
-    if let Some(ns) = cputime::clock_of(id) {
+    if let Some(ns) = cputime::clock_of(call.thread, id) {
         return put(UserAddr::of(to), Timespec::from_ns(ns).as_bytes());
     }
     let Some(clock) = Clock::from_id(id) else {
-        return delegate::linux(__NR_clock_gettime, [id as u32 as u64, to, 0, 0, 0, 0]);
+        return delegate::linux(
+            call.thread,
+            __NR_clock_gettime,
+            [id as u32 as u64, to, 0, 0, 0, 0],
+        );
     };
     let ns = match timens::now(call.process, clock) {
         Some(ns) => ns,

@@ -28,17 +28,17 @@ const TIMER_ABSTIME: u64 = 1;
 /// if the program cannot have it.
 pub fn create(thread: &Thread, clock: u64, event: u64, at: u64) -> Result<u64> {
     let p = &thread.process;
-    let ours = CpuClock::of(clock as i32, p);
+    let ours = CpuClock::of(thread, clock as i32, p);
     let scratch = thread.write_scratch(&[0; 4]).map_err(|_| errno::EAGAIN)?;
     let linux_clock = if ours.is_some() { CLOCK_MONOTONIC } else { clock };
-    delegate::linux(__NR_timer_create, [linux_clock, event, scratch, 0, 0, 0])?;
+    delegate::linux(thread, __NR_timer_create, [linux_clock, event, scratch, 0, 0, 0])?;
     let id: u32 = p.memory().control(scratch);
     enter(p, Timer { id, is_of_thread: is_of_thread(event) }, ours)
         .and_then(|()| put(UserAddr::of(at), id.as_bytes()))
         .inspect_err(|_| {
             // A thread that has to end cannot: then execve does.
-            if delete(id) {
-                cputimers::timer_deleted(id.into());
+            if delete(thread, id) {
+                cputimers::timer_deleted(p, id.into());
             }
         })
 }
@@ -52,7 +52,7 @@ fn is_of_thread(event: u64) -> bool {
 
 fn enter(p: &Process, timer: Timer, clock: Option<CpuClock>) -> Result<()> {
     let id = timer.id;
-    cputimers::timer_created(timer)?;
+    cputimers::timer_created(p, timer)?;
     let Some(clock) = clock else { return Ok(()) };
     p.cpu_timers.with_clock_timers(|timers| {
         let (timer, expiries) = (IntervalTimer::default(), Expiries::default());

@@ -8,7 +8,6 @@ use crate::gate::ptrace;
 use crate::life::target::AT_FDCWD;
 use crate::link::delegate;
 use crate::mm::map::limits;
-use crate::process::Process;
 use crate::process::thread::Thread;
 use crate::process::waited::{self, Place};
 use crate::process::{cputimers, rights, spaces, timens};
@@ -75,7 +74,9 @@ pub fn serve(call: &Context<'_>, hook: Hook) -> Result<u64> {
         Hook::TimerGetoverrun => {
             clocktimers::overrun(call.process, args[0]).map_or_else(|| call.forward(), Ok)
         }
-        Hook::TimerDelete => call.forward().inspect(|_| cputimers::timer_deleted(args[0])),
+        Hook::TimerDelete => {
+            call.forward().inspect(|_| cputimers::timer_deleted(call.process, args[0]))
+        }
         Hook::Getrlimit => limit(call, &Change::by_getrlimit(&args)),
         Hook::Setrlimit => limit(call, &Change::by_setrlimit(&args)),
         Hook::Prlimit => limit(call, &Change::by_prlimit(&args)),
@@ -117,7 +118,7 @@ fn not_hidden(call: &Context<'_>, dir: u64, path: u64) -> Result<u64> {
     {
         return Ok(result);
     }
-    is_there(dir, path, 0).map(|()| result)
+    is_there(call.thread, dir, path, 0).map(|()| result)
 }
 
 /// `ENOENT`: the path goes by a link of a first thread that has ended. Its worker has what the link
@@ -136,7 +137,7 @@ fn leads_somewhere(call: &Context<'_>, dir: u64, path: u64) -> Result<()> {
     }
     bytes[end] = 0;
     let at = call.thread.write_scratch(&bytes[..=end])?;
-    is_there(dir, at, O_NOFOLLOW)
+    is_there(call.thread, dir, at, O_NOFOLLOW)
 }
 
 /// Whether a call that looks at a file by its path looks at a link itself, in place of what that
@@ -153,11 +154,11 @@ fn looks_at_link(number: u32, args: &[u64; 6]) -> bool {
 }
 
 /// `ENOENT`: so says the module of the file at that path, or Linux.
-fn is_there(dir: u64, path: u64, flags: u64) -> Result<()> {
+fn is_there(me: &Thread, dir: u64, path: u64, flags: u64) -> Result<()> {
     const O_CLOEXEC: u64 = 0o2_000_000;
     const O_PATH: u64 = 0o10_000_000;
-    match delegate::linux(__NR_openat, [dir, path, O_PATH | O_CLOEXEC | flags, 0, 0, 0]) {
-        Ok(fd) => delegate::linux(__NR_close, [fd, 0, 0, 0, 0, 0]).map(drop),
+    match delegate::linux(me, __NR_openat, [dir, path, O_PATH | O_CLOEXEC | flags, 0, 0, 0]) {
+        Ok(fd) => delegate::linux(me, __NR_close, [fd, 0, 0, 0, 0, 0]).map(drop),
         Err(errno::ENOENT) => Err(errno::ENOENT),
         Err(_) => Ok(()),
     }
@@ -211,7 +212,7 @@ fn tgkill(call: &Context<'_>) -> Result<u64> {
 /// `ESRCH`: a thread of this process that has ended. Linux may not know yet: the worker ends on
 /// its own time.
 fn not_ended(call: &Context<'_>, tid: u64) -> Result<()> {
-    if workers::had_thread(call.process, tid as u32) {
+    if workers::had_thread(call.thread, call.process, tid as u32) {
         return Err(errno::ESRCH);
     }
     Ok(())
@@ -263,7 +264,8 @@ fn close_around_control(call: &Context<'_>) -> Result<u64> {
     if !(first..=last).contains(&control) {
         return call.forward();
     }
-    let part = |a: u64, b: u64| delegate::linux(__NR_close_range, [a, b, args[2], 0, 0, 0]);
+    let part =
+        |a: u64, b: u64| delegate::linux(call.thread, __NR_close_range, [a, b, args[2], 0, 0, 0]);
     if control > first {
         part(first, control - 1)?;
     }
@@ -277,7 +279,7 @@ fn queue_to_thread(call: &Context<'_>) -> Result<u64> {
     }
     let signal = call.args[2] as u32;
     let target = code_of(call.args[3]).filter(|&code| code == SI_QUEUE);
-    let Some(target) = target.and_then(|_| queued_to(&call.thread.process, call.args[1])) else {
+    let Some(target) = target.and_then(|_| queued_to(call.thread, call.args[1])) else {
         return call.forward();
     };
     target.signals.lock().directed.sent(signal);
@@ -290,7 +292,7 @@ fn queue_to_thread(call: &Context<'_>) -> Result<u64> {
 fn queue_to_process(call: &Context<'_>) -> Result<u64> {
     let signal = call.args[1] as u32;
     let target = code_of(call.args[2]).filter(|&code| looks_like_threads(code));
-    let Some(target) = target.and_then(|_| queued_to(&call.thread.process, call.args[0])) else {
+    let Some(target) = target.and_then(|_| queued_to(call.thread, call.args[0])) else {
         return call.forward();
     };
     let p = &target.process;
@@ -305,11 +307,12 @@ fn code_of(info: u64) -> Option<i32> {
     usercopy::read_u64(UserAddr::behind(info, 8)).ok().map(|word| word as i32)
 }
 
-/// The thread `tid`, if the running one, of the process `own`, may send it signals.
-fn queued_to(own: &Arc<Process>, tid: u64) -> Option<Arc<Thread>> {
+/// The thread `tid`, if the running one, `me`, may send it signals.
+fn queued_to(me: &Thread, tid: u64) -> Option<Arc<Thread>> {
+    let own = &me.process;
     let target = spaces::find_thread(own, tid as u32)?;
     let may = Arc::ptr_eq(&target.process, own)
-        || rights::may(MAY_SIGNAL, tid as u32, &target.process).is_ok();
+        || rights::may(me, MAY_SIGNAL, tid as u32, &target.process).is_ok();
     may.then_some(target)
 }
 
@@ -389,7 +392,7 @@ fn setns(call: &Context<'_>) -> Result<u64> {
 fn set_apart(me: &Thread) {
     workers::await_exits(&me.process, me);
     if me.process.thread_count() == 1 {
-        workers::dismiss(&me.process);
+        workers::dismiss(me);
     }
     me.is_apart.store(true, Ordering::Relaxed);
 }
@@ -440,6 +443,6 @@ fn personality(me: &Thread, wanted: u32) {
 fn limit(call: &Context<'_>, change: &Change) -> Result<u64> {
     let before = rlimits::before(call.thread, change);
     let result = call.forward()?;
-    rlimits::made(change, before)?;
+    rlimits::made(call.thread, change, before)?;
     Ok(result)
 }

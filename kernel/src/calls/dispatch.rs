@@ -113,5 +113,5 @@ fn execute(me: &'static Thread, regs: &mut Regs, number: u64) -> Option<()> {
 /// Whether the calling thread is a native task's, which has no such call: the error.
 fn is_refused(call: &Context<'_>) -> Option<Errno> {
     let is_native = call.process.pool.is_packed();
-    is_native.then(|| pooled::refusal(call.row.number.into(), &call.args))?
+    is_native.then(|| pooled::refusal(call.thread, call.row.number.into(), &call.args))?
 }

@@ -42,7 +42,7 @@ fn execve(
         let (argv, envp) = (strings(argv)?, strings(envp)?);
         let target = match at {
             None => Target::path(path)?,
-            Some((dir, flags)) => Target::at(dir, path, flags)?,
+            Some((dir, flags)) => Target::at(call.thread, dir, path, flags)?,
         };
         exec::execve(me, &target, argv, envp, regs)
     })();

@@ -6,7 +6,7 @@
 
 use crate::calls::context::handlers;
 use crate::link::delegate;
-use crate::parts::signals::{Interrupted, Rest};
+use crate::parts::signals::Interrupted;
 use crate::process::Process;
 use crate::process::futex::{self, Waiting, count, is_read_only, place_of};
 use crate::process::pi;
@@ -57,13 +57,13 @@ fn futex(me: &Thread, row: &Row, a: [u64; 6]) -> Result<u64> {
         Place::Queues(key) => Ok(key),
         Place::Linux => Err(errno::EAGAIN), // the second is the first
     };
-    let wait = |bitset| Waiting { word: key()?, value: value as u32, until, bitset }.go_on();
+    let wait = |bitset| Waiting { word: key()?, value: value as u32, until, bitset }.wait(me);
     match op.command()? {
         Command::WaitBitset | Command::WakeBitset if bits == 0 => Err(errno::EINVAL),
         Command::Wait => wait(MATCH_ANY),
         Command::WaitBitset => wait(bits),
-        Command::Wake => futex::wake(p, key()?, value, MATCH_ANY),
-        Command::WakeBitset => futex::wake(p, key()?, value, bits),
+        Command::Wake => futex::wake(me, key()?, value, MATCH_ANY),
+        Command::WakeBitset => futex::wake(me, key()?, value, bits),
         Command::Requeue | Command::CmpRequeue | Command::CmpRequeuePi
             if (value as i32) < 0 || (most as i32) < 0 =>
         {
@@ -71,14 +71,14 @@ fn futex(me: &Thread, row: &Row, a: [u64; 6]) -> Result<u64> {
         }
         Command::Requeue => requeue(me, row, (first?, second?), &a, None),
         Command::CmpRequeue => requeue(me, row, (first?, second?), &a, Some(bits)),
-        Command::WakeOp => wake_op(p, (first?, second?), &a),
-        Command::LockPi | Command::LockPi2 => pi::lock(key()?, until),
-        Command::TrylockPi => pi::try_lock(key()?),
+        Command::WakeOp => wake_op(me, (first?, second?), &a),
+        Command::LockPi | Command::LockPi2 => pi::lock(me, key()?, until),
+        Command::TrylockPi => pi::try_lock(me, key()?),
         Command::UnlockPi => {
             if first.is_err() {
-                pi::check_owner(a[0])?;
+                pi::check_owner(me, a[0])?;
             }
-            pi::unlock(key()?)
+            pi::unlock(me, key()?)
         }
         Command::WaitRequeuePi | Command::CmpRequeuePi if a[0] == a[4] => Err(errno::EINVAL),
         Command::WaitRequeuePi => {
@@ -87,7 +87,7 @@ fn futex(me: &Thread, row: &Row, a: [u64; 6]) -> Result<u64> {
         }
         Command::CmpRequeuePi if value as u32 != 1 => Err(errno::EINVAL),
         Command::CmpRequeuePi => match (first?, second?) {
-            (Place::Queues(from), Place::Queues(lock)) => pi::requeue(from, lock, most, bits),
+            (Place::Queues(from), Place::Queues(lock)) => pi::requeue(me, from, lock, most, bits),
             places => requeue(me, row, places, &a, Some(bits)),
         },
     }
@@ -114,13 +114,12 @@ fn requeue(
     a: &[u64; 6],
     expected: Option<u32>,
 ) -> Result<u64> {
-    let p = &me.process;
     let all = count(a[2]).saturating_add(count(a[3])).min(i32::MAX as usize) as u64;
     match places {
         (Place::Queues(from), Place::Queues(to)) => {
-            futex::requeue(p, (from, to), (a[2], a[3]), expected)
+            futex::requeue(me, (from, to), (a[2], a[3]), expected)
         }
-        (Place::Queues(from), Place::Linux) => futex::requeue(p, (from, from), (all, 0), expected),
+        (Place::Queues(from), Place::Linux) => futex::requeue(me, (from, from), (all, 0), expected),
         (Place::Linux, _) => {
             let op = if expected.is_some() { FUTEX_CMP_REQUEUE } else { FUTEX_REQUEUE };
             route::call(me, row, [a[0], op.into(), all, 0, a[0], a[5]])
@@ -129,11 +128,11 @@ fn requeue(
 }
 
 /// FUTEX_WAKE_OP.
-fn wake_op(p: &Process, places: (Place, Place), a: &[u64; 6]) -> Result<u64> {
+fn wake_op(me: &Thread, places: (Place, Place), a: &[u64; 6]) -> Result<u64> {
     let code = WakeOp::of(a[5] as u32);
     let wake = |place, addr, most| match place {
-        Place::Queues(key) => futex::wake(p, key, most, MATCH_ANY),
-        Place::Linux => delegate::linux(__NR_futex, [addr, FUTEX_WAKE.into(), most, 0, 0, 0]),
+        Place::Queues(key) => futex::wake(me, key, most, MATCH_ANY),
+        Place::Linux => delegate::linux(me, __NR_futex, [addr, FUTEX_WAKE.into(), most, 0, 0, 0]),
     };
     let old = futex::exchange(a[4], |old| code.apply(old))?;
     let also = code.also_wakes(old)?;
@@ -155,10 +154,10 @@ fn wait_for_lock(
     let clock = a[1] & u64::from(Operation::CLOCK_REALTIME);
     match places {
         (Place::Queues(word), Place::Queues(lock)) => {
-            pi::wait_for_lock(word, value, until, Some(lock))
+            pi::wait_for_lock(me, word, value, until, Some(lock))
         }
         (Place::Queues(word), Place::Linux) => {
-            pi::wait_for_lock(word, value, until, None)?;
+            pi::wait_for_lock(me, word, value, until, None)?;
             let op = u64::from(FUTEX_LOCK_PI2) | clock;
             route::call(me, row, [a[4], op, 0, a[3], 0, 0])
         }
@@ -171,7 +170,7 @@ fn wait_for_lock(
                 }
             })?;
             match lock {
-                Place::Queues(lock) => pi::lock(lock, until),
+                Place::Queues(lock) => pi::lock(me, lock, until),
                 Place::Linux => Err(errno::EAGAIN),
             }
         }

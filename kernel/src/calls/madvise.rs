@@ -2,6 +2,7 @@
 
 use crate::calls::context::handlers;
 use crate::calls::mlock::{populate, whole_pages};
+use crate::link::caller::Delegates;
 use crate::link::{delegate, services};
 use crate::mm::change::reserve::lock_settled;
 use crate::mm::change::transaction::carry_out;
@@ -98,7 +99,7 @@ fn one(me: &Thread, v: &Vma<FileRef>, start: u64, end: u64, advice: u32) -> Resu
             return Err(errno::EINVAL);
         }
         MADV_REMOVE if !linux => return Err(errno::EACCES),
-        MADV_REMOVE => return to_linux(start, end, advice),
+        MADV_REMOVE => return to_linux(me, start, end, advice),
         MADV_COLD | MADV_PAGEOUT if locked || special => return Err(errno::EINVAL),
         MADV_WIPEONFORK if linux || !matches!(v.backing, Backing::Anonymous) => {
             return Err(errno::EINVAL);
@@ -141,8 +142,8 @@ fn may_be_large(v: &Vma<FileRef>) -> bool {
         && align_up(v.start, LARGE).is_some_and(|at| at + LARGE <= v.end)
 }
 
-fn to_linux(start: u64, end: u64, advice: u32) -> Result<()> {
-    delegate::linux(__NR_madvise, [start, end - start, advice as u64, 0, 0, 0]).map(|_| ())
+fn to_linux(me: &dyn Delegates, start: u64, end: u64, advice: u32) -> Result<()> {
+    delegate::linux(me, __NR_madvise, [start, end - start, advice as u64, 0, 0, 0]).map(|_| ())
 }
 
 fn bring_in(me: &Thread, v: &Vma<FileRef>, start: u64, end: u64, write: bool) -> Result<()> {
@@ -157,7 +158,7 @@ fn bring_in(me: &Thread, v: &Vma<FileRef>, start: u64, end: u64, write: bool) ->
 /// Drops the pages of a range, mappings stay.
 fn discard(p: &Caller<'_>, start: u64, end: u64, linux: bool) -> Result<()> {
     if linux {
-        return to_linux(start, end, MADV_DONTNEED);
+        return to_linux(p.thread, start, end, MADV_DONTNEED);
     }
     let mut removed = Removed::default();
     // Linux first: what it wrote to the old pages would be lost once there are new ones.
@@ -199,7 +200,9 @@ pub fn discard_behind_ends(me: &Thread) {
         else {
             continue;
         };
-        let Ok(answer) = services::by_worker(SERVICE_FILE_SIZE, &[file.id], &[]) else { continue };
+        let Ok(answer) = services::by_worker(me, SERVICE_FILE_SIZE, &[file.id], &[]) else {
+            continue;
+        };
         let behind = page_up(answer.status).saturating_sub(offset);
         if behind < vma.len() {
             let _ = discard(p, vma.start + behind, vma.end, false); // without memory they stay

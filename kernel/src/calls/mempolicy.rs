@@ -138,12 +138,12 @@ pub fn set_home(p: &Process, start: u64, len: u64, node: u64, flags: u64) -> Res
 /// moves what it shares with the process; ours stay where they are.
 pub fn migrate_pages(call: &Context<'_>) -> Result<u64> {
     let [pid, max_node, from, to, ..] = call.args;
-    let of_linux = delegate::linux(__NR_migrate_pages, call.args)?;
+    let of_linux = delegate::linux(call.thread, __NR_migrate_pages, call.args)?;
     let (from, to) = (read_nodes(from, max_node)?, read_nodes(to, max_node)?);
     let Some(p) = rlimits::target(call.process, pid) else { return Ok(of_linux) };
     // That was the worker's word.
     if !Arc::ptr_eq(&p, call.process) {
-        rights::may(MAY_SCHEDULE, pid as u32, &p)?;
+        rights::may(call.thread, MAY_SCHEDULE, pid as u32, &p)?;
     }
     let left = from.and(&Nodes(to.0.map(|word| !word)));
     Ok(of_linux.wrapping_add(p.memory().pages_on(&left))) // a proxy says what it likes
@@ -159,16 +159,16 @@ pub fn move_pages(call: &Context<'_>) -> Result<u64> {
         return Err(errno::ENOSYS);
     }
     let Some(p) = rlimits::target(call.process, pid) else {
-        return delegate::linux(__NR_move_pages, call.args);
+        return delegate::linux(call.thread, __NR_move_pages, call.args);
     };
     let is_own = p.memory().id == call.process.memory().id;
     if !Arc::ptr_eq(&p, call.process) || flags & MOVE_ALL != 0 {
         // Whether it may: asked about no page.
-        delegate::linux(__NR_move_pages, [pid, 0, 0, 0, 0, flags])?;
+        delegate::linux(call.thread, __NR_move_pages, [pid, 0, 0, 0, 0, flags])?;
     }
     if !is_own {
         // That was the worker's word.
-        rights::may(MAY_SCHEDULE, pid as u32, &p)?;
+        rights::may(call.thread, MAY_SCHEDULE, pid as u32, &p)?;
     }
     for i in 0..count {
         cpus::serve_all(); // what is asked of this CPU does not wait for all the pages
@@ -204,7 +204,7 @@ fn of_linux(me: &Thread, call: u32, addr: u64) -> Result<u32> {
         __NR_move_pages => [0, 1, to, 0, to + 8, 0],
         _ => [to + 8, 0, 0, addr, NODE | ADDR, 0],
     };
-    delegate::linux(call, args)?;
+    delegate::linux(me, call, args)?;
     let node: i32 = me.process.memory().control(to + 8);
     u32::try_from(node).map_err(|_| Errno(node.saturating_neg()))
 }

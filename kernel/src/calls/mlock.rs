@@ -265,9 +265,9 @@ pub fn mincore(me: &Thread, addr: u64, len: u64, vec: u64) -> Result<u64> {
         let n = ((stop - at) / SMALL) as usize;
         let to = vec + (at - addr) / SMALL;
         if is_linux(&vma) {
-            delegate::linux(__NR_mincore, [at, stop - at, to, 0, 0, 0])?;
+            delegate::linux(me, __NR_mincore, [at, stop - at, to, 0, 0, 0])?;
         } else {
-            add_cached(&vma, at, &mut bytes[..n])?;
+            add_cached(me, &vma, at, &mut bytes[..n])?;
             put(UserAddr::of(to), &bytes[..n])?;
         }
         at = stop;
@@ -277,7 +277,7 @@ pub fn mincore(me: &Thread, addr: u64, len: u64, vec: u64) -> Result<u64> {
 
 /// Adds to the answer of mincore(2) the pages of a private file mapping that Linux has in its page
 /// cache.
-fn add_cached(vma: &Vma<FileRef>, at: u64, bytes: &mut [u8]) -> Result<()> {
+fn add_cached(me: &Thread, vma: &Vma<FileRef>, at: u64, bytes: &mut [u8]) -> Result<()> {
     let (Backing::PrivateFile { file, .. }, Some(offset)) = (&vma.backing, vma.file_offset(at))
     else {
         return Ok(());
@@ -285,7 +285,8 @@ fn add_cached(vma: &Vma<FileRef>, at: u64, bytes: &mut [u8]) -> Result<()> {
     if bytes.iter().all(|&b| b != 0) {
         return Ok(());
     }
-    let answer = services::by_worker(SERVICE_CACHED, &[file.id, offset, bytes.len() as u64], &[])?;
+    let answer =
+        services::by_worker(me, SERVICE_CACHED, &[file.id, offset, bytes.len() as u64], &[])?;
     for (byte, i) in bytes.iter_mut().zip(0..) {
         *byte |= answer.extents.get(i / 64).map_or(0, |word| (word >> (i % 64)) as u8 & 1);
     }

@@ -61,7 +61,7 @@ pub fn mmap(me: &Thread, a: &[u64; 6]) -> Result<u64> {
     }
     let result = map(me, a);
     if result.is_err() && flags & MAP_ANONYMOUS == 0 {
-        delegate::linux(__NR_fcntl, [fd, GETFD, 0, 0, 0, 0])?;
+        delegate::linux(me, __NR_fcntl, [fd, GETFD, 0, 0, 0, 0])?;
     }
     result
 }
@@ -117,7 +117,7 @@ fn reserve(me: &Thread, request: &Request, plan: &Plan) -> Result<Place> {
         unused = unused_reservation(p, plan.addr, plan.end());
         if unused.is_none() {
             let Request { fd, offset, .. } = *request;
-            shared::try_elsewhere(plan.len, plan.prot, plan.flags, fd, offset)?;
+            shared::try_elsewhere(me, plan.len, plan.prot, plan.flags, fd, offset)?;
         }
     }
     let at = choose(p, plan.addr, plan.len, plan.flags_of_place(), NOTHING)?;
@@ -268,7 +268,7 @@ pub fn mprotect(me: &Thread, addr: u64, len: u64, prot: u64) -> Result<u64> {
 /// the call gets, and why no further if it is Linux that refuses.
 fn protect_shared(p: &Caller<'_>, start: u64, end: u64, prot: Prot) -> (u64, Result<()>) {
     let protect = |s: u64, e: u64| {
-        delegate::linux(__NR_mprotect, [s, e - s, u64::from(prot.bits()), 0, 0, 0])
+        delegate::linux(p.thread, __NR_mprotect, [s, e - s, u64::from(prot.bits()), 0, 0, 0])
     };
     let reach = p.memory.mm.lock().mappings().protectable(start, end, prot);
     let Ok(parts) = shared_parts(p, start, reach) else { return (start, Err(errno::ENOMEM)) };
@@ -400,7 +400,7 @@ pub fn msync(me: &Thread, addr: u64, len: u64, flags: u64) -> Result<u64> {
         return Err(errno::EBUSY);
     }
     for (s, e) in shared_parts(p, start, end)? {
-        delegate::linux(__NR_msync, [s, e - s, flags, 0, 0, 0])?;
+        delegate::linux(me, __NR_msync, [s, e - s, flags, 0, 0, 0])?;
     }
     if wanted <= USER_MAX && p.memory.mm.lock().mappings().is_covered(start, end) {
         Ok(0)

@@ -105,7 +105,7 @@ pub fn mremap(me: &Thread, a: &[u64; 6]) -> Result<u64> {
         } else if end.is_none() {
             // Nothing is to be done: of a size beyond all addresses Linux 6.1 says so, and
             // later ones `EINVAL`.
-            return delegate::linux(__NR_mremap, [old, old_len, new_len, flags, new, 0]);
+            return delegate::linux(me, __NR_mremap, [old, old_len, new_len, flags, new, 0]);
         }
         return Ok(old);
     }
@@ -252,9 +252,13 @@ fn grow(p: &Caller<'_>, vma: &Vma<FileRef>, m: &Move, end: u64) -> Result<bool> 
 
 /// In the proxy the device's mapping is in the way: it makes room first.
 fn grow_linux(p: &Caller<'_>, vma: &Vma<FileRef>, end: u64) -> Result<()> {
-    delegate::linux(__NR_munmap, [vma.end, end - vma.end, 0, 0, 0, 0])?;
-    delegate::linux(__NR_mremap, [vma.start, vma.end - vma.start, end - vma.start, 0, 0, 0])?;
-    let watch = services::by_worker(SERVICE_WATCH, &[vma.start, end], &[])?.status as u32;
+    delegate::linux(p.thread, __NR_munmap, [vma.end, end - vma.end, 0, 0, 0, 0])?;
+    delegate::linux(
+        p.thread,
+        __NR_mremap,
+        [vma.start, vma.end - vma.start, end - vma.start, 0, 0, 0],
+    )?;
+    let watch = services::by_worker(p.thread, SERVICE_WATCH, &[vma.start, end], &[])?.status as u32;
     let mut old = watch;
     let mut enter = || {
         let mut mm = p.memory.mm.lock();
@@ -327,11 +331,12 @@ fn move_linux(
     let Move { old, old_size, new_size, keep, .. } = *m;
     let gone = old_size != 0 && !keep;
     let flags = MAYMOVE | FIXED | if keep { DONTUNMAP } else { 0 };
-    delegate::linux(__NR_mremap, [old, old_size, new_size, flags, target, 0])
+    delegate::linux(p.thread, __NR_mremap, [old, old_size, new_size, flags, target, 0])
         .map_err(|e| (Place::Old, e))?;
     let enter = || {
         let end = target + new_size;
-        let watch = services::by_worker(SERVICE_WATCH, &[target, end], &[])?.status as u32;
+        let watch =
+            services::by_worker(p.thread, SERVICE_WATCH, &[target, end], &[])?.status as u32;
         hold::at("mremap-moved");
         let mut mm = p.memory.mm.lock();
         let entered = enter_moved(p, &mut mm, m, target, watch);
@@ -347,7 +352,7 @@ fn move_linux(
         Err(e) if gone => {
             // Linux, which has just given up these addresses, has room for it there.
             let back = [target, old_size, old_size, MAYMOVE | FIXED, old, 0];
-            match delegate::linux(__NR_mremap, back) {
+            match delegate::linux(p.thread, __NR_mremap, back) {
                 Ok(_) => Err((Place::Old, e)),
                 Err(_) => {
                     vacate(&mut p.memory.mm.lock(), p.slot, old, old_size);
@@ -462,7 +467,7 @@ pub fn file_pages(me: &Thread, a: &[u64; 6]) -> Result<u64> {
     if at < end {
         return Err(errno::EINVAL);
     }
-    delegate::linux(__NR_remap_file_pages, [addr, len, prot, page, flags, 0])?;
+    delegate::linux(me, __NR_remap_file_pages, [addr, len, prot, page, flags, 0])?;
     let offset = offset.ok_or(errno::EOVERFLOW)?; // as Linux has said, whatever a proxy says
     p.memory.mm.lock().cursor(PageRange::of(start, end)).update(|v| {
         let distance = v.start - start;

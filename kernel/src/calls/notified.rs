@@ -70,7 +70,7 @@ pub fn ask(me: &Thread, regs: &Regs, listener: u64) -> Decision {
 pub fn forget(me: &Thread, listener: u64, call: u64) {
     // One that succeeded ends the thread, whose worker is another program's.
     if !me.must_end() {
-        let _ = services::by_worker(SERVICE_CONTINUED, &[listener, call], &[]);
+        let _ = services::by_worker(me, SERVICE_CONTINUED, &[listener, call], &[]);
     }
 }
 
@@ -81,6 +81,7 @@ fn tell(me: &Thread, regs: &Regs, listener: u64, how: u64) -> Result<u64, Decisi
     words[2..].copy_from_slice(&regs.arguments());
     let (process, tid) = (me.process.first_slot.into(), me.tid().into());
     let told = services::by_worker_unless_signalled(
+        me,
         SERVICE_NOTIFY,
         &[listener, how, process, tid],
         &words,
@@ -111,7 +112,7 @@ fn decided(me: &Thread, listener: u64, call: u64) -> Decision {
     match direct::call(me, Call::new(NR_NOTIFY, [call, 0, 0, 0, 0, 0])) {
         // There is no such call: it has gone on, or the listener is gone, or says so.
         Outcome::Done(value) if Errno::from_return(value) == Some(errno::ENOSYS) => {
-            match services::by_worker(SERVICE_CONTINUED, &[listener, call], &[]) {
+            match services::by_worker(me, SERVICE_CONTINUED, &[listener, call], &[]) {
                 Ok(answer) if answer.status == 1 => Decision::GoesOn,
                 Ok(_) | Err(Failure::Refused(_)) => error(errno::ENOSYS),
                 Err(why) => failed(me, why),

@@ -29,7 +29,7 @@ const TSC_SIGSEGV: u64 = PR_TSC_SIGSEGV as u64;
 fn prctl(thread: &Thread, row: &Row, a: [u64; 6]) -> Result<u64> {
     match a[0] as u32 {
         PR_SET_SECCOMP => seccomp::prctl(thread, a[1], UserAddr::of(a[2])),
-        PR_HANARE_PROXY => pooled::proxy(a[1]),
+        PR_HANARE_PROXY => pooled::proxy(thread, a[1]),
         PR_HANARE_RUN_ON => utility::run_on(thread, &a),
         PR_GET_SECCOMP => Ok(u64::from(thread.seccomp.mode())),
         // The last two as without CONFIG_KSM.

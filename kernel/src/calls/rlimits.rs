@@ -43,7 +43,7 @@ impl LockLimit {
     /// `EPERM`: it may lock nothing at all.
     pub fn ask(me: &Thread) -> Result<LockLimit> {
         let [bytes, _] = linux_limit(me, 0, MEMLOCK as u64)?;
-        let privileged = capable(&me.process, me.port.slot_index, CAP_IPC_LOCK)?;
+        let privileged = capable(me, CAP_IPC_LOCK)?;
         if bytes == 0 && !privileged {
             Err(errno::EPERM)
         } else {
@@ -61,16 +61,16 @@ impl LockLimit {
 fn linux_limit(me: &Thread, pid: u64, resource: u64) -> Result<[u64; 2]> {
     let p = &me.process;
     let scratch = me.write_scratch(&[])?;
-    delegate::linux(__NR_prlimit64, [pid, resource, 0, scratch, 0, 0])?;
+    delegate::linux(me, __NR_prlimit64, [pid, resource, 0, scratch, 0, 0])?;
     Ok(p.memory().control(scratch))
 }
 
 /// Whether the caller has a capability (of the first 32) on Linux.
-pub fn capable(p: &Process, slot: u32, capability: u32) -> Result<bool> {
+pub fn capable(me: &Thread, capability: u32) -> Result<bool> {
     // cap_user_header_t at 0, cap_user_data_t[2] at 64.
-    let scratch = p.memory().write_scratch(slot, &[0x22, 0x05, 0x08, 0x20, 0, 0, 0, 0])?;
-    delegate::linux(__NR_capget, [scratch, scratch + 64, 0, 0, 0, 0])?;
-    let effective: u32 = p.memory().control(scratch + 64);
+    let scratch = me.write_scratch(&[0x22, 0x05, 0x08, 0x20, 0, 0, 0, 0])?;
+    delegate::linux(me, __NR_capget, [scratch, scratch + 64, 0, 0, 0, 0])?;
+    let effective: u32 = me.process.memory().control(scratch + 64);
     Ok(effective >> capability & 1 != 0)
 }
 
@@ -119,14 +119,14 @@ impl Change {
 
 /// getrlimit(2), setrlimit(2), prlimit(2), after Linux has made the call: applies what was set. For
 /// the address space, the program's limit is told, since Linux has another one for the proxy.
-pub fn made(change: &Change, before: Before) -> Result<()> {
+pub fn made(me: &Thread, change: &Change, before: Before) -> Result<()> {
     let (process, tid, soft) = match before {
         Before::Known { process, tid, soft } => (process, tid, soft),
         Before::Refused => return Err(errno::EPERM),
         Before::Nothing => return Ok(()),
     };
     if change.new.is_some() {
-        let _ = limits::ask(&process, tid); // else the module tells it soon
+        let _ = limits::ask(me, &process, tid); // else the module tells it soon
     }
     if let (true, Some(to)) = (change.is_of_space(), change.old) {
         put(UserAddr::of(to), soft.as_bytes())?;
@@ -160,13 +160,13 @@ pub fn before(me: &Thread, change: &Change) -> Before {
     let is_own = core::ptr::eq(&*process, &*me.process);
     let tid = if is_own { me.tid() } else { change.pid as u32 };
     // Its own proxy's answer is no permission.
-    match if is_own { Ok(()) } else { rights::may(MAY_LIMIT, tid, &process) } {
+    match if is_own { Ok(()) } else { rights::may(me, MAY_LIMIT, tid, &process) } {
         Ok(()) => {}
         Err(errno::EPERM) => return Before::Refused,
         Err(_) => return Before::Nothing,
     }
     if change.is_of_space() && change.old.is_some() {
-        let _ = limits::ask(&process, tid); // another process may have changed it
+        let _ = limits::ask(me, &process, tid); // somebody else may have changed it
     }
     let soft = process.identity.lock().as_soft;
     Before::Known { process, tid, soft }

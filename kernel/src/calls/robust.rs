@@ -36,7 +36,7 @@ fn set_robust_list(thread: &Thread, head: u64, size: u64) -> Result<u64> {
     let p = &thread.process;
     let has_waiters = || p.memory().is_shared() || p.memory().mm.lock().shares_with_linux();
     if !thread.signals.lock().mask.contains(SIGTERM) && has_waiters() {
-        let _ = delegate::ask(Control::TakeMask);
+        let _ = delegate::ask(thread, Control::TakeMask);
     }
     Ok(0)
 }

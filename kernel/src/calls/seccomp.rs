@@ -212,7 +212,7 @@ fn set_filter(thread: &Thread, flags: u64, from: UserAddr) -> Result<u64> {
     if !limits::room_for_tasks() {
         return Err(errno::ENOMEM);
     }
-    let program = read_program(p, thread.port.slot_index, from)?;
+    let program = read_program(thread, from)?;
     let bytes = program.len() * size_of::<Instruction>() + FILTER_OBJECTS;
     let _charge = p.memory().account.charge(bytes as u64)?;
     let waits = flags & flag::WAIT_KILLABLE_RECV != 0;
@@ -229,11 +229,11 @@ fn set_filter(thread: &Thread, flags: u64, from: UserAddr) -> Result<u64> {
         return Err(errno::EBUSY);
     }
     let told = tell_linux(thread, filter.instructions(), flags, false)?;
-    let descriptor = if listens { listen(told, &filter)? } else { 0 };
+    let descriptor = if listens { listen(thread, told, &filter)? } else { 0 };
     // No thread is entered meanwhile, and none takes another one's filters.
     let attached = p.with_threads(|threads| attach(thread, threads, filter, flags));
     if listens && attached.is_err() {
-        let _ = delegate::linux(__NR_close, [descriptor, 0, 0, 0, 0, 0]);
+        let _ = delegate::linux(thread, __NR_close, [descriptor, 0, 0, 0, 0, 0]);
     }
     attached.map(|()| descriptor)
 }
@@ -245,21 +245,21 @@ fn has_listener(thread: &Thread) -> bool {
     let mut ids =
         filters.iter().flat_map(|all| all.iter()).map(|f| f.listener.load(Ordering::Relaxed));
     ids.any(|id| {
-        let listens = || services::by_worker(SERVICE_CONTINUED, &[id, 0], &[]);
+        let listens = || services::by_worker(thread, SERVICE_CONTINUED, &[id, 0], &[]);
         id != 0 && listens().map_or(true, |answer| answer.status != 0)
     })
 }
 
 /// Gives a filter a listener that tells of what the LWK serves, too, in place of Linux' own, whose
 /// descriptor is given. The listener's descriptor.
-fn listen(descriptor: u64, filter: &Filter) -> Result<u64> {
-    match services::by_worker(SERVICE_LISTENER, &[descriptor], &[]) {
+fn listen(me: &Thread, descriptor: u64, filter: &Filter) -> Result<u64> {
+    match services::by_worker(me, SERVICE_LISTENER, &[descriptor], &[]) {
         Ok(answer) => {
             filter.listener.store(answer.args[0], Ordering::Relaxed);
             Ok(answer.status)
         }
         Err(e) => {
-            let _ = delegate::linux(__NR_close, [descriptor, 0, 0, 0, 0, 0]);
+            let _ = delegate::linux(me, __NR_close, [descriptor, 0, 0, 0, 0, 0]);
             Err(e.into())
         }
     }
@@ -312,7 +312,7 @@ fn tell_linux(thread: &Thread, program: &[Instruction], flags: u64, confine: boo
             return Ok(told);
         }
         // A worker without a thread has filters of its own, which its thread had.
-        workers::dismiss(p);
+        workers::dismiss(thread);
         if let Some(told) = send_to_all(thread, &filter, flags, confine)? {
             return Ok(told);
         }
@@ -352,7 +352,10 @@ fn send(thread: &Thread, filter: &[Instruction], flags: u64, confine: bool) -> R
         let at = thread.write_scratch(part)?;
         let (before, whole) = ((i * FILTER_PART) as u64, bytes.len() as u64);
         let bytes = part.len() as u64;
-        result = delegate::result_of(Control::Filter { at, bytes, before, whole, flags, confine });
+        result = delegate::result_of(
+            thread,
+            Control::Filter { at, bytes, before, whole, flags, confine },
+        );
         result?;
     }
     result
@@ -360,14 +363,14 @@ fn send(thread: &Thread, filter: &[Instruction], flags: u64, confine: bool) -> R
 
 /// Reads a filter. Filters act for programs run by exec, too. So only a process that cannot gain
 /// rights by exec, or has them already, may set one.
-fn read_program(p: &Process, slot: u32, from: UserAddr) -> Result<Program> {
+fn read_program(me: &Thread, from: UserAddr) -> Result<Program> {
     let [count, at]: [u64; 2] = user::get(from)?; // struct sock_fprog: a count of 16 bits
     let count = usize::from(count as u16);
     if count == 0 || count > MAX_INSTRUCTIONS {
         return Err(errno::EINVAL);
     }
-    let confined = delegate::linux(__NR_prctl, [PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0, 0]) == Ok(1);
-    if !confined && !rlimits::capable(p, slot, CAP_SYS_ADMIN)? {
+    let confined = delegate::linux(me, __NR_prctl, [PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0, 0]) == Ok(1);
+    if !confined && !rlimits::capable(me, CAP_SYS_ADMIN)? {
         return Err(errno::EACCES);
     }
     let mut instructions = lists::filled(count, Instruction::new_zeroed())?;

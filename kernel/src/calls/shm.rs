@@ -35,7 +35,7 @@ const SHM_EXEC: u64 = 0o100000;
 /// Bytes of a segment.
 fn size_of(p: &Caller<'_>, id: u64) -> Result<u64> {
     let scratch = p.memory.write_scratch(p.slot, &[])?;
-    delegate::linux(__NR_shmctl, [id, IPC_STAT, scratch, 0, 0, 0])?;
+    delegate::linux(p.thread, __NR_shmctl, [id, IPC_STAT, scratch, 0, 0, 0])?;
     // struct shmid64_ds: ipc64_perm (48 bytes), shm_segsz.
     Ok(p.memory.control(scratch + 48))
 }
@@ -70,7 +70,7 @@ pub fn shmat(me: &Thread, id: u64, addr: u64, flags: u64) -> Result<u64> {
     if flags & SHM_REMAP == 0 && !addr.is_multiple_of(LARGE) {
         return attach(addr, false);
     }
-    let (other, is_large) = attach_elsewhere(id, flags)?;
+    let (other, is_large) = attach_elsewhere(me, id, flags)?;
     let attached = if is_large && !addr.is_multiple_of(LARGE) {
         Err(errno::EINVAL)
     } else {
@@ -79,7 +79,7 @@ pub fn shmat(me: &Thread, id: u64, addr: u64, flags: u64) -> Result<u64> {
     if let Some(at) = other {
         // As shmdt, and a filter of the program's lets a worker unmap.
         let len = mmap::round(size, if is_large { LARGE } else { SMALL })?;
-        let _ = delegate::linux(__NR_munmap, [at, len, 0, 0, 0, 0]);
+        let _ = delegate::linux(me, __NR_munmap, [at, len, 0, 0, 0, 0]);
     }
     attached
 }
@@ -87,11 +87,11 @@ pub fn shmat(me: &Thread, id: u64, addr: u64, flags: u64) -> Result<u64> {
 /// Has the worker attach a segment anywhere: where, and whether it has large pages. An attachment
 /// that Linux refuses must leave what is at the place it was meant for. One that is removed already
 /// stays, though what is there may be its last attachment.
-fn attach_elsewhere(id: u64, flags: u64) -> Result<(Option<u64>, bool)> {
-    match delegate::linux(__NR_shmat, [id, 0, flags & !(SHM_REMAP | SHM_RND), 0, 0, 0]) {
+fn attach_elsewhere(me: &Thread, id: u64, flags: u64) -> Result<(Option<u64>, bool)> {
+    match delegate::linux(me, __NR_shmat, [id, 0, flags & !(SHM_REMAP | SHM_RND), 0, 0, 0]) {
         Ok(at) => {
             // A part of a large page cannot have rights of its own.
-            let divided = || delegate::linux(__NR_mprotect, [at, SMALL, 0, 0, 0, 0]);
+            let divided = || delegate::linux(me, __NR_mprotect, [at, SMALL, 0, 0, 0, 0]);
             Ok((Some(at), at.is_multiple_of(LARGE) && divided() == Err(errno::EINVAL)))
         }
         Err(errno::ENOMEM) => Ok((None, false)), // the proxy has little room of its own
@@ -120,7 +120,7 @@ fn attach(
         return Err(errno::ENOMEM);
     }
     let at = place(p, addr, len, is_large, flags & SHM_REMAP != 0)?;
-    let made = delegate::linux(__NR_shmat, [id, at, flags & !SHM_RND | SHM_REMAP, 0, 0, 0]);
+    let made = delegate::linux(me, __NR_shmat, [id, at, flags & !SHM_RND | SHM_REMAP, 0, 0, 0]);
     if let Err(e) = made {
         shared::give_up(p, at, at + len, None); // it may be unmapped already
         return Err(e);

@@ -54,8 +54,8 @@ pub fn clock_nanosleep(call: &Context<'_>) -> Result<u64> {
         Some(clock @ (Clock::Realtime | Clock::Monotonic | Clock::Boottime | Clock::Tai)) => {
             Kind::Clock(clock)
         }
-        Some(Clock::ProcessCpu) | None => match cputime::find(id) {
-            Some(_) if cputime::is_own_thread(id) => return Err(errno::EINVAL),
+        Some(Clock::ProcessCpu) | None => match cputime::find(call.thread, id) {
+            Some(_) if cputime::is_own_thread(call.thread, id) => return Err(errno::EINVAL),
             Some((process, clock)) => Kind::Cpu(process, clock),
             None => return call.forward(),
         },
@@ -123,7 +123,7 @@ impl Sleep {
             if left == 0 {
                 return Ok(0);
             }
-            if futex::sleep_until(self.pause(&me.process, left)).is_err() {
+            if futex::sleep_until(me, self.pause(&me.process, left)).is_err() {
                 // The last look, so that what is left is never nothing.
                 return match self.end.saturating_sub(self.now(&me.process)?) {
                     0 => Ok(0),

@@ -59,16 +59,16 @@ fn futex_waitv(thread: &Thread, row: &Row, a: &[u64; 6]) -> Result<u64> {
     let mixed = places.contains(&Place::Linux);
     thread.futex_woken.store(false, Ordering::Relaxed);
     for (i, key) in local(&places) {
-        if let Err(e) = queue(p, i, key, words[i].value, mixed) {
+        if let Err(e) = queue(thread, i, key, words[i].value, mixed) {
             // Something may have been woken meanwhile, which counts.
-            return give_up(p, local(&places[..i])).ok_or(e);
+            return give_up(thread, local(&places[..i])).ok_or(e);
         }
     }
     if mixed {
         return wait_on_linux(thread, row, a, &words, &places);
     }
     futex::wait_until(thread, until);
-    match give_up(p, local(&places)) {
+    match give_up(thread, local(&places)) {
         Some(index) => Ok(index),
         None => futex::interrupted(thread, until, Restart::Sys),
     }
@@ -107,11 +107,11 @@ fn words(addr: u64, count: usize) -> Result<Vec<Waiter>> {
 }
 
 /// Waits on one word if it has the value wanted.
-fn queue(p: &Process, index: usize, key: Key, value: u64, mixed: bool) -> Result<()> {
-    futex::with_queues(p, key.addr(), |queues| {
+fn queue(me: &Thread, index: usize, key: Key, value: u64, mixed: bool) -> Result<()> {
+    futex::with_queues(me, key.addr(), |queues| {
         let same = usercopy::read_u32(UserAddr::of(key.addr()))? == value as u32;
         if same {
-            let sleeper = Sleeper::one_of(index, mixed.then_some(key.addr()));
+            let sleeper = Sleeper::one_of(me, index, mixed.then_some(key.addr()));
             return Ok(queues.push(key, sleeper, MATCH_ANY));
         }
         Ok(Err(errno::EAGAIN))
@@ -119,11 +119,11 @@ fn queue(p: &Process, index: usize, key: Key, value: u64, mixed: bool) -> Result
 }
 
 /// Waits no more on `words`, which were queued; the last of those that were woken.
-fn give_up(p: &Process, words: impl Iterator<Item = (usize, Key)>) -> Option<u64> {
-    let mut queues = p.space.futexes.lock();
+fn give_up(me: &Thread, words: impl Iterator<Item = (usize, Key)>) -> Option<u64> {
+    let mut queues = me.process.space.futexes.lock();
     let mut woken = None;
     for (i, key) in words {
-        if queues.remove(key, &Sleeper::one_of(i, None)).is_none() {
+        if queues.remove(key, &Sleeper::one_of(me, i, None)).is_none() {
             woken = Some(i as u64);
         }
     }
@@ -138,7 +138,6 @@ fn wait_on_linux(
     words: &[Waiter],
     places: &[Place],
 ) -> Result<u64> {
-    let p = &thread.process;
     let told = words.iter().zip(places).map(|(w, &place)| {
         let private = if place == Place::Linux { 0 } else { Operation::PRIVATE };
         Waiter { flags: w.flags | private, ..*w }
@@ -146,7 +145,7 @@ fn wait_on_linux(
     let scratch = lists::collected(told).and_then(|told| thread.write_scratch(told.as_bytes()));
     let result =
         scratch.and_then(|scratch| route::call(thread, row, [scratch, a[1], a[2], a[3], a[4], 0]));
-    match give_up(p, local(places)) {
+    match give_up(thread, local(places)) {
         Some(index) if result.is_err() => {
             thread.signals.lock().clear_interrupted();
             Ok(index)

@@ -46,12 +46,12 @@ pub fn die(thread: &Thread, queued: &QueuedSignal, regs: &Regs) {
         Ok(()) => {}
     }
     ptrace::on_exit(thread, queued.signal | 0x80);
-    if delegate::ask(Control::Dump) == Outcome::Done(1) && gather(p, thread) {
+    if delegate::ask(thread, Control::Dump) == Outcome::Done(1) && gather(p, thread) {
         servers::end_all(p, thread); // a dump shows the program's threads
         let ranges = ranges(&mut p.memory().mm.lock()); // which is given back before Linux is asked
         if let Ok(ranges) = ranges {
             for (start, end, kind) in ranges {
-                let _ = delegate::ask(Control::DumpRange { start, end, kind });
+                let _ = delegate::ask(thread, Control::DumpRange { start, end, kind });
             }
             dump_thread(thread, regs, Some(queued));
         }
@@ -69,7 +69,7 @@ fn gather(p: &Process, me: &Thread) -> bool {
     if p.thread_count() > 1 {
         p.kick_all();
         for other in p.threads().filter(|t| !core::ptr::eq(&**t, me)) {
-            let _ = delegate::ask(Control::Interrupt { tid: other.tid() });
+            let _ = delegate::ask(me, Control::Interrupt { tid: other.tid() });
         }
         cpus::until(|| p.parked().1 || me.must_end(), cpus::deadline(PATIENCE_NS));
     }

@@ -103,7 +103,7 @@ fn deliver_signal(
     match disposition {
         Disposition::Ignore | Disposition::Continue => {}
         Disposition::Stop => {
-            let _ = delegate::ask(Control::StopSignal { signal: queued.signal });
+            let _ = delegate::ask(thread, Control::StopSignal { signal: queued.signal });
         }
         Disposition::Terminate { core: true } => coredump::die(thread, &queued, regs),
         Disposition::Terminate { core: false } => fatal::die(thread, queued.signal),

@@ -59,7 +59,7 @@ fn tell_limit(thread: &Thread) {
     let p = &thread.process;
     let exchange = |(soft, hard): Limit| -> Option<Limit> {
         let at = thread.write_scratch([soft, hard].as_bytes()).ok()?;
-        delegate::linux(__NR_prlimit64, [0, CPU as u64, at, at + OLD, 0, 0]).ok()?;
+        delegate::linux(thread, __NR_prlimit64, [0, CPU as u64, at, at + OLD, 0, 0]).ok()?;
         let [soft, hard]: [u64; 2] = p.memory().control(at + OLD);
         Some((soft, hard))
     };
@@ -93,7 +93,7 @@ fn of_clocks(thread: &Thread) {
         }
         let at_once = [Timespec::from_ns(0), Timespec::from_ns(1)];
         if let Ok(at) = thread.write_scratch(at_once.as_bytes()) {
-            let _ = delegate::linux(__NR_timer_settime, [u64::from(id), 0, at, 0, 0, 0]);
+            let _ = delegate::linux(thread, __NR_timer_settime, [u64::from(id), 0, at, 0, 0, 0]);
         }
     }
 }

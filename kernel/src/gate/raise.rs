@@ -24,7 +24,7 @@ pub fn fault(thread: &Thread, fault: Fault, addr: u64, regs: &mut Regs) {
             return bad_memory(thread, addr, regs);
         }
         Fault::NoMemory => {
-            oom::kill_own(&thread.process);
+            oom::kill_own(thread);
             return fatal::die(thread, signal::SIGKILL);
         }
     };

@@ -31,7 +31,7 @@ pub fn taker(thread: &Thread, name: &[u8], head: &[u8]) -> Result<Option<Taker>>
     let at = scratch(thread.port.slot_index);
     let (mut found, mut is_off, mut from) = (None, false, 0);
     loop {
-        let answer = services::by_worker(SERVICE_BINFMT, &[at, SCRATCH_BYTES, from], &[]);
+        let answer = services::by_worker(thread, SERVICE_BINFMT, &[at, SCRATCH_BYTES, from], &[]);
         let answer = match answer.map_err(errno::Errno::from) {
             Err(errno::ENOENT) => return Ok(None), // it was unmounted meanwhile
             answer => answer?,

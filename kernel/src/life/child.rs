@@ -67,7 +67,7 @@ pub extern "C" fn first_step() -> ! {
     }
     let keeps_back = thread.signals.lock().keeps_back();
     if keeps_back {
-        let _ = delegate::ask(Control::TakeMask);
+        let _ = delegate::ask(thread, Control::TakeMask);
     }
     if b.is_program {
         ptrace::on_exec(thread, &mut regs);
@@ -89,7 +89,7 @@ pub fn clear_tid(thread: &Thread) {
 fn name_worker(thread: &Thread, name: &[u8; 16]) {
     const SET_NAME: u64 = 15;
     if let Ok(at) = thread.write_scratch(name) {
-        let _ = delegate::linux(__NR_prctl, [SET_NAME, at, 0, 0, 0, 0]);
+        let _ = delegate::linux(thread, __NR_prctl, [SET_NAME, at, 0, 0, 0, 0]);
     }
 }
 

@@ -57,7 +57,7 @@ fn thread(me: &Thread, r: &Request, regs: &mut Regs) -> Result<u64> {
     let p = &me.process;
     let own = !r.flags & (flag::FS | flag::FILES);
     let bearing = Bearing::by(me);
-    let taken = workers::take(p, own)?;
+    let taken = workers::take(me, own)?;
     hold::at("thread-has-worker");
     let tid = taken.tid;
     let give_up = |e| {

@@ -54,8 +54,8 @@ pub fn await_child(
 /// Has the module tell the end of the child `pid`, if Linux has stopped that. The child is to have
 /// the slot, of the running process' space. Where that is 0, it is to have a space of its own, by
 /// the token.
-pub fn is_watched(pid: u64, slot: u32, token: u64) -> bool {
-    services::by_worker(SERVICE_CHILD, &[pid, slot.into(), token], &[]).is_ok()
+pub fn is_watched(me: &Thread, pid: u64, slot: u32, token: u64) -> bool {
+    services::by_worker(me, SERVICE_CHILD, &[pid, slot.into(), token], &[]).is_ok()
 }
 
 /// Whether Linux has a child with this id no more, or has it as a zombie only. `None`: that cannot
@@ -64,12 +64,12 @@ fn has_ended(me: &Thread, pid: u64) -> Option<bool> {
     const OPTIONS: u64 = WEXITED as u64 | (WNOHANG | WNOWAIT | __WALL) as u64;
     let p = &me.process;
     let info = me.write_scratch(&[0; size_of::<siginfo_t>()]).ok()?;
-    match delegate::for_process(__NR_waitid, [P_PID.into(), pid, info, OPTIONS, 0, 0]) {
+    match delegate::for_process(me, __NR_waitid, [P_PID.into(), pid, info, OPTIONS, 0, 0]) {
         Ok(_) => Some(p.memory().control::<u32>(info) != 0), // si_signo: nothing where it lives
         // It has been waited for, or it is our sibling (CLONE_PARENT), which as a zombie is there,
         // too.
         Err(errno::ECHILD) => {
-            let found = delegate::for_process(__NR_tgkill, [pid, pid, 0, 0, 0, 0]);
+            let found = delegate::for_process(me, __NR_tgkill, [pid, pid, 0, 0, 0, 0]);
             (found == Err(errno::ESRCH)).then_some(true)
         }
         Err(_) => None,

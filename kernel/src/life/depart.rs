@@ -142,14 +142,17 @@ pub fn exec(
     }
     PLANS.insert(key, lists::boxed_within(plan));
     hold::at("exec-departs");
-    let outcome = delegate::ask(Control::Exec {
-        token: key.1,
-        directory: target.dir,
-        path: scratch,
-        flags: (target.flags as u32, open),
-        files,
-        arguments: told,
-    });
+    let outcome = delegate::ask(
+        &*me,
+        Control::Exec {
+            token: key.1,
+            directory: target.dir,
+            path: scratch,
+            flags: (target.flags as u32, open),
+            files,
+            arguments: told,
+        },
+    );
     // Where it has been taken, this thread ends before it enters user mode again.
     drop(PLANS.give_up(key));
     p.resume(&me);

@@ -115,7 +115,7 @@ fn end_others(p: &Process, me: &Thread) -> Result<()> {
         hold::at("exec-dooms");
         p.kick_all();
         for other in p.threads().filter(|t| !core::ptr::eq(&**t, me)) {
-            let _ = delegate::ask(Control::Interrupt { tid: other.tid() });
+            let _ = delegate::ask(me, Control::Interrupt { tid: other.tid() });
         }
         cpus::until(|| p.is_alone() || me.must_end(), cpus::NEVER);
     }
@@ -133,7 +133,7 @@ pub fn take_first_slot(me: &Thread, regs: &Regs) {
     let Some(slot) = p.memory().slot(p.first_slot) else { return };
     let start = crate::life::child::first_step;
     let Some(new) = Thread::new(p.clone(), p.first_slot, slot, p.pid(), start) else { return };
-    if !workers::take_first(p, slot) {
+    if !workers::take_first(me, slot) {
         return;
     }
     // The two threads' locks one after the other.
@@ -224,13 +224,13 @@ fn load(
 
     hold::at("exec-opened");
     let dumpable = if is_hidden(program, interpreter) {
-        Some(rights::hide(p).map_err(|e| Failed(e, START_FAILED_FILE))?)
+        Some(rights::hide(thread).map_err(|e| Failed(e, START_FAILED_FILE))?)
     } else {
         None
     };
     // What `hanare run` starts has what its proxy was given.
     let rights = if replaces {
-        let renewed = rights::renew(thread).inspect_err(|_| rights::show_again(dumpable));
+        let renewed = rights::renew(thread).inspect_err(|_| rights::show_again(thread, dumpable));
         Some(renewed.map_err(|e| match e {
             errno::EAGAIN => Failed(e, SHARED), // Linux has to make this execve, too
             e => memory(e),
@@ -250,8 +250,8 @@ fn load(
         p.memory().mm.lock().set_heap(Heap::default()); // nothing is left of the old program
         return Err(memory(errno::ENOMEM));
     }
-    cputimers::on_exec(p);
-    rights::forget_read_implies_exec(p);
+    cputimers::on_exec(thread);
+    rights::forget_read_implies_exec(thread);
     dispositions::on_exec(thread);
     hold::at("exec-cleared");
     image::build(thread, program, interpreter, path, &argv, &envp, regs)

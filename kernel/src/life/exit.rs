@@ -56,7 +56,7 @@ pub fn process_gone(p: &Process) {
 /// [`delegate::last_call`].
 pub fn by_last_call(me: &Thread, last: Last) {
     me.process.last_call(me);
-    delegate::last_call(last, || {
+    delegate::last_call(me, last, || {
         if me.must_end() && !me.process.is_killed() {
             thread(&me.process, me); // another thread's execve came first
         }

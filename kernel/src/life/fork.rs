@@ -98,7 +98,7 @@ pub fn process(me: &Thread, r: &Request, regs: &mut Regs) -> Result<u64> {
     let key = (p.memory().id, p.memory().next_token());
     let charge = room_for_embryo(p)?;
     content::give_back_if_short();
-    if holds_too_much(&p.memory().account, How::Waiting) {
+    if holds_too_much(&p.memory().account, How::Waiting(me)) {
         return Err(errno::EAGAIN);
     }
     let memory = fork(&me.caller())?;
@@ -130,13 +130,13 @@ pub fn process(me: &Thread, r: &Request, regs: &mut Regs) -> Result<u64> {
         set_tid_size: r.set_tid_size,
         cgroup: r.cgroup,
     };
-    let pid = workers::make_process(p, request);
+    let pid = workers::make_process(me, request);
     hold::at("fork-answered");
     if let Ok(pid) = pid {
         // Of a thread that another one's execve ends, too, the child is there on Linux.
         let has_come = || p.is_killed() || !EMBRYOS.is_there(key);
         // A tracer is to take hold of the child, which has to be there.
-        let entrust = || traced.is_none() && is_watched(pid, 0, key.1) && EMBRYOS.entrust(key);
+        let entrust = || traced.is_none() && is_watched(me, pid, 0, key.1) && EMBRYOS.entrust(key);
         await_child(me, pid, has_come, |late| cpus::until(has_come, late), entrust);
     }
     drop(EMBRYOS.give_up(key)); // the proxy could not fork, or died at once
@@ -217,7 +217,8 @@ fn is_shared(v: &Vma<FileRef>) -> bool {
 /// The child's first words with its proxy, which has mapped the device over everything
 /// if nothing is shared with Linux; else it does so around shared mappings that Linux
 /// has copied, which are watched from now on.
-pub fn settle(p: &Process) {
+pub fn settle(me: &Thread) {
+    let p = &me.process;
     // One at a time: a list might be refused.
     let next = |from: u64| {
         let mm = p.memory().mm.lock();
@@ -230,7 +231,7 @@ pub fn settle(p: &Process) {
     while at < USER_MAX {
         let (start, end) = next(at).unwrap_or((USER_MAX, USER_MAX));
         if start > at {
-            let _ = delegate::ask(Control::Remap { start: at, end: start });
+            let _ = delegate::ask(me, Control::Remap { start: at, end: start });
         }
         at = end;
     }
@@ -238,7 +239,9 @@ pub fn settle(p: &Process) {
     at = 0;
     while let Some((start, end)) = next(at) {
         at = end;
-        let Ok(answer) = services::by_worker(SERVICE_WATCH, &[start, end], &[]) else { continue };
+        let Ok(answer) = services::by_worker(me, SERVICE_WATCH, &[start, end], &[]) else {
+            continue;
+        };
         let mut mm = p.memory().mm.lock();
         let _ = mm.cursor(PageRange::of(start, end)).update(|v| {
             if let Backing::SharedLinux { watch, .. } = &mut v.backing {
@@ -254,7 +257,7 @@ pub extern "C" fn first_step_of_child() -> ! {
     cpus::reap();
     hold::at("child-begins");
     let me = thread::current();
-    settle(&me.process);
+    settle(me);
     timens::begin(me);
     hold::at("child-settled");
     first_step()

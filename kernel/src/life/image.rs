@@ -106,7 +106,7 @@ pub fn build(
     let open = match &program.interprets.open {
         None => None,
         Some(file) => {
-            let answer = services::by_worker(SERVICE_EXEC_FILE, &[file.id], &[]);
+            let answer = services::by_worker(thread, SERVICE_EXEC_FILE, &[file.id], &[]);
             Some(answer.map_err(|e| memory(e.into()))?.status)
         }
     };
@@ -150,13 +150,16 @@ pub fn build(
     hold::at("exec-built");
     address_parts::reach_all(&thread.caller()).map_err(memory)?;
     p.release_parent();
-    let _ = delegate::ask(Control::Execed {
-        name: scratch,
-        file: program.file.id,
-        memory_map: scratch + WORDS_AT as u64,
-        strings,
-        is_hidden: is_hidden(program, interpreter),
-    });
+    let _ = delegate::ask(
+        thread,
+        Control::Execed {
+            name: scratch,
+            file: program.file.id,
+            memory_map: scratch + WORDS_AT as u64,
+            strings,
+            is_hidden: is_hidden(program, interpreter),
+        },
+    );
     dispositions::execed(thread);
     Ok(())
 }

@@ -207,8 +207,12 @@ pub fn open(thread: &Thread, dir: u64, path: &[u8], flags: u64) -> Result<Opened
     content::give_back_if_short();
     let scratch = write_path(thread, path)?;
     let pages = Pages::new(1, answers_of(thread))?;
-    let answer =
-        services::by_worker(SERVICE_PROGRAM_GET, &[dir, scratch, flags], &[pages.extent()])?;
+    let answer = services::by_worker(
+        thread,
+        SERVICE_PROGRAM_GET,
+        &[dir, scratch, flags],
+        &[pages.extent()],
+    )?;
     // From here on its reference in the module goes with it.
     let mut file = FileHandle {
         space: thread.process.memory().id,
@@ -240,8 +244,12 @@ fn answers_of(thread: &Thread) -> FrameOwner {
 fn read_at(thread: &Thread, file: &FileHandle, offset: u64, bytes: usize) -> Result<Vec<u8>> {
     let page = Pages::new(0, answers_of(thread))?;
     let bytes = bytes.min(4096) as u64;
-    let answer =
-        services::by_worker(SERVICE_FILL, &[file.id, offset, bytes, bytes], &[page.extent()])?;
+    let answer = services::by_worker(
+        thread,
+        SERVICE_FILL,
+        &[file.id, offset, bytes, bytes],
+        &[page.extent()],
+    )?;
     page.bytes(0, answer.status as usize)
 }
 

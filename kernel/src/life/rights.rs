@@ -4,7 +4,7 @@ use crate::gate::ptrace;
 use crate::link::delegate;
 use crate::process::thread::Thread;
 use crate::process::workers;
-use crate::process::{Identity, NOT_MAPPED, Process};
+use crate::process::{Identity, NOT_MAPPED};
 use hanare_abi::control::{Control, RANDOM_BYTES, RIGHTS_CHANGED, RIGHTS_SECURE};
 use hanare_core::errno::{self, Result};
 
@@ -30,7 +30,7 @@ pub fn renew(thread: &Thread) -> Result<Rights> {
     let p = &thread.process;
     let scratch = thread.write_scratch(&[0; RANDOM_BYTES])?;
     let keeps = u32::from(p.observed.is_debugged());
-    let flags = delegate::result_of(Control::Rights { random: scratch, keeps })?;
+    let flags = delegate::result_of(thread, Control::Rights { random: scratch, keeps })?;
     Ok(Rights { flags, random: p.memory().control(scratch) })
 }
 
@@ -65,28 +65,32 @@ const SET_DUMPABLE: u64 = PR_SET_DUMPABLE as u64;
 /// Hides the process, which is about to run a program that its user may not read. Only the
 /// superuser may look into it from now on. `EACCES`: it is observed already. Gives what
 /// PR_GET_DUMPABLE said before.
-pub fn hide(p: &Process) -> Result<u64> {
-    let dumpable = delegate::linux(__NR_prctl, [GET_DUMPABLE, 0, 0, 0, 0, 0])?;
-    delegate::linux(__NR_prctl, [SET_DUMPABLE, 0, 0, 0, 0, 0])?;
-    if p.observed.is_on() {
-        show_again(Some(dumpable));
+pub fn hide(me: &Thread) -> Result<u64> {
+    let dumpable = delegate::linux(me, __NR_prctl, [GET_DUMPABLE, 0, 0, 0, 0, 0])?;
+    delegate::linux(me, __NR_prctl, [SET_DUMPABLE, 0, 0, 0, 0, 0])?;
+    if me.process.observed.is_on() {
+        show_again(me, Some(dumpable));
         return Err(errno::EACCES);
     }
     Ok(dumpable)
 }
 
 /// The old program goes on.
-pub fn show_again(dumpable: Option<u64>) {
+pub fn show_again(me: &Thread, dumpable: Option<u64>) {
     if let Some(before) = dumpable {
-        let _ = delegate::linux(__NR_prctl, [SET_DUMPABLE, before, 0, 0, 0, 0]);
+        let _ = delegate::linux(me, __NR_prctl, [SET_DUMPABLE, before, 0, 0, 0, 0]);
     }
 }
 
 /// READ_IMPLIES_EXEC ends with the program, also where Linux keeps it.
-pub fn forget_read_implies_exec(p: &Process) {
-    let set = core::mem::take(&mut p.identity.lock().read_implies_exec);
-    if set && let Ok(now) = delegate::linux(__NR_personality, [ONLY_ASKS.into(), 0, 0, 0, 0, 0]) {
-        let _ =
-            delegate::linux(__NR_personality, [now & !u64::from(READ_IMPLIES_EXEC), 0, 0, 0, 0, 0]);
+pub fn forget_read_implies_exec(me: &Thread) {
+    let set = core::mem::take(&mut me.process.identity.lock().read_implies_exec);
+    if set && let Ok(now) = delegate::linux(me, __NR_personality, [ONLY_ASKS.into(), 0, 0, 0, 0, 0])
+    {
+        let _ = delegate::linux(
+            me,
+            __NR_personality,
+            [now & !u64::from(READ_IMPLIES_EXEC), 0, 0, 0, 0, 0],
+        );
     }
 }

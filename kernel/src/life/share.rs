@@ -111,14 +111,15 @@ fn bear(me: &Thread, r: &Request, regs: &mut Regs, new: &Arc<Process>) -> Result
         set_tid: r.set_tid,
         ids_and_cgroup: (r.set_tid_size as u32, r.cgroup as u32),
     };
-    let pid = workers::make_process(p, request);
+    let pid = workers::make_process(me, request);
     hold::at("share-answered");
     let pid = pid?;
     // A parent that waits for more than that need not be woken for it.
     if !vforks || traced.is_some() {
         // The child is there for any process that knows its id (ptrace, kill), or has ended.
         let has_come = || !new.is_expected() || me.must_end();
-        let entrust = || traced.is_none() && is_watched(pid, new.first_slot, 0) && new.entrust();
+        let entrust =
+            || traced.is_none() && is_watched(me, pid, new.first_slot, 0) && new.entrust();
         let goes_on = await_child(me, pid, has_come, |late| cpus::until(has_come, late), entrust);
         if !goes_on && new.is_expected() && !me.must_end() {
             give_up(new);

@@ -44,7 +44,7 @@ impl Target {
     }
 
     /// The program that execveat(2) names by a directory, or a file, and a path.
-    pub fn at(dir: u64, path: Vec<u8>, flags: u64) -> Result<Target> {
+    pub fn at(me: &Thread, dir: u64, path: Vec<u8>, flags: u64) -> Result<Target> {
         let fd = dir as u32 as i32;
         let empty = path.is_empty();
         if empty && flags & AT_EMPTY_PATH == 0 {
@@ -56,7 +56,7 @@ impl Target {
         if path.first() == Some(&b'/') || fd == AT_FDCWD as i32 && !empty {
             return Ok(Target { flags, ..Target::path(path)? });
         }
-        let closes = delegate::linux(__NR_fcntl, [dir, linux::F_GETFD, 0, 0, 0, 0])? & 1 != 0;
+        let closes = delegate::linux(me, __NR_fcntl, [dir, linux::F_GETFD, 0, 0, 0, 0])? & 1 != 0;
         let name = lists::text(format_args!("/dev/fd/{fd}"))?;
         let behind: [&[u8]; 2] = if empty { [b"", b""] } else { [b"/", &path] };
         let name = lists::joined(&[name.as_bytes(), behind[0], behind[1]])?;

@@ -5,7 +5,7 @@ use crate::base::heap;
 use crate::base::lists;
 use crate::base::lock::assert_none_held;
 use crate::base::time::NEVER;
-use crate::link::caller::{self, Owner};
+use crate::link::caller::{self, Delegates, Owner};
 use crate::link::{delegate, direct, inbound};
 use crate::sched::{cpus, doorbell, tlb};
 use core::ops::Deref;
@@ -226,27 +226,37 @@ fn collect_async(me: usize, base: u32) {
     }
 }
 
-/// Run by the worker of the current thread. One that has to end keeps the memory the same on both
-/// sides, but does not begin what may wait for a file: the thread that replaces the program waits
-/// for it.
-pub fn by_worker(kind: u32, args: &[u64], extents: &[u64]) -> Result<Answer, Failure> {
-    by_worker_in(Turn::Awaited, kind, args, extents)
+/// Run by the worker of the running thread `me`. One that has to end keeps the memory the same on
+/// both sides, but does not begin what may wait for a file: who replaces the program waits for it.
+pub fn by_worker(
+    me: &dyn Delegates,
+    kind: u32,
+    args: &[u64],
+    extents: &[u64],
+) -> Result<Answer, Failure> {
+    by_worker_in(me, Turn::Awaited, kind, args, extents)
 }
 
 /// Like [`by_worker`], but for a thread that can come again: if a signal comes while it waits for
 /// its turn, it is not begun ([`Failure::NotStarted`]).
 pub fn by_worker_unless_signalled(
+    me: &dyn Delegates,
     kind: u32,
     args: &[u64],
     extents: &[u64],
 ) -> Result<Answer, Failure> {
-    by_worker_in(Turn::UnlessSignalled, kind, args, extents)
+    by_worker_in(me, Turn::UnlessSignalled, kind, args, extents)
 }
 
-/// Like [`by_worker`], for what can be done without: where threads of the process hold all that it
-/// may have, which may be for ever, it is not begun ([`Failure::NotStarted`]).
-pub fn by_worker_at_once(kind: u32, args: &[u64], extents: &[u64]) -> Result<Answer, Failure> {
-    by_worker_in(Turn::AtOnce, kind, args, extents)
+/// Like [`by_worker`], for what can be done without: where threads of the process hold all that it may have, which may be
+/// for ever, it is not begun ([`Failure::NotStarted`]).
+pub fn by_worker_at_once(
+    me: &dyn Delegates,
+    kind: u32,
+    args: &[u64],
+    extents: &[u64],
+) -> Result<Answer, Failure> {
+    by_worker_in(me, Turn::AtOnce, kind, args, extents)
 }
 
 /// How a service waits for its turn.
@@ -257,8 +267,13 @@ enum Turn {
     AtOnce,
 }
 
-fn by_worker_in(turn: Turn, kind: u32, args: &[u64], extents: &[u64]) -> Result<Answer, Failure> {
-    let me = caller::current();
+fn by_worker_in(
+    me: &dyn Delegates,
+    turn: Turn,
+    kind: u32,
+    args: &[u64],
+    extents: &[u64],
+) -> Result<Answer, Failure> {
     if matches!(
         kind,
         SERVICE_FILL | SERVICE_PROGRAM_GET | SERVICE_BINFMT | SERVICE_FILE_GET | SERVICE_MAY
@@ -275,7 +290,7 @@ fn by_worker_in(turn: Turn, kind: u32, args: &[u64], extents: &[u64]) -> Result<
         // module's thread waits for none, and has entries of its own.
         if matches!(kind, SERVICE_ZAP | SERVICE_HELD)
             && has_reserved()
-            && let Some(answer) = by_thread(kind, me.owner(), args, extents)
+            && let Some(answer) = by_thread(me, kind, me.owner(), args, extents)
         {
             return Ok(answer);
         }
@@ -297,7 +312,7 @@ fn by_worker_in(turn: Turn, kind: u32, args: &[u64], extents: &[u64]) -> Result<
         cpus::until_told(|| gives_up().is_some(), cpus::deadline(pause_ns));
         pause_ns = (pause_ns * 2).min(LOOK_MOST_NS);
     };
-    let outcome = delegate::ask(Control::Serve { service: entry.index });
+    let outcome = delegate::ask(me, Control::Serve { service: entry.index });
     if let Some(answer) = entry.answer() {
         return answer.map_err(Failure::Refused);
     }
@@ -340,14 +355,18 @@ fn make_async(entry: Entry) {
     core::mem::forget(entry);
 }
 
-/// Run by the module's service thread, for kinds that need no process; the running thread waits.
-/// `None`: it failed, or there is no answer in time; or it drops files, no entry is free, and the
-/// thread's process is killed, whose end others may wait for. A zap is owed to the processes that
-/// share the memory.
-pub fn by_thread(kind: u32, p: Owner, args: &[u64], extents: &[u64]) -> Option<Answer> {
+/// Run by the module's service thread, for kinds that need no process; the running thread `me`
+/// waits. `None`: it failed, or there is no answer in time; or it drops files, no entry is free, and the thread's process is
+/// killed, which somebody may wait for. A zap is owed to who shares the memory.
+pub fn by_thread(
+    me: &dyn Delegates,
+    kind: u32,
+    p: Owner,
+    args: &[u64],
+    extents: &[u64],
+) -> Option<Answer> {
     assert_none_held();
     let until = cpus::deadline(PATIENCE_NS);
-    let me = caller::current();
     let gives_up = || kind == SERVICE_FILE_PUT && me.is_killed();
     let entry = loop {
         // The service thread frees the entries of what was posted.
@@ -436,18 +455,18 @@ fn post_puts(p: Owner, ids: &[u64]) {
 /// Has the file references that the running thread drops in `f` be dropped by one service. When
 /// this returns they are gone: locks, leases and the ban to run or to write a file go with them.
 pub fn put_together<T>(f: impl FnOnce() -> T) -> T {
+    // Not an argument: what is dropped finds its list by the running thread, too (`put_file`).
     let me = caller::current();
     // Without room for a list each goes by itself.
     let list = heap::with_room(EXTENTS_MAX).ok();
     let outer = core::mem::replace(&mut *me.port().puts.lock(), list);
     let result = f();
     let ids = core::mem::replace(&mut *me.port().puts.lock(), outer).unwrap_or_default();
-    if ids.is_empty() || by_worker(SERVICE_FILE_PUT, &[], &ids).is_ok() {
+    if ids.is_empty() || by_worker(me, SERVICE_FILE_PUT, &[], &ids).is_ok() {
         return result;
     }
-    // The thread has to end, and its process may go on: what is not dropped now would be held until
-    // that ends.
-    if me.is_killed() || by_thread(SERVICE_FILE_PUT, me.owner(), &[], &ids).is_none() {
+    // The thread has to end, and its process may go on: what is not dropped now would be held until that ends.
+    if me.is_killed() || by_thread(me, SERVICE_FILE_PUT, me.owner(), &[], &ids).is_none() {
         post_puts(me.owner(), &ids); // others may have its space
     }
     result

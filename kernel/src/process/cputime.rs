@@ -5,7 +5,6 @@ use crate::base::time;
 use crate::parts::cputimers;
 use crate::process::Process;
 use crate::process::spaces;
-use crate::process::thread;
 use crate::process::thread::Thread;
 use alloc::sync::Arc;
 use hanare_core::time::Clock;
@@ -22,10 +21,10 @@ pub fn thread_ns(t: &Thread) -> (u64, u64) {
     (time::cycles_to_ns(user), time::cycles_to_ns(system))
 }
 
-/// Whether a CPU clock that names a thread means the running one.
-pub fn is_own_thread(id: i32) -> bool {
+/// Whether a CPU clock that names a thread means the running one, `me`.
+pub fn is_own_thread(me: &Thread, id: i32) -> bool {
     let target = !(id >> 3) as u32;
-    id & 4 != 0 && (target == 0 || target == thread::current().tid())
+    id & 4 != 0 && (target == 0 || target == me.tid())
 }
 
 /// A clock of CPU time of a process, or of one of its threads.
@@ -35,12 +34,12 @@ impl CpuClock {
     const PER_THREAD: i32 = 4;
 
     /// The clock with an id as `clock_getcpuclockid` and `pthread_getcpuclockid` make it, or
-    /// of the caller; `None`: it is another kind of clock, or not one of `p`.
-    pub fn of(id: i32, p: &Process) -> Option<CpuClock> {
+    /// of the running thread `me`; `None`: it is another kind of clock, or not one of `p`.
+    pub fn of(me: &Thread, id: i32, p: &Process) -> Option<CpuClock> {
         const KIND: i32 = 3;
         const USER: i32 = 1;
         const DEVICE: i32 = 3;
-        let own = || Some(Arc::downgrade(&thread::current().arc()));
+        let own = || Some(Arc::downgrade(&me.arc()));
         match Clock::from_id(id) {
             Some(Clock::ProcessCpu) => return Some(CpuClock { thread: None, user: false }),
             Some(Clock::ThreadCpu) => return Some(CpuClock { thread: own(), user: false }),
@@ -76,24 +75,24 @@ impl CpuClock {
 
 /// The CPU clock with this id, and the process that it counts. The clock is the running process',
 /// one of its threads', or another process' whose program runs here, too.
-pub fn find(id: i32) -> Option<(Arc<Process>, CpuClock)> {
-    let p = &thread::current().process;
-    if let Some(clock) = CpuClock::of(id, p) {
+pub fn find(me: &Thread, id: i32) -> Option<(Arc<Process>, CpuClock)> {
+    let p = &me.process;
+    if let Some(clock) = CpuClock::of(me, id, p) {
         return Some((p.clone(), clock));
     }
     if id >= 0 || id & CpuClock::PER_THREAD != 0 {
         return None;
     }
     let other = spaces::find_thread(p, !(id >> 3) as u32)?.process.clone();
-    let clock = CpuClock::of(id, &other)?;
+    let clock = CpuClock::of(me, id, &other)?;
     Some((other, clock))
 }
 
 /// The value of a CPU clock that names a process or thread, if it is one of the LWK's.
-pub fn clock_of(id: i32) -> Option<u64> {
+pub fn clock_of(me: &Thread, id: i32) -> Option<u64> {
     if id >= 0 {
         return None;
     }
-    let (process, clock) = find(id)?;
+    let (process, clock) = find(me, id)?;
     clock.now(&process)
 }

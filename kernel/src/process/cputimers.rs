@@ -4,7 +4,6 @@ use crate::base::lists;
 use crate::link::delegate;
 use crate::parts::cputimers::{ClockTimer, Timer};
 use crate::process::Process;
-use crate::process::thread;
 use crate::process::thread::Thread;
 use crate::sched::cpus;
 use core::sync::atomic::Ordering;
@@ -12,11 +11,11 @@ use hanare_core::errno::{self, Result};
 use hanare_core::signal::SigInfo;
 use linux_raw_sys::general::__NR_timer_delete;
 
-/// A timer was set: the CPUs that run threads of `p` have to know.
+/// A timer of the running process `p` was set: the CPUs that run its threads have to know.
 pub fn look_again(p: &Process) {
     p.cpu_timers.rearm();
     cpus::request_attention();
-    if p.thread_count() > 1 || !core::ptr::eq(p, &*thread::current().process) {
+    if p.thread_count() > 1 {
         p.kick_all();
     }
 }
@@ -67,13 +66,13 @@ fn left(timers: &[ClockTimer<Thread>], thread: &Thread) -> Option<u64> {
 }
 
 /// Deletes Linux' timer. False: it is there still.
-pub fn delete(id: u32) -> bool {
-    delegate::linux(__NR_timer_delete, [u64::from(id), 0, 0, 0, 0, 0]).is_ok()
+pub fn delete(me: &Thread, id: u32) -> bool {
+    delegate::linux(me, __NR_timer_delete, [u64::from(id), 0, 0, 0, 0, 0]).is_ok()
 }
 
 /// timer_create: the new timer, so that execve can delete it.
-pub fn timer_created(timer: Timer) -> Result<()> {
-    let mut timers = thread::current().process.timers.lock();
+pub fn timer_created(p: &Process, timer: Timer) -> Result<()> {
+    let mut timers = p.timers.lock();
     lists::push(&mut timers, timer).map_err(|_| errno::EAGAIN)
 }
 
@@ -84,17 +83,17 @@ pub fn is_for_process(p: &Process, info: &SigInfo) -> bool {
 }
 
 /// timer_delete.
-pub fn timer_deleted(id: u64) {
-    let p = &thread::current().process;
+pub fn timer_deleted(p: &Process, id: u64) {
     p.timers.lock().retain(|timer| timer.id != id as u32);
     deleted(p, id as u32);
 }
 
 /// execve: timers of timer_create do not survive it.
-pub fn on_exec(p: &Process) {
+pub fn on_exec(me: &Thread) {
+    let p = &me.process;
     let timers = core::mem::take(&mut *p.timers.lock());
     for Timer { id, .. } in timers {
-        delete(id);
+        delete(me, id);
         deleted(p, id);
     }
 }

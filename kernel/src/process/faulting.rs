@@ -4,7 +4,6 @@ use crate::base::counts;
 use crate::mm::Caller;
 use crate::mm::fault::thread::Faulting;
 use crate::mm::map::limits::Growth;
-use crate::mm::window::caller::Ends;
 use crate::process::thread::Thread;
 use crate::process::{Process, limits, oom};
 
@@ -13,16 +12,6 @@ impl Process {
     pub fn growth(&self) -> Growth {
         let id = self.identity.lock();
         Growth { space: id.as_soft, stack: id.stack_soft }
-    }
-}
-
-impl Ends for Thread {
-    fn is_killed(&self) -> bool {
-        self.process.is_killed()
-    }
-
-    fn must_end(&self) -> bool {
-        self.must_end()
     }
 }
 
@@ -35,10 +24,6 @@ impl Faulting for Thread {
         counts::count(&self.task().counts.faults);
     }
 
-    fn has_signal(&self) -> bool {
-        self.has_signal()
-    }
-
     fn growth(&self) -> Option<Growth> {
         (!limits::may_differ(self)).then(|| self.process.growth())
     }
@@ -48,6 +33,6 @@ impl Faulting for Thread {
     }
 
     fn wait_for_memory(&self) -> bool {
-        oom::wait_for_room(&self.process)
+        oom::wait_for_room(self)
     }
 }

@@ -9,8 +9,7 @@ use crate::link::delegate;
 use crate::parts::futexes::{self, Futexes};
 use crate::parts::signals::{Interrupted, Rest};
 use crate::process::Process;
-use crate::process::thread;
-use crate::process::thread::Thread;
+use crate::process::thread::{self, Thread};
 use crate::process::until::Until;
 use crate::sched::cpus;
 use core::sync::atomic::Ordering;
@@ -66,9 +65,9 @@ pub fn is_read_only(p: &Process, addr: u64) -> bool {
 pub type Sleeper = futexes::Sleeper<Thread>;
 
 impl Sleeper {
-    /// The running thread, which waits on one word of several.
-    pub fn one_of(index: usize, on_linux: Option<u64>) -> Sleeper {
-        Sleeper { thread: thread::current().arc(), index, on_linux }
+    /// The running thread `me`, which waits on one word of several.
+    pub fn one_of(me: &Thread, index: usize, on_linux: Option<u64>) -> Sleeper {
+        Sleeper { thread: me.arc(), index, on_linux }
     }
 }
 
@@ -98,9 +97,8 @@ pub fn wait_until_or(thread: &Thread, until: Until, is_over: impl Fn() -> bool +
     }
 }
 
-/// Sleeps until then; `EINTR` with a signal.
-pub fn sleep_until(until: Until) -> Result<()> {
-    let thread = thread::current();
+/// The running thread sleeps until then; `EINTR` with a signal.
+pub fn sleep_until(thread: &Thread, until: Until) -> Result<()> {
     thread.futex_woken.store(false, Ordering::Relaxed);
     wait_until(thread, until);
     if until.has_come() { Ok(()) } else { Err(errno::EINTR) }
@@ -111,25 +109,24 @@ pub fn read_timespec(pointer: u64) -> Result<u64> {
     user::get::<Timespec>(UserAddr::of(pointer))?.to_ns()
 }
 
-/// Runs `f` under the lock of the queues, with user memory as it is.
-pub fn in_place<T>(p: &Process, f: impl FnOnce(&mut Futexes<Thread>) -> T) -> T {
-    let thread = thread::current();
-    let mut queues = p.space.futexes.lock();
-    thread.in_place.store(true, Ordering::Relaxed);
+/// Runs `f` under the lock of the queues, with the running thread's memory as it is.
+pub fn in_place<T>(me: &Thread, f: impl FnOnce(&mut Futexes<Thread>) -> T) -> T {
+    let mut queues = me.process.space.futexes.lock();
+    me.in_place.store(true, Ordering::Relaxed);
     let result = f(&mut queues);
-    thread.in_place.store(false, Ordering::Relaxed);
+    me.in_place.store(false, Ordering::Relaxed);
     result
 }
 
 /// Like [`in_place`]; if `f` meets a page that is not there, the page is brought in without the
 /// lock and `f` runs again.
 pub fn with_queues<T>(
-    p: &Process,
+    me: &Thread,
     addr: u64,
     f: impl Fn(&mut Futexes<Thread>) -> core::result::Result<T, usercopy::Fault>,
 ) -> Result<T> {
     loop {
-        match in_place(p, &f) {
+        match in_place(me, &f) {
             Ok(value) => return Ok(value),
             Err(usercopy::Fault) => {
                 usercopy::read_u32(UserAddr::of(addr)).map_err(|_| errno::EFAULT)?
@@ -152,27 +149,31 @@ pub struct Waiting {
 }
 
 impl Rest for Waiting {
-    /// Waits, at first or for the rest of the time.
     fn go_on(&self) -> Result<u64> {
+        self.wait(thread::current())
+    }
+}
+
+impl Waiting {
+    /// The running thread waits, at first or for the rest of the time.
+    pub fn wait(&self, thread: &Thread) -> Result<u64> {
         let Waiting { word, value, until, bitset } = *self;
-        let thread = thread::current();
-        let p = &thread.process;
         thread.futex_woken.store(false, Ordering::Relaxed);
-        with_queues(p, word.addr(), |queues| {
+        with_queues(thread, word.addr(), |queues| {
             let same = usercopy::read_u32(UserAddr::of(word.addr()))? == value;
             if same {
                 // Without memory it cannot wait: the program looks at the word again.
-                let queued = queues.push(word, Sleeper::one_of(0, None), bitset);
+                let queued = queues.push(word, Sleeper::one_of(thread, 0, None), bitset);
                 return Ok(queued.map_err(|_| errno::EAGAIN));
             }
             Ok(Err(errno::EAGAIN))
         })??;
         wait_until(thread, until);
         let woken = {
-            let mut queues = p.space.futexes.lock();
+            let mut queues = thread.process.space.futexes.lock();
             // Woken, though a signal or the deadline came too: not one wake-up may be lost.
             thread.futex_woken.load(Ordering::Relaxed)
-                || queues.remove(word, &Sleeper::one_of(0, None)).is_none()
+                || queues.remove(word, &Sleeper::one_of(thread, 0, None)).is_none()
         };
         if woken {
             return Ok(0);
@@ -199,21 +200,21 @@ pub fn interrupted(thread: &Thread, until: Until, restart: Restart) -> Result<u6
 }
 
 /// Wakes up to `most` waiters, at least one as Linux does; how many there were.
-pub fn wake(p: &Process, word: Key, most: u64, bitset: u32) -> Result<u64> {
-    let woken = mark(p.space.futexes.lock().wake(word, count(most).max(1), bitset));
-    rouse(&woken);
+pub fn wake(me: &Thread, word: Key, most: u64, bitset: u32) -> Result<u64> {
+    let woken = mark(me.process.space.futexes.lock().wake(word, count(most).max(1), bitset));
+    rouse(me, &woken);
     Ok(woken.count()? as u64)
 }
 
 /// Wakes some waiters and has others wait on another word; how many both were. `expected`: what the
 /// word has to be.
 pub fn requeue(
-    p: &Process,
+    me: &Thread,
     (from, to): (Key, Key),
     (wake, most): (u64, u64),
     expected: Option<u32>,
 ) -> Result<u64> {
-    let (woken, moved) = with_queues(p, from.addr(), |queues| {
+    let (woken, moved) = with_queues(me, from.addr(), |queues| {
         if let Some(expected) = expected
             && usercopy::read_u32(UserAddr::of(from.addr()))? != expected
         {
@@ -223,7 +224,7 @@ pub fn requeue(
         let moved = woken.count().and_then(|_| queues.requeue(from, to, count(most)));
         Ok(Ok((woken, moved)))
     })??;
-    rouse(&woken);
+    rouse(me, &woken);
     Ok((woken.count()? + moved?) as u64)
 }
 
@@ -235,14 +236,14 @@ pub fn mark(woken: Woken<Sleeper>) -> Woken<Sleeper> {
 }
 
 /// Has those that were woken go on.
-pub fn rouse(woken: &Woken<Sleeper>) {
+pub fn rouse(me: &Thread, woken: &Woken<Sleeper>) {
     for w in woken.iter() {
         match w.on_linux {
             None => cpus::kick(w.thread.task()),
             Some(word) => {
                 let op = u64::from(FUTEX_WAKE | Operation::PRIVATE);
                 let all = [word, op, i32::MAX as u64, 0, 0, 0];
-                let _ = delegate::for_process(__NR_futex, all);
+                let _ = delegate::for_process(me, __NR_futex, all);
             }
         }
     }
@@ -271,10 +272,14 @@ pub fn exchange(addr: u64, f: impl Fn(u32) -> Result<u32>) -> Result<u32> {
 pub fn wake_anywhere(thread: &Thread, word: u64) {
     match Place::of(word, false, is_common(&thread.process, word)) {
         Ok(Place::Linux) => {
-            let _ = delegate::for_process(__NR_futex, [word, u64::from(FUTEX_WAKE), 1, 0, 0, 0]);
+            let _ = delegate::for_process(
+                thread,
+                __NR_futex,
+                [word, u64::from(FUTEX_WAKE), 1, 0, 0, 0],
+            );
         }
         Ok(Place::Queues(key)) => {
-            let _ = wake(&thread.process, key, 1, MATCH_ANY);
+            let _ = wake(thread, key, 1, MATCH_ANY);
         }
         Err(_) => {}
     }

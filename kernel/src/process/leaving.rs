@@ -24,12 +24,12 @@ pub fn wait(p: &Process, me: &Thread, tid: u32, deadline: Option<u64>) -> bool {
         return true;
     }
     loop {
-        match delegate::linux(__NR_tgkill, [pid, tid.into(), 0, 0, 0, 0]) {
+        match delegate::linux(me, __NR_tgkill, [pid, tid.into(), 0, 0, 0, 0]) {
             Err(error) => return error == errno::ESRCH,
             Ok(_) if deadline.is_some_and(|d| cpu::rdtsc() >= d) || me.must_end() => return false,
             Ok(_) => {}
         }
-        let _ = delegate::linux(__NR_sched_yield, [0; 6]); // the one that ends may need our worker's CPU
+        let _ = delegate::linux(me, __NR_sched_yield, [0; 6]); // the one that ends may need our worker's CPU
         cpus::yield_now();
     }
 }
@@ -38,7 +38,7 @@ pub fn wait(p: &Process, me: &Thread, tid: u32, deadline: Option<u64>) -> bool {
 /// first, then takes them out of the process' list, both under tasklist_lock. A process that asks
 /// between the two is told that there are still several threads. waitid(2) waits for that lock. No
 /// process is its own child, so that no child is waited for.
-pub fn until_uncounted(p: &Process) {
+pub fn until_uncounted(me: &Thread, p: &Process) {
     const OPTIONS: u64 = WEXITED as u64 | (WNOHANG | WNOWAIT) as u64;
-    let _ = delegate::linux(__NR_waitid, [P_PID.into(), p.pid().into(), 0, OPTIONS, 0, 0]);
+    let _ = delegate::linux(me, __NR_waitid, [P_PID.into(), p.pid().into(), 0, OPTIONS, 0, 0]);
 }

@@ -6,15 +6,17 @@
 //! limit matters. A thread that makes none is told, and so is a limit of CPU time, which matters
 //! all the time: the module looks twice a second.
 
+use crate::link::caller::Delegates;
 use crate::link::services;
 use crate::process::Process;
-use crate::process::thread::{self, Thread};
+use crate::process::thread::Thread;
 use core::sync::atomic::Ordering;
 use hanare_abi::service::{LIMITS_WORDS, SERVICE_LIMITS};
 use hanare_core::errno::{self, Result};
 use hanare_core::link::Failure;
 
-type Service = fn(u32, &[u64], &[u64]) -> core::result::Result<services::Answer, Failure>;
+type Service =
+    fn(&dyn Delegates, u32, &[u64], &[u64]) -> core::result::Result<services::Answer, Failure>;
 
 /// Whether limits may be others by what the running thread knows.
 pub fn may_differ(me: &Thread) -> bool {
@@ -28,26 +30,26 @@ pub fn look(me: &Thread) {
         let calls = me.task().counts.calls();
         // Those of before, where no worker can be asked now: others are told of within a second.
         let by = services::by_worker_at_once;
-        let _ = ask_by(by, &me.process, me.tid());
+        let _ = ask_by(by, me, &me.process, me.tid());
         me.limits_looked.store(calls, Ordering::Relaxed);
     }
 }
 
-/// Asks for the limits of a process, of which the running thread's worker knows a thread by this
-/// id.
+/// Asks for the limits of a process, of which the worker of the running thread `me` knows a thread
+/// by this id.
 ///
 /// # Errors
 /// `ESRCH`: there is no such thread, or it is about to end. `ENOSYS`: the running thread has no
 /// worker; its limits are those that it began with.
-pub fn ask(p: &Process, tid: u32) -> Result<()> {
-    ask_by(services::by_worker, p, tid)
+pub fn ask(me: &Thread, p: &Process, tid: u32) -> Result<()> {
+    ask_by(services::by_worker, me, p, tid)
 }
 
-fn ask_by(by: Service, p: &Process, tid: u32) -> Result<()> {
-    if thread::current().process.native.get().is_some() {
+fn ask_by(by: Service, me: &Thread, p: &Process, tid: u32) -> Result<()> {
+    if me.process.native.get().is_some() {
         return Err(errno::ENOSYS);
     }
-    let answer = by(SERVICE_LIMITS, &[tid.into(), p.memory().id.into()], &[])?;
+    let answer = by(me, SERVICE_LIMITS, &[tid.into(), p.memory().id.into()], &[])?;
     let words: &[u64; LIMITS_WORDS] = (&*answer.extents).try_into().map_err(|_| errno::EIO)?;
     p.take_limits(answer.args[0], words);
     Ok(())

@@ -198,7 +198,7 @@ fn find(me: &Thread, pool: &ProxyPool) -> core::result::Result<(Arc<Member>, Vis
         }
         match pool.step(&mut search) {
             (Step::Ask, before) => {
-                let made = delegate::result_of(Control::Member).map(drop);
+                let made = delegate::result_of(me, Control::Member).map(drop);
                 let (seen, now_ns) = (pool.answered(), time::since_boot_ns());
                 search.answered(made, before, seen, now_ns).map_err(NoProxy::None)?;
                 cpus::yield_now();

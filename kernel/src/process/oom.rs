@@ -19,6 +19,7 @@ use crate::mm::pages::content;
 use crate::mm::pages::quarantine::{How, ask};
 use crate::process::Process;
 use crate::process::spaces::{self, ProcessSpace};
+use crate::process::thread::Thread;
 use crate::sched::cpus;
 use alloc::sync::{Arc, Weak};
 use core::sync::atomic::Ordering;
@@ -326,11 +327,12 @@ pub fn relieve(p: &Process) -> bool {
     }
 }
 
-/// No other process' end would help the running one, `p`: it is killed.
-pub fn kill_own(p: &Process) {
+/// No other process' end would help that of the running thread `me`: it is killed.
+pub fn kill_own(me: &Thread) {
+    let p = &me.process;
     let short = Short::of(p);
     short.log(p);
-    let _ = services::by_worker(SERVICE_KILL, &short.report(p), &[]);
+    let _ = services::by_worker(me, SERVICE_KILL, &short.report(p), &[]);
 }
 
 struct Room<'a> {
@@ -355,8 +357,9 @@ impl cpus::Wait for Room<'_> {
     }
 }
 
-/// For a thread that needs memory: makes room, and waits for it. False: there is none.
-pub fn wait_for_room(p: &Process) -> bool {
+/// For the running thread, which needs memory: makes room, and waits for it. False: there is none.
+pub fn wait_for_room(me: &Thread) -> bool {
+    let p = &me.process;
     let mut need = Need::of(p);
     let end = cpus::deadline(4 * PATIENCE_NS);
     while cpu::rdtsc() < end {
@@ -365,7 +368,7 @@ pub fn wait_for_room(p: &Process) -> bool {
         }
         match shortage::step(&mut need) {
             Step::TryAgain => return true,
-            Step::Ask if ask(need.short.held_of(), How::Waiting) => return true,
+            Step::Ask if ask(need.short.held_of(), How::Waiting(me)) => return true,
             Step::Ask => continue,
             Step::Wait => {}
             Step::Kill(victim) => need.kill(&victim),

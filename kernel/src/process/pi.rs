@@ -10,7 +10,7 @@ use crate::process::Process;
 use crate::process::futex::{
     Sleeper, count, in_place, mark, rouse, wait_until, wait_until_or, with_queues,
 };
-use crate::process::thread::{self, Thread};
+use crate::process::thread::Thread;
 use crate::process::until::Until;
 use crate::process::workers::had_thread;
 use crate::sched::cpus;
@@ -51,19 +51,19 @@ fn bring_in(key: Key, writes: bool) -> Result<()> {
 /// Runs `f` under the lock of the queues until it has a result. It is told what an owner was found
 /// to be.
 fn until_done<T>(
-    p: &Process,
+    me: &Thread,
     mut f: impl FnMut(&mut Futexes<Thread>, Option<Owner>) -> core::result::Result<T, Stop>,
 ) -> Result<T> {
     let mut known = None;
     loop {
-        let stop = match in_place(p, |queues| f(queues, known)) {
+        let stop = match in_place(me, |queues| f(queues, known)) {
             Ok(value) => return Ok(value),
             Err(stop) => stop,
         };
         match stop {
             Stop::Error(error) => return Err(error),
             Stop::Fault { key, writes } => bring_in(key, writes)?,
-            Stop::Changed | Stop::Unknown(_) if thread::current().must_end() => {
+            Stop::Changed | Stop::Unknown(_) if me.must_end() => {
                 return Err(errno::EINTR);
             }
             Stop::Changed => cpus::yield_now(),
@@ -73,7 +73,7 @@ fn until_done<T>(
                 if known.is_some() {
                     cpus::yield_now();
                 }
-                known = Some(Owner { tid, is: where_is(p, tid).being() });
+                known = Some(Owner { tid, is: where_is(me, tid).being() });
             }
         }
     }
@@ -102,10 +102,10 @@ impl Whereabouts {
     }
 }
 
-fn where_is(p: &Process, tid: u32) -> Whereabouts {
+fn where_is(me: &Thread, tid: u32) -> Whereabouts {
     let (mut is_here, mut was_here) = (false, false);
-    for process in p.space.processes() {
-        was_here |= process.pid() == tid || had_thread(&process, tid);
+    for process in me.process.space.processes() {
+        was_here |= process.pid() == tid || had_thread(me, &process, tid);
         let is_it = |t: &Arc<Thread>| t.tid() == tid && !t.has_left_locks.load(Ordering::SeqCst);
         is_here |= process.with_threads(|all| all.iter().any(is_it));
     }
@@ -114,18 +114,16 @@ fn where_is(p: &Process, tid: u32) -> Whereabouts {
     } else if was_here {
         Whereabouts::Nowhere // a worker may outlive its thread
     } else {
-        elsewhere(tid)
+        elsewhere(me, tid)
     }
 }
 
-/// Where an owner of another program runs, as Linux says that tries to get a lock of that thread's
-/// for this one.
-fn elsewhere(tid: u32) -> Whereabouts {
+/// Where an owner of another program runs, as Linux says that tries to get a lock of that thread's for this one.
+fn elsewhere(me: &Thread, tid: u32) -> Whereabouts {
     const OP: u32 = FUTEX_TRYLOCK_PI | FUTEX_PRIVATE_FLAG;
-    let me = thread::current();
     let result = me
         .write_scratch(&tid.to_le_bytes())
-        .and_then(|word| delegate::linux(__NR_futex, [word, OP.into(), 0, 0, 0, 0]));
+        .and_then(|word| delegate::linux(me, __NR_futex, [word, OP.into(), 0, 0, 0, 0]));
     match result {
         Err(errno::ESRCH) => Whereabouts::Nowhere,
         Err(errno::EPERM) => Whereabouts::Kernel,
@@ -134,19 +132,16 @@ fn elsewhere(tid: u32) -> Whereabouts {
 }
 
 /// FUTEX_TRYLOCK_PI.
-pub fn try_lock(key: Key) -> Result<u64> {
-    let me = thread::current();
-    until_done(&me.process, |queues, known| queues.try_lock(key, me.tid(), known, &Words))?;
+pub fn try_lock(me: &Thread, key: Key) -> Result<u64> {
+    until_done(me, |queues, known| queues.try_lock(key, me.tid(), known, &Words))?;
     Ok(0)
 }
 
 /// FUTEX_LOCK_PI, FUTEX_LOCK_PI2.
-pub fn lock(key: Key, until: Until) -> Result<u64> {
-    let me = thread::current();
-    let p = &me.process;
+pub fn lock(me: &Thread, key: Key, until: Until) -> Result<u64> {
     me.futex_woken.store(false, Ordering::Relaxed);
-    let acquired = until_done(p, |queues, known| {
-        queues.lock(key, Sleeper::one_of(0, None), me.tid(), known, &Words)
+    let acquired = until_done(me, |queues, known| {
+        queues.lock(key, Sleeper::one_of(me, 0, None), me.tid(), known, &Words)
     })?;
     let Acquired::By(owner) = acquired else { return Ok(0) };
     wait(me, until, owner);
@@ -159,9 +154,9 @@ pub fn lock(key: Key, until: Until) -> Result<u64> {
 /// Waits for a lock that a thread has, which may end, or have ended meanwhile.
 fn wait(me: &Thread, until: Until, owner: u32) {
     loop {
-        let is = where_is(&me.process, owner);
+        let is = where_is(me, owner);
         if is == Whereabouts::Nowhere {
-            give_on(&me.process, owner);
+            give_on(me, owner);
         }
         if is != Whereabouts::Elsewhere {
             return wait_until(me, until);
@@ -181,7 +176,7 @@ fn stop_waiting(me: &Thread, key: Key) -> Option<Waited> {
     if me.futex_woken.load(Ordering::Relaxed) {
         return None;
     }
-    queues.remove(key, &Sleeper::one_of(0, None))
+    queues.remove(key, &Sleeper::one_of(me, 0, None))
 }
 
 /// The thread was woken: it has the lock, unless the word has gone ([`give_on`]).
@@ -202,19 +197,17 @@ fn given_up(me: &Thread, until: Until) -> Result<u64> {
 }
 
 /// FUTEX_UNLOCK_PI.
-pub fn unlock(key: Key) -> Result<u64> {
-    let me = thread::current();
-    let given =
-        until_done(&me.process, |queues, _| queues.unlock(key, me.tid(), &Words).map(marked))?;
-    told(&given);
+pub fn unlock(me: &Thread, key: Key) -> Result<u64> {
+    let given = until_done(me, |queues, _| queues.unlock(key, me.tid(), &Words).map(marked))?;
+    told(me, &given);
     Ok(0)
 }
 
 /// Checks first what FUTEX_UNLOCK_PI checks first, for a word at `addr` of any memory. `EFAULT`: it
 /// is not there. `EPERM`: the caller does not own it.
-pub fn check_owner(addr: u64) -> Result<()> {
+pub fn check_owner(me: &Thread, addr: u64) -> Result<()> {
     let value = usercopy::read_u32(UserAddr::of(addr)).map_err(|usercopy::Fault| errno::EFAULT)?;
-    if value & OWNER == thread::current().tid() { Ok(()) } else { Err(errno::EPERM) }
+    if value & OWNER == me.tid() { Ok(()) } else { Err(errno::EPERM) }
 }
 
 fn marked(given: Given<Sleeper>) -> Given<Sleeper> {
@@ -224,23 +217,28 @@ fn marked(given: Given<Sleeper>) -> Given<Sleeper> {
     }
 }
 
-fn told(given: &Given<Sleeper>) {
+fn told(me: &Thread, given: &Given<Sleeper>) {
     if let Given::To(woken) = given {
-        rouse(woken);
+        rouse(me, woken);
     }
 }
 
 /// FUTEX_WAIT_REQUEUE_PI: waits on a word that is `value` to be moved to a lock, which the thread
 /// has then. Of a lock that the queues have not (`None`), a wake-up ends the wait.
-pub fn wait_for_lock(word: Key, value: u32, until: Until, lock: Option<Key>) -> Result<u64> {
-    let me = thread::current();
+pub fn wait_for_lock(
+    me: &Thread,
+    word: Key,
+    value: u32,
+    until: Until,
+    lock: Option<Key>,
+) -> Result<u64> {
     me.futex_woken.store(false, Ordering::Relaxed);
     me.looks_for_owner.store(false, Ordering::Relaxed);
-    with_queues(&me.process, word.addr(), |queues| {
+    with_queues(me, word.addr(), |queues| {
         if usercopy::read_u32(UserAddr::of(word.addr()))? != value {
             return Ok(Err(errno::EAGAIN));
         }
-        let who = Sleeper::one_of(0, None);
+        let who = Sleeper::one_of(me, 0, None);
         let queued = match lock {
             Some(lock) => queues.push_for_lock(word, who, me.tid(), lock),
             None => queues.push(word, who, MATCH_ANY),
@@ -282,22 +280,21 @@ fn look_for_owner(p: &Process, lock: Key) {
 }
 
 /// FUTEX_CMP_REQUEUE_PI from a word that is `expected` to a lock.
-pub fn requeue(from: Key, lock: Key, most: u64, expected: u32) -> Result<u64> {
-    let p = &thread::current().process;
-    let Requeued { woken, result } = until_done(p, |queues, known| {
+pub fn requeue(me: &Thread, from: Key, lock: Key, most: u64, expected: u32) -> Result<u64> {
+    let Requeued { woken, result } = until_done(me, |queues, known| {
         let requeued =
             queues.requeue_for_lock((from, lock), count(most), expected, known, &Words)?;
         Ok(Requeued { woken: mark(requeued.woken), ..requeued })
     })?;
-    rouse(&woken);
+    rouse(me, &woken);
     // Its owner may have left it before others were moved to it, and so have found no waiter.
     if let Ok(value) = Words.read(lock)
         && value & OWNER != 0
     {
-        match where_is(p, value & OWNER) {
+        match where_is(me, value & OWNER) {
             Whereabouts::Here | Whereabouts::Kernel => {}
-            Whereabouts::Elsewhere => look_for_owner(p, lock),
-            Whereabouts::Nowhere => give_on(p, value & OWNER),
+            Whereabouts::Elsewhere => look_for_owner(&me.process, lock),
+            Whereabouts::Nowhere => give_on(me, value & OWNER),
         }
     }
     Ok(result? as u64)
@@ -308,23 +305,23 @@ pub fn release(thread: &Thread) {
     // Before the queues are looked at. A thread that waits from then on finds the owner gone
     // (`wait`).
     thread.has_left_locks.store(true, Ordering::SeqCst);
-    give_on(&thread.process, thread.tid());
+    give_on(thread, thread.tid());
 }
 
 /// The locks of an owner that is gone go to those that wait for them.
-fn give_on(p: &Process, owner: u32) {
+fn give_on(me: &Thread, owner: u32) {
     loop {
-        match in_place(p, |queues| queues.owner_died(owner, &Words).map(marked)) {
+        match in_place(me, |queues| queues.owner_died(owner, &Words).map(marked)) {
             Ok(Given::Free) | Err(Stop::Error(_) | Stop::Unknown(_)) => return,
             Ok(given) => {
-                told(&given);
+                told(me, &given);
                 cpus::yield_now(); // one look at all waiters for each lock
             }
             Err(Stop::Changed) => cpus::yield_now(),
             Err(Stop::Fault { key, writes }) => {
                 if bring_in(key, writes).is_err() {
-                    let woken = in_place(p, |queues| mark(queues.give_up_lock(key)));
-                    rouse(&woken);
+                    let woken = in_place(me, |queues| mark(queues.give_up_lock(key)));
+                    rouse(me, &woken);
                 }
             }
         }

@@ -10,14 +10,14 @@ use linux_raw_sys::general::{__NR_getegid, __NR_geteuid, __NR_getgid, __NR_getui
 
 /// Whether Linux lets the running thread do `what` (`MAY_*`) to the thread `tid` of another
 /// process. The module decides, since the proxy could forge its worker's answers.
-pub fn may(what: u64, tid: u32, of: &Process) -> Result<()> {
-    services::by_worker(SERVICE_MAY, &[tid.into(), of.memory().id.into(), what], &[])?;
+pub fn may(me: &Thread, what: u64, tid: u32, of: &Process) -> Result<()> {
+    services::by_worker(me, SERVICE_MAY, &[tid.into(), of.memory().id.into(), what], &[])?;
     Ok(())
 }
 
 /// Asks Linux for the running thread's users and groups, which are told without it.
 pub fn refresh_ids(me: &Thread) {
-    let ask = |nr| delegate::linux(nr, [0; 6]).unwrap_or(0) as u32;
+    let ask = |nr| delegate::linux(me, nr, [0; 6]).unwrap_or(0) as u32;
     let ids = [__NR_getuid, __NR_geteuid, __NR_getgid, __NR_getegid].map(ask);
     let [uid, euid, gid, egid] = ids;
     *me.ids.lock() = Ids { uid, euid, gid, egid };

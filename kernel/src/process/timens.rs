@@ -76,9 +76,9 @@ fn ask(thread: &Thread) -> Result<Option<(i64, i64)>> {
     }
     let p = &thread.process;
     let scratch = thread.write_scratch(b"/proc/self/timens_offsets\0")?;
-    let fd = delegate::linux(__NR_openat, [AT_FDCWD, scratch, O_CLOEXEC, 0, 0, 0])?;
-    let read = delegate::linux(__NR_read, [fd, scratch, SMALL / 2, 0, 0, 0]);
-    let _ = delegate::linux(__NR_close, [fd, 0, 0, 0, 0, 0]);
+    let fd = delegate::linux(thread, __NR_openat, [AT_FDCWD, scratch, O_CLOEXEC, 0, 0, 0])?;
+    let read = delegate::linux(thread, __NR_read, [fd, scratch, SMALL / 2, 0, 0, 0]);
+    let _ = delegate::linux(thread, __NR_close, [fd, 0, 0, 0, 0, 0]);
     let mut text = [0; SMALL as usize / 2];
     let text = text.get_mut(..read? as usize).ok_or(errno::EIO)?;
     p.memory().read_control(scratch, text);
@@ -91,7 +91,8 @@ fn ask(thread: &Thread) -> Result<Option<(i64, i64)>> {
 fn read_link(thread: &Thread, path: &[u8], name: &mut [u8; LINK_MAX]) -> Result<()> {
     let p = &thread.process;
     let scratch = thread.write_scratch(path)?;
-    let length = delegate::linux(__NR_readlink, [scratch, scratch, LINK_MAX as u64, 0, 0, 0])?;
+    let length =
+        delegate::linux(thread, __NR_readlink, [scratch, scratch, LINK_MAX as u64, 0, 0, 0])?;
     p.memory().read_control(scratch, name.get_mut(..length as usize).ok_or(errno::EIO)?);
     Ok(())
 }

@@ -174,7 +174,7 @@ fn wait_until_paused(me: &Thread, pid: u32) {
         if child.is_killed() || me.must_end() || me.has_signal() || cpu::rdtsc() >= deadline {
             return;
         }
-        let _ = delegate::linux(__NR_sched_yield, [0; 6]); // the teller may need our worker's CPU
+        let _ = delegate::linux(me, __NR_sched_yield, [0; 6]); // who tells may need our worker's CPU
         cpus::yield_now();
     }
     // Each of its threads looks before it enters user mode again, and those that were there have

@@ -22,7 +22,6 @@ use crate::process::leaving::{self, PATIENCE_NS};
 use crate::process::servers;
 use crate::process::slots::{Spare, Taken};
 use crate::process::spaces;
-use crate::process::thread;
 use crate::process::thread::Thread;
 use crate::sched::{cpus, hold};
 use alloc::sync::Arc;
@@ -90,7 +89,7 @@ fn shed_servers(p: &Process, me: &Thread) {
 pub fn await_exits(p: &Process, me: &Thread) {
     let deadline = cpus::deadline(PATIENCE_NS);
     while p.is_being_left() && !me.must_end() && cpu::rdtsc() < deadline {
-        let _ = delegate::linux(__NR_sched_yield, [0; 6]); // the one that ends may need our worker's CPU
+        let _ = delegate::linux(me, __NR_sched_yield, [0; 6]); // the one that ends may need our worker's CPU
         cpus::yield_now();
     }
 }
@@ -123,7 +122,7 @@ fn shed(p: &Process, me: &Thread) {
         let spares: Vec<Spare> = s.spare.extract_if(.., |s| unheld(s.attributes)).collect();
         (spares, s.leader.take_if(|attributes| unheld(*attributes)))
     };
-    let leaving = spares.into_iter().map(|s| send_away(p, s)).collect();
+    let leaving = spares.into_iter().map(|s| send_away(me, s)).collect();
     // The thread that ends is the first one: its worker is not free yet, and does it itself.
     let is_leader = me.port.slot_index == p.first_slot
         && me.exits()
@@ -131,7 +130,7 @@ fn shed(p: &Process, me: &Thread) {
     if is_leader {
         let like = alive
             .iter()
-            .find(|t| delegate::ask(Control::Succeed { tid: t.tid() }).result().is_ok());
+            .find(|t| delegate::ask(me, Control::Succeed { tid: t.tid() }).result().is_ok());
         if let Some(like) = like {
             me.attributes.store(like.attributes.load(Ordering::Relaxed), Ordering::Relaxed);
         }
@@ -157,7 +156,7 @@ fn follow(p: &Process, me: &Thread, alive: &[Arc<Thread>]) {
     p.slots.lock().leader_gone = true;
     // Not by its id: of a zombie Linux says that it is there.
     while slot.has_worker() && !me.must_end() {
-        let _ = delegate::linux(__NR_sched_yield, [0; 6]);
+        let _ = delegate::linux(me, __NR_sched_yield, [0; 6]);
         cpus::yield_now();
     }
 }
@@ -169,8 +168,8 @@ pub fn is_leader_gone(p: &Process) -> bool {
 
 /// A slot and a worker for a thread that the running one makes. `own`: CLONE_FS and
 /// CLONE_FILES, where the thread does not share that with its creator.
-pub fn take(p: &Process, own: u64) -> Result<Taken> {
-    let me = thread::current();
+pub fn take(me: &Thread, own: u64) -> Result<Taken> {
+    let p = &me.process;
     let attributes = me.attributes.load(Ordering::Relaxed);
     loop {
         // A lock taken in the condition would be held in the loop.
@@ -187,21 +186,21 @@ pub fn take(p: &Process, own: u64) -> Result<Taken> {
         };
         let wanted = *me.name.lock();
         if wanted != s.name {
-            name(p, &s, &wanted.unwrap_or_default());
+            name(me, &s, &wanted.unwrap_or_default());
         }
         return Ok(Taken { index: s.index, slot: s.slot, tid });
     }
-    let retired = retire(p);
+    let retired = retire(me);
     retired.iter().filter(|&&tid| tid != 0).for_each(|&tid| p.slots.lock().forget(tid));
     let start = || {
         let index = p.slots.lock().take_empty(p.memory()).ok_or(errno::EAGAIN)?;
-        start_worker(p, index, own)
+        start_worker(me, index, own)
     };
     match start() {
         Err(errno::EAGAIN) => {
             let deadline = Some(cpus::deadline(PATIENCE_NS));
             let has_room = retired.is_some_and(|tid| leaving::wait(p, me, tid, deadline));
-            if dismiss(p) || has_room { start() } else { Err(errno::EAGAIN) }
+            if dismiss(me) || has_room { start() } else { Err(errno::EAGAIN) }
         }
         taken => taken,
     }
@@ -209,23 +208,24 @@ pub fn take(p: &Process, own: u64) -> Result<Taken> {
 
 /// PR_SET_NAME of a worker that served another thread before. The new thread does not do this
 /// itself: its maker may give it another name at once.
-fn name(p: &Process, s: &Spare, name: &[u8; 16]) {
+fn name(me: &Thread, s: &Spare, name: &[u8; 16]) {
+    let p = &me.process;
     const SET_NAME: u64 = 15;
     let Ok(at) = p.memory().write_scratch(s.index, name) else { return };
     if s.slot.lwk_post(__NR_prctl, [SET_NAME, at, 0, 0, 0, 0]) {
         direct::ring_worker(p.memory().id, s.index, &s.slot);
     }
-    settle(thread::current(), s.index, s.slot);
+    settle(me, s.index, s.slot);
 }
 
 /// Whether the id is that of a thread that has ended and whose worker has not yet. After that Linux
 /// may give the id to any thread.
-fn is_leaving(p: &Process, tid: u32) -> bool {
+fn is_leaving(me: &Thread, p: &Process, tid: u32) -> bool {
     let is_known = p.slots.lock().gone.contains(&tid);
     let pid = u64::from(p.pid());
     // Another process may ask, whose proxy may lie: the answer is for that one and changes nothing
     // here.
-    is_known && delegate::linux(__NR_tgkill, [pid, tid.into(), 0, 0, 0, 0]) != Err(errno::ESRCH)
+    is_known && delegate::linux(me, __NR_tgkill, [pid, tid.into(), 0, 0, 0, 0]) != Err(errno::ESRCH)
 }
 
 /// The id of the worker of a slot, given its bell, if the module knows it as one of the process'.
@@ -243,13 +243,14 @@ fn drop_slot(p: &Process, index: u32, slot: SlotRef<'static>) {
     p.slots.lock().add_ending(index, slot);
 }
 
-fn start_worker(p: &Process, index: u32, own: u64) -> Result<Taken> {
+fn start_worker(me: &Thread, index: u32, own: u64) -> Result<Taken> {
+    let p = &me.process;
     let slot = p.memory().slot(index).ok_or(errno::ENOMEM)?;
     let bell = bell_of(p, index);
     bell.forget_worker();
     slot.lwk_reset();
     slot.set_poll_us(direct::worker_poll_us());
-    let made = delegate::result_of(Control::Thread { slot: index, own })
+    let made = delegate::result_of(me, Control::Thread { slot: index, own })
         .and_then(|_| id_of(p, bell).ok_or(errno::EAGAIN));
     match made {
         Ok(tid) => Ok(Taken { index, slot, tid }),
@@ -262,14 +263,15 @@ fn start_worker(p: &Process, index: u32, own: u64) -> Result<Taken> {
 
 /// Sends the worker of one spare slot away: no thread has its attributes any more. Gives its thread
 /// id.
-fn retire(p: &Process) -> Option<u32> {
-    let s = p.slots.lock().spare.pop()?;
-    Some(send_away(p, s))
+fn retire(me: &Thread) -> Option<u32> {
+    let s = me.process.slots.lock().spare.pop()?;
+    Some(send_away(me, s))
 }
 
 /// Sends a spare worker away, whose thread id it gives.
-fn send_away(p: &Process, s: Spare) -> u32 {
-    settle(thread::current(), s.index, s.slot);
+fn send_away(me: &Thread, s: Spare) -> u32 {
+    let p = &me.process;
+    settle(me, s.index, s.slot);
     let tid = id_of(p, s.bell).unwrap_or(0);
     if s.slot.has_worker() {
         direct::ask_worker(p.memory().id, s.index, s.slot, Control::ThreadExit);
@@ -285,25 +287,26 @@ fn send_away(p: &Process, s: Spare) -> u32 {
     clippy::disallowed_methods,
     reason = "no more than SPARES_MAX and GONE_MAX ids, if need be of the reserve"
 )]
-pub fn dismiss(p: &Process) -> bool {
-    await_exits(p, thread::current());
-    let mut leaving: Vec<u32> = core::iter::from_fn(|| retire(p)).collect();
-    let any = servers::end_all(p, thread::current()) | !leaving.is_empty();
+pub fn dismiss(me: &Thread) -> bool {
+    let p = &me.process;
+    await_exits(p, me);
+    let mut leaving: Vec<u32> = core::iter::from_fn(|| retire(me)).collect();
+    let any = servers::end_all(p, me) | !leaving.is_empty();
     leaving.extend(p.slots.lock().gone.iter());
     // Where a thread is alone none of them can be in a call of another one: only a CPU that stands
     // still makes them late.
     let patience = if p.thread_count() == 1 { PATIENCE_ALONE_NS } else { PATIENCE_NS };
-    await_end(p, thread::current(), leaving, Some(cpus::deadline(patience)));
-    leaving::until_uncounted(p);
+    await_end(p, me, leaving, Some(cpus::deadline(patience)));
+    leaving::until_uncounted(me, p);
     any
 }
 
 /// Has the proxy make another process, whose id on Linux this gives. There may be no more processes
 /// and threads (RLIMIT_NPROC, a cgroup's limit): then workers without a thread go first.
-pub fn make_process(p: &Process, request: Control) -> Result<u64> {
+pub fn make_process(me: &Thread, request: Control) -> Result<u64> {
     loop {
-        let outcome = delegate::ask(request);
-        if !(outcome.is_refused(errno::EAGAIN) && dismiss(p)) {
+        let outcome = delegate::ask(me, request);
+        if !(outcome.is_refused(errno::EAGAIN) && dismiss(me)) {
             return outcome.result().map_err(Errno::from);
         }
     }
@@ -407,8 +410,8 @@ pub fn return_taken(p: &Process, taken: &Taken, creator: &Thread) {
 /// The first slot, for the running thread, which has replaced the program while the
 /// first thread has ended. The worker there becomes to Linux what its own one is. False: it
 /// cannot, so that rights, namespaces or descriptors would change; or the process is killed.
-pub fn take_first(p: &Process, slot: SlotRef<'static>) -> bool {
-    let me = thread::current();
+pub fn take_first(me: &Thread, slot: SlotRef<'static>) -> bool {
+    let p = &me.process;
     let attributes = loop {
         let mut s = p.slots.lock();
         if s.leader_gone || p.is_killed() {
@@ -458,15 +461,15 @@ fn settle(thread: &Thread, index: u32, slot: SlotRef<'static>) -> Option<Answer>
 
 /// Whether `tid` was a thread of the process and is none any more, though its worker may still be
 /// there on Linux.
-pub fn had_thread(p: &Process, tid: u32) -> bool {
+pub fn had_thread(me: &Thread, p: &Process, tid: u32) -> bool {
     let lives = |t: &Arc<Thread>| t.tid() == tid && !t.exits();
     if tid == p.pid() || p.with_threads(|all| all.iter().any(lives)) {
         return false;
     }
-    p.with_threads(|all| all.iter().any(|t| t.tid() == tid)) || is_leaving(p, tid)
+    p.with_threads(|all| all.iter().any(|t| t.tid() == tid)) || is_leaving(me, p, tid)
 }
 
 /// Whether `tid` is that of a worker without a thread, which has ended.
-pub fn is_worker(tid: u32) -> bool {
-    spaces::all().any(|space| space.processes().any(|p| had_thread(&p, tid) || p.pid() == tid))
+pub fn is_worker(me: &Thread, tid: u32) -> bool {
+    spaces::all().any(|space| space.processes().any(|p| had_thread(me, &p, tid) || p.pid() == tid))
 }

@@ -142,7 +142,7 @@ fn by_route(me: &Thread, route: Route, row: &Row, call: &Call) -> Option<(Outcom
     let own = |outcome| (outcome, false);
     match (route.server(), route.arguments()) {
         (Server::Pooled, _) | (_, Arguments::Packed) => {
-            Some(own(pooled::call(call.nr, &call.args)))
+            Some(own(pooled::call(me, call.nr, &call.args)))
         }
         (Server::Claimed, _) => claimed::call(me, row, &call.args).map(own),
         (_, Arguments::Bounced) => bounced::call(me, row, &call.args).map(own),

@@ -7,7 +7,7 @@ use crate::gate::observe;
 use crate::link::caller::Delegates;
 use crate::link::{bells, direct};
 use crate::process::members::{self, Native, NoProxy, Taken};
-use crate::process::thread::{self, Thread};
+use crate::process::thread::Thread;
 use crate::route::packed::{self, NotPacked};
 use crate::route::program::Program;
 use crate::sched::cpus;
@@ -34,27 +34,31 @@ const PIECES_MAX: usize = 64;
 const TRANSFER_MAX: u64 = (PACKED_PAGES as u64 - 1) * PAYLOAD_BYTES as u64;
 
 /// The error with which a call of a native task is refused before a proxy serves it, if it is.
-pub fn refusal(number: u32, args: &[u64; 6]) -> Option<errno::Errno> {
-    let task = thread::current().process.native.get()?;
+pub fn refusal(me: &Thread, number: u32, args: &[u64; 6]) -> Option<errno::Errno> {
+    let task = me.process.native.get()?;
     match native::kind(number, args) {
         Kind::Local | Kind::Any => None,
         Kind::Kept if task.keeps.load(Ordering::Relaxed) => None,
         Kind::Kept => {
-            say(number, "leaves something behind in the proxy that executes it: keep one first");
+            say(
+                me,
+                number,
+                "leaves something behind in the proxy that executes it: keep one first",
+            );
             Some(errno::EOPNOTSUPP)
         }
         Kind::Refused => {
-            say(number, "is not there for native tasks, whose proxies are not theirs alone");
+            say(me, number, "is not there for native tasks, whose proxies are not theirs alone");
             Some(errno::ENOSYS)
         }
     }
 }
 
 /// Says why a call is refused, by its name.
-fn say(number: u32, why: &str) {
+fn say(me: &Thread, number: u32, why: &str) {
     if log_limit::may_say() {
         let name = syscalls::row(number.into()).map_or("?", |row| row.name);
-        crate::info!("{}: {name} {why}", unhandled::name_of(thread::current()));
+        crate::info!("{}: {name} {why}", unhandled::name_of(me));
     }
 }
 
@@ -62,8 +66,7 @@ fn say(number: u32, why: &str) {
 ///
 /// # Errors
 /// `EINVAL`: the program is no native task, or there is no such `what`.
-pub fn proxy(what: u64) -> Result<u64> {
-    let me = thread::current();
+pub fn proxy(me: &Thread, what: u64) -> Result<u64> {
     let task = me.process.native.get().ok_or(errno::EINVAL)?;
     match what {
         native::KEEP => task.keeps.store(true, Ordering::Relaxed),
@@ -94,12 +97,11 @@ fn give_back(me: &Thread, task: &Native) {
     }
 }
 
-/// Has a pooled proxy execute a call of the running thread.
-pub fn call(number: u32, args: &[u64; 6]) -> Outcome {
-    if let Some(error) = refusal(number, args) {
+/// Has a pooled proxy execute a call of the running thread `me`.
+pub fn call(me: &Thread, number: u32, args: &[u64; 6]) -> Outcome {
+    if let Some(error) = refusal(me, number, args) {
         return Outcome::Done(error.as_return());
     }
-    let me = thread::current();
     let Some(task) = me.process.native.get() else {
         return Outcome::Done(errno::ENOSYS.as_return());
     };
@@ -109,7 +111,7 @@ pub fn call(number: u32, args: &[u64; 6]) -> Outcome {
         return direct::call(me, Call::new(number, [0; 6]));
     }
     if names_self(number, args) {
-        say(number, "names what /proc has of the proxy that executes it");
+        say(me, number, "names what /proc has of the proxy that executes it");
         return Outcome::Done(errno::ENOENT.as_return());
     }
     let (short, less) = marshal::shorter(number, args, TRANSFER_MAX);
@@ -164,7 +166,7 @@ enum Sent {
 fn send(me: &Thread, task: &Native, taken: &Taken, number: u32, args: &[u64; 6]) -> Sent {
     match send_with(me, task, taken, number, args, &mut [Piece::NONE; PIECES_FEW]) {
         Err(Refusal::ListFull) => send_large(me, task, taken, number, args),
-        Err(refusal) => Sent::Done(refused(number, refusal)),
+        Err(refusal) => Sent::Done(refused(me, number, refusal)),
         Ok(sent) => sent,
     }
 }
@@ -173,7 +175,7 @@ fn send(me: &Thread, task: &Native, taken: &Taken, number: u32, args: &[u64; 6])
 #[inline(never)] // its list would cost each call as much as all the rest
 fn send_large(me: &Thread, task: &Native, taken: &Taken, number: u32, args: &[u64; 6]) -> Sent {
     send_with(me, task, taken, number, args, &mut [Piece::NONE; PIECES_MAX])
-        .unwrap_or_else(|refusal| Sent::Done(refused(number, refusal)))
+        .unwrap_or_else(|refusal| Sent::Done(refused(me, number, refusal)))
 }
 
 /// Whether a path of the call means something of the calling process: the proxy is not the task.
@@ -194,7 +196,7 @@ fn names_self(number: u32, args: &[u64; 6]) -> bool {
 }
 
 /// The result of a call that cannot be packed.
-fn refused(number: u32, refusal: Refusal) -> i64 {
+fn refused(me: &Thread, number: u32, refusal: Refusal) -> i64 {
     let (error, why) = match refusal {
         Refusal::Undescribed(why) => (errno::ENOSYS, why),
         Refusal::DoesNotFit { .. } => {
@@ -205,7 +207,7 @@ fn refused(number: u32, refusal: Refusal) -> i64 {
         }
         Refusal::Unmapped => return errno::EFAULT.as_return(),
     };
-    say(number, why);
+    say(me, number, why);
     error.as_return()
 }
 

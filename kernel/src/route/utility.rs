@@ -58,7 +58,7 @@ fn be_rung_by(me: &Thread, descriptor: u32) -> Result<u64> {
     // either.
     me.utility.set_bell(Bell::None);
     let eventfd = if descriptor == RUNG_ASLEEP { NO_EVENTFD } else { descriptor };
-    delegate::result_of(Control::Eventfd { descriptor: eventfd })?;
+    delegate::result_of(me, Control::Eventfd { descriptor: eventfd })?;
     me.utility.set_bell(match descriptor {
         NO_EVENTFD => Bell::None,
         RUNG_ASLEEP => Bell::Worker,

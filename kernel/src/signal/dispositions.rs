@@ -138,7 +138,7 @@ fn tell(
         };
         let Some((told, SigSet(ignored))) = told else { continue };
         let (mirror, flags) = (told.class, told.flags);
-        let _ = delegate::ask(Control::SignalAction { signal, mirror, flags, ignored });
+        let _ = delegate::ask(thread, Control::SignalAction { signal, mirror, flags, ignored });
         let waited_for = {
             let mut s = p.signals.lock();
             s.telling = false;

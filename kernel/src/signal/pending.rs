@@ -58,7 +58,7 @@ pub fn give_back_blocked(thread: &Thread) {
         let sent = thread.write_scratch(queued.info.as_bytes()).and_then(|_| {
             let signal = queued.signal;
             let request = Control::RequeueSignal { signal, for_process: to_process, is_back: true };
-            delegate::result_of(request)
+            delegate::result_of(thread, request)
         });
         if sent.is_ok() {
             cputimers::take_back(p, &queued.info);
@@ -90,7 +90,10 @@ pub fn is_to_be_marked(p: &Process, info: &SigInfo) -> bool {
 /// Has Linux send the process a signal of the LWK's.
 pub fn send(thread: &Thread, signal: u32, info: SigInfo) -> Result<u64> {
     thread.write_scratch(info.as_bytes())?;
-    delegate::result_of(Control::RequeueSignal { signal, for_process: true, is_back: false })
+    delegate::result_of(
+        thread,
+        Control::RequeueSignal { signal, for_process: true, is_back: false },
+    )
 }
 
 /// rt_sigtimedwait where one of its signals waits here. `None`: Linux answers.
@@ -129,7 +132,7 @@ pub fn pending(thread: &Thread, set: UserAddr, size: u64) -> Result<u64> {
         return Err(errno::EINVAL);
     }
     let address = thread.write_scratch(&[0; 8])?;
-    delegate::linux(__NR_rt_sigpending, [address, 8, 0, 0, 0, 0])?;
+    delegate::linux(thread, __NR_rt_sigpending, [address, 8, 0, 0, 0, 0])?;
     let on_linux: u64 = thread.process.memory().control(address);
     let s = thread.signals.lock();
     let here =

@@ -158,7 +158,7 @@ pub fn settle(thread: &Thread) {
     let keeps_back = thread.signals.lock().keeps_back();
     if keeps_back {
         cpus::request_attention();
-        let _ = delegate::ask(Control::TakeMask);
+        let _ = delegate::ask(thread, Control::TakeMask);
     }
 }
 
@@ -206,6 +206,6 @@ pub fn set_mask(thread: &Thread, mask: SigSet) {
         retarget(&thread.process);
     }
     if unblocked {
-        let _ = delegate::ask(Control::TakeMask);
+        let _ = delegate::ask(thread, Control::TakeMask);
     }
 }

@@ -80,6 +80,7 @@ fn path_of(thread: &Thread, file: &FileRef) -> Option<String> {
         return lists::text(format_args!("{}", file.name)).ok();
     }
     let page = Pages::new(0, thread.process.memory().account.owner(Subject::Answers)).ok()?;
-    let answer = services::by_worker(SERVICE_FILE_NAME, &[file.id], &[page.extent()]).ok()?;
+    let answer =
+        services::by_worker(thread, SERVICE_FILE_NAME, &[file.id], &[page.extent()]).ok()?;
     lists::text_of(&page.bytes(0, answer.status as usize).ok()?).ok()
 }

@@ -69,7 +69,7 @@ pub fn on_vfork(thread: &Thread) {
     if thread.ptrace.has(TRACED) {
         cpus::request_attention();
         thread.signals.lock().hold_back();
-        let _ = delegate::ask(Control::TakeMask);
+        let _ = delegate::ask(thread, Control::TakeMask);
     }
 }
 

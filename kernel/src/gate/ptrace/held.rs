@@ -20,13 +20,13 @@ use linux_raw_sys::general::__NR_ptrace;
 const LOOK_NS: u64 = 1_000_000;
 
 /// ptrace(2) of the calling thread's worker.
-pub fn linux(args: [u64; 6]) -> Result<u64> {
-    delegate::linux(__NR_ptrace, args)
+pub fn linux(me: &Thread, args: [u64; 6]) -> Result<u64> {
+    delegate::linux(me, __NR_ptrace, args)
 }
 
 /// The running thread `me` traces `thread` from now on, if it does so on Linux.
 pub fn trace(me: &Thread, thread: &Arc<Thread>, flags: u32, options: u64) -> Result<()> {
-    rights::may(MAY_TRACE, thread.tid(), &thread.process)?;
+    rights::may(me, MAY_TRACE, thread.tid(), &thread.process)?;
     begin(thread, Some(&me.arc()), flags, options);
     Ok(())
 }
@@ -40,7 +40,7 @@ pub fn is_mine(me: &Thread, thread: &Thread) -> bool {
 /// Asks Linux whether `me` traces `thread` and that is stopped.
 pub fn ask(me: &Thread, thread: &Thread) -> Result<()> {
     let scratch = me.write_scratch(&[0; 8])?;
-    linux([request::PEEKUSER, u64::from(thread.tid()), 0, scratch, 0, 0]).map(drop)
+    linux(me, [request::PEEKUSER, u64::from(thread.tid()), 0, scratch, 0, 0]).map(drop)
 }
 
 /// Has the thread, whose worker is stopped, stop too; the thread that has its id then ([`stand`]).
@@ -56,7 +56,7 @@ pub fn hold(me: &Thread, thread: &Arc<Thread>) -> Result<Arc<Thread>> {
 /// The thread, which the caller traces, or another thread of its process does, goes on no more from
 /// now on.
 pub fn keep(me: &Thread, thread: &Arc<Thread>) -> Result<()> {
-    let may = |what| rights::may(what, thread.tid(), &thread.process);
+    let may = |what| rights::may(me, what, thread.tid(), &thread.process);
     if !thread.ptrace.is_on() {
         trace(me, thread, 0, 0).or_else(|_| may(MAY_HEAR))?;
     } else if !is_mine(me, thread) {
@@ -89,7 +89,7 @@ pub fn stand(me: &Thread, mut thread: Arc<Thread>) -> Result<Arc<Thread>> {
         let Some(next) = spaces::successor(&thread, tid) else {
             // On Linux it would be killed where it stands. What is left of its worker is needed: it
             // goes on without the tracer's doing.
-            let _ = linux([request::CONT, tid.into(), 0, 0, 0, 0]);
+            let _ = linux(me, [request::CONT, tid.into(), 0, 0, 0, 0]);
             return Err(errno::ESRCH);
         };
         keep(me, &next)?;
@@ -97,13 +97,13 @@ pub fn stand(me: &Thread, mut thread: Arc<Thread>) -> Result<Arc<Thread>> {
     }
 }
 
-/// Whether Linux has given the running thread the option that suspends a tracee's filters, if that
-/// is among these.
-pub fn suspends(thread: &Thread, options: u64) -> Result<()> {
+/// Whether Linux has given the running thread `me` the option that suspends a tracee's filters, if
+/// that is among these.
+pub fn suspends(me: &Thread, thread: &Thread, options: u64) -> Result<()> {
     if options & option::SUSPEND_SECCOMP == 0 {
         return Ok(());
     }
-    rights::may(MAY_SUSPEND, thread.tid(), &thread.process)
+    rights::may(me, MAY_SUSPEND, thread.tid(), &thread.process)
 }
 
 /// Looks at the registers of a thread that is stopped.

@@ -43,7 +43,7 @@ fn write(me: &Thread, p: &Process, at: u64, bytes: &[u8]) -> Result<()> {
 
 /// PTRACE_PEEKDATA.
 pub fn peek(me: &Thread, thread: &Arc<Thread>, a: &[u64; 6]) -> Result<u64> {
-    let result = linux(*a);
+    let result = linux(me, *a);
     if result == Err(errno::EIO)
         && let Ok(thread) = hold(me, thread)
     {
@@ -62,12 +62,12 @@ pub fn poke(me: &Thread, thread: &Arc<Thread>, addr: u64, data: u64) -> Result<u
     let scratch = me.write_scratch(&[0; 8])?;
     let tid = u64::from(thread.tid());
     // Linux brings the page in.
-    let there = linux([request::PEEKDATA, tid, addr, scratch, 0, 0]);
+    let there = linux(me, [request::PEEKDATA, tid, addr, scratch, 0, 0]);
     if write(me, &thread.process, addr, &data.to_le_bytes()).is_ok() {
         return Ok(0);
     }
     there?;
-    linux([request::POKEDATA, tid, addr, data, 0, 0])
+    linux(me, [request::POKEDATA, tid, addr, data, 0, 0])
 }
 
 /// read(2), write(2) and their relatives that Linux could not do (`EIO`): of
@@ -81,7 +81,7 @@ pub fn memory_file(me: &Thread, number: u32, a: &[u64; 6]) -> Result<u64> {
         of_file(me, fd).filter(|t| may_reach(me, t, fd, access.write)).ok_or(errno::EIO)?;
     let start = match access.at {
         Some(at) => at,
-        None => seek(fd, 0, CURRENT)?,
+        None => seek(me, fd, 0, CURRENT)?,
     };
     let mut at = start;
     for &(buffer, count) in &access.parts {
@@ -92,7 +92,7 @@ pub fn memory_file(me: &Thread, number: u32, a: &[u64; 6]) -> Result<u64> {
         }
     }
     if access.at.is_none() {
-        seek(fd, at - start, CURRENT)?;
+        seek(me, fd, at - start, CURRENT)?;
     }
     if at == start { Err(errno::EIO) } else { Ok(at - start) }
 }
@@ -109,6 +109,7 @@ fn may_reach(me: &Thread, thread: &Thread, fd: u64, write: bool) -> bool {
     let asked = me.write_scratch(&[0; 40]).and_then(|scratch| {
         me.write_scratch(iovecs(scratch).as_bytes())?;
         delegate::linux(
+            me,
             __NR_process_vm_readv,
             [u64::from(thread.tid()), scratch, 1, scratch + 16, 1, 0],
         )
@@ -121,11 +122,11 @@ fn may_reach(me: &Thread, thread: &Thread, fd: u64, write: bool) -> bool {
         write.into(),
     ];
     matches!(asked, Ok(_) | Err(errno::EFAULT))
-        && services::by_worker(SERVICE_MAY, &about, &[]).is_ok()
+        && services::by_worker(me, SERVICE_MAY, &about, &[]).is_ok()
 }
 
-fn seek(fd: u64, offset: u64, whence: u64) -> Result<u64> {
-    delegate::linux(__NR_lseek, [fd, offset, whence, 0, 0, 0])
+fn seek(me: &Thread, fd: u64, offset: u64, whence: u64) -> Result<u64> {
+    delegate::linux(me, __NR_lseek, [fd, offset, whence, 0, 0, 0])
 }
 
 /// A read or a write of a `mem` file in /proc, as the call's arguments say it.
@@ -212,7 +213,7 @@ fn bring_in(me: &Thread, p: &Process, fd: u64, at: u64) {
         return;
     }
     if let Ok(scratch) = me.write_scratch(&[0]) {
-        let _ = delegate::linux(__NR_pread64, [fd, scratch, 1, at, 0, 0]);
+        let _ = delegate::linux(me, __NR_pread64, [fd, scratch, 1, at, 0, 0]);
     }
 }
 
@@ -221,7 +222,8 @@ fn of_file(me: &Thread, fd: u64) -> Option<Arc<Thread>> {
     const BYTES: u64 = 64;
     let link = lists::text(format_args!("/proc/thread-self/fd/{}\0", fd as u32)).ok()?;
     let scratch = me.write_scratch(link.as_bytes()).ok()?;
-    let count = delegate::linux(__NR_readlink, [scratch, scratch + BYTES, BYTES, 0, 0, 0]).ok()?;
+    let count =
+        delegate::linux(me, __NR_readlink, [scratch, scratch + BYTES, BYTES, 0, 0, 0]).ok()?;
     let mut path = [0; BYTES as usize];
     let path = &mut path[..count.min(BYTES) as usize];
     me.process.memory().read_control(scratch + BYTES, path);

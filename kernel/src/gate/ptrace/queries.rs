@@ -42,7 +42,7 @@ pub fn set_mask(me: &Thread, thread: &Arc<Thread>, size: u64, data: u64) -> Resu
     if !is_held_back {
         let scratch = me.write_scratch(&applied.0.to_le_bytes())?;
         thread.port.slot.set_sigmask(mask.0); // where the worker itself puts its mask back after the stop
-        linux([request::SETSIGMASK, thread.tid().into(), 8, scratch, 0, 0])?;
+        linux(me, [request::SETSIGMASK, thread.tid().into(), 8, scratch, 0, 0])?;
     }
     thread.signals.lock().replace_mask(mask);
     Ok(0)
@@ -95,19 +95,19 @@ fn fetched(thread: &Thread, shared: bool, number: u64) -> core::result::Result<S
 /// As [`pending_signals`], of what waits on Linux: how many were copied.
 fn linux_pending(me: &Thread, thread: &Thread, args: &PeekSigInfo, to: u64) -> Result<u64> {
     let scratch = me.write_scratch(args.words().as_bytes())?;
-    linux([request::PEEKSIGINFO, thread.tid().into(), scratch, to, 0, 0])
+    linux(me, [request::PEEKSIGINFO, thread.tid().into(), scratch, to, 0, 0])
 }
 
 /// PTRACE_SECCOMP_GET_METADATA. The worker has filters of the same number, with the same flags.
 pub fn filter_metadata(me: &Thread, thread: &Arc<Thread>, a: &[u64; 6]) -> Result<u64> {
     let thread = hold(me, thread)?;
-    with_filters(&thread, linux(*a))
+    with_filters(&thread, linux(me, *a))
 }
 
 /// PTRACE_SECCOMP_GET_FILTER: the instructions that the program has set, not those of the worker.
 pub fn filter_program(me: &Thread, thread: &Arc<Thread>, a: &[u64; 6]) -> Result<u64> {
     let thread = hold(me, thread)?;
-    with_filters(&thread, linux([a[0], a[1], a[2], 0, 0, 0]))?;
+    with_filters(&thread, linux(me, [a[0], a[1], a[2], 0, 0, 0]))?;
     let filters = thread.seccomp.filters.lock().clone();
     let filter = usize::try_from(a[2]).ok().and_then(|at| filters.as_ref()?.get(at));
     let instructions = filter.ok_or(errno::ENOENT)?.instructions();

@@ -133,7 +133,7 @@ fn stop(
     own.trapping.store(queued.signal, Ordering::SeqCst);
     let sent = thread
         .write_scratch(queued.info.as_bytes())
-        .and_then(|_| delegate::result_of(Control::Trap { signal: queued.signal }));
+        .and_then(|_| delegate::result_of(thread, Control::Trap { signal: queued.signal }));
     own.trapping.store(0, Ordering::SeqCst);
     park::go_on(thread, regs, raw);
     let let_through = {
@@ -182,7 +182,7 @@ fn send_given(thread: &Thread, regs: &mut Regs, signal: u32) {
 fn send(thread: &Thread, signal: u32, info: SigInfo) {
     let _ = thread.write_scratch(info.as_bytes()).and_then(|_| {
         let request = Control::RequeueSignal { signal, for_process: false, is_back: false };
-        delegate::result_of(request)
+        delegate::result_of(thread, request)
     });
 }
 
@@ -347,7 +347,7 @@ fn take_over(old: &Thread, new: &Arc<Thread>) {
 /// no more is not to have them.
 pub fn on_rights(thread: &Thread) {
     if thread.ptrace.is_on()
-        && services::by_worker(SERVICE_MAY, &[0, 0, MAY_BE_TRACED], &[]).is_err()
+        && services::by_worker(thread, SERVICE_MAY, &[0, 0, MAY_BE_TRACED], &[]).is_err()
     {
         end(&thread.arc());
     }

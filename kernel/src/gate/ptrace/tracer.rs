@@ -42,7 +42,7 @@ pub fn call(me: &Thread, a: &[u64; 6]) -> Result<u64> {
             resume(me, &thread, what, a)
         }
         request::KILL => {
-            let result = linux(*a);
+            let result = linux(me, *a);
             if is_mine(me, &thread) {
                 park::let_go(&thread);
             }
@@ -55,7 +55,7 @@ pub fn call(me: &Thread, a: &[u64; 6]) -> Result<u64> {
                 Some(_) => give(&thread, data),
                 None => data,
             };
-            let result = linux([a[0], a[1], a[2], given, 0, 0]);
+            let result = linux(me, [a[0], a[1], a[2], given, 0, 0]);
             if result.is_err() {
                 thread.ptrace.state.lock().given = 0;
             }
@@ -66,7 +66,7 @@ pub fn call(me: &Thread, a: &[u64; 6]) -> Result<u64> {
             Ok(result)
         }
         request::GETSIGINFO | request::SETSIGINFO | request::INTERRUPT | request::LISTEN => {
-            linux(*a)
+            linux(me, *a)
         }
         request::PEEKSIGINFO => queries::pending_signals(me, &thread, addr, data),
         request::SETOPTIONS => set_options(me, &thread, data),
@@ -109,23 +109,25 @@ pub fn call(me: &Thread, a: &[u64; 6]) -> Result<u64> {
 /// A worker that a thread has left behind goes on in its own affairs, of which the tracer hears
 /// nothing.
 fn without_thread(me: &Thread, a: &[u64; 6]) -> Result<u64> {
-    if !workers::is_worker(a[1] as u32) {
-        return linux(*a);
+    if !workers::is_worker(me, a[1] as u32) {
+        return linux(me, *a);
     }
     match a[0] {
         request::CONT | request::SYSCALL | request::SINGLESTEP | request::SINGLEBLOCK => {
             if !waits::asks_tracer(me, a[1] as u32) {
-                return linux([request::CONT, a[1], 0, a[3], 0, 0]);
+                return linux(me, [request::CONT, a[1], 0, a[3], 0, 0]);
             }
             if waits::answer_filter(me, a[1] as u32, None) { Ok(0) } else { Err(errno::ESRCH) }
         }
-        request::SETOPTIONS => linux([request::SETOPTIONS, a[1], 0, a[3] & option::EXITKILL, 0, 0]),
+        request::SETOPTIONS => {
+            linux(me, [request::SETOPTIONS, a[1], 0, a[3] & option::EXITKILL, 0, 0])
+        }
         request::KILL
         | request::DETACH
         | request::GETSIGINFO
         | request::SETSIGINFO
         | request::INTERRUPT
-        | request::LISTEN => linux(*a),
+        | request::LISTEN => linux(me, *a),
         request::ATTACH | request::SEIZE => Err(errno::EPERM),
         _ => Err(errno::ESRCH),
     }
@@ -134,9 +136,9 @@ fn without_thread(me: &Thread, a: &[u64; 6]) -> Result<u64> {
 /// PTRACE_TRACEME. The parent has to be a program of the LWK, too: another one would get
 /// the worker's registers.
 fn traceme(me: &Thread) -> Result<u64> {
-    let parent = delegate::linux(__NR_getppid, [0; 6])?;
+    let parent = delegate::linux(me, __NR_getppid, [0; 6])?;
     let first = spaces::find_thread(&me.process, parent as u32).ok_or(errno::EPERM)?;
-    linux([request::TRACEME, 0, 0, 0, 0, 0])?;
+    linux(me, [request::TRACEME, 0, 0, 0, 0, 0])?;
     // The thread that has made this process, or another one, as it turns out when that first asks.
     let creator = me.process.creator.load(Ordering::Relaxed);
     let parent = first.process.threads().find(|t| t.tid() == creator).unwrap_or(first.clone());
@@ -150,8 +152,8 @@ fn attach(me: &Thread, thread: &Arc<Thread>, a: &[u64; 6]) -> Result<u64> {
     if options & !option::SERVED != 0 {
         return Err(errno::EIO);
     }
-    linux([a[0], a[1], a[2], if seizes { options & option::LINUX } else { a[3] }, 0, 0])?;
-    suspends(thread, options)?;
+    linux(me, [a[0], a[1], a[2], if seizes { options & option::LINUX } else { a[3] }, 0, 0])?;
+    suspends(me, thread, options)?;
     trace(me, thread, if seizes { SEIZED } else { 0 }, options)?;
     if thread.process.is_paused() {
         park::hold(thread); // Linux keeps it stopped
@@ -165,8 +167,8 @@ fn set_options(me: &Thread, thread: &Arc<Thread>, options: u64) -> Result<u64> {
         return Err(errno::EINVAL);
     }
     let thread = hold(me, thread)?;
-    linux([request::SETOPTIONS, u64::from(thread.tid()), 0, options & option::LINUX, 0, 0])?;
-    suspends(&thread, options)?;
+    linux(me, [request::SETOPTIONS, u64::from(thread.tid()), 0, options & option::LINUX, 0, 0])?;
+    suspends(me, &thread, options)?;
     thread.ptrace.options.store(options, Ordering::Relaxed);
     Ok(0)
 }
@@ -218,7 +220,7 @@ fn resume(me: &Thread, thread: &Arc<Thread>, what: u64, a: &[u64; 6]) -> Result<
     let given = if stop.1 { give_at(thread, stop.0, a[3]) } else { a[3] };
     let given = if let Some(Heard::Interrupts) = heard { SIGBUS.into() } else { given };
     let signal = give_up_call(me, thread, given);
-    let result = linux([request::CONT, a[1], 0, signal, 0, 0]);
+    let result = linux(me, [request::CONT, a[1], 0, signal, 0, 0]);
     if result.is_err() {
         put_mode(thread, before.0, before.1);
         let mut state = own.state.lock();
@@ -263,7 +265,7 @@ fn give_up_call(me: &Thread, thread: &Thread, signal: u64) -> u64 {
     let mut info = [0u64; 16];
     (info[0], info[1]) = (SIGBUS.into(), u64::from(INTERRUPT as u32));
     let scratch = me.write_scratch(info.as_bytes());
-    let set =
-        scratch.and_then(|at| linux([request::SETSIGINFO, u64::from(thread.tid()), 0, at, 0, 0]));
+    let set = scratch
+        .and_then(|at| linux(me, [request::SETSIGINFO, u64::from(thread.tid()), 0, at, 0, 0]));
     if set.is_ok() { SIGBUS.into() } else { 0 }
 }

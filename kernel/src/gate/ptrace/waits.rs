@@ -88,11 +88,11 @@ impl Seen {
         let thread = spaces::find_thread(&me.process, self.pid);
         let is_mine =
             thread.as_ref().is_none_or(|thread| is_mine(me, thread) || ask(me, thread).is_ok());
-        let ours = is_mine && (thread.is_some() || workers::is_worker(self.pid));
+        let ours = is_mine && (thread.is_some() || workers::is_worker(me, self.pid));
         let is_over = if !ours {
             None
         } else if self.status == SIGBUS && only_interrupts(me, self.pid) {
-            Some(linux([request::CONT, self.pid.into(), 0, SIGBUS.into(), 0, 0]).is_ok())
+            Some(linux(me, [request::CONT, self.pid.into(), 0, SIGBUS.into(), 0, 0]).is_ok())
         } else {
             (self.status == ASKS_TRACER).then(|| answer_filter(me, self.pid, thread.as_deref()))
         };
@@ -162,7 +162,7 @@ pub fn asks_tracer(me: &Thread, pid: u32) -> bool {
 /// The si_code of the stop in which the worker `pid` is.
 fn code_of_stop(me: &Thread, pid: u32) -> Result<i32> {
     let at = me.write_scratch(&[0; 128])?;
-    linux([request::GETSIGINFO, pid.into(), 0, at, 0, 0])?;
+    linux(me, [request::GETSIGINFO, pid.into(), 0, at, 0, 0])?;
     Ok(me.process.memory().control::<i32>(at + 8))
 }
 
@@ -177,10 +177,10 @@ pub fn answer_filter(me: &Thread, pid: u32, thread: Option<&Thread>) -> bool {
             && thread.ptrace.state.lock().permitted.permits(call.0, &call.1)
     });
     let pid = u64::from(pid);
-    if !is_permitted && linux([request::POKEUSER, pid, ORIG_RAX, u64::MAX, 0, 0]).is_err() {
+    if !is_permitted && linux(me, [request::POKEUSER, pid, ORIG_RAX, u64::MAX, 0, 0]).is_err() {
         return false;
     }
-    linux([request::CONT, pid, 0, 0, 0, 0]).is_ok()
+    linux(me, [request::CONT, pid, 0, 0, 0, 0]).is_ok()
 }
 
 /// Number and arguments of the call that the worker `pid`, which is stopped for its filter, is
@@ -196,7 +196,7 @@ fn call_of_worker(me: &Thread, pid: u32) -> Result<(u32, [u64; 6])> {
     /// and stack pointer, number.
     const WORDS: usize = 4 + 6;
     let at = me.write_scratch(&[0; 8 * WORDS])?;
-    linux([request::GET_SYSCALL_INFO, pid.into(), 8 * WORDS as u64, at, 0, 0])?;
+    linux(me, [request::GET_SYSCALL_INFO, pid.into(), 8 * WORDS as u64, at, 0, 0])?;
     let [what, _, _, number, arguments @ ..]: [u64; WORDS] = me.process.memory().control(at);
     if what != SECCOMP_X86_64 {
         return Err(errno::ENOSYS);
@@ -251,8 +251,8 @@ fn of_tracer(me: &Thread, thread: &Arc<Thread>) {
     if own.clear(UNTOLD) {
         let options = core::mem::take(&mut own.state.lock().untold);
         let tid = thread.tid().into();
-        let tell = |options| linux([request::SETOPTIONS, tid, 0, options, 0, 0]);
-        if let Ok(options) = inherit(thread, options, tell) {
+        let tell = |options| linux(me, [request::SETOPTIONS, tid, 0, options, 0, 0]);
+        if let Ok(options) = inherit(me, thread, options, tell) {
             own.options.store(options, Ordering::Relaxed);
         }
     }
@@ -266,7 +266,12 @@ fn of_tracer(me: &Thread, thread: &Arc<Thread>) {
 /// Tells Linux of the options that a child has from its parent. Gives those that it has then. On
 /// Linux, children inherit the option that suspends filters even if the tracer has lost that right.
 /// Here the option is not to be had then.
-fn inherit(thread: &Thread, options: u64, tell: impl Fn(u64) -> Result<u64>) -> Result<u64> {
+fn inherit(
+    me: &Thread,
+    thread: &Thread,
+    options: u64,
+    tell: impl Fn(u64) -> Result<u64>,
+) -> Result<u64> {
     let without = options & !option::SUSPEND_SECCOMP;
     match tell(options & option::LINUX) {
         Err(errno::EPERM) if without != options => {
@@ -275,7 +280,7 @@ fn inherit(thread: &Thread, options: u64, tell: impl Fn(u64) -> Result<u64>) -> 
         }
         told => {
             told?;
-            Ok(if suspends(thread, options).is_ok() { options } else { without })
+            Ok(if suspends(me, thread, options).is_ok() { options } else { without })
         }
     }
 }
@@ -290,12 +295,12 @@ fn take(me: &Thread, thread: &Thread, stop: Stop) {
     };
     let options = thread.ptrace.options.load(Ordering::Relaxed);
     if thread.ptrace.has(SEIZED) {
-        let seize = |options| linux([request::SEIZE, tid, 0, options, 0, 0]);
-        let Ok(options) = inherit(&child, options, seize) else { return };
+        let seize = |options| linux(me, [request::SEIZE, tid, 0, options, 0, 0]);
+        let Ok(options) = inherit(me, &child, options, seize) else { return };
         if trace(me, &child, SEIZED, options).is_ok() {
-            let _ = linux([request::INTERRUPT, tid, 0, 0, 0, 0]);
+            let _ = linux(me, [request::INTERRUPT, tid, 0, 0, 0, 0]);
         }
-    } else if linux([request::ATTACH, tid, 0, 0, 0, 0]).is_ok()
+    } else if linux(me, [request::ATTACH, tid, 0, 0, 0, 0]).is_ok()
         // The option that suspends filters only when Linux has it, too (`of_tracer`).
         && trace(me, &child, UNTOLD, options & !option::SUSPEND_SECCOMP).is_ok()
     {

@@ -45,7 +45,7 @@ pub fn fork(p: &Caller<'_>) -> Result<AddressSpace> {
     match Fork::share_with_child(p, COPIED_MAX)?.finish(p) {
         Err(NoRoomForCopies) => {
             // Linux may have let go of what the user has in quarantine since it was asked.
-            quarantine::ask(Of::User(p.memory.account.user().uid()), How::Waiting);
+            quarantine::ask(Of::User(p.memory.account.user().uid()), How::Waiting(p.thread));
             Fork::share_with_child(p, 0)?.finish(p).map_err(|_| errno::ENOMEM)
         }
         Ok(child) => Ok(child),

@@ -25,7 +25,7 @@ use linux_raw_sys::general::__NR_fstatfs;
 pub fn page_size_of_file(p: &Caller<'_>, fd: u64) -> Option<PageSize> {
     const HUGETLBFS_MAGIC: u64 = 0x9584_58f6;
     let to = p.memory.write_scratch(p.slot, &[]).ok()?;
-    delegate::linux(__NR_fstatfs, [fd, to, 0, 0, 0, 0]).ok()?;
+    delegate::linux(p.thread, __NR_fstatfs, [fd, to, 0, 0, 0, 0]).ok()?;
     let [f_type, f_bsize]: [u64; 2] = p.memory.control(to);
     if f_type == HUGETLBFS_MAGIC { page_size(with_size(0, f_bsize)).ok() } else { None }
 }

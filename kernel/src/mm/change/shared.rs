@@ -6,6 +6,7 @@
 
 use super::free_ranges::choose_free;
 use super::reserve::{fill_whole, unreserve_after};
+use crate::link::caller::Delegates;
 use crate::link::{delegate, services};
 use crate::mm::pages::access::{FaultInfo, Signal};
 use crate::mm::pages::content::FileRef;
@@ -40,8 +41,11 @@ pub fn map(
 ) -> Result<u64> {
     // What is locked is for the LWK to say: Linux would not know of munlock.
     let linux_flags = flags & !(MAP_FIXED_NOREPLACE | MAP_LOCKED) | MAP_FIXED;
-    let mapped =
-        delegate::linux(__NR_mmap, [addr, len, u64::from(prot.bits()), linux_flags, fd, offset]);
+    let mapped = delegate::linux(
+        p.thread,
+        __NR_mmap,
+        [addr, len, u64::from(prot.bits()), linux_flags, fd, offset],
+    );
     let mut addr = addr;
     if let Err(e) = mapped {
         give_up(p, addr, addr + len, back); // Linux unmaps what is there before it asks the file
@@ -82,13 +86,13 @@ fn map_in_hole(
     let at = choose_free(p, 0, len, MAP_32BIT, NOTHING)?;
     let end = at + len;
     let asked = flags & !MAP_FIXED | MAP_32BIT;
-    let mapped = delegate::linux(__NR_munmap, [at, len, 0, 0, 0, 0]).and_then(|_| {
-        delegate::linux(__NR_mmap, [0, len, u64::from(prot.bits()), asked, fd, offset])
+    let mapped = delegate::linux(p.thread, __NR_munmap, [at, len, 0, 0, 0, 0]).and_then(|_| {
+        delegate::linux(p.thread, __NR_mmap, [0, len, u64::from(prot.bits()), asked, fd, offset])
     });
     let failed = match mapped {
         Ok(got) if got == at => return Ok(at),
         Ok(got) => {
-            let _ = delegate::linux(__NR_munmap, [got, len, 0, 0, 0, 0]);
+            let _ = delegate::linux(p.thread, __NR_munmap, [got, len, 0, 0, 0, 0]);
             errno::EINVAL
         }
         Err(e) => e,
@@ -99,10 +103,17 @@ fn map_in_hole(
 
 /// Has the worker make such a mapping anywhere, and remove it: one that Linux refuses must
 /// leave what is at the place it was meant for.
-pub fn try_elsewhere(len: u64, prot: Prot, flags: u64, fd: u64, offset: u64) -> Result<()> {
+pub fn try_elsewhere(
+    me: &dyn Delegates,
+    len: u64,
+    prot: Prot,
+    flags: u64,
+    fd: u64,
+    offset: u64,
+) -> Result<()> {
     let flags = flags & !(MAP_FIXED | MAP_LOCKED | MAP_POPULATE);
-    match delegate::linux(__NR_mmap, [0, len, u64::from(prot.bits()), flags, fd, offset]) {
-        Ok(at) => delegate::linux(__NR_munmap, [at, len, 0, 0, 0, 0]).map(|_| ()),
+    match delegate::linux(me, __NR_mmap, [0, len, u64::from(prot.bits()), flags, fd, offset]) {
+        Ok(at) => delegate::linux(me, __NR_munmap, [at, len, 0, 0, 0, 0]).map(|_| ()),
         Err(errno::ENOMEM) => Ok(()), // the proxy has little room of its own
         Err(e) => Err(e),
     }
@@ -112,7 +123,7 @@ pub fn try_elsewhere(len: u64, prot: Prot, flags: u64, fd: u64, offset: u64) -> 
 /// range is reserved; if that cannot be, mapping and reservation go again, and `back` is there.
 pub fn adopt(p: &Caller<'_>, mut vma: Vma<FileRef>, back: Option<&Vma<FileRef>>) -> Result<()> {
     let (start, end) = (vma.start, vma.end);
-    let id = match services::by_worker(SERVICE_WATCH, &[start, end], &[]) {
+    let id = match services::by_worker(p.thread, SERVICE_WATCH, &[start, end], &[]) {
         Ok(a) => a.status as u32,
         Err(e) => {
             give_up(p, start, end, back);
@@ -148,7 +159,7 @@ pub fn unwatch(p: &Caller<'_>, watch: u32) {
         .iter()
         .any(|v| matches!(v.backing, Backing::SharedLinux { watch: w, .. } if w == watch));
     if !used && !p.is_killed() {
-        let _ = services::by_worker(SERVICE_UNWATCH, &[u64::from(watch)], &[]);
+        let _ = services::by_worker(p.thread, SERVICE_UNWATCH, &[u64::from(watch)], &[]);
     }
 }
 
@@ -162,7 +173,7 @@ pub fn give_up(p: &Caller<'_>, start: u64, end: u64, back: Option<&Vma<FileRef>>
 /// Has the device mapped again over a range. False: it is not, though there is a proxy.
 pub fn remap(p: &Caller<'_>, start: u64, end: u64) -> bool {
     p.is_killed()
-        || delegate::ask(Control::Remap { start, end }) == Outcome::Done(0)
+        || delegate::ask(p.thread, Control::Remap { start, end }) == Outcome::Done(0)
         || p.is_killed()
 }
 
@@ -180,7 +191,7 @@ pub fn resolve(p: &Caller<'_>, fault: &FaultInfo, seen: u64) -> core::result::Re
     } else {
         services::by_worker
     };
-    let answer = match ask(SERVICE_RESOLVE, &[page, pages, u64::from(write)], &[]) {
+    let answer = match ask(p.thread, SERVICE_RESOLVE, &[page, pages, u64::from(write)], &[]) {
         Ok(a) => a,
         // Linux has changed something, or a signal came first: the thread faults again.
         Err(Failure::Refused(errno::EAGAIN) | Failure::NotStarted) => return Ok(()),

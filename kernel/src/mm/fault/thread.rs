@@ -28,14 +28,12 @@ use hanare_hal::pte::{self, Bits};
 use hanare_hal::{cpu, shared as region};
 
 /// The thread that faults. Only threads are: they stand above the memory, which calls up for
-/// limits, signals and free memory.
+/// limits and free memory.
 pub trait Faulting {
     /// The view that memory operations have of the thread.
     fn caller(&self) -> Caller<'_>;
     /// Counts the fault.
     fn count_fault(&self);
-    /// Whether a signal waits for it.
-    fn has_signal(&self) -> bool;
     /// How far its mappings may grow; `None`: Linux has to be asked first
     /// ([`Faulting::look_at_limits`]).
     fn growth(&self) -> Option<Growth>;
@@ -127,10 +125,10 @@ fn serve(thread: &impl Faulting, fault: FaultInfo) -> Result<(), Signal> {
                 } else {
                     services::by_worker
                 };
-                let answer = ask(SERVICE_FILL, &fill.args(), &fill.extents());
+                let answer = ask(p.thread, SERVICE_FILL, &fill.args(), &fill.extents());
                 let came_first = match answer {
                     Err(Failure::NotStarted) => true,
-                    Err(Failure::Refused(errno::EINTR)) => may_come_again && thread.has_signal(),
+                    Err(Failure::Refused(errno::EINTR)) => may_come_again && p.thread.has_signal(),
                     _ => false,
                 };
                 if came_first {
@@ -139,7 +137,7 @@ fn serve(thread: &impl Faulting, fault: FaultInfo) -> Result<(), Signal> {
                 finish(p.memory, fill, answer.ok().map(|a| a.status), fault.addr)?;
             }
         }
-        if may_come_again && thread.has_signal() {
+        if may_come_again && p.thread.has_signal() {
             return Ok(());
         }
     }

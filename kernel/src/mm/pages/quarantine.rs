@@ -4,7 +4,8 @@ use crate::base::accounts::{Account, Sizes};
 use crate::base::chain::{Chain, Run};
 use crate::base::frames::{self, Known as Sight};
 use crate::base::quarantine::{self, Giver, Of};
-use crate::link::{caller, services};
+use crate::link::caller::Delegates;
+use crate::link::services;
 use crate::sched::cpus;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -242,24 +243,25 @@ fn ask_of_new(p: Owner, mut given_up: Chain, mut passing: Passing, whose: Whose<
 }
 
 /// How Linux is asked.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum How {
-    /// The running thread waits for the answers.
-    Waiting,
-    /// No thread can wait: while a request of Linux' is served, or when the last thread of a space
-    /// is gone.
+#[derive(Clone, Copy)]
+pub enum How<'a> {
+    /// The running thread, which this is, waits for the answers.
+    Waiting(&'a dyn Delegates),
+    /// No thread can wait: while a request of Linux' is served, or when the last thread of a space is gone.
     AtOnce,
 }
 
-/// Has Linux asked about these as long as there is something to ask and time for it. Whether
-/// something came back.
-pub fn ask(of: Of, how: How) -> bool {
+/// Has Linux asked about these as long as there is something to ask and time for it. Whether something came back.
+pub fn ask(of: Of, how: How<'_>) -> bool {
     let before = quarantine::came_back();
     let until = cpus::deadline(match how {
-        How::Waiting => WAITING_NS,
+        How::Waiting(_) => WAITING_NS,
         How::AtOnce => AT_ONCE_NS,
     });
-    let goes_on = || how == How::AtOnce || !caller::current().is_killed();
+    let goes_on = || match how {
+        How::Waiting(me) => !me.is_killed(),
+        How::AtOnce => true,
+    };
     while goes_on()
         && quarantine::want(of) == Want::Ask
         && ask_once(of, how)
@@ -268,9 +270,8 @@ pub fn ask(of: Of, how: How) -> bool {
     quarantine::came_back() != before
 }
 
-/// Has Linux asked about as much as fits in a question. False: there is nothing, or it has not
-/// answered.
-fn ask_once(of: Of, how: How) -> bool {
+/// Has Linux asked about as much as fits in a question. False: there is nothing, or it has not answered.
+fn ask_once(of: Of, how: How<'_>) -> bool {
     let mut batch = Batch::none();
     let mut givers = [const { None }; EXTENTS_MAX];
     quarantine::take(of, |run, giver| {
@@ -283,8 +284,8 @@ fn ask_once(of: Of, how: How) -> bool {
     }
     let args = [0, 0, batch.voids()];
     let answer = match how {
-        How::Waiting => {
-            services::by_thread(SERVICE_HELD, caller::current().owner(), &args, batch.extents())
+        How::Waiting(me) => {
+            services::by_thread(me, SERVICE_HELD, me.owner(), &args, batch.extents())
         }
         How::AtOnce => {
             services::by_thread_at_once(SERVICE_HELD, Owner::kernel(0), &args, batch.extents())
@@ -323,9 +324,9 @@ pub fn ask_anew(of: Of, times: u32) {
     }
 }
 
-/// Whether more is held of an account's user than may be, as far as Linux says in short: then the
-/// user gets no more programs.
-pub fn holds_too_much(account: &Account, how: How) -> bool {
+/// Whether more is held of an account's user than may be, as far as Linux says in short: then the user gets no more
+/// programs.
+pub fn holds_too_much(account: &Account, how: How<'_>) -> bool {
     let user = account.user();
     if user.held_above().is_some() {
         ask(Of::User(user.uid()), how);

@@ -30,7 +30,7 @@ pub fn reach(p: &Caller<'_>, start: u64, end: u64) -> Result<()> {
         return Ok(());
     }
     for number in missing(have, start, end) {
-        delegate::result_of(Control::MapPart { number }).map_err(|_| errno::ENOMEM)?;
+        delegate::result_of(p.thread, Control::MapPart { number }).map_err(|_| errno::ENOMEM)?;
         p.memory.add_parts(1 << number);
     }
     Ok(())

@@ -2,6 +2,7 @@
 
 use super::policy::ThreadPolicy;
 use super::space::Space;
+use crate::link::caller::Delegates;
 
 /// The running thread's view for memory operations: its space, slot and NUMA policy.
 #[derive(Clone, Copy)]
@@ -13,16 +14,7 @@ pub struct Caller<'a> {
     /// The thread's NUMA policy.
     pub policy: &'a ThreadPolicy,
     /// The thread itself.
-    pub thread: &'a dyn Ends,
-}
-
-/// Whether the thread for which memory is changed has to end. Only threads say so: they stand above
-/// the memory, which asks up while it waits.
-pub trait Ends: Sync {
-    /// The proxy of its process is gone.
-    fn is_killed(&self) -> bool;
-    /// The thread has to end, though its process need not.
-    fn must_end(&self) -> bool;
+    pub thread: &'a dyn Delegates,
 }
 
 impl Caller<'_> {

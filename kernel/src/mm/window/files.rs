@@ -43,7 +43,7 @@ pub fn private(p: &Caller<'_>, fd: u64, prot: Prot) -> Result<Private> {
 
 fn ask(p: &Caller<'_>, fd: u64) -> Result<(FileRef, u64)> {
     let question = p.memory.last_mapped.begin();
-    let answer = services::by_worker(SERVICE_FILE_GET, &[fd], &[])?;
+    let answer = services::by_worker(p.thread, SERVICE_FILE_GET, &[fd], &[])?;
     let [_, inode, bytes, bits, device] = answer.args;
     let content = Content::of(device, inode, answer.held, bytes);
     heap::room_for_arc::<FileHandle>()

@@ -85,7 +85,7 @@ pub fn grow(p: &Caller<'_>, bytes: u64) -> Result<Arc<Frames>> {
         return Err(errno::ENOMEM);
     }
     if !p.memory.maps_messages.load(Ordering::Acquire) {
-        delegate::result_of(Control::MapPart { number: MESSAGES_PART })
+        delegate::result_of(p.thread, Control::MapPart { number: MESSAGES_PART })
             .map_err(|_| errno::ENOMEM)?;
         p.memory.maps_messages.store(true, Ordering::Release);
     }

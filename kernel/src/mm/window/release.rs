@@ -47,9 +47,9 @@ pub(in crate::mm) fn ask(
     args: &[u64],
     extents: &[u64],
 ) -> Option<services::Answer> {
-    let by_worker = || services::by_worker(kind, args, extents).ok();
+    let by_worker = || services::by_worker(p.thread, kind, args, extents).ok();
     let answer = if p.is_killed() { None } else { by_worker() };
-    answer.or_else(|| services::by_thread(kind, p.memory.owner(), args, extents))
+    answer.or_else(|| services::by_thread(p.thread, kind, p.memory.owner(), args, extents))
 }
 
 /// Gives back a page whose last mapping went; Linux has no mapping of it any more.
@@ -92,8 +92,9 @@ pub(in crate::mm) fn zap_asking(
     let args = [start, end, 0];
     // Of a process that ends, the worker may be gone; others that share the memory go on.
     // Of a thread that ends, the process goes on.
-    services::by_worker(SERVICE_ZAP, &args, extents).ok().or_else(|| {
+    services::by_worker(p.thread, SERVICE_ZAP, &args, extents).ok().or_else(|| {
         let goes_on = !p.is_killed() || p.memory.is_shared();
-        goes_on.then(|| services::by_thread(SERVICE_ZAP, p.memory.owner(), &args, extents))?
+        goes_on
+            .then(|| services::by_thread(p.thread, SERVICE_ZAP, p.memory.owner(), &args, extents))?
     })
 }
