@@ -11,6 +11,7 @@
 mod explore;
 
 use crate::lists;
+use crate::pagerange::PageRange;
 use alloc::vec::Vec;
 
 /// Whether the exploration has this step taken wrongly.
@@ -23,12 +24,6 @@ macro_rules! wrong {
         is_wrong
     }};
 }
-
-/// Addresses, from the first to one behind the last.
-pub type Range = (u64, u64);
-
-/// No addresses.
-pub const NOTHING: Range = (0, 0);
 
 /// Most that Linux may have of a page. The LWK never has less written down than Linux has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -215,7 +210,7 @@ pub struct NoMemory;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Reserved {
     number: u32,
-    range: Range,
+    range: PageRange,
     /// Since then CPUs may have got translations that they have not dropped: a page of it was
     /// visible again, or there was a fork.
     is_disturbed: bool,
@@ -225,29 +220,26 @@ struct Reserved {
 
 /// Addresses where pages have arrived: up to four ranges, and more than that where there were more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Arrived([Range; 4]);
+struct Arrived([PageRange; 4]);
 
 impl Arrived {
-    const NOWHERE: Arrived = Arrived([NOTHING; 4]);
+    const NOWHERE: Arrived = Arrived([PageRange::NONE; 4]);
 
     /// Takes a range in, into the one to which it is nearest where there are too many.
-    fn add(&mut self, new: Range) {
-        let joined = |old: Range| match old {
-            NOTHING => new,
-            old => (old.0.min(new.0), old.1.max(new.1)),
-        };
+    fn add(&mut self, new: PageRange) {
+        let joined = |old: PageRange| if old.is_empty() { new } else { old.join(new) };
         // A free place rather than addresses where nothing has arrived.
-        let gap = |old: &Range| match *old {
-            NOTHING => 0,
-            old => (joined(old).1 - joined(old).0).saturating_sub(old.1 - old.0 + new.1 - new.0),
+        let gap = |old: &PageRange| match *old {
+            PageRange::NONE => 0,
+            old => joined(old).len().saturating_sub(old.len() + new.len()),
         };
         if let Some(best) = self.0.iter_mut().min_by_key(|old| gap(old)) {
             *best = joined(*best);
         }
     }
 
-    fn meets(&self, (start, end): Range) -> bool {
-        self.0.iter().any(|r| r.0 < end && start < r.1)
+    fn meets(&self, range: PageRange) -> bool {
+        self.0.iter().any(|r| r.meets(range))
     }
 }
 
@@ -273,22 +265,20 @@ impl Coherence {
 
     /// Whether Linux may not be given any of these pages now: it is to ask again.
     #[must_use]
-    pub fn is_reserved(&self, (start, end): Range) -> bool {
-        let meets = |r: &Reserved| r.range.0 < end && start < r.range.1;
-        self.reserved.iter().any(meets) && !wrong!(GivesReserved)
+    pub fn is_reserved(&self, range: PageRange) -> bool {
+        self.reserved.iter().any(|r| r.range.meets(range)) && !wrong!(GivesReserved)
     }
 
     /// Pages of a range, which CPUs may have translations of, are hidden.
-    pub fn disturb(&mut self, (start, end): Range) {
+    pub fn disturb(&mut self, range: PageRange) {
         for r in &mut self.reserved {
-            let meets = r.range.0 < end && start < r.range.1;
-            r.is_disturbed |= meets && !wrong!(TrustsDisturbed);
+            r.is_disturbed |= r.range.meets(range) && !wrong!(TrustsDisturbed);
         }
     }
 
     /// Pages have arrived from other addresses, where CPUs may have translations of them, and where
     /// Linux may have been given them while the range itself was reserved.
-    pub fn arrive(&mut self, range: Range) {
+    pub fn arrive(&mut self, range: PageRange) {
         self.disturb(range);
         self.reserved.iter_mut().for_each(|r| r.arrived.add(range));
     }
@@ -297,7 +287,7 @@ impl Coherence {
     /// A thread that has prepared a copy did not have them drop all.
     pub fn begin_fork(&mut self) {
         self.unflushed_forks += 1;
-        self.disturb((0, u64::MAX));
+        self.disturb(PageRange::ALL);
     }
 
     /// All CPUs know that the pages are read-only: the fork is over.
@@ -309,12 +299,12 @@ impl Coherence {
     /// Another copy must not be
     /// written while a CPU can still write to what a fork has just shared.
     #[must_use]
-    pub fn to_flush(&self, range: Range, all: Range) -> Range {
+    pub fn to_flush(&self, range: PageRange, all: PageRange) -> PageRange {
         let is_flushed = self.unflushed_forks == 0 || wrong!(CopiesBeforeForkIsFlushed);
         if is_flushed { range } else { all }
     }
 
-    fn reserve(&mut self, range: Range) -> Result<u32, NoMemory> {
+    fn reserve(&mut self, range: PageRange) -> Result<u32, NoMemory> {
         let number = self.next;
         let reserved = Reserved { number, range, is_disturbed: false, arrived: Arrived::NOWHERE };
         lists::push(&mut self.reserved, reserved).map_err(|_| NoMemory)?;
@@ -343,10 +333,10 @@ impl Coherence {
 /// 5. *Commit*, or *undo* where Linux could not be asked: the plan has changed nothing yet.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Change {
-    whole: Range,
-    reserved: Option<(u32, Range)>,
-    forgotten: Option<Range>,
-    flushed: Option<Range>,
+    whole: PageRange,
+    reserved: Option<(u32, PageRange)>,
+    forgotten: Option<PageRange>,
+    flushed: Option<PageRange>,
     /// Where pages have arrived from other addresses while Linux was asked.
     arrived: Arrived,
     has_asked: bool,
@@ -355,14 +345,14 @@ pub struct Change {
 impl Change {
     /// A change that has reserved nothing yet. `whole`: the whole range that it may need.
     #[must_use]
-    pub const fn new(whole: Range) -> Change {
+    pub const fn new(whole: PageRange) -> Change {
         let arrived = Arrived::NOWHERE;
         Change { whole, reserved: None, forgotten: None, flushed: None, arrived, has_asked: false }
     }
 
     /// A change of a range that Linux has just forgotten by itself.
     #[must_use]
-    pub const fn of_forgotten(whole: Range) -> Change {
+    pub const fn of_forgotten(whole: PageRange) -> Change {
         Change { forgotten: Some(whole), ..Change::new(whole) }
     }
 
@@ -371,7 +361,7 @@ impl Change {
     ///
     /// # Errors
     /// There was no memory. Nothing is reserved.
-    pub fn reserve(&mut self, c: &mut Coherence, needed: Range) -> Result<Range, NoMemory> {
+    pub fn reserve(&mut self, c: &mut Coherence, needed: PageRange) -> Result<PageRange, NoMemory> {
         debug_assert!(self.reserved.is_none());
         let range = if self.has_asked { self.whole } else { needed };
         self.reserved = Some((c.reserve(range)?, range));
@@ -398,13 +388,13 @@ impl Change {
 
     /// Whether Linux has nothing of these pages. Good until the lock is given back.
     #[must_use]
-    pub fn has_forgotten(&self, range: Range) -> bool {
+    pub fn has_forgotten(&self, range: PageRange) -> bool {
         is_in(self.forgotten, range)
     }
 
     /// Preparation of the page `range`, which is hidden, or not if `is_present`.
     #[must_use]
-    pub fn prepared(&self, range: Range, is_present: bool) -> Prepared {
+    pub fn prepared(&self, range: PageRange, is_present: bool) -> Prepared {
         Prepared {
             is_flushed: is_in(self.flushed, range) && !is_present,
             is_forgotten: self.has_forgotten(range),
@@ -420,42 +410,44 @@ impl Change {
     /// this fork, and after that did not hold the frame: `is_let_go`. The frame of a page that has
     /// come from elsewhere meanwhile may have been lent there after that.
     #[must_use]
-    pub fn may_share(&self, range: Range, is_lent: bool, is_let_go: bool) -> bool {
+    pub fn may_share(&self, range: PageRange, is_lent: bool, is_let_go: bool) -> bool {
         let has_stayed = !self.arrived.meets(range) || wrong!(TrustsMoved);
         !is_lent || self.has_forgotten(range) && (is_let_go && has_stayed || wrong!(SharesHeld))
     }
 
     /// Sight of a page at the moment of the commit.
     #[must_use]
-    pub fn sight(&self, range: Range, sight: Sight) -> Sight {
+    pub fn sight(&self, range: PageRange, sight: Sight) -> Sight {
         if self.has_forgotten(range) { Sight::Unseen } else { sight }
     }
 }
 
-fn is_in(outer: Option<Range>, (start, end): Range) -> bool {
-    outer.is_some_and(|o| o.0 <= start && end <= o.1)
+fn is_in(outer: Option<PageRange>, range: PageRange) -> bool {
+    outer.is_some_and(|o| o.start() <= range.start() && range.end() <= o.end())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::addr::PAGE_SIZE;
 
     #[test]
     fn where_pages_arrive_the_rest_stays() {
+        let pages = |(start, end): (u64, u64)| PageRange::of(start * PAGE_SIZE, end * PAGE_SIZE);
         let mut arrived = Arrived::NOWHERE;
-        assert!(!arrived.meets((0, u64::MAX)));
+        assert!(!arrived.meets(PageRange::ALL));
         for start in [10, 20, 30, 40] {
-            arrived.add((start, start + 2));
+            arrived.add(pages((start, start + 2)));
         }
-        arrived.add((21, 23));
+        arrived.add(pages((21, 23)));
         for (range, meets) in
             [((12, 20), false), ((11, 12), true), ((22, 23), true), ((23, 30), false)]
         {
-            assert_eq!(arrived.meets(range), meets, "{range:?}");
+            assert_eq!(arrived.meets(pages(range)), meets, "{range:?}");
         }
-        arrived.add((44, 45)); // one too many: what is between it and the nearest one counts
+        arrived.add(pages((44, 45))); // one too many: what is between it and the nearest one counts
         for (range, meets) in [((32, 40), false), ((42, 44), true), ((45, 90), false)] {
-            assert_eq!(arrived.meets(range), meets, "{range:?}");
+            assert_eq!(arrived.meets(pages(range)), meets, "{range:?}");
         }
     }
 }

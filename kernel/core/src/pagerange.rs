@@ -2,6 +2,7 @@
 
 use crate::addr::{PAGE_SIZE, is_page_aligned, page_down, page_up};
 use core::fmt;
+use hanare_abi::layout::USER_MAX;
 
 /// Addresses `start()..end()` of whole pages; perhaps none.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
@@ -11,6 +12,12 @@ pub struct PageRange {
 }
 
 impl PageRange {
+    /// No pages.
+    pub const NONE: PageRange = PageRange { start: 0, end: 0 };
+
+    /// All pages but the last one, which has no end.
+    pub const ALL: PageRange = PageRange { start: 0, end: page_down(u64::MAX) };
+
     /// Range between two addresses. `None`: one of them is within a page, or the end is below the
     /// start.
     #[must_use]
@@ -29,6 +36,14 @@ impl PageRange {
     pub const fn of(start: u64, end: u64) -> PageRange {
         debug_assert!(is_page_aligned(start) && is_page_aligned(end) && start <= end);
         PageRange { start, end }
+    }
+
+    /// Range between two addresses, without the pages behind `USER_MAX`, where no program has any.
+    #[must_use]
+    pub const fn of_user(start: u64, end: u64) -> PageRange {
+        let start = if start < USER_MAX { start } else { USER_MAX };
+        let end = if end < USER_MAX { end } else { USER_MAX };
+        PageRange::of(start, end)
     }
 
     /// Page in which an address lies.
@@ -98,6 +113,12 @@ impl PageRange {
         if start < end { Some(PageRange { start, end }) } else { None }
     }
 
+    /// Whether a page is in both.
+    #[must_use]
+    pub const fn meets(self, other: PageRange) -> bool {
+        self.intersect(other).is_some()
+    }
+
     /// Smallest range that has the pages of both.
     #[must_use]
     pub const fn join(self, other: PageRange) -> PageRange {
@@ -138,6 +159,8 @@ mod tests {
         assert_eq!(PageRange::around(P + 7, 2 * P + 1), PageRange::new(P, 3 * P));
         assert_eq!(PageRange::around(P, u64::MAX), None);
         assert_eq!(PageRange::around(3 * P, P), None);
+        assert_eq!(PageRange::of_user(P, u64::MAX), PageRange::of(P, USER_MAX));
+        assert!(PageRange::of_user(USER_MAX + P, u64::MAX).is_empty());
     }
 
     fn some() -> impl Strategy<Value = PageRange> {
@@ -159,6 +182,7 @@ mod tests {
             prop_assert_eq!(a.contains(addr), pages.contains(&page_down(addr)));
             prop_assert_eq!(a.covers(b), others.is_subset(&pages));
             let both: BTreeSet<u64> = &pages & &others;
+            prop_assert_eq!(a.meets(b), !both.is_empty());
             prop_assert_eq!(a.intersect(b).map(set).unwrap_or_default(), both);
             prop_assert!(a.join(b).covers(a) && a.join(b).covers(b));
             prop_assert!(a.iter().rev().eq(pages.iter().rev().copied().collect::<Vec<_>>()));

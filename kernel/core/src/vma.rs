@@ -154,6 +154,12 @@ impl<F: Clone + PartialEq> VmaMap<F> {
         self.max
     }
 
+    /// All addresses that can be mapped.
+    #[must_use]
+    pub const fn whole(&self) -> PageRange {
+        PageRange::of(self.min, self.max)
+    }
+
     /// Bytes mapped.
     #[must_use]
     pub const fn total_bytes(&self) -> u64 {

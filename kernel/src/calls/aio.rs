@@ -13,7 +13,6 @@ use crate::mm::change::shared;
 use crate::mm::change::unmap::unmap_range;
 use crate::process::thread::Thread;
 use hanare_core::addr::page_up;
-use hanare_core::coherence::NOTHING;
 use hanare_core::errno::{self, Result};
 use hanare_core::pagerange::PageRange;
 use hanare_core::vma::{Backing, Prot, Vma, VmaFlags};
@@ -47,9 +46,9 @@ pub fn io_setup(me: &Thread, events: u64, context: UserAddr) -> Result<u64> {
 fn place(me: &Thread, scratch: u64, ring: u64) -> Result<u64> {
     let p = &me.caller();
     let moved = ring_size(me, scratch, ring).and_then(|size| {
-        let at = choose_free(p, 0, size, 0, NOTHING)?;
-        delegate::linux(me, __NR_mremap, [ring, size, size, 3, at, 0])
-            .inspect_err(|_| shared::give_up(p, at, at + size, None))
+        let at = choose_free(p, 0, size, 0, PageRange::NONE)?;
+        delegate::linux(__NR_mremap, [ring, size, size, 3, at, 0])
+            .inspect_err(|_| shared::give_up(p, PageRange::of(at, at + size), None))
             .map(|_| (at, size))
     });
     let (at, size) = moved.inspect_err(|_| {
@@ -79,10 +78,10 @@ fn ring_size(me: &Thread, scratch: u64, ring: u64) -> Result<u64> {
 pub fn io_destroy(me: &Thread, context: u64) -> Result<u64> {
     let p = &me.caller();
     let ring =
-        p.memory.mm.lock().mappings().find(context).filter(|v| v.start == context).map(|v| v.end);
-    delegate::linux(me, __NR_io_destroy, [context, 0, 0, 0, 0, 0])?;
-    if let Some(end) = ring {
-        unmap_range(p, context, end)?;
+        p.memory.mm.lock().mappings().find(context).filter(|v| v.start == context).map(Vma::range);
+    delegate::linux(__NR_io_destroy, [context, 0, 0, 0, 0, 0])?;
+    if let Some(ring) = ring {
+        unmap_range(p, ring)?;
     }
     Ok(0)
 }

@@ -61,7 +61,7 @@ pub fn madvise(me: &Thread, addr: u64, len: u64, advice: u64) -> Result<u64> {
             return Err(errno::ENOMEM);
         };
         if kept_for(&vma).is_some_and(Kept::keeps_waiting) {
-            drop(lock_settled(p, vma.start, vma.end)?);
+            drop(lock_settled(p, vma.range())?);
             continue;
         }
         if vma.start > at {
@@ -70,15 +70,15 @@ pub fn madvise(me: &Thread, addr: u64, len: u64, advice: u64) -> Result<u64> {
                 return holes;
             }
         }
-        let (start, stop) = (vma.start.max(at), vma.end.min(end));
-        one(me, &vma, start, stop, advice)?;
+        let stop = vma.end.min(end);
+        one(me, &vma, PageRange::of(vma.start.max(at), stop), advice)?;
         at = stop;
     }
     holes
 }
 
-/// One mapping, `start..end` of it.
-fn one(me: &Thread, v: &Vma<FileRef>, start: u64, end: u64, advice: u32) -> Result<()> {
+/// One mapping, a range of it.
+fn one(me: &Thread, v: &Vma<FileRef>, range: PageRange, advice: u32) -> Result<()> {
     let p = &me.caller();
     let locked = v.flags.contains(VmaFlags::LOCKED);
     let linux = matches!(v.backing, Backing::SharedLinux { .. });
@@ -90,16 +90,16 @@ fn one(me: &Thread, v: &Vma<FileRef>, start: u64, end: u64, advice: u32) -> Resu
         MADV_DONTNEED | MADV_FREE if locked => return Err(errno::EINVAL),
         MADV_FREE if !matches!(v.backing, Backing::Anonymous) => return Err(errno::EINVAL),
         MADV_DONTNEED | MADV_DONTNEED_LOCKED
-            if mmap::size_of(v.flags).is_some_and(|s| !start.is_multiple_of(s)) =>
+            if mmap::size_of(v.flags).is_some_and(|s| !range.start().is_multiple_of(s)) =>
         {
             return Err(errno::EINVAL);
         }
-        MADV_DONTNEED | MADV_DONTNEED_LOCKED | MADV_FREE => return discard(p, start, end, linux),
+        MADV_DONTNEED | MADV_DONTNEED_LOCKED | MADV_FREE => return discard(p, range, linux),
         MADV_REMOVE if locked || !linux && !matches!(v.backing, Backing::PrivateFile { .. }) => {
             return Err(errno::EINVAL);
         }
         MADV_REMOVE if !linux => return Err(errno::EACCES),
-        MADV_REMOVE => return to_linux(me, start, end, advice),
+        MADV_REMOVE => return to_linux(range, advice),
         MADV_COLD | MADV_PAGEOUT if locked || special => return Err(errno::EINVAL),
         MADV_WIPEONFORK if linux || !matches!(v.backing, Backing::Anonymous) => {
             return Err(errno::EINVAL);
@@ -109,7 +109,7 @@ fn one(me: &Thread, v: &Vma<FileRef>, start: u64, end: u64, advice: u32) -> Resu
         }
         MADV_DODUMP if special => return Err(errno::EINVAL),
         MADV_POPULATE_READ | MADV_POPULATE_WRITE => {
-            return bring_in(me, v, start, end, advice == MADV_POPULATE_WRITE);
+            return bring_in(me, v, range, advice == MADV_POPULATE_WRITE);
         }
         MADV_RANDOM => (VmaFlags::RANDOM, VmaFlags::SEQUENTIAL),
         MADV_SEQUENTIAL => (VmaFlags::SEQUENTIAL, VmaFlags::RANDOM),
@@ -126,14 +126,12 @@ fn one(me: &Thread, v: &Vma<FileRef>, start: u64, end: u64, advice: u32) -> Resu
     };
     // Not a hole: too many mappings.
     let full = |e| if e == errno::ENOMEM { errno::EAGAIN } else { e };
-    let mut mm = lock_settled(p, start, end)?;
+    let mut mm = lock_settled(p, range)?;
     if (add | remove).intersects(VmaFlags::DONTFORK | VmaFlags::WIPEONFORK) {
         // fork shares the pages of a mapping that begin in it.
-        mm.split_edges(PageRange::of(start, end)).map_err(full)?;
+        mm.split_edges(range).map_err(full)?;
     }
-    mm.may_part(PageRange::of(start, end))
-        .and_then(|()| mm.cursor(PageRange::of(start, end)).set_flags(add, remove))
-        .map_err(full)
+    mm.may_part(range).and_then(|()| mm.cursor(range).set_flags(add, remove)).map_err(full)
 }
 
 /// Whether a large page fits into a mapping that may have some.
@@ -142,39 +140,40 @@ fn may_be_large(v: &Vma<FileRef>) -> bool {
         && align_up(v.start, LARGE).is_some_and(|at| at + LARGE <= v.end)
 }
 
-fn to_linux(me: &dyn Delegates, start: u64, end: u64, advice: u32) -> Result<()> {
-    delegate::linux(me, __NR_madvise, [start, end - start, advice as u64, 0, 0, 0]).map(|_| ())
+fn to_linux(range: PageRange, advice: u32) -> Result<()> {
+    let args = [range.start(), range.len(), advice as u64, 0, 0, 0];
+    delegate::linux(__NR_madvise, args).map(|_| ())
 }
 
-fn bring_in(me: &Thread, v: &Vma<FileRef>, start: u64, end: u64, write: bool) -> Result<()> {
+fn bring_in(me: &Thread, v: &Vma<FileRef>, range: PageRange, write: bool) -> Result<()> {
     let wanted = if write { Prot::WRITE } else { Prot::READ };
     if !v.prot.contains(wanted) || matches!(v.backing, Backing::Special(_)) {
         return Err(errno::EINVAL);
     }
-    populate(me, start, end, wanted)
+    populate(me, range, wanted)
         .map_err(|s| if s == access::Signal::NoMemory { errno::ENOMEM } else { errno::EFAULT })
 }
 
 /// Drops the pages of a range, mappings stay.
-fn discard(p: &Caller<'_>, start: u64, end: u64, linux: bool) -> Result<()> {
+fn discard(p: &Caller<'_>, range: PageRange, linux: bool) -> Result<()> {
     if linux {
-        return to_linux(p.thread, start, end, MADV_DONTNEED);
+        return to_linux(range, MADV_DONTNEED);
     }
     let mut removed = Removed::default();
     // Linux first: what it wrote to the old pages would be lost once there are new ones.
     carry_out(
         p,
-        (start, end),
+        range,
         |mm, change| {
-            mm.split_edges(PageRange::of(start, end))?;
-            if mm.hide_shared((start, end), change) {
-                return Ok(Some((start, end)));
+            mm.split_edges(range)?;
+            if mm.hide_shared(range, change) {
+                return Ok(Some(range));
             }
-            Ok(mm.must_forget((start, end), change, |_, sight| sight.is_seen()))
+            Ok(mm.must_forget(range, change, |_, sight| sight.is_seen()))
         },
         |mm, change| {
-            mm.unmap_pages((start, end), change, true, &mut removed); // the plan has hidden them
-            mm.forget_known(PageRange::of(start, end));
+            mm.unmap_pages(range, change, true, &mut removed); // the plan has hidden them
+            mm.forget_known(range);
             Ok(())
         },
     )?;
@@ -205,7 +204,7 @@ pub fn discard_behind_ends(me: &Thread) {
         };
         let behind = page_up(answer.status).saturating_sub(offset);
         if behind < vma.len() {
-            let _ = discard(p, vma.start + behind, vma.end, false); // without memory they stay
+            let _ = discard(p, PageRange::of(vma.start + behind, vma.end), false); // without memory they stay
         }
         services::put_together(|| drop(vma)); // it may be the last that holds the file
     }

@@ -5,6 +5,7 @@ use crate::process::spaces::{self, ProcessSpace};
 use crate::sched::tlb::{self, CpuSet};
 use alloc::sync::Arc;
 use hanare_core::errno::{self, Result};
+use hanare_core::pagerange::PageRange;
 
 handlers! { call:
     __NR_membarrier => membarrier(call),
@@ -41,9 +42,9 @@ fn membarrier(call: &Context<'_>) -> Result<u64> {
                 p.kick_all(); // each looks before it goes on
             }
             if c & OF_ALL != 0 {
-                tlb::shoot(&concerned(space, c == GLOBAL), 0, 0);
+                tlb::shoot(&concerned(space, c == GLOBAL), PageRange::NONE);
             } else {
-                tlb::shoot(space.memory.mm.active(), 0, 0);
+                tlb::shoot(space.memory.mm.active(), PageRange::NONE);
             }
             Ok(0)
         }

@@ -48,15 +48,14 @@ const BOTH: VmaFlags = VmaFlags::LOCKED.union(VmaFlags::LOCK_ON_FAULT);
 /// What an access there would meet.
 pub fn populate(
     me: &Thread,
-    start: u64,
-    end: u64,
+    range: PageRange,
     prot: Prot,
 ) -> core::result::Result<(), access::Signal> {
     let p = &me.process;
     let write = prot.contains(Prot::WRITE);
     let error = access::USER | if write { access::WRITE } else { 0 };
     let needed = if write { pte::ACCESSED | pte::WRITE } else { pte::ACCESSED };
-    let mut at = start;
+    let (mut at, end) = (range.start(), range.end());
     while at < end && !me.must_end() {
         cpus::serve_all(); // what is asked of this CPU does not wait for all the pages
         let leaf = p.memory().mm.lock().leaf(at).filter(|l| l.entry.only(needed) == needed);
@@ -70,13 +69,9 @@ pub fn populate(
 
 /// As [`populate`] over whatever is mapped in a range, with each mapping's own
 /// rights, as far as it goes (`MAP_POPULATE`, `MAP_LOCKED`).
-pub fn populate_mapped(
-    me: &Thread,
-    start: u64,
-    end: u64,
-) -> core::result::Result<(), access::Signal> {
+pub fn populate_mapped(me: &Thread, range: PageRange) -> core::result::Result<(), access::Signal> {
     let p = &me.process;
-    let mut at = start;
+    let (mut at, end) = (range.start(), range.end());
     // The last mapping may go on behind the range.
     while at < end {
         let next = p
@@ -90,11 +85,14 @@ pub fn populate_mapped(
         match next {
             None => break,
             Some((from, to, _, true)) => {
-                drop(lock_settled(&me.caller(), from, to).map_err(|_| access::Signal::Bus)?);
+                drop(
+                    lock_settled(&me.caller(), PageRange::of(from, to))
+                        .map_err(|_| access::Signal::Bus)?,
+                );
             }
             Some((.., prot, _)) if prot.is_empty() => return Err(access::Signal::NotAllowed),
             Some((from, to, prot, _)) => {
-                populate(me, from, to, prot)?;
+                populate(me, PageRange::of(from, to), prot)?;
                 at = to;
             }
         }
@@ -108,17 +106,17 @@ pub const fn whole_pages(len: u64) -> u64 {
 }
 
 /// Page range of a call, as Linux rounds it: a sum that wraps to nothing is nothing.
-fn span(addr: u64, len: u64) -> Result<(u64, u64)> {
+fn span(addr: u64, len: u64) -> Result<PageRange> {
     let start = page_down(addr);
     let len = whole_pages(len.wrapping_add(addr - start));
     let end = start.checked_add(len).ok_or(errno::EINVAL)?;
-    Ok((start, end))
+    Ok(PageRange::of(start, end))
 }
 
 /// Sets or clears the lock on a range, up to the first hole.
-fn apply(mm: &mut AddressSpace, start: u64, end: u64, add: VmaFlags) -> Result<()> {
-    mm.may_part(PageRange::of(start, end))?;
-    mm.cursor(PageRange::of(start, end)).update(|v| {
+fn apply(mm: &mut AddressSpace, range: PageRange, add: VmaFlags) -> Result<()> {
+    mm.may_part(range)?;
+    mm.cursor(range).update(|v| {
         // As Linux: nothing is to be locked of what the kernel maps and of MAP_HUGETLB.
         if !matches!(v.backing, Backing::Special(_)) && !v.flags.contains(VmaFlags::HUGETLB) {
             v.flags = (v.flags - BOTH) | add;
@@ -133,25 +131,26 @@ pub fn mlock(me: &Thread, addr: u64, len: u64, flags: u64) -> Result<u64> {
         return Err(errno::EINVAL);
     }
     let limit = LockLimit::ask(me)?;
-    let (start, end) = span(addr, len)?;
+    let range = span(addr, len)?;
+    let (start, end) = (range.start(), range.end());
     let on_fault = flags != 0;
     {
-        let mut mm = lock_settled(&me.caller(), start, end)?;
+        let mut mm = lock_settled(&me.caller(), range)?;
         let there: u64 = mm
             .mappings()
             .range(start, end)
             .filter(|v| v.flags.contains(VmaFlags::LOCKED))
             .map(|v| v.end.min(end) - v.start.max(start))
             .sum();
-        if !limit.allows((end - start).saturating_add(mm.locked_bytes() - there)) {
+        if !limit.allows(range.len().saturating_add(mm.locked_bytes() - there)) {
             return Err(errno::ENOMEM);
         }
-        apply(&mut mm, start, end, if on_fault { BOTH } else { VmaFlags::LOCKED })?;
+        apply(&mut mm, range, if on_fault { BOTH } else { VmaFlags::LOCKED })?;
     }
     if on_fault {
         return Ok(0);
     }
-    match populate_mapped(me, start, end) {
+    match populate_mapped(me, range) {
         Ok(()) => Ok(0),
         Err(access::Signal::NoMemory) => Err(errno::EAGAIN),
         Err(_) => Err(errno::ENOMEM),
@@ -160,8 +159,8 @@ pub fn mlock(me: &Thread, addr: u64, len: u64, flags: u64) -> Result<u64> {
 
 /// munlock.
 pub fn munlock(me: &Thread, addr: u64, len: u64) -> Result<u64> {
-    let (start, end) = span(addr, len)?;
-    apply(&mut *lock_settled(&me.caller(), start, end)?, start, end, VmaFlags::empty())?;
+    let range = span(addr, len)?;
+    apply(&mut *lock_settled(&me.caller(), range)?, range, VmaFlags::empty())?;
     Ok(0)
 }
 
@@ -193,7 +192,7 @@ pub fn mlockall(me: &Thread, flags: u64) -> Result<u64> {
         // A lock taken in the condition would be held in the loop.
         let next = p.memory().mm.lock().mappings().find_next(at).map(|v| (v.start.max(at), v.end));
         let Some((start, end)) = next else { break };
-        let _ = populate_mapped(me, start, end); // as Linux: as far as it goes
+        let _ = populate_mapped(me, PageRange::of(start, end)); // as Linux: as far as it goes
         at = end;
     }
     Ok(0)
@@ -213,7 +212,7 @@ fn lock_all(mm: &mut AddressSpace, add: VmaFlags) {
         mm.mappings().find_next(at).map(|v| (v.start.max(at), v.end, v.flags))
     {
         if !flags.contains(VmaFlags::FIXED_KERNEL) {
-            let _ = apply(mm, start, end, add);
+            let _ = apply(mm, PageRange::of(start, end), add);
         }
         at = end;
     }
@@ -255,7 +254,7 @@ pub fn mincore(me: &Thread, addr: u64, len: u64, vec: u64) -> Result<u64> {
     let mut at = addr;
     while at < end {
         let (vma, stop) = {
-            let mut mm = lock_settled(p, at, at + SMALL)?;
+            let mut mm = lock_settled(p, PageRange::page(at))?;
             let vma = mm.mappings().find(at).cloned().ok_or(errno::ENOMEM)?;
             let stop = vma.end.min(end).min(at + CHUNK * SMALL);
             let is_own = matches!(vma.backing, Backing::Anonymous);

@@ -18,7 +18,6 @@ use crate::process::thread::Thread;
 use alloc::vec::Vec;
 use hanare_abi::layout::USER_MAX;
 use hanare_core::addr::page_up;
-use hanare_core::coherence::NOTHING;
 use hanare_core::errno::{self, Result};
 use hanare_core::limits::TASK_SIZE;
 use hanare_core::mmap::{
@@ -114,13 +113,13 @@ fn reserve(me: &Thread, request: &Request, plan: &Plan) -> Result<Place> {
         && matches!(plan.behind, Behind::Linux { of_file: true })
         && p.memory.mm.lock().mappings().overlaps(plan.addr, plan.end())
     {
-        unused = unused_reservation(p, plan.addr, plan.end());
+        unused = unused_reservation(p, PageRange::of(plan.addr, plan.end()));
         if unused.is_none() {
             let Request { fd, offset, .. } = *request;
             shared::try_elsewhere(me, plan.len, plan.prot, plan.flags, fd, offset)?;
         }
     }
-    let at = choose(p, plan.addr, plan.len, plan.flags_of_place(), NOTHING)?;
+    let at = choose(p, plan.addr, plan.len, plan.flags_of_place(), PageRange::NONE)?;
     Ok(Place { at, locks, unused })
 }
 
@@ -144,7 +143,7 @@ fn install(
         }
         (Behind::Memory | Behind::File, _) => {
             if plan.huge.is_some() && !plan.has(MAP_NORESERVE) {
-                huge::reserve(p, &plain).inspect_err(|_| unreserve(p, at, at + len))?;
+                huge::reserve(p, &plain).inspect_err(|_| unreserve(p, plain.range()))?;
             }
             fill_reserved(p, &plain)?;
         }
@@ -156,20 +155,21 @@ fn install(
         }
     }
     if plan.is_populated(place.locks) {
-        let _ = mlock::populate_mapped(me, at, at + len); // as Linux: as far as it goes
+        let _ = mlock::populate_mapped(me, PageRange::of(at, at + len)); // as Linux: as far as it goes
     }
     Ok(at)
 }
 
-/// The mapping at `start..end`, if it is a single one that only reserves the addresses and has no
+/// The mapping at a range, if it is a single one that only reserves the addresses and has no
 /// pages. It can be put back at no cost.
-fn unused_reservation(p: &Caller<'_>, start: u64, end: u64) -> Option<Vma<FileRef>> {
+fn unused_reservation(p: &Caller<'_>, range: PageRange) -> Option<Vma<FileRef>> {
+    let (start, end) = (range.start(), range.end());
     let mut mm = p.memory.mm.lock();
     let plain =
         |v: &&Vma<FileRef>| v.end >= end && v.prot.is_empty() && v.backing == Backing::Anonymous;
     let vma = mm.mappings().find(start).filter(plain)?.slice(start, end)?;
     let mut used = false;
-    mm.pages().each(PageRange::of(start, end), |_| used = true);
+    mm.pages().each(range, |_| used = true);
     (!used).then_some(vma)
 }
 
@@ -178,11 +178,12 @@ fn check_fixed(p: &Caller<'_>, plan: &Plan) -> Result<()> {
     if !plan.is_fixed() {
         return Ok(());
     }
-    let mm = lock_settled(p, plan.addr, plan.end())?;
+    let range = PageRange::of(plan.addr, plan.end());
+    let mm = lock_settled(p, range)?;
     if plan.has(MAP_FIXED_NOREPLACE) && mm.mappings().overlaps(plan.addr, plan.end()) {
         return Err(errno::EEXIST);
     }
-    mm.may_cut(PageRange::of(plan.addr, plan.end()))
+    mm.may_cut(range)
 }
 
 /// RLIMIT_AS and RLIMIT_DATA; what `MAP_FIXED` replaces does not count twice.
@@ -207,10 +208,9 @@ pub fn munmap(me: &Thread, addr: u64, len: u64) -> Result<u64> {
         .checked_add(len)
         .filter(|&end| end <= TASK_SIZE && addr.is_multiple_of(SMALL))
         .ok_or(errno::EINVAL)?;
-    // Behind USER_MAX nothing is mapped.
-    let (start, end) = (addr.min(USER_MAX), page_up(end).min(USER_MAX));
-    if start < end {
-        unmap_range(&me.caller(), start, end)?;
+    let range = PageRange::of_user(addr, page_up(end));
+    if !range.is_empty() {
+        unmap_range(&me.caller(), range)?;
     }
     Ok(0)
 }
@@ -231,7 +231,7 @@ pub fn mprotect(me: &Thread, addr: u64, len: u64, prot: u64) -> Result<u64> {
         return Err(errno::EINVAL);
     }
     let p = &me.caller();
-    drop(lock_settled(p, start, end)?);
+    drop(lock_settled(p, PageRange::of(start, end))?);
     if grows != 0 {
         let mm = p.memory.mm.lock();
         let v = mm.mappings().find_next(start).filter(|v| v.start < end).ok_or(errno::ENOMEM)?;
@@ -258,21 +258,25 @@ pub fn mprotect(me: &Thread, addr: u64, len: u64, prot: u64) -> Result<u64> {
             .filter(|v| limits::is_accounted(prot, v.flags));
         limits::enough_memory(promised.map(bytes).max().unwrap_or(0))?;
     }
-    let (end, refused) = protect_shared(p, start, end, prot);
-    let result = protect::private(p, start, end, prot);
+    let (end, refused) = protect_shared(p, PageRange::of(start, end), prot);
+    let result = protect::private(p, PageRange::of(start, end), prot);
     refused.and(result)?;
     if wanted > USER_MAX { Err(errno::ENOMEM) } else { Ok(0) }
 }
 
 /// Changes what Linux has mapped, up to where the rest of the call will have to stop; how far
 /// the call gets, and why no further if it is Linux that refuses.
-fn protect_shared(p: &Caller<'_>, start: u64, end: u64, prot: Prot) -> (u64, Result<()>) {
+fn protect_shared(p: &Caller<'_>, range: PageRange, prot: Prot) -> (u64, Result<()>) {
+    let (start, end) = (range.start(), range.end());
     let protect = |s: u64, e: u64| {
         delegate::linux(p.thread, __NR_mprotect, [s, e - s, u64::from(prot.bits()), 0, 0, 0])
     };
     let reach = p.memory.mm.lock().mappings().protectable(start, end, prot);
-    let Ok(parts) = shared_parts(p, start, reach) else { return (start, Err(errno::ENOMEM)) };
-    for (s, e) in parts {
+    let Ok(parts) = shared_parts(p, PageRange::of(start, reach)) else {
+        return (start, Err(errno::ENOMEM));
+    };
+    for part in parts {
+        let (s, e) = (part.start(), part.end());
         if protect(s, e).is_ok() {
             continue;
         }
@@ -289,17 +293,18 @@ fn protect_shared(p: &Caller<'_>, start: u64, end: u64, prot: Prot) -> (u64, Res
     (end, Ok(()))
 }
 
-fn shared_parts(p: &Caller<'_>, start: u64, end: u64) -> Result<Vec<(u64, u64)>> {
-    let mm = lock_settled(p, start, end)?;
-    let mut parts: Vec<(u64, u64)> = Vec::new();
+fn shared_parts(p: &Caller<'_>, range: PageRange) -> Result<Vec<PageRange>> {
+    let (start, end) = (range.start(), range.end());
+    let mm = lock_settled(p, range)?;
+    let mut parts: Vec<PageRange> = Vec::new();
     for v in
         mm.mappings().range(start, end).filter(|v| matches!(v.backing, Backing::SharedLinux { .. }))
     {
-        let (s, e) = (v.start.max(start), v.end.min(end));
+        let part = PageRange::of(v.start.max(start), v.end.min(end));
         // Neighbours as one: a mapping may be in thousands of pieces, each a call.
         match parts.last_mut() {
-            Some(last) if last.1 == s => last.1 = e,
-            _ => lists::push(&mut parts, (s, e))?,
+            Some(last) if last.end() == part.start() => *last = last.join(part),
+            _ => lists::push(&mut parts, part)?,
         }
     }
     Ok(parts)
@@ -348,10 +353,11 @@ fn grow_heap(me: &Thread, old: u64, wanted: u64) -> Result<bool> {
     let limits = rlimits::of_memory(me);
     let lock_flags = mlock::future(me, to - from, false)?;
     limits::enough_memory(to - from)?;
-    reach(p, from, to)?;
+    let more = PageRange::of(from, to);
+    reach(p, more)?;
     {
         // A page is kept free between the heap and what follows.
-        let mut mm = lock_settled(p, from, to + SMALL)?;
+        let mut mm = lock_settled(p, PageRange::of(from, to + SMALL))?;
         let heap = mm.heap();
         if heap.end != old {
             return Ok(false);
@@ -360,12 +366,12 @@ fn grow_heap(me: &Thread, old: u64, wanted: u64) -> Result<bool> {
             return Err(errno::ENOMEM);
         }
         let flags = VmaFlags::HEAP | lock_flags;
-        mm.insert(anonymous(PageRange::of(from, to), Prot::READ | Prot::WRITE, flags))?;
-        mm.cursor(PageRange::of(from, to)).clear_policy();
+        mm.insert(anonymous(more, Prot::READ | Prot::WRITE, flags))?;
+        mm.cursor(more).clear_policy();
         mm.set_heap(Heap { end: wanted, ..heap });
     }
     if lock_flags == VmaFlags::LOCKED {
-        let _ = mlock::populate_mapped(me, from, to);
+        let _ = mlock::populate_mapped(me, more);
     }
     Ok(true)
 }
@@ -373,8 +379,8 @@ fn grow_heap(me: &Thread, old: u64, wanted: u64) -> Result<bool> {
 /// Shrinks the heap. For other calls, its end moves ([`move_end`]) with the unmapping; if that
 /// fails, the end is moved back. False: another thread has moved the end.
 fn shrink_heap(p: &Caller<'_>, old: u64, wanted: u64) -> Result<bool> {
-    let (from, to) = (page_up(wanted), page_up(old));
-    unmap_after(p, from, to, |mm| move_end(mm, old, wanted)).inspect_err(|_| {
+    let less = PageRange::of(page_up(wanted), page_up(old));
+    unmap_after(p, less, |mm| move_end(mm, old, wanted)).inspect_err(|_| {
         move_end(&mut p.memory.mm.lock(), wanted, old);
     })
 }
@@ -389,18 +395,19 @@ pub fn msync(me: &Thread, addr: u64, len: u64, flags: u64) -> Result<u64> {
     if wanted == addr {
         return Ok(0);
     }
-    let (start, end) = (addr.min(USER_MAX), wanted.min(USER_MAX)); // what is behind is a hole
+    let range = PageRange::of_user(addr, wanted); // what is behind is a hole
+    let (start, end) = (range.start(), range.end());
     let p = &me.caller();
     if flags & INVALIDATE != 0
-        && lock_settled(p, start, end)?
+        && lock_settled(p, range)?
             .mappings()
             .range(start, end)
             .any(|v| v.flags.contains(VmaFlags::LOCKED))
     {
         return Err(errno::EBUSY);
     }
-    for (s, e) in shared_parts(p, start, end)? {
-        delegate::linux(me, __NR_msync, [s, e - s, flags, 0, 0, 0])?;
+    for part in shared_parts(p, range)? {
+        delegate::linux(__NR_msync, [part.start(), part.len(), flags, 0, 0, 0])?;
     }
     if wanted <= USER_MAX && p.memory.mm.lock().mappings().is_covered(start, end) {
         Ok(0)

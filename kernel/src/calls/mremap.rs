@@ -21,7 +21,7 @@ use crate::sched::hold;
 use hanare_abi::layout::{USER_MAX, USER_MIN};
 use hanare_abi::service::SERVICE_WATCH;
 use hanare_core::addr::page_down;
-use hanare_core::coherence::{Change, Kept, Range};
+use hanare_core::coherence::{Change, Kept};
 use hanare_core::errno::{self, Errno, Result};
 use hanare_core::limits::TASK_SIZE;
 use hanare_core::mmap::{self, MAP_FIXED};
@@ -52,8 +52,8 @@ struct Move {
 
 impl Move {
     /// The addresses that it takes from.
-    fn source(&self) -> Range {
-        (self.old, self.old.saturating_add(self.old_size.max(SMALL)))
+    fn source(&self) -> PageRange {
+        PageRange::of_user(self.old, self.old.saturating_add(self.old_size.max(SMALL)))
     }
 }
 
@@ -79,7 +79,7 @@ pub fn mremap(me: &Thread, a: &[u64; 6]) -> Result<u64> {
         return Err(errno::EINVAL);
     }
     let p = &me.caller();
-    let vma = lock_settled(p, old, old.saturating_add(SMALL))?
+    let vma = lock_settled(p, PageRange::of_user(old, old.saturating_add(SMALL)))?
         .mappings()
         .find(old)
         .cloned()
@@ -100,8 +100,7 @@ pub fn mremap(me: &Thread, a: &[u64; 6]) -> Result<u64> {
         let end = end_of_source(&m);
         if m.old_size > m.new_size {
             let end = end.ok_or(errno::EINVAL)?;
-            // Behind `USER_MAX` nothing is mapped.
-            unmap_range(p, (old + m.new_size).min(USER_MAX), end.min(USER_MAX))?;
+            unmap_range(p, PageRange::of_user(old + m.new_size, end))?;
         } else if end.is_none() {
             // Nothing is to be done: of a size beyond all addresses Linux 6.1 says so, and
             // later ones `EINVAL`.
@@ -115,7 +114,7 @@ pub fn mremap(me: &Thread, a: &[u64; 6]) -> Result<u64> {
         && let Some(end) = old.checked_add(m.new_size)
         && grow(p, &vma, &m, end)?
     {
-        bring_in_locked(me, lock_flags, vma.end, end);
+        bring_in_locked(me, lock_flags, PageRange::of(vma.end, end));
         return Ok(old);
     }
     if flags & MAYMOVE == 0 {
@@ -149,7 +148,7 @@ fn move_to(me: &Thread, m: &mut Move, fixed: bool, new: u64) -> Result<u64> {
     }
     move_from(me, m, fixed, new).inspect_err(|_| {
         if fixed {
-            unreserve(p, new, new + m.new_size);
+            unreserve(p, PageRange::of(new, new + m.new_size));
         }
     })
 }
@@ -159,10 +158,10 @@ fn move_from(me: &Thread, m: &mut Move, fixed: bool, new: u64) -> Result<u64> {
     let p = &me.caller();
     if m.old_size > m.new_size {
         let end = end_of_source(m).ok_or(errno::EINVAL)?;
-        unmap_range(p, (m.old + m.new_size).min(USER_MAX), end.min(USER_MAX))?;
+        unmap_range(p, PageRange::of_user(m.old + m.new_size, end))?;
         m.old_size = m.new_size;
     }
-    let vma = lock_settled(p, m.old, m.old.saturating_add(SMALL))?
+    let vma = lock_settled(p, PageRange::of_user(m.old, m.old.saturating_add(SMALL)))?
         .mappings()
         .find(m.old)
         .cloned()
@@ -211,9 +210,9 @@ fn resizable(me: &Thread, vma: &Vma<FileRef>, m: &Move) -> Result<VmaFlags> {
     Ok(locked)
 }
 
-fn bring_in_locked(me: &Thread, flags: VmaFlags, start: u64, end: u64) {
+fn bring_in_locked(me: &Thread, flags: VmaFlags, range: PageRange) {
     if flags == VmaFlags::LOCKED {
-        let _ = mlock::populate_mapped(me, start, end);
+        let _ = mlock::populate_mapped(me, range);
     }
 }
 
@@ -221,31 +220,33 @@ fn bring_in_locked(me: &Thread, flags: VmaFlags, start: u64, end: u64) {
 fn grow(p: &Caller<'_>, vma: &Vma<FileRef>, m: &Move, end: u64) -> Result<bool> {
     let linux = matches!(vma.backing, Backing::SharedLinux { .. });
     if end <= USER_MAX {
-        reach(p, vma.end, end)?;
+        reach(p, PageRange::of(vma.end, end))?;
     }
     {
-        let mut mm = lock_settled(p, m.old, end.min(USER_MAX))?;
+        let mut mm = lock_settled(p, PageRange::of_user(m.old, end))?;
         if end > USER_MAX || mm.mappings().overlaps(vma.end, end) {
             return Ok(false);
         }
+        let more = PageRange::of(vma.end, end);
         if !linux {
             let now = movable(&mm, vma, m)?; // which ends there: nothing is behind it
             let backing = now.backing.advanced(vma.end - now.start);
             let policy = mm.policies().get(vma.end - 1);
-            mm.cursor(PageRange::of(vma.end, end)).set_policy(policy)?;
+            mm.cursor(more).set_policy(policy)?;
             mm.insert(Vma { start: vma.end, end, backing, ..now })
-                .inspect_err(|_| mm.cursor(PageRange::of(vma.end, end)).clear_policy())?;
+                .inspect_err(|_| mm.cursor(more).clear_policy())?;
             return Ok(true);
         }
-        mm.insert(reservation(p.slot, PageRange::of(vma.end, end)))?;
+        mm.insert(reservation(p.slot, more))?;
     }
-    let result = begin_move(p, m.old, vma.end).and_then(|now| {
+    let there = PageRange::of(m.old, vma.end);
+    let result = begin_move(p, there).and_then(|now| {
         let grown = grow_linux(p, &now, end);
-        settle_move(p, m.old, vma.end);
+        settle_move(p, there);
         grown
     });
     if result.is_err() {
-        shared::give_up(p, vma.end, end, None);
+        shared::give_up(p, PageRange::of(vma.end, end), None);
     }
     Ok(result.is_ok())
 }
@@ -289,8 +290,9 @@ fn relocate(
     let p = &me.caller();
     let linux = matches!(vma.backing, Backing::SharedLinux { .. });
     let moved = if linux { move_shared(p, m, target) } else { move_pages(p, vma, m, target) };
-    moved.inspect_err(|_| unreserve(p, target, target + m.new_size))?;
-    bring_in_locked(me, lock_flags, target, target + m.new_size);
+    let place = PageRange::of(target, target + m.new_size);
+    moved.inspect_err(|_| unreserve(p, place))?;
+    bring_in_locked(me, lock_flags, place);
     Ok(target)
 }
 
@@ -298,19 +300,19 @@ fn relocate(
 /// threads that touch or change the old one wait until that is done.
 fn move_shared(p: &Caller<'_>, m: &Move, target: u64) -> Result<()> {
     let Move { old, old_size, new_size, .. } = *m;
-    let source_end = old + old_size.max(SMALL);
-    let vma = begin_move(p, old, source_end)?;
+    let source = PageRange::of(old, old + old_size.max(SMALL));
+    let vma = begin_move(p, source)?;
     let moved = move_linux(p, m, target);
     match &moved {
-        Ok(Place::Old) | Err((Place::Old, _)) => settle_move(p, old, source_end),
+        Ok(Place::Old) | Err((Place::Old, _)) => settle_move(p, source),
         Ok(Place::New) | Err((Place::New, _)) => {
             let Backing::SharedLinux { watch, .. } = vma.backing else { return Err(errno::EINVAL) };
-            let is_done = shared::unmap(p, old, source_end, watch);
-            let _ = settle(p, old, source_end, is_done); // it has moved, whatever Linux leaves there
+            let is_done = shared::unmap(p, source, watch);
+            let _ = settle(p, source, is_done); // it has moved, whatever Linux leaves there
         }
     }
     moved.map(|_| ()).map_err(|(_, e)| {
-        shared::give_up(p, target, target + new_size, None);
+        shared::give_up(p, PageRange::of(target, target + new_size), None);
         e
     })
 }
@@ -383,24 +385,24 @@ fn enter_moved(
 
 /// Takes the mapping out of its old place, whose addresses the caller is busy with from now on.
 fn vacate(mm: &mut AddressSpace, slot: u32, old: u64, size: u64) {
-    drop(mm.cursor(PageRange::of(old, old + size)).remove());
-    let (whole, mut none) = ((old, old + size), Removed::default()); // foreign frames: nothing to free
+    let (whole, mut none) = (PageRange::of(old, old + size), Removed::default()); // foreign frames: nothing to free
+    drop(mm.cursor(whole).remove());
     mm.unmap_pages(whole, &Change::new(whole), true, &mut none);
-    let _ = mm.insert_anyway(kept(Kept::Busy, slot, PageRange::of(old, old + size))); // it is free: cannot fail
+    let _ = mm.insert_anyway(kept(Kept::Busy, slot, whole)); // it is free: cannot fail
 }
 
 /// Moves private pages, once Linux has forgotten the old place. The mapping that moves is the one
 /// that is there then: as if the call had come after what other threads have changed.
 fn move_pages(p: &Caller<'_>, vma: &Vma<FileRef>, m: &Move, target: u64) -> Result<()> {
     let Move { old, old_size, new_size, keep, .. } = *m;
-    let old_end = old + old_size;
+    let source = PageRange::of(old, old + old_size);
     carry_out(
         p,
-        (old, old_end),
+        source,
         |mm, change| {
             movable(mm, vma, m)?;
-            mm.split_edges(PageRange::of(old, old_end))?;
-            Ok(mm.must_forget((old, old_end), change, |_, sight| sight.is_seen()))
+            mm.split_edges(source)?;
+            Ok(mm.must_forget(source, change, |_, sight| sight.is_seen()))
         },
         |mm, _| {
             let vma = movable(mm, vma, m)?;
@@ -408,20 +410,19 @@ fn move_pages(p: &Caller<'_>, vma: &Vma<FileRef>, m: &Move, target: u64) -> Resu
             let moved = Vma { start: target, end: target + new_size, backing, ..vma };
             fill_whole(p.memory, mm, p.slot, moved)?;
             let policy = mm.policies().get(old);
-            let placed = mm.cursor(PageRange::of(target, target + new_size)).set_policy(policy);
-            if let Err(e) =
-                placed.and_then(|()| mm.place_leaves(PageRange::of(old, old_end), target))
-            {
-                drop(mm.cursor(PageRange::of(target, target + new_size)).remove());
+            let place = PageRange::of(target, target + new_size);
+            let placed = mm.cursor(place).set_policy(policy);
+            if let Err(e) = placed.and_then(|()| mm.place_leaves(source, target)) {
+                drop(mm.cursor(place).remove());
                 return Err(e);
             }
-            mm.displace_leaves(PageRange::of(old, old_end));
+            mm.displace_leaves(source);
             if keep {
                 // The old place is as new, and not locked any more.
                 let locks = VmaFlags::LOCKED | VmaFlags::LOCK_ON_FAULT;
-                let _ = mm.cursor(PageRange::of(old, old_end)).set_flags(VmaFlags::empty(), locks);
+                let _ = mm.cursor(source).set_flags(VmaFlags::empty(), locks);
             } else {
-                drop(mm.cursor(PageRange::of(old, old_end)).remove());
+                drop(mm.cursor(source).remove());
             }
             Ok(())
         },

@@ -14,7 +14,6 @@ use crate::mm::change::unmap::unmap_range;
 use crate::mm::{Caller, FileRef, anonymous};
 use crate::process::thread::Thread;
 use hanare_abi::layout::{USER_MAX, USER_MIN};
-use hanare_core::coherence::NOTHING;
 use hanare_core::errno::{self, Result};
 use hanare_core::mmap::{self, MAP_FIXED, MAP_FIXED_NOREPLACE};
 use hanare_core::pagerange::PageRange;
@@ -122,7 +121,7 @@ fn attach(
     let at = place(p, addr, len, is_large, flags & SHM_REMAP != 0)?;
     let made = delegate::linux(me, __NR_shmat, [id, at, flags & !SHM_RND | SHM_REMAP, 0, 0, 0]);
     if let Err(e) = made {
-        shared::give_up(p, at, at + len, None); // it may be unmapped already
+        shared::give_up(p, PageRange::of(at, at + len), None); // it may be unmapped already
         return Err(e);
     }
     let backing = Backing::SharedLinux { watch: 0, file: None, offset: 0 };
@@ -136,17 +135,17 @@ fn attach(
 /// Picks the address and reserves it.
 fn place(p: &Caller<'_>, addr: u64, len: u64, is_large: bool, replace: bool) -> Result<u64> {
     if addr == 0 && is_large {
-        return choose(p, 0, len, mmap::MAP_HUGETLB, NOTHING);
+        return choose(p, 0, len, mmap::MAP_HUGETLB, PageRange::NONE);
     }
     if addr == 0 {
         // Not where a large page could begin.
         let room = len.checked_add(SMALL).ok_or(errno::ENOMEM)?; // a proxy says how large a segment is
-        let at = choose(p, 0, room, 0, NOTHING)?;
+        let at = choose(p, 0, room, 0, PageRange::NONE)?;
         return Ok(if at.is_multiple_of(LARGE) {
-            unreserve(p, at, at + SMALL);
+            unreserve(p, PageRange::page(at));
             at + SMALL
         } else {
-            unreserve(p, at + len, at + len + SMALL);
+            unreserve(p, PageRange::page(at + len));
             at
         });
     }
@@ -154,7 +153,7 @@ fn place(p: &Caller<'_>, addr: u64, len: u64, is_large: bool, replace: bool) -> 
         return Err(errno::EINVAL);
     }
     let flags = if replace { MAP_FIXED } else { MAP_FIXED_NOREPLACE };
-    match choose(p, addr, len, flags, NOTHING) {
+    match choose(p, addr, len, flags, PageRange::NONE) {
         Err(errno::EEXIST) => Err(errno::EINVAL),
         other => other,
     }
@@ -170,11 +169,11 @@ pub fn shmdt(me: &Thread, addr: u64) -> Result<u64> {
     loop {
         let part = {
             let mm = p.memory.mm.lock();
-            mm.mappings().range(addr, USER_MAX).find(|v| belongs(v, addr)).map(|v| (v.start, v.end))
+            mm.mappings().range(addr, USER_MAX).find(|v| belongs(v, addr)).map(Vma::range)
         };
-        let Some((start, end)) = part else { break };
+        let Some(part) = part else { break };
         // The device takes its place in the proxy, which detaches it there.
-        unmap_range(p, start, end)?;
+        unmap_range(p, part)?;
         any = true;
     }
     if any { Ok(0) } else { Err(errno::EINVAL) }

@@ -12,6 +12,7 @@ use alloc::sync::Arc;
 use core::ops::RangeInclusive;
 use core::sync::atomic::Ordering;
 use hanare_core::errno::{self, Result};
+use hanare_core::pagerange::PageRange;
 use hanare_core::signal::SigInfo;
 use hanare_hal::cpu;
 use hanare_hal::usercopy::{self, UserAddr};
@@ -180,5 +181,5 @@ fn wait_until_paused(me: &Thread, pid: u32) {
     // Each of its threads looks before it enters user mode again, and those that were there have
     // passed through the kernel.
     child.kick_all();
-    tlb::shoot(child.memory().mm.active(), 0, 0);
+    tlb::shoot(child.memory().mm.active(), PageRange::NONE);
 }

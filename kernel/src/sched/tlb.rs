@@ -13,6 +13,7 @@ use crate::base::lock::{Mutex, assert_none_held, rank};
 use crate::sched::attention::{self, FLUSH, post};
 use crate::sched::park;
 use core::sync::atomic::{AtomicU64, Ordering};
+use hanare_core::pagerange::PageRange;
 use hanare_hal::boot::CPUS_MAX;
 use hanare_hal::paging::SMALL;
 use hanare_hal::{cpu, percpu};
@@ -32,7 +33,7 @@ struct Mailbox {
 }
 
 struct Asked {
-    range: Mutex<Option<(u64, u64)>, rank::Shootdown>,
+    range: Mutex<Option<PageRange>, rank::Shootdown>,
     /// Questions so far.
     posted: AtomicU64,
 }
@@ -45,33 +46,33 @@ static MAILBOXES: [Mailbox; CPUS_MAX] = [const {
 }; CPUS_MAX];
 
 /// The union of two ranges.
-pub fn join(a: Option<(u64, u64)>, b: (u64, u64)) -> (u64, u64) {
-    a.map_or(b, |a| (a.0.min(b.0), a.1.max(b.1)))
+pub fn join(a: Option<PageRange>, b: PageRange) -> PageRange {
+    a.map_or(b, |a| a.join(b))
 }
 
 /// Drops translations of a range from the calling CPU.
-pub fn flush_here(start: u64, end: u64) {
-    if end - start <= PAGES_ONE_BY_ONE * SMALL {
-        (start..end).step_by(SMALL as usize).for_each(cpu::flush_page);
+pub fn flush_here(range: PageRange) {
+    if range.len() <= PAGES_ONE_BY_ONE * SMALL {
+        (range.start()..range.end()).step_by(SMALL as usize).for_each(cpu::flush_page);
     } else {
         cpu::flush_all();
     }
 }
 
-/// Has every other active CPU drop `start..end` (an empty range: only pass through
+/// Has every other active CPU drop a range (an empty one: only pass through
 /// the kernel, as membarrier(2) wants), and waits until all have.
-pub fn shoot(active: &CpuSet, start: u64, end: u64) {
-    post_flush(active, start, end);
+pub fn shoot(active: &CpuSet, range: PageRange) {
+    post_flush(active, range);
     wait_for_flush(active);
 }
 
-/// Asks every other active CPU to drop `start..end`.
-pub fn post_flush(active: &CpuSet, start: u64, end: u64) {
+/// Asks every other active CPU to drop a range.
+pub fn post_flush(active: &CpuSet, stale: PageRange) {
     for target in active.after_change().others(percpu::index()) {
         let m = &MAILBOXES[target].asked;
         {
             let mut range = m.range.lock();
-            *range = Some(join(*range, (start, end)));
+            *range = Some(join(*range, stale));
             m.posted.fetch_add(1, Ordering::SeqCst);
         }
         post(target, FLUSH);
@@ -105,8 +106,8 @@ pub fn serve() {
         let mut range = m.asked.range.lock();
         (range.take(), m.asked.posted.load(Ordering::SeqCst))
     };
-    if let Some((start, end)) = range {
-        flush_here(start, end);
+    if let Some(range) = range {
+        flush_here(range);
     }
     m.done.store(posted, Ordering::Release);
 }

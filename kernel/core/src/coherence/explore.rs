@@ -9,8 +9,10 @@ mod moves;
 mod mutants;
 mod sections;
 
-use super::{Change, Coherence, ForWrite, Kept, Range, Sight, Unmapping};
+use super::{Change, Coherence, ForWrite, Kept, Sight, Unmapping};
 use super::{for_write, may_give_up, must_wait_to_keep};
+use crate::addr::PAGE_SIZE;
+use crate::pagerange::PageRange;
 use actions::{Action, actions};
 use core::hash::{Hash, Hasher};
 pub(super) use mutants::{Mutant, is};
@@ -22,17 +24,18 @@ use std::{format, println, vec};
 
 const PAGES: usize = 2;
 const FRAMES: usize = 6;
-const ALL: Range = (0, PAGES as u64);
+const ALL: PageRange = PageRange::of(0, PAGES as u64 * PAGE_SIZE);
 const SERVER: usize = 2;
 /// Pages that a fork copies at once.
 const COPIES_MAX: usize = 1;
 
-fn range(page: usize) -> Range {
-    (page as u64, page as u64 + 1)
+fn range(page: usize) -> PageRange {
+    PageRange::page(page as u64 * PAGE_SIZE)
 }
 
-fn pages((start, end): Range) -> core::ops::Range<usize> {
-    start as usize..(end as usize).min(PAGES)
+fn pages(range: PageRange) -> core::ops::Range<usize> {
+    let number = |addr: u64| (addr / PAGE_SIZE) as usize;
+    number(range.start())..number(range.end()).min(PAGES)
 }
 
 /// An entry of a TLB, of Linux' page table or of the child's: frame + 1 (0: none).
@@ -112,9 +115,9 @@ struct Thread {
     change: Change,
     is_forgotten: bool,
     /// Range, and the next CPU that is to drop it.
-    flush: Option<(Range, usize)>,
+    flush: Option<(PageRange, usize)>,
     /// Range, and how far Linux is.
-    ask: Option<(Range, Asked)>,
+    ask: Option<(PageRange, Asked)>,
     /// Frames of lent pages that Linux did not hold when it was asked.
     let_go: [u8; PAGES],
     /// Frames that lost a mapping, or the last one already.
@@ -332,14 +335,14 @@ impl State {
         }
     }
 
-    fn flush(&mut self, cpu: usize, r: Range) {
+    fn flush(&mut self, cpu: usize, r: PageRange) {
         for page in pages(r) {
             self.tlbs[cpu][page] = Entry::default();
         }
     }
 
     /// At the end of a section under the lock of thread `t`.
-    fn flush_all(&mut self, t: usize, r: Range) {
+    fn flush_all(&mut self, t: usize, r: PageRange) {
         if t < SERVER {
             self.flush(t, r);
         }

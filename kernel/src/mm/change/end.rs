@@ -19,7 +19,7 @@ pub fn all(p: &Space) {
     let mut mm = p.mm.lock();
     mm.check_resident();
     let vmas = mm.take_mappings();
-    let whole = (vmas.min(), vmas.max());
+    let whole = vmas.whole();
     mm.unmap_pages(whole, &Change::of_forgotten(whole), true, &mut removed);
     drop(mm);
     drop(vmas);

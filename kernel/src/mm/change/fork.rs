@@ -103,10 +103,10 @@ impl Fork {
     fn share_with_child(p: &Caller<'_>, copies_max: usize) -> Result<Fork> {
         let forked = change::carry_out_with(
             p,
-            (USER_MIN, USER_MAX),
+            PageRange::of(USER_MIN, USER_MAX),
             &mut Lent::default(),
             |mm, change, lent| mm.must_forget_for_child(change, copies_max, lent),
-            |lent, start, end| lent.ask(p, start, end),
+            |lent, range| lent.ask(p, range),
             |mm, change, lent| {
                 mm.set_wish(p.policy.wish());
                 mm.share_with_child(change, lent)
@@ -216,7 +216,7 @@ impl AddressSpace {
         change: &Change,
         copies_max: usize,
         lent: &mut Lent,
-    ) -> Result<Option<(u64, u64)>> {
+    ) -> Result<Option<PageRange>> {
         if self.lent_pages() <= copies_max as u64 {
             return Ok(None);
         }

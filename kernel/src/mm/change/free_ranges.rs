@@ -6,7 +6,6 @@ use crate::mm::map::kept::reservation;
 use crate::mm::window::caller::Caller;
 use hanare_abi::layout::{USER_MAX, USER_MIN};
 use hanare_core::addr::page_down;
-use hanare_core::coherence::Range;
 use hanare_core::errno::{self, Result};
 use hanare_core::mmap::{MAP_32BIT, MAP_HUGETLB, MAP_STACK, page_size};
 use hanare_core::pagerange::PageRange;
@@ -19,8 +18,14 @@ const LOW_MAX: u64 = 0x8000_0000;
 
 /// Picks a free address and reserves it; at the wished-for one if that is free. `beside`: what else
 /// the caller is going to change.
-pub fn choose_free(p: &Caller<'_>, addr: u64, len: u64, flags: u64, beside: Range) -> Result<u64> {
-    let mut mm = lock_settled(p, beside.0, beside.1)?;
+pub fn choose_free(
+    p: &Caller<'_>,
+    addr: u64,
+    len: u64,
+    flags: u64,
+    beside: PageRange,
+) -> Result<u64> {
+    let mut mm = lock_settled(p, beside)?;
     let at = find(&mut mm, addr, len, flags).ok_or(errno::ENOMEM)?;
     mm.insert(reservation(p.slot, PageRange::of(at, at + len)))?;
     Ok(at)

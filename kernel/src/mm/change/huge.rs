@@ -43,7 +43,7 @@ pub fn reserve(p: &Caller<'_>, vma: &Vma<FileRef>) -> Result<()> {
         let mut mm = p.memory.mm.lock();
         mm.set_wish(p.policy.wish());
         if !mm.populate_large(vma, at, Why::Ahead) {
-            let (whole, mut removed) = ((vma.start, at), Removed::default());
+            let (whole, mut removed) = (PageRange::of(vma.start, at), Removed::default());
             mm.unmap_pages(whole, &Change::new(whole), false, &mut removed);
             drop(mm);
             removed.finish(p);

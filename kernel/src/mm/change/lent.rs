@@ -14,6 +14,7 @@ use alloc::vec::Vec;
 use hanare_abi::service::SERVICE_HELD;
 use hanare_core::coherence::Change;
 use hanare_core::errno::Result;
+use hanare_core::pagerange::PageRange;
 use hanare_core::vma::Vma;
 use hanare_hal::paging::{Leaf, SMALL};
 use hanare_hal::pte;
@@ -51,20 +52,19 @@ impl Lent {
         Ok(())
     }
 
-    /// Has Linux forget `start..end`, and then asks it which of the gathered frames it holds all
-    /// the same. False: it has not forgotten the pages, or has not said which it holds, or there
-    /// was no memory to remember that. May wait.
+    /// Has Linux forget a range, and then asks it which of the gathered frames it holds all the
+    /// same. False: it has not forgotten the pages, or has not said which it holds, or there was no
+    /// memory to remember that. May wait.
     ///
-    /// Until the change that has reserved the range is over Linux is given none of it, and so can
-    /// take hold of no more.
-    pub(super) fn ask(&mut self, p: &Caller<'_>, start: u64, end: u64) -> bool {
+    /// Until the change that has reserved the range is over Linux is given none of it, and so can take hold of no more.
+    pub(super) fn ask(&mut self, p: &Caller<'_>, range: PageRange) -> bool {
         let mut to_ask = core::mem::take(&mut self.to_ask);
         (self.let_go, self.has_asked) = (Vec::new(), true);
         if p.memory.is_closed() {
             self.let_go = to_ask; // there is no Linux side any more
         } else {
             let mut batch = Batch::take_last(&mut to_ask);
-            let Some(mut answer) = zap_asking(p, start, end, batch.extents()) else { return false };
+            let Some(mut answer) = zap_asking(p, range, batch.extents()) else { return false };
             loop {
                 // A child would get copies of what counts as held for want of memory, or of an
                 // answer.

@@ -5,7 +5,7 @@ use crate::link::services;
 use crate::mm::map::address_space::AddressSpace;
 use crate::mm::map::address_space::is_shared;
 use crate::mm::map::populate::Gained;
-use crate::mm::pages::entry::is_owned;
+use crate::mm::pages::entry::{is_owned, pages_of};
 use crate::mm::pages::quarantine::page_deferred;
 use crate::mm::window::space::Space;
 use crate::sched::{cpus, tlb};
@@ -42,8 +42,8 @@ pub fn write(p: &Space, addr: u64, bytes: &[u8]) -> Result<()> {
 
 fn write_within(p: &Space, addr: u64, bytes: &[u8]) -> Result<()> {
     let page = addr & !(SMALL - 1);
-    let range = [page, page.checked_add(SMALL).ok_or(errno::EFAULT)?]; // the last page of all has no end
-    let mut change = Change::new(range.into());
+    let end = page.checked_add(SMALL).ok_or(errno::EFAULT)?; // the last page of all has no end
+    let mut change = Change::new(PageRange::of(page, end));
     let (mut is_forgotten, mut tries) = (true, 0..TRIES);
     loop {
         let mut mm = p.mm.lock();
@@ -67,7 +67,8 @@ fn write_within(p: &Space, addr: u64, bytes: &[u8]) -> Result<()> {
             }
             Gained::Waits { ask: true } => {
                 is_forgotten = p.is_closed()
-                    || services::by_thread_at_once(SERVICE_ZAP, p.owner(), &range, &[]).is_some();
+                    || services::by_thread_at_once(SERVICE_ZAP, p.owner(), &[page, end], &[])
+                        .is_some();
             }
         }
     }
@@ -77,9 +78,8 @@ impl AddressSpace {
     /// Writes within a page that the process has for itself, or makes it so.
     fn write_page(&mut self, addr: u64, bytes: &[u8], change: &mut Change) -> Result<Gained> {
         let (prot, whole) =
-            self.mappings().find(addr).map(|v| (v.prot, (v.start, v.end))).ok_or(errno::EFAULT)?;
-        self.cursor(PageRange::of(whole.0, whole.1))
-            .set_flags(VmaFlags::empty(), VmaFlags::UNWRITTEN)?;
+            self.mappings().find(addr).map(|v| (v.prot, v.range())).ok_or(errno::EFAULT)?;
+        self.cursor(whole).set_flags(VmaFlags::empty(), VmaFlags::UNWRITTEN)?;
         let leaf = self.leaf(addr).ok_or(errno::EFAULT)?;
         if !is_owned(leaf.entry) {
             return Err(errno::EFAULT);
@@ -89,9 +89,7 @@ impl AddressSpace {
             return self.unshare(&leaf, prot, change).map_err(|()| errno::ENOMEM);
         }
         memory::write(leaf.frame() + (addr - leaf.addr), bytes);
-        self.change_pages(PageRange::of(leaf.addr, leaf.addr + leaf.size), &mut |l| {
-            l.entry & !pte::SOFT_CLEAN | pte::DIRTY
-        });
+        self.change_pages(pages_of(&leaf), &mut |l| l.entry & !pte::SOFT_CLEAN | pte::DIRTY);
         Ok(Gained::Done)
     }
 }

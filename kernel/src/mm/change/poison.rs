@@ -16,9 +16,9 @@ use hanare_hal::pte::Entry;
 /// is used.
 pub fn forget(p: &Caller<'_>, frame: PhysAddr) -> u64 {
     let mut mm = p.memory.mm.lock();
-    let (min, max) = (mm.mappings().min(), mm.mappings().max());
+    let whole = mm.mappings().whole();
     let mut found: Option<Leaf> = None;
-    mm.pages().each(PageRange::of(min, max), |leaf| {
+    mm.pages().each(whole, |leaf| {
         if !is_lost(leaf) && (leaf.frame()..leaf.frame() + leaf.size).contains(&frame) {
             found = Some(*leaf);
         }
@@ -26,20 +26,20 @@ pub fn forget(p: &Caller<'_>, frame: PhysAddr) -> u64 {
     let Some(leaf) = found else { return 0 };
     let addr = leaf.addr + (frame - leaf.frame());
     let ours = is_owned(leaf.entry);
-    let end = addr + SMALL;
-    if mm.split_edges(PageRange::of(addr, end)).is_err() {
+    let page = PageRange::of(addr, addr + SMALL);
+    if mm.split_edges(page).is_err() {
         return addr;
     }
     // Linux is asked below. Where it could not be, the thread that unmaps the page asks again.
     let lost = LOST | sight_bits(sight(leaf.entry));
-    mm.change_pages(PageRange::of(addr, end), &mut |_| if ours { lost } else { Entry::NONE });
+    mm.change_pages(page, &mut |_| if ours { lost } else { Entry::NONE });
     if ours {
-        mm.forget_known(PageRange::of(addr, end));
+        mm.forget_known(page);
     }
-    mm.flush(PageRange::of(addr, end));
+    mm.flush(page);
     drop(mm);
     if sight(leaf.entry).is_seen() {
-        release::zap(p, addr, end);
+        release::zap(p, page);
     }
     // The frame is not freed, also where this was its last mapping (`frames::free`).
     if ours {

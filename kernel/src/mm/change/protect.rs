@@ -14,44 +14,46 @@ use hanare_core::vma::{Backing, Prot};
 use hanare_hal::paging::{Leaf, SMALL};
 use hanare_hal::pte::{self, Entry};
 
-/// Gives the mappings of `start..end` the rights `prot`, from the lowest up; keeps what it did
+/// Gives the mappings of a range the rights `prot`, from the lowest up; keeps what it did
 /// when it has to stop. Linux forgets first what it may do more with than that.
 ///
 /// # Errors
 /// Those of [`VmaMap::protect`](hanare_core::vma::VmaMap::protect). `ENOMEM`, too, if Linux could
 /// not be asked; then nothing was changed.
-pub fn private(p: &Caller<'_>, start: u64, end: u64, prot: Prot) -> Result<()> {
+pub fn private(p: &Caller<'_>, range: PageRange, prot: Prot) -> Result<()> {
     let charges = prot.contains(Prot::WRITE) && p.memory.account.has_group();
     carry_out(
         p,
-        (start, end),
+        range,
         |mm, change| {
-            mm.may_cut(PageRange::of(start, end))?;
-            mm.may_part(PageRange::of(start, end))?;
-            mm.split_edges(PageRange::of(start, end))?;
+            mm.may_cut(range)?;
+            mm.may_part(range)?;
+            mm.split_edges(range)?;
             if prot.contains(Prot::WRITE | Prot::EXEC) {
                 return Ok(None); // Linux has no more than that
             }
-            let reach = mm.mappings().protectable(start, end, prot);
+            let start = range.start();
+            let reach = mm.mappings().protectable(start, range.end(), prot);
             let (reads, writes) = (!prot.is_empty(), prot.contains(Prot::WRITE));
             // Linux may execute what it has seen and the program may execute.
             let executes = |leaf: &Leaf| !leaf.entry.has(pte::NO_EXECUTE);
-            Ok(mm.must_forget((start, reach), change, |leaf, s| {
+            Ok(mm.must_forget(PageRange::of(start, reach), change, |leaf, s| {
                 s.exceeds(reads, writes)
                     || !prot.contains(Prot::EXEC) && executes(leaf) && s.is_seen()
             }))
         },
         |mm, change| {
             // As far as the map was changed, the pages follow it.
-            let result = mm.cursor(PageRange::of(start, end)).protect(prot);
-            mm.protect_pages(start, end, prot, charges, change);
+            let result = mm.cursor(range).protect(prot);
+            mm.protect_pages(range, prot, charges, change);
             result
         },
     )
 }
 
 impl AddressSpace {
-    fn protect_pages(&mut self, start: u64, end: u64, prot: Prot, charges: bool, change: &Change) {
+    fn protect_pages(&mut self, range: PageRange, prot: Prot, charges: bool, change: &Change) {
+        let (start, end) = (range.start(), range.end());
         let mut at = start;
         while let Some(v) = self.mappings().find_next(at).filter(|v| v.start < end).cloned() {
             at = v.end;
@@ -70,8 +72,8 @@ impl AddressSpace {
                 Entry::NONE
             });
         }
-        self.disturb((start, end));
-        self.flush(PageRange::of(start, end));
+        self.disturb(range);
+        self.flush(range);
     }
 }
 

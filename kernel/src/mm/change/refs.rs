@@ -11,7 +11,7 @@ use crate::mm::map::address_space::AddressSpace;
 use crate::mm::map::address_space::is_shared;
 use crate::mm::map::kept::kept_for;
 use crate::mm::pages::content::FileRef;
-use crate::mm::pages::entry::{is_lost, is_owned, is_used, sight, sight_bits};
+use crate::mm::pages::entry::{is_lost, is_owned, is_used, pages_of, sight, sight_bits};
 use core::cell::Cell;
 use hanare_abi::info::{
     PAGEMAP_EXCLUSIVE, PAGEMAP_FILE, PAGEMAP_LARGE, PAGEMAP_LINUX, PAGEMAP_PRESENT,
@@ -86,9 +86,9 @@ impl AddressSpace {
             Clear::SoftDirty => self.clear_soft_dirty(),
             _ => {}
         }
-        let (min, max) = (self.mappings().min(), self.mappings().max());
+        let whole = self.mappings().whole();
         self.change_pages_of(
-            PageRange::of(min, max),
+            whole,
             |v| what.concerns(v),
             |_, leaf| {
                 let seen = sight(leaf.entry);
@@ -145,7 +145,7 @@ impl AddressSpace {
         }
         let is_lent = is_owned(leaf.entry) && !is_shared(&leaf);
         self.count_lent(if is_lent { leaf.size / SMALL } else { 0 });
-        self.change_pages(PageRange::of(leaf.addr, leaf.addr + leaf.size), &mut |l| {
+        self.change_pages(pages_of(&leaf), &mut |l| {
             let written = l.entry & !pte::SOFT_CLEAN;
             if is_lent { written | sight_bits(Sight::Write) | pte::LENT } else { written }
         });

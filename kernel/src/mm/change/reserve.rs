@@ -10,7 +10,7 @@ use crate::sched::attention::{self, QUEUE};
 use crate::sched::cpus;
 use alloc::collections::LinkedList;
 use core::sync::atomic::Ordering;
-use hanare_core::coherence::{Change, Kept, Range, must_wait_to_keep};
+use hanare_core::coherence::{Change, Kept, must_wait_to_keep};
 use hanare_core::errno::{self, Result};
 use hanare_core::link::ENDING;
 use hanare_core::pagerange::PageRange;
@@ -21,7 +21,7 @@ use hanare_hal::percpu;
 /// or mapped since, that stays: as if it had come right after this call.
 pub fn fill_reserved(p: &Caller<'_>, vma: &Vma<FileRef>) -> Result<()> {
     let mut mm = p.memory.mm.lock();
-    for own in take_reserved(p.memory, &mut mm, p.slot, vma.start, vma.end) {
+    for own in take_reserved(p.memory, &mut mm, p.slot, vma.range()) {
         mm.cursor(own.range()).clear_policy();
         vma.slice(own.start, own.end).map_or(Ok(()), |part| mm.insert_anyway(part))?;
     }
@@ -31,33 +31,32 @@ pub fn fill_reserved(p: &Caller<'_>, vma: &Vma<FileRef>) -> Result<()> {
 /// Puts a mapping that has a place in Linux, too, or pages already, where the thread with this slot
 /// has reserved: all of it or nothing. `ENOMEM`: the reservation is not whole any more.
 pub fn fill_whole(p: &Space, mm: &mut AddressSpace, slot: u32, vma: Vma<FileRef>) -> Result<()> {
-    let (start, end) = (vma.start, vma.end);
-    let is_whole = mm.mappings().is_covered(start, end)
-        && mm.mappings().range(start, end).all(|v| is_reserved_by(slot, v));
+    let range = vma.range();
+    let is_whole = mm.mappings().is_covered(range.start(), range.end())
+        && mm.mappings().range(range.start(), range.end()).all(|v| is_reserved_by(slot, v));
     if !is_whole {
         return Err(errno::ENOMEM);
     }
-    drop(take_reserved(p, mm, slot, start, end));
-    mm.cursor(PageRange::of(start, end)).clear_policy();
+    drop(take_reserved(p, mm, slot, range));
+    mm.cursor(range).clear_policy();
     mm.insert_anyway(vma)
 }
 
 /// Gives up what the caller has reserved, and nothing that another has put there since.
-pub fn unreserve(p: &Caller<'_>, start: u64, end: u64) {
-    unreserve_after(p, start, end, true, None);
+pub fn unreserve(p: &Caller<'_>, range: PageRange) {
+    unreserve_after(p, range, true, None);
 }
 
 /// Like [`unreserve`], after Linux was asked to forget the range; `is_forgotten`: it has. `back`
 /// takes the place of what is given up.
 pub fn unreserve_after(
     p: &Caller<'_>,
-    start: u64,
-    end: u64,
+    range: PageRange,
     is_forgotten: bool,
     back: Option<&Vma<FileRef>>,
 ) {
     let mut mm = p.memory.mm.lock();
-    let freed = take_reserved(p.memory, &mut mm, p.slot, start, end);
+    let freed = take_reserved(p.memory, &mut mm, p.slot, range);
     set_free(&mut mm, freed, is_forgotten, back);
 }
 
@@ -83,10 +82,9 @@ fn take_reserved(
     p: &Space,
     mm: &mut AddressSpace,
     slot: u32,
-    start: u64,
-    end: u64,
+    range: PageRange,
 ) -> LinkedList<Vma<FileRef>> {
-    let own = mm.cursor(PageRange::of(start, end)).remove_where(|v| is_reserved_by(slot, v));
+    let own = mm.cursor(range).remove_where(|v| is_reserved_by(slot, v));
     if own.iter().any(|v| kept_for(v).is_some_and(Kept::keeps_waiting)) {
         tell_settled(p);
     }
@@ -101,9 +99,10 @@ fn is_reserved_by(slot: u32, v: &Vma<FileRef>) -> bool {
 
 /// Whether a thread that changes a range has to wait for another one; if so, the value for
 /// [`wait_until_settled`], which is called when the lock has been given back.
-pub fn must_wait(p: &Space, mm: &AddressSpace, start: u64, end: u64) -> Option<u32> {
+pub fn must_wait(p: &Space, mm: &AddressSpace, range: PageRange) -> Option<u32> {
     let waits = |v| kept_for(v).is_some_and(Kept::keeps_waiting);
-    mm.mappings().range(start, end).any(waits).then(|| p.settled.load(Ordering::Relaxed))
+    let mut there = mm.mappings().range(range.start(), range.end());
+    there.any(waits).then(|| p.settled.load(Ordering::Relaxed))
 }
 
 /// Like [`must_wait`], for a thread that unmaps the range, or reserves it, and changes what is
@@ -111,12 +110,12 @@ pub fn must_wait(p: &Space, mm: &AddressSpace, start: u64, end: u64) -> Option<u
 pub fn must_wait_to_reserve(
     p: &Space,
     mm: &AddressSpace,
-    (start, end): Range,
-    beside: Range,
+    range: PageRange,
+    beside: PageRange,
 ) -> Option<u32> {
-    let there = mm.mappings().range(start, end).filter_map(kept_for);
-    let beside = mm.mappings().range(beside.0, beside.1).filter_map(kept_for);
-    must_wait_to_keep(there, beside).then(|| p.settled.load(Ordering::Relaxed))
+    let kept =
+        |range: PageRange| mm.mappings().range(range.start(), range.end()).filter_map(kept_for);
+    must_wait_to_keep(kept(range), kept(beside)).then(|| p.settled.load(Ordering::Relaxed))
 }
 
 /// The lock, at a moment when no other thread is busy with addresses of a range, or replaces what
@@ -124,10 +123,10 @@ pub fn must_wait_to_reserve(
 ///
 /// # Errors
 /// [`ENDING`]: the caller has to end.
-pub fn lock_settled<'a>(p: &Caller<'a>, start: u64, end: u64) -> Result<MmGuard<'a>> {
+pub fn lock_settled<'a>(p: &Caller<'a>, range: PageRange) -> Result<MmGuard<'a>> {
     loop {
         let mm = p.memory.mm.lock();
-        let Some(busy) = must_wait(p.memory, &mm, start, end) else { return Ok(mm) };
+        let Some(busy) = must_wait(p.memory, &mm, range) else { return Ok(mm) };
         drop(mm);
         wait_until_settled(p, busy)?;
     }
@@ -168,8 +167,8 @@ pub fn wait_until_settled(p: &Caller<'_>, seen: u32) -> Result<()> {
 ///
 /// # Errors
 /// `ENOMEM`: there is no memory for it. Nothing is marked.
-pub(super) fn mark(p: &Caller<'_>, mm: &mut AddressSpace, start: u64, end: u64) -> Result<()> {
-    let mut at = start;
+pub(super) fn mark(p: &Caller<'_>, mm: &mut AddressSpace, range: PageRange) -> Result<()> {
+    let (mut at, end) = (range.start(), range.end());
     while at < end {
         let (from, to) = match mm.mappings().find_next(at) {
             Some(v) if v.start <= at => (v.end, v.end),
@@ -179,57 +178,57 @@ pub(super) fn mark(p: &Caller<'_>, mm: &mut AddressSpace, start: u64, end: u64) 
         if from < to
             && let Err(e) = mm.insert(kept(Kept::Replaced, p.slot, PageRange::of(from, to)))
         {
-            drop(take_reserved(p.memory, mm, p.slot, start, end));
+            drop(take_reserved(p.memory, mm, p.slot, range));
             return Err(e);
         }
         at = to;
     }
-    let marked =
-        mm.cursor(PageRange::of(start, end)).set_flags(VmaFlags::MOVING, VmaFlags::empty());
+    let marked = mm.cursor(range).set_flags(VmaFlags::MOVING, VmaFlags::empty());
     if marked.is_err() {
-        drop(take_reserved(p.memory, mm, p.slot, start, end));
+        drop(take_reserved(p.memory, mm, p.slot, range));
     }
     marked
 }
 
 /// Takes back what [`mark`] has marked and is there still, and what was reserved.
-pub(super) fn unmark(p: &Caller<'_>, start: u64, end: u64) {
+pub(super) fn unmark(p: &Caller<'_>, range: PageRange) {
     let mut mm = p.memory.mm.lock();
-    drop(take_reserved(p.memory, &mut mm, p.slot, start, end));
+    drop(take_reserved(p.memory, &mut mm, p.slot, range));
     // Its edges are there: it cannot be too many.
-    let _ = mm.cursor(PageRange::of(start, end)).set_flags(VmaFlags::empty(), VmaFlags::MOVING);
+    let _ = mm.cursor(range).set_flags(VmaFlags::empty(), VmaFlags::MOVING);
     tell_settled(p.memory);
 }
 
-/// Begins to move the mapping of Linux' own that is at `start..end`: others wait until it has
+/// Begins to move the mapping of Linux' own that is at a range: others wait until it has
 /// [settled](settle_move). Which mapping that is.
 ///
 /// # Errors
 /// `EFAULT`: there is no such mapping, or more than one. `ENOMEM`: it would be cut, and there are
 /// too many. [`ENDING`]: the caller has to end.
-pub fn begin_move(p: &Caller<'_>, start: u64, end: u64) -> Result<Vma<FileRef>> {
-    let mut mm = lock_settled(p, start, end)?;
+pub fn begin_move(p: &Caller<'_>, range: PageRange) -> Result<Vma<FileRef>> {
+    let mut mm = lock_settled(p, range)?;
+    let (start, end) = (range.start(), range.end());
     let whole =
         |v: &&Vma<FileRef>| v.end >= end && matches!(v.backing, Backing::SharedLinux { .. });
     let found = mm.mappings().find(start).filter(whole).and_then(|v| v.slice(start, end));
     let vma = found.ok_or(errno::EFAULT)?;
-    mm.cursor(PageRange::of(start, end)).set_flags(VmaFlags::MOVING, VmaFlags::empty())?;
+    mm.cursor(range).set_flags(VmaFlags::MOVING, VmaFlags::empty())?;
     Ok(vma)
 }
 
 /// The mapping stays where it was, as far as it is there.
-pub fn settle_move(p: &Caller<'_>, start: u64, end: u64) {
+pub fn settle_move(p: &Caller<'_>, range: PageRange) {
     let mut mm = p.memory.mm.lock();
     // Its edges are there: it cannot be too many. A hole is what has moved.
-    let _ = mm.cursor(PageRange::of(start, end)).set_flags(VmaFlags::empty(), VmaFlags::MOVING);
+    let _ = mm.cursor(range).set_flags(VmaFlags::empty(), VmaFlags::MOVING);
     tell_settled(p.memory);
 }
 
 /// Frees the addresses that the caller was busy with, or keeps them where Linux could not be asked.
-pub fn settle(p: &Caller<'_>, start: u64, end: u64, is_forgotten: bool) -> Result<()> {
-    let own = kept(Kept::Busy, p.slot, PageRange::of(start, end)).backing;
+pub fn settle(p: &Caller<'_>, range: PageRange, is_forgotten: bool) -> Result<()> {
+    let own = kept(Kept::Busy, p.slot, range).backing;
     let mut mm = p.memory.mm.lock();
-    let freed = mm.cursor(PageRange::of(start, end)).remove_where(|v| v.backing == own);
+    let freed = mm.cursor(range).remove_where(|v| v.backing == own);
     set_free(&mut mm, freed, is_forgotten, None);
     drop(mm);
     tell_settled(p.memory);

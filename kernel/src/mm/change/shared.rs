@@ -16,11 +16,11 @@ use core::sync::atomic::Ordering;
 use hanare_abi::control::Control;
 use hanare_abi::frame::Extent;
 use hanare_abi::service::{SERVICE_RESOLVE, SERVICE_UNWATCH, SERVICE_WATCH};
-use hanare_core::coherence::NOTHING;
 use hanare_core::errno::{self, Result};
 use hanare_core::framekind::FrameKind;
 use hanare_core::link::{Failure, Outcome};
 use hanare_core::mmap::{MAP_32BIT, MAP_FIXED, MAP_FIXED_NOREPLACE, MAP_LOCKED, MAP_POPULATE};
+use hanare_core::pagerange::PageRange;
 use hanare_core::vma::{Backing, Prot, Vma, VmaFlags};
 use hanare_hal::addr::PhysAddr;
 use hanare_hal::paging::SMALL;
@@ -48,7 +48,7 @@ pub fn map(
     );
     let mut addr = addr;
     if let Err(e) = mapped {
-        give_up(p, addr, addr + len, back); // Linux unmaps what is there before it asks the file
+        give_up(p, PageRange::of(addr, addr + len), back); // Linux unmaps what is there before it asks the file
         // Not at an address that the caller chose: is it Linux' choice that is wanted?
         let free = e == errno::EINVAL && flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) == 0;
         addr = if free {
@@ -83,8 +83,7 @@ fn map_in_hole(
     fd: u64,
     offset: u64,
 ) -> Result<u64> {
-    let at = choose_free(p, 0, len, MAP_32BIT, NOTHING)?;
-    let end = at + len;
+    let at = choose_free(p, 0, len, MAP_32BIT, PageRange::NONE)?;
     let asked = flags & !MAP_FIXED | MAP_32BIT;
     let mapped = delegate::linux(p.thread, __NR_munmap, [at, len, 0, 0, 0, 0]).and_then(|_| {
         delegate::linux(p.thread, __NR_mmap, [0, len, u64::from(prot.bits()), asked, fd, offset])
@@ -97,7 +96,7 @@ fn map_in_hole(
         }
         Err(e) => e,
     };
-    give_up(p, at, end, None);
+    give_up(p, PageRange::of(at, at + len), None);
     Err(failed)
 }
 
@@ -122,11 +121,11 @@ pub fn try_elsewhere(
 /// Enters a mapping that Linux has made in the proxy (with no watch yet) where the
 /// range is reserved; if that cannot be, mapping and reservation go again, and `back` is there.
 pub fn adopt(p: &Caller<'_>, mut vma: Vma<FileRef>, back: Option<&Vma<FileRef>>) -> Result<()> {
-    let (start, end) = (vma.start, vma.end);
-    let id = match services::by_worker(p.thread, SERVICE_WATCH, &[start, end], &[]) {
+    let range = vma.range();
+    let id = match services::by_worker(SERVICE_WATCH, &[vma.start, vma.end], &[]) {
         Ok(a) => a.status as u32,
         Err(e) => {
-            give_up(p, start, end, back);
+            give_up(p, range, back);
             return Err(e.into());
         }
     };
@@ -135,16 +134,16 @@ pub fn adopt(p: &Caller<'_>, mut vma: Vma<FileRef>, back: Option<&Vma<FileRef>>)
     }
     let inserted = fill_whole(p.memory, &mut p.memory.mm.lock(), p.slot, vma);
     if inserted.is_err() {
-        give_up(p, start, end, back);
+        give_up(p, range, back);
         unwatch(p, id);
     }
     inserted
 }
 
-/// Gives `start..end` back to the device's mapping in the proxy; ends the watch
+/// Gives a range back to the device's mapping in the proxy; ends the watch
 /// if no mapping uses it any more. False: Linux did not.
-pub fn unmap(p: &Caller<'_>, start: u64, end: u64, watch: u32) -> bool {
-    let is_done = remap(p, start, end);
+pub fn unmap(p: &Caller<'_>, range: PageRange, watch: u32) -> bool {
+    let is_done = remap(p, range);
     unwatch(p, watch);
     is_done
 }
@@ -165,13 +164,14 @@ pub fn unwatch(p: &Caller<'_>, watch: u32) {
 
 /// Gives up what the caller has reserved, where Linux may have mapped something already, for
 /// `back`.
-pub fn give_up(p: &Caller<'_>, start: u64, end: u64, back: Option<&Vma<FileRef>>) {
-    let is_done = remap(p, start, end);
-    unreserve_after(p, start, end, is_done, back);
+pub fn give_up(p: &Caller<'_>, range: PageRange, back: Option<&Vma<FileRef>>) {
+    let is_done = remap(p, range);
+    unreserve_after(p, range, is_done, back);
 }
 
 /// Has the device mapped again over a range. False: it is not, though there is a proxy.
-pub fn remap(p: &Caller<'_>, start: u64, end: u64) -> bool {
+pub fn remap(p: &Caller<'_>, range: PageRange) -> bool {
+    let (start, end) = (range.start(), range.end());
     p.is_killed()
         || delegate::ask(p.thread, Control::Remap { start, end }) == Outcome::Done(0)
         || p.is_killed()

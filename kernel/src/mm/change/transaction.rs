@@ -4,8 +4,9 @@ use super::reserve::{must_wait, resume, wait_until_settled};
 use crate::mm::map::address_space::AddressSpace;
 use crate::mm::window::caller::Caller;
 use crate::mm::window::release;
-use hanare_core::coherence::{Change, Range};
+use hanare_core::coherence::Change;
 use hanare_core::errno::{self, Result};
+use hanare_core::pagerange::PageRange;
 
 /// Changes what is mapped in `whole`. `plan` says where Linux has to forget pages first; it
 /// changes nothing that it does not leave as good as before. `commit` makes the change, under the
@@ -16,8 +17,8 @@ use hanare_core::errno::{self, Result};
 /// Those of `plan` and `commit`; `ENOMEM`: Linux could not be asked. Then nothing was changed.
 pub fn carry_out<T>(
     p: &Caller<'_>,
-    whole: Range,
-    mut plan: impl FnMut(&mut AddressSpace, &Change) -> Result<Option<Range>>,
+    whole: PageRange,
+    mut plan: impl FnMut(&mut AddressSpace, &Change) -> Result<Option<PageRange>>,
     commit: impl FnOnce(&mut AddressSpace, &Change) -> Result<T>,
 ) -> Result<T> {
     carry_out_with(
@@ -25,7 +26,7 @@ pub fn carry_out<T>(
         whole,
         &mut (),
         |mm, change, ()| plan(mm, change),
-        |(), start, end| release::zap(p, start, end),
+        |(), range| release::zap(p, range),
         |mm, change, ()| commit(mm, change),
     )
 }
@@ -34,10 +35,10 @@ pub fn carry_out<T>(
 /// steps have in common.
 pub(super) fn carry_out_with<K, T>(
     p: &Caller<'_>,
-    whole: Range,
+    whole: PageRange,
     known: &mut K,
-    mut plan: impl FnMut(&mut AddressSpace, &Change, &mut K) -> Result<Option<Range>>,
-    mut ask: impl FnMut(&mut K, u64, u64) -> bool,
+    mut plan: impl FnMut(&mut AddressSpace, &Change, &mut K) -> Result<Option<PageRange>>,
+    mut ask: impl FnMut(&mut K, PageRange) -> bool,
     commit: impl FnOnce(&mut AddressSpace, &Change, &mut K) -> Result<T>,
 ) -> Result<T> {
     let mut change = Change::new(whole);
@@ -48,7 +49,7 @@ pub(super) fn carry_out_with<K, T>(
         if !is_forgotten {
             return Err(errno::ENOMEM);
         }
-        if let Some(busy) = must_wait(p.memory, &mm, whole.0, whole.1) {
+        if let Some(busy) = must_wait(p.memory, &mm, whole) {
             drop(mm);
             wait_until_settled(p, busy)?;
             continue;
@@ -56,8 +57,8 @@ pub(super) fn carry_out_with<K, T>(
         let Some(needed) = plan(&mut mm, &change, known)? else {
             return commit(&mut mm, &change, known);
         };
-        let (start, end) = mm.reserve(&mut change, needed)?;
+        let reserved = mm.reserve(&mut change, needed)?;
         drop(mm);
-        is_forgotten = ask(known, start, end);
+        is_forgotten = ask(known, reserved);
     }
 }

@@ -13,7 +13,7 @@ use crate::mm::pages::leftovers::Removed;
 use crate::mm::window::caller::Caller;
 use crate::sched::tlb;
 use alloc::collections::LinkedList;
-use hanare_core::coherence::{Change, Kept, NOTHING, Range, Unmapping};
+use hanare_core::coherence::{Change, Kept, Unmapping};
 use hanare_core::errno::{self, Result};
 use hanare_core::pagerange::PageRange;
 use hanare_core::vma::{Backing, Vma, VmaFlags};
@@ -27,7 +27,7 @@ enum For {
     /// Nothing: the addresses are free then.
     Nothing,
     /// A mapping of the caller's, which changes what is beside later.
-    Mapping { beside: Range },
+    Mapping { beside: PageRange },
     /// Like `Mapping`, where the addresses are marked as the caller's already.
     Marked,
 }
@@ -38,9 +38,9 @@ enum For {
 /// Nothing, or not all of it, was unmapped. `ENOMEM`, too, if Linux could not be asked. Then the
 /// range is unmapped here, but nothing is mapped there until Linux has been asked, by another
 /// unmapping.
-pub fn unmap_range(p: &Caller<'_>, start: u64, end: u64) -> Result<()> {
-    may_unmap(&mut p.memory.mm.lock(), start, end)?;
-    unmap_pieces(p, start, end, For::Nothing)
+pub fn unmap_range(p: &Caller<'_>, range: PageRange) -> Result<()> {
+    may_unmap(&mut p.memory.mm.lock(), range)?;
+    unmap_pieces(p, range, For::Nothing)
 }
 
 /// Like [`unmap_range`], for a mapping of the caller's: the range is reserved. To other threads
@@ -50,27 +50,26 @@ pub fn unmap_range(p: &Caller<'_>, start: u64, end: u64) -> Result<()> {
 ///
 /// # Errors
 /// As of [`unmap_range`]; nothing is reserved.
-pub fn replace_range(p: &Caller<'_>, start: u64, end: u64, beside: Range) -> Result<()> {
+pub fn replace_range(p: &Caller<'_>, range: PageRange, beside: PageRange) -> Result<()> {
     loop {
         let mut mm = p.memory.mm.lock();
-        may_unmap(&mut mm, start, end)?;
-        if mm.mappings().range(start, end).nth(PIECE_MAPPINGS).is_none() {
+        may_unmap(&mut mm, range)?;
+        if is_one_piece(&mm, range) {
             drop(mm);
-            match unmap_piece(p, start, end, For::Mapping { beside })? {
+            match unmap_piece(p, range, For::Mapping { beside })? {
                 Some(busy) => wait_until_settled(p, busy)?,
                 None => return Ok(()),
             }
             continue;
         }
-        let busy = must_wait_to_reserve(p.memory, &mm, (start, end), beside);
-        let marked = if busy.is_none() { mark(p, &mut mm, start, end) } else { Ok(()) };
+        let busy = must_wait_to_reserve(p.memory, &mm, range, beside);
+        let marked = if busy.is_none() { mark(p, &mut mm, range) } else { Ok(()) };
         drop(mm);
         marked?;
         match busy {
             Some(busy) => wait_until_settled(p, busy)?,
             None => {
-                return unmap_pieces(p, start, end, For::Marked)
-                    .inspect_err(|_| unmark(p, start, end));
+                return unmap_pieces(p, range, For::Marked).inspect_err(|_| unmark(p, range));
             }
         }
     }
@@ -83,22 +82,21 @@ pub fn replace_range(p: &Caller<'_>, start: u64, end: u64, beside: Range) -> Res
 /// As of [`unmap_range`]; if it has changed nothing, `first` was not called.
 pub fn unmap_after(
     p: &Caller<'_>,
-    start: u64,
-    end: u64,
+    range: PageRange,
     first: impl Fn(&mut AddressSpace) -> bool,
 ) -> Result<bool> {
     loop {
         let mut mm = p.memory.mm.lock();
-        may_unmap(&mut mm, start, end)?;
-        let Some(busy) = must_wait_to_reserve(p.memory, &mm, (start, end), NOTHING) else {
-            mark(p, &mut mm, start, end)?;
+        may_unmap(&mut mm, range)?;
+        let Some(busy) = must_wait_to_reserve(p.memory, &mm, range, PageRange::NONE) else {
+            mark(p, &mut mm, range)?;
             let is_wanted = first(&mut mm);
             drop(mm);
             let unmapped = match is_wanted {
-                true => unmap_pieces(p, start, end, For::Marked),
+                true => unmap_pieces(p, range, For::Marked),
                 false => Ok(()),
             };
-            unmark(p, start, end);
+            unmark(p, range);
             return unmapped.map(|()| is_wanted);
         };
         drop(mm);
@@ -107,22 +105,28 @@ pub fn unmap_after(
 }
 
 /// Refuses an unmapping, if it has to be, before anything is changed.
-fn may_unmap(mm: &mut AddressSpace, start: u64, end: u64) -> Result<()> {
-    mm.may_cut(PageRange::of(start, end))?;
-    mm.split_edges(PageRange::of(start, end))?;
+fn may_unmap(mm: &mut AddressSpace, range: PageRange) -> Result<()> {
+    let (start, end) = (range.start(), range.end());
+    mm.may_cut(range)?;
+    mm.split_edges(range)?;
     if mm.mappings().find(start).is_some_and(|v| v.start < start && end < v.end) {
-        mm.may_part(PageRange::of(start, end))?; // two are left of it
+        mm.may_part(range)?; // two are left of it
     }
     Ok(())
 }
 
-fn unmap_pieces(p: &Caller<'_>, start: u64, end: u64, what_for: For) -> Result<()> {
-    let mut at = start;
+/// Whether a range has at most the mappings that are removed at once.
+fn is_one_piece(mm: &AddressSpace, range: PageRange) -> bool {
+    mm.mappings().range(range.start(), range.end()).nth(PIECE_MAPPINGS).is_none()
+}
+
+fn unmap_pieces(p: &Caller<'_>, range: PageRange, what_for: For) -> Result<()> {
+    let (mut at, end) = (range.start(), range.end());
     while at < end {
         let behind =
             p.memory.mm.lock().mappings().range(at, end).nth(PIECE_MAPPINGS).map(|v| v.start);
         let stop = behind.unwrap_or(end);
-        match unmap_piece(p, at, stop, what_for)? {
+        match unmap_piece(p, PageRange::of(at, stop), what_for)? {
             Some(busy) => wait_until_settled(p, busy)?,
             None => at = stop,
         }
@@ -131,39 +135,39 @@ fn unmap_pieces(p: &Caller<'_>, start: u64, end: u64, what_for: For) -> Result<(
 }
 
 /// Does nothing where another thread is busy: what to wait for.
-fn unmap_piece(p: &Caller<'_>, start: u64, end: u64, what_for: For) -> Result<Option<u32>> {
+fn unmap_piece(p: &Caller<'_>, range: PageRange, what_for: For) -> Result<Option<u32>> {
     let mut removed = Removed::default();
     let reserves = !matches!(what_for, For::Nothing);
     {
         let mut mm = p.memory.mm.lock();
         let busy = match what_for {
-            For::Nothing => must_wait_to_reserve(p.memory, &mm, (start, end), NOTHING),
-            For::Mapping { beside } => must_wait_to_reserve(p.memory, &mm, (start, end), beside),
+            For::Nothing => must_wait_to_reserve(p.memory, &mm, range, PageRange::NONE),
+            For::Mapping { beside } => must_wait_to_reserve(p.memory, &mm, range, beside),
             For::Marked => None,
         };
         if busy.is_some() {
             return Ok(busy);
         }
-        let count = mm.mappings().range(start, end).count();
+        let count = mm.mappings().range(range.start(), range.end()).count();
         if count > 1 {
             heap::room(count * 2 * size_of::<Vma<FileRef>>())?;
         }
-        mm.split_edges(PageRange::of(start, end))?;
-        removed.vmas = mm.cursor(PageRange::of(start, end)).try_remove()?;
+        mm.split_edges(range)?;
+        removed.vmas = mm.cursor(range).try_remove()?;
         for v in removed.vmas.iter().filter(|v| is_unforgotten(v)) {
-            removed.range = Some(tlb::join(removed.range, (v.start, v.end)));
+            removed.range = Some(tlb::join(removed.range, v.range()));
         }
         if removed.vmas.is_empty() {
-            let coming = kept(Kept::for_mapping(false), p.slot, PageRange::of(start, end));
+            let coming = kept(Kept::for_mapping(false), p.slot, range);
             return if reserves { mm.insert(coming).map(|()| None) } else { Ok(None) };
         }
-        mm.unmap_pages((start, end), &Change::new((start, end)), false, &mut removed);
+        mm.unmap_pages(range, &Change::new(range), false, &mut removed);
         let finishes = removed.needs_finish() || removed.vmas.iter().any(is_linuxs);
         // Until CPUs and Linux have forgotten the pages no thread may map anything here: a call of
         // another thread would see the old ones.
         if reserves {
             // It is free: cannot fail.
-            mm.insert_anyway(kept(Kept::for_mapping(true), p.slot, PageRange::of(start, end)))?;
+            mm.insert_anyway(kept(Kept::for_mapping(true), p.slot, range))?;
         } else if finishes {
             keep_busy(p, &mut mm, &removed.vmas)?;
         }
@@ -177,10 +181,10 @@ fn unmap_piece(p: &Caller<'_>, start: u64, end: u64, what_for: For) -> Result<Op
     let is_forgotten = finish(p, removed, || vmas.iter());
     drop_mappings(vmas);
     match is_forgotten {
-        _ if !reserves => settle(p, start, end, is_forgotten).map(|()| None),
+        _ if !reserves => settle(p, range, is_forgotten).map(|()| None),
         true => Ok(None),
         false => {
-            unreserve_after(p, start, end, false, None);
+            unreserve_after(p, range, false, None);
             Err(errno::ENOMEM)
         }
     }
@@ -216,8 +220,7 @@ fn finish<'a, I: Iterator<Item = &'a Vma<FileRef>>>(
         let mut hidden = Removed::default();
         let mut mm = p.memory.mm.lock();
         for v in vmas() {
-            let range = (v.start, v.end);
-            mm.take_pages(range, &Change::of_forgotten(range), true, &mut hidden);
+            mm.take_pages(v.range(), &Change::of_forgotten(v.range()), true, &mut hidden);
         }
         drop(mm);
         hidden.set_forgotten();
@@ -239,8 +242,8 @@ fn is_unforgotten(v: &Vma<FileRef>) -> bool {
 fn unmap_linuxs<'a>(p: &Caller<'_>, vmas: impl Iterator<Item = &'a Vma<FileRef>>) -> bool {
     vmas.fold(true, |done, v| {
         done & match v.backing {
-            Backing::SharedLinux { watch, .. } => shared::unmap(p, v.start, v.end, watch),
-            _ => !is_unforgotten(v) || shared::remap(p, v.start, v.end),
+            Backing::SharedLinux { watch, .. } => shared::unmap(p, v.range(), watch),
+            _ => !is_unforgotten(v) || shared::remap(p, v.range()),
         }
     })
 }
@@ -254,7 +257,7 @@ pub fn unmap_all(p: &Caller<'_>) -> bool {
         let mut mm = p.memory.mm.lock();
         let vmas = mm.take_mappings();
         mm.set_lock_future(VmaFlags::empty());
-        let whole = (vmas.min(), vmas.max());
+        let whole = vmas.whole();
         mm.unmap_pages(whole, &Change::new(whole), true, &mut removed);
         vmas
     };

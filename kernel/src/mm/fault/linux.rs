@@ -12,7 +12,7 @@ use crate::mm::map::limits::Growth;
 use crate::mm::map::populate::Gained;
 use crate::mm::map::vdso;
 use crate::mm::pages::content::FileRef;
-use crate::mm::pages::entry::{is_lost, is_owned, kind, sight, sight_bits};
+use crate::mm::pages::entry::{is_lost, is_owned, kind, pages_of, sight, sight_bits};
 use crate::mm::pages::quarantine;
 use crate::mm::window::messages;
 use crate::mm::window::space::Space;
@@ -78,7 +78,7 @@ pub fn fault(
         return Ok(-errno::EFAULT.0);
     }
     // The module has removed what it had mapped there before it asked.
-    let mut change = Change::of_forgotten((addr, addr + SMALL));
+    let mut change = Change::of_forgotten(PageRange::page(addr));
     let mut rounds = 0;
     loop {
         let mut mm = p.mm.lock();
@@ -112,7 +112,7 @@ pub fn fault(
             let given = if write { None } else { mm.give_special(&vma, kind, addr)? };
             return Ok(given.map_or(-errno::EFAULT.0, |page| answer(r, addr, &[page])));
         }
-        if mm.is_reserved((addr, addr + SMALL)) {
+        if mm.is_reserved(PageRange::page(addr)) {
             return Ok(-errno::EAGAIN.0); // it faults again
         }
         if mm.leaf(addr).is_none() {
@@ -284,7 +284,7 @@ impl AddressSpace {
             if !leaf.entry.has(pte::ACCESSED) && !(base..base + leaf.size).contains(&addr) {
                 break; // whether it is accessed is to be seen
             }
-            if self.is_reserved((base.max(at), base + leaf.size)) {
+            if self.is_reserved(PageRange::of(base.max(at), base + leaf.size)) {
                 break;
             }
             // Linux may write to a page that was not written yet once it asks for that.
@@ -303,7 +303,7 @@ impl AddressSpace {
                 let lent = pte::LENT | pte::DIRTY | pte::ACCESSED;
                 let noted = if writable { lent } else { pte::ACCESSED };
                 let given = sight_bits(given) | noted;
-                self.change_pages(PageRange::of(base, base + leaf.size), &mut |l| l.entry | given);
+                self.change_pages(pages_of(&leaf), &mut |l| l.entry | given);
             }
             let stop = end.min(base + leaf.size);
             while at < stop {

@@ -17,6 +17,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use hanare_abi::layout::USER_MIN;
 use hanare_abi::offer::OFFER_PAGES;
 use hanare_core::coherence::{Change, Sight};
+use hanare_core::pagerange::PageRange;
 use hanare_core::syscalls::pointers::{POINTERS_MAX, Pointer, Pointers};
 use hanare_core::vma::{Backing, Prot, Vma, VmaFlags};
 use hanare_hal::addr::PhysAddr;
@@ -164,7 +165,7 @@ impl AddressSpace {
             let is_watched = writes && vma.flags.contains(VmaFlags::SOFT_CLEAN);
             return vma.backing == Backing::Anonymous
                 && !is_watched
-                && !self.is_reserved((page, page + SMALL))
+                && !self.is_reserved(PageRange::page(page))
                 && self.populate_anonymous(vma, page, writes).is_ok();
         };
         let seen = sight(leaf.entry);
@@ -179,7 +180,7 @@ impl AddressSpace {
         if seen.is_seen() || leaf.entry.has(pte::SOFT_CLEAN) || !self.is_alone() {
             return false;
         }
-        let mut change = Change::new((page, page + SMALL));
+        let mut change = Change::new(PageRange::page(page));
         match self.make_writable(vma, page, &mut change) {
             Ok(Gained::Copied(old)) => {
                 *copied = Some(old);

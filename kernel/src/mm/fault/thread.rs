@@ -81,7 +81,8 @@ fn serve(thread: &impl Faulting, fault: FaultInfo) -> Result<(), Signal> {
     thread.count_fault();
     // The last page of all has no end, and is no program's.
     let end = page.checked_add(SMALL).ok_or(Signal::NotMapped)?;
-    let mut change = Change::new((page, end));
+    let pages = PageRange::of(page, end);
+    let mut change = Change::new(pages);
     let mut is_forgotten = false;
     loop {
         if p.is_killed() {
@@ -106,7 +107,7 @@ fn serve(thread: &impl Faulting, fault: FaultInfo) -> Result<(), Signal> {
                 return Ok(());
             }
             Plan::Wait { ask } => {
-                is_forgotten = !ask || release::zap(p, page, page + SMALL);
+                is_forgotten = !ask || release::zap(p, pages);
                 continue;
             }
             // As of a resolution: a thread that has to end would ask for ever.
@@ -147,7 +148,7 @@ fn serve(thread: &impl Faulting, fault: FaultInfo) -> Result<(), Signal> {
 /// `settled`: as it was before Linux was asked. A thread that has to end does not ask again.
 fn may_have_moved(p: &Caller<'_>, page: u64, settled: u32) -> bool {
     let mm = p.memory.mm.lock();
-    let is_busy = must_wait(p.memory, &mm, page, page + SMALL).is_some();
+    let is_busy = must_wait(p.memory, &mm, PageRange::page(page)).is_some();
     (is_busy || p.memory.settled.load(Ordering::Relaxed) != settled) && !p.must_end()
 }
 
@@ -179,8 +180,7 @@ fn plan(
             // Another thread resolved it, or only the TLB was stale; or it was there ahead, and is
             // populated now.
             if !leaf.entry.has(pte::ACCESSED) {
-                let (start, end) = pages_of(&leaf);
-                mm.change_pages(PageRange::of(start, end), &mut |l| l.entry | pte::ACCESSED);
+                mm.change_pages(pages_of(&leaf), &mut |l| l.entry | pte::ACCESSED);
             }
             cpu::flush_page(page);
             Plan::Done

@@ -12,7 +12,7 @@ use crate::mm::pages::tlb_stale::{Stale, StaleTables};
 use crate::sched::tlb;
 use alloc::sync::Arc;
 use hanare_abi::layout::{USER_MAX, USER_MIN};
-use hanare_core::coherence::{Change, Coherence, Range, Sight, may_give_up};
+use hanare_core::coherence::{Change, Coherence, Sight, may_give_up};
 use hanare_core::errno::{self, Result};
 use hanare_core::ledger::{FrameOwner, Subject};
 use hanare_core::mempolicy::{Policies, Policy};
@@ -233,13 +233,13 @@ impl AddressSpace {
     /// Linux, may have a translation of it: `change` knows. `is_flushed`: CPUs have none.
     pub fn unmap_pages(
         &mut self,
-        range: Range,
+        range: PageRange,
         change: &Change,
         is_flushed: bool,
         removed: &mut Removed,
     ) {
-        if let Some((start, end)) = self.take_pages(range, change, is_flushed, removed) {
-            self.flush(PageRange::of(start, end));
+        if let Some(gone) = self.take_pages(range, change, is_flushed, removed) {
+            self.flush(gone);
         }
         // A CPU that loads the table from now on gets no translation of a hidden page.
         if removed.is_hidden && !is_flushed && self.is_alone() {
@@ -252,18 +252,19 @@ impl AddressSpace {
     /// pages were mapped.
     pub(in crate::mm) fn take_pages(
         &mut self,
-        (start, end): Range,
+        range: PageRange,
         change: &Change,
         is_flushed: bool,
         removed: &mut Removed,
-    ) -> Option<Range> {
+    ) -> Option<PageRange> {
         let (mut delta, mut gone) = (RssDelta::default(), None);
         let mut gathered = Gathered::default();
         let (free, seen) = (&mut self.stale.blocks, &mut removed.seen);
-        let hides_none = is_flushed && change.has_forgotten((start, end));
-        self.table.update(start, end, &mut |leaf| {
+        let hides_none = is_flushed && change.has_forgotten(range);
+        self.table.update(range.start(), range.end(), &mut |leaf| {
             let is_told = leaf.entry.has(pte::SEEN);
-            gone = Some((gone.map_or(leaf.addr, |(first, _)| first), leaf.addr + leaf.size));
+            let first = gone.map_or(leaf.addr, PageRange::start);
+            gone = Some(PageRange::of(first, leaf.addr + leaf.size));
             if is_told {
                 removed.range = Some(tlb::join(removed.range, pages_of(&leaf)));
             }
@@ -291,18 +292,18 @@ impl AddressSpace {
 
     /// Hides the pages of a range that other spaces have, too, for a change that is to give them
     /// up. Returns whether that has to wait: other CPUs drop them when the lock is given back.
-    pub fn hide_shared(&mut self, (start, end): Range, change: &Change) -> bool {
+    pub fn hide_shared(&mut self, range: PageRange, change: &Change) -> bool {
         let mut hidden = None;
-        self.table.update(start, end, &mut |leaf| {
+        self.table.update(range.start(), range.end(), &mut |leaf| {
             if !is_to_hide(&leaf, change, false) {
                 return leaf.entry;
             }
             hidden = Some(tlb::join(hidden, pages_of(&leaf)));
             leaf.entry & !pte::PRESENT
         });
-        let Some((start, end)) = hidden else { return false };
-        self.coherence.disturb((start, end));
-        self.flush(PageRange::of(start, end));
+        let Some(hidden) = hidden else { return false };
+        self.coherence.disturb(hidden);
+        self.flush(hidden);
         !self.is_alone()
     }
 
@@ -347,16 +348,16 @@ impl AddressSpace {
         split_all(&mut self.table, Tables(self.tables.0), range, |_| true)
     }
 
-    /// Where Linux has something of `start..end` that `exceeds` says it has to forget for a change.
+    /// Where Linux has something of a range that `exceeds` says it has to forget for a change.
     /// Large pages at the edges are to be split before.
     pub fn must_forget(
         &mut self,
-        (start, end): (u64, u64),
+        range: PageRange,
         change: &Change,
         exceeds: impl Fn(&Leaf, Sight) -> bool,
-    ) -> Option<(u64, u64)> {
+    ) -> Option<PageRange> {
         let mut needed = None;
-        self.table.update(start, end, &mut |leaf| {
+        self.table.update(range.start(), range.end(), &mut |leaf| {
             if exceeds(&leaf, change.sight(pages_of(&leaf), sight(leaf.entry))) {
                 needed = Some(tlb::join(needed, pages_of(&leaf)));
             }
@@ -370,7 +371,7 @@ impl AddressSpace {
     pub fn flush(&mut self, range: PageRange) {
         self.stale.add(range);
         if self.table.is_active() {
-            tlb::flush_here(range.start(), range.end());
+            tlb::flush_here(range);
         }
     }
 
@@ -378,7 +379,7 @@ impl AddressSpace {
         let mut removed = Removed::default();
         self.check_resident();
         drop((self.vmas.take(), core::mem::take(&mut self.policies)));
-        let all = (self.vmas.min(), self.vmas.max());
+        let all = self.vmas.whole();
         self.unmap_pages(all, &Change::of_forgotten(all), true, &mut removed);
         removed.set_aside(self.account.as_ref());
         let stale = core::mem::take(&mut self.stale);

@@ -7,7 +7,7 @@ use crate::mm::pages::content::FileRef;
 use crate::mm::pages::entry::counted;
 use alloc::collections::LinkedList;
 use alloc::sync::Arc;
-use hanare_core::coherence::{Change, Range};
+use hanare_core::coherence::Change;
 use hanare_core::errno::Result;
 use hanare_core::mempolicy::{Policies, Policy};
 use hanare_core::pagerange::PageRange;
@@ -210,12 +210,12 @@ impl AddressSpace {
     }
 
     /// Whether a change under way has reserved a page of a range.
-    pub(in crate::mm) fn is_reserved(&self, range: Range) -> bool {
+    pub(in crate::mm) fn is_reserved(&self, range: PageRange) -> bool {
         self.coherence.is_reserved(range)
     }
 
     /// CPUs may have translations of a range that a change has made stale.
-    pub(in crate::mm) fn disturb(&mut self, range: Range) {
+    pub(in crate::mm) fn disturb(&mut self, range: PageRange) {
         self.coherence.disturb(range);
     }
 

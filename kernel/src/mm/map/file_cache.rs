@@ -30,14 +30,14 @@ impl AddressSpace {
         }
     }
 
-    /// Maps what is known of a private file mapping in `low..high`, if the page `addr` is
-    /// among it.
+    /// Maps what is known of a private file mapping in a range, if the page `addr` is among it.
     pub(in crate::mm) fn map_known(
         &mut self,
         vma: &Vma<FileRef>,
         addr: u64,
-        (low, high): (u64, u64),
+        range: PageRange,
     ) -> bool {
+        let (low, high) = (range.start(), range.end());
         let Backing::PrivateFile { file, .. } = &vma.backing else { return false };
         let Some(content) = &file.content else { return false };
         let Some(first) = vma.file_offset(low) else { return false };

@@ -14,6 +14,7 @@ use alloc::vec::Vec;
 use core::ops::Range;
 use hanare_abi::frame::Extent;
 use hanare_abi::service::EXTENTS_MAX;
+use hanare_core::pagerange::PageRange;
 use hanare_core::rss::Counted;
 use hanare_core::vma::{Backing, Prot, Vma, VmaFlags};
 use hanare_hal::addr::PhysAddr;
@@ -63,9 +64,9 @@ impl PendingFill {
 }
 
 /// The addresses that are brought in with the page `addr` of a file.
-pub(in crate::mm) fn file_window(vma: &Vma<FileRef>, addr: u64) -> (u64, u64) {
+pub(in crate::mm) fn file_window(vma: &Vma<FileRef>, addr: u64) -> PageRange {
     let window = addr & !(FILE_WINDOW * SMALL - 1);
-    (window.max(vma.start), (window + FILE_WINDOW * SMALL).min(vma.end))
+    PageRange::of(window.max(vma.start), (window + FILE_WINDOW * SMALL).min(vma.end))
 }
 
 impl AddressSpace {
@@ -73,7 +74,8 @@ impl AddressSpace {
     pub(in crate::mm) fn plan_fill(&mut self, vma: &Vma<FileRef>, addr: u64) -> Option<Fill> {
         let Backing::PrivateFile { file, .. } = &vma.backing else { return None };
         let page = addr & !(SMALL - 1);
-        let (low, high) = file_window(vma, addr);
+        let window = file_window(vma, addr);
+        let (low, high) = (window.start(), window.end());
         let (mut start, mut end) = (page, page + SMALL);
         while start > low && self.table.find(start - SMALL).is_none() {
             start -= SMALL;

@@ -3,7 +3,7 @@
 use super::address_space::AddressSpace;
 use crate::base::heap;
 use crate::mm::pages::content::FileRef;
-use hanare_core::coherence::{Change, Kept, Range};
+use hanare_core::coherence::{Change, Kept};
 use hanare_core::errno::{self, Result};
 use hanare_core::pagerange::PageRange;
 use hanare_core::vma::{Backing, Prot, SpecialKind, Vma, VmaFlags};
@@ -43,7 +43,11 @@ pub fn holds_accesses(v: &Vma<FileRef>) -> bool {
 
 impl AddressSpace {
     /// Reserves addresses for a change, see [`Change::reserve`]. `ENOMEM`.
-    pub(in crate::mm) fn reserve(&mut self, change: &mut Change, needed: Range) -> Result<Range> {
+    pub(in crate::mm) fn reserve(
+        &mut self,
+        change: &mut Change,
+        needed: PageRange,
+    ) -> Result<PageRange> {
         heap::fallible(|| change.reserve(&mut self.coherence, needed)).map_err(|_| errno::ENOMEM)
     }
 }

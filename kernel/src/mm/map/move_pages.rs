@@ -12,12 +12,13 @@ impl AddressSpace {
     /// is. `ENOMEM`, for tables: then none is.
     pub fn place_leaves(&mut self, range: PageRange, target: u64) -> Result<()> {
         let (start, end) = (range.start(), range.end());
+        let placed_at = PageRange::of(target, target + range.len());
         self.split_edges(range)?;
         if !target.wrapping_sub(start).is_multiple_of(LARGE) {
             self.split_all(range)?;
         }
         let mut leaves = heap::with_room((LARGE / SMALL) as usize)?;
-        self.coherence.arrive((target, target + (end - start)));
+        self.coherence.arrive(placed_at);
         for part in (start..end).step_by(LARGE as usize) {
             leaves.clear();
             self.table.update(part, end.min(part + LARGE), &mut |l| {
@@ -37,7 +38,7 @@ impl AddressSpace {
                 }
             });
             if !placed {
-                self.displace_leaves(PageRange::of(target, target + (end - start)));
+                self.displace_leaves(placed_at);
                 return Err(errno::ENOMEM);
             }
         }

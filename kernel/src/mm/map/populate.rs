@@ -135,7 +135,7 @@ impl AddressSpace {
         prot: Prot,
         change: &mut Change,
     ) -> Result<Gained, ()> {
-        let page = (leaf.addr, leaf.addr + SMALL);
+        let page = PageRange::of(leaf.addr, leaf.addr + SMALL);
         let is_present = leaf.entry.has(pte::PRESENT);
         let mut prepared = change.prepared(page, is_present);
         prepared.is_flushed |= self.is_alone();
@@ -144,22 +144,22 @@ impl AddressSpace {
             return Ok(Gained::Forks);
         }
         if is_present {
-            self.table.update(page.0, page.1, &mut |l| l.entry & !pte::PRESENT);
+            self.table.update(page.start(), page.end(), &mut |l| l.entry & !pte::PRESENT);
             self.coherence.disturb(page);
         }
         if self.table.is_active() {
-            cpu::flush_page(page.0);
+            cpu::flush_page(page.start());
         }
         let copied = match needed {
             ForWrite::Prepare { ask } => {
-                let (start, end) = self.coherence.to_flush(page, (0, 1 << 47));
-                self.flush(PageRange::of(start, end));
+                let stale = self.coherence.to_flush(page, PageRange::of(0, 1 << 47));
+                self.flush(stale);
                 self.reserve(change, page).map_err(|_| ()).map(|_| Gained::Waits { ask })
             }
             ForWrite::Allow | ForWrite::Copy | ForWrite::Wait => self.copy_page(leaf, prot),
         };
         if copied.is_err() {
-            self.refresh(page.0, prot - Prot::WRITE);
+            self.refresh(page.start(), prot - Prot::WRITE);
         }
         copied
     }

@@ -4,6 +4,7 @@
 use super::content::FileRef;
 use hanare_core::coherence::Sight;
 use hanare_core::framekind::FrameKind;
+use hanare_core::pagerange::PageRange;
 use hanare_core::rss::Counted;
 use hanare_core::vma::{Prot, Vma, VmaFlags};
 use hanare_hal::paging::Leaf;
@@ -97,8 +98,8 @@ pub fn sight_bits(sight: Sight) -> Bits {
 }
 
 /// The addresses of a page.
-pub fn pages_of(leaf: &Leaf) -> (u64, u64) {
-    (leaf.addr, leaf.addr + leaf.size)
+pub fn pages_of(leaf: &Leaf) -> PageRange {
+    PageRange::of(leaf.addr, leaf.addr + leaf.size)
 }
 
 /// The entry in place of a page whose memory is bad. It is valid, of no frame of ours, and never

@@ -5,6 +5,7 @@ use super::quarantine::{self, Passing};
 use crate::base::chain::Chain;
 use crate::base::quarantine::Giver;
 use alloc::collections::LinkedList;
+use hanare_core::pagerange::PageRange;
 use hanare_core::vma::Vma;
 
 /// The frames and mappings that an unmapping has removed, to be finished without the lock.
@@ -15,7 +16,7 @@ pub struct Removed {
     /// The charge for them.
     pub(in crate::mm) passing: Passing,
     /// Where it has them mapped.
-    pub(in crate::mm) range: Option<(u64, u64)>,
+    pub(in crate::mm) range: Option<PageRange>,
     /// Pages are hidden only: [`finish`](Self::finish) first, then they may be given up.
     pub(in crate::mm) is_hidden: bool,
     /// The mappings that went.

@@ -12,7 +12,7 @@ use hanare_hal::paging::TableSource;
 /// TLBs, then the rest is free.
 #[derive(Default)]
 pub struct Stale {
-    range: Option<(u64, u64)>,
+    range: Option<PageRange>,
     /// Frames that lost their last mapping.
     pub(in crate::mm) blocks: Chain,
     tables: Chain,
@@ -31,13 +31,13 @@ impl Stale {
 
     /// A range that other CPUs may still have in their TLBs.
     pub(in crate::mm) fn add(&mut self, range: PageRange) {
-        self.range = Some(tlb::join(self.range, (range.start(), range.end())));
+        self.range = Some(tlb::join(self.range, range));
     }
 
     /// Asks the CPUs. With the lock: the CPU that takes it next has dropped what is stale.
     pub fn post(&self, active: &tlb::CpuSet) {
-        if let Some((start, end)) = self.range {
-            tlb::post_flush(active, start, end);
+        if let Some(range) = self.range {
+            tlb::post_flush(active, range);
         }
     }
 

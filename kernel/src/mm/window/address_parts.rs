@@ -10,27 +10,28 @@ use core::sync::atomic::Ordering;
 use hanare_abi::control::Control;
 use hanare_abi::layout::{PARTS, PARTS_ALL, PARTS_USUAL, part};
 use hanare_core::errno::{self, Result};
+use hanare_core::pagerange::PageRange;
 use hanare_core::vma::{Vma, VmaFlags};
 
 /// The parts of a range that a set of parts has not.
-fn missing(have: u32, start: u64, end: u64) -> impl Iterator<Item = u32> {
+fn missing(have: u32, range: PageRange) -> impl Iterator<Item = u32> {
     (0..PARTS).filter(move |&number| {
         let (low, high) = part(number);
-        have & 1 << number == 0 && start < high && low < end
+        have & 1 << number == 0 && range.start() < high && low < range.end()
     })
 }
 
-/// Has the proxy map the parts in which `start..end` lies. May wait.
+/// Has the proxy map the parts in which a range lies. May wait.
 ///
 /// # Errors
 /// `ENOMEM`: it could not.
-pub fn reach(p: &Caller<'_>, start: u64, end: u64) -> Result<()> {
+pub fn reach(p: &Caller<'_>, range: PageRange) -> Result<()> {
     let have = p.memory.parts();
     if have == PARTS_ALL {
         return Ok(());
     }
-    for number in missing(have, start, end) {
-        delegate::result_of(p.thread, Control::MapPart { number }).map_err(|_| errno::ENOMEM)?;
+    for number in missing(have, range) {
+        delegate::result_of(Control::MapPart { number }).map_err(|_| errno::ENOMEM)?;
         p.memory.add_parts(1 << number);
     }
     Ok(())
@@ -43,10 +44,10 @@ pub fn reach(p: &Caller<'_>, start: u64, end: u64) -> Result<()> {
 pub fn reach_all(p: &Caller<'_>) -> Result<()> {
     let mut at = 0;
     loop {
-        let next = p.memory.mm.lock().mappings().find_next(at).map(|v| (v.start, v.end));
-        let Some((start, end)) = next else { return Ok(()) };
-        reach(p, start, end)?;
-        at = end;
+        let next = p.memory.mm.lock().mappings().find_next(at).map(Vma::range);
+        let Some(range) = next else { return Ok(()) };
+        reach(p, range)?;
+        at = range.end();
     }
 }
 
@@ -57,8 +58,9 @@ pub const GROWS_BELOW: u64 = 1 << 39;
 pub fn of_mappings(mm: &AddressSpace) -> u32 {
     let grows = |v: &Vma<FileRef>| v.flags.contains(VmaFlags::GROWSDOWN);
     let start = |v: &Vma<FileRef>| v.start.saturating_sub(if grows(v) { GROWS_BELOW } else { 0 });
-    let of = |(start, end)| missing(0, start, end).fold(0, |parts, number| parts | 1 << number);
-    match mm.mappings().iter().map(|v| of((start(v), v.end))).fold(0, |all, parts| all | parts) {
+    let of =
+        |v| missing(0, PageRange::of(start(v), v.end)).fold(0, |parts, number| parts | 1 << number);
+    match mm.mappings().iter().map(of).fold(0, |all, parts| all | parts) {
         0 => PARTS_USUAL,
         parts => parts,
     }

@@ -19,6 +19,7 @@ use hanare_abi::layout::{
 use hanare_abi::request::PAGE_WRITABLE;
 use hanare_core::errno::{self, Result};
 use hanare_core::ledger::Subject;
+use hanare_core::pagerange::PageRange;
 use hanare_hal::paging::SMALL;
 use hanare_hal::shared;
 
@@ -135,7 +136,7 @@ pub fn shrink(p: &Caller<'_>, bytes: u64) {
     {
         removed.seen.push(run);
     }
-    removed.range = Some((start + left.pages() * SMALL, start + before * SMALL));
+    removed.range = Some(PageRange::of(start + left.pages() * SMALL, start + before * SMALL));
     let given = (before - left.pages()) * SMALL;
     p.memory.set_message(p.slot, (left.count() > 0).then(|| lists::arc_within(left)));
     removed.finish(p);

@@ -8,6 +8,7 @@ use crate::mm::pages::leftovers::Removed;
 use crate::mm::pages::quarantine::{self, Batch, Whose};
 use core::sync::atomic::Ordering;
 use hanare_abi::service::{SERVICE_HELD, SERVICE_ZAP};
+use hanare_core::pagerange::PageRange;
 use hanare_core::quarantine as known;
 use hanare_hal::addr::PhysAddr;
 
@@ -26,11 +27,12 @@ impl Removed {
         }
         while range.is_some() || !self.seen.is_empty() {
             let batch = Batch::take(&mut self.seen);
-            let (kind, (low, high)) = match range.take() {
+            let (kind, zapped) = match range.take() {
                 Some(r) => (SERVICE_ZAP, r),
-                None => (SERVICE_HELD, (0, 0)),
+                None => (SERVICE_HELD, PageRange::NONE),
             };
-            let answer = ask(p, kind, &[low, high, batch.voids()], batch.extents());
+            let args = [zapped.start(), zapped.end(), batch.voids()];
+            let answer = ask(p, kind, &args, batch.extents());
             is_forgotten &= kind != SERVICE_ZAP || answer.is_some() || p.memory.is_closed();
             self.passing.set(self.seen.pages());
             batch.settle(answer, &mut self.seen, Whose::gives_up(&p.memory.account));
@@ -73,23 +75,22 @@ pub fn page(p: &Caller<'_>, frame: PhysAddr) {
     }
 }
 
-/// Tells Linux to forget `start..end`; the frames are not freed. Whether it was
+/// Tells Linux to forget a range; the frames are not freed. Whether it was
 /// done, or there is no Linux side any more that could have the pages.
-pub fn zap(p: &Caller<'_>, start: u64, end: u64) -> bool {
-    p.memory.is_closed() || zap_asking(p, start, end, &[]).is_some()
+pub fn zap(p: &Caller<'_>, range: PageRange) -> bool {
+    p.memory.is_closed() || zap_asking(p, range, &[]).is_some()
 }
 
 /// Like [`zap`], where there is a Linux side; the answer says which frames of `extents` Linux holds
 /// after that.
 pub(in crate::mm) fn zap_asking(
     p: &Caller<'_>,
-    start: u64,
-    end: u64,
+    range: PageRange,
     extents: &[u64],
 ) -> Option<services::Answer> {
     p.memory.losses.fetch_add(1, Ordering::Relaxed);
     crate::sched::hold::at("zap");
-    let args = [start, end, 0];
+    let args = [range.start(), range.end(), 0];
     // Of a process that ends, the worker may be gone; others that share the memory go on.
     // Of a thread that ends, the process goes on.
     services::by_worker(p.thread, SERVICE_ZAP, &args, extents).ok().or_else(|| {

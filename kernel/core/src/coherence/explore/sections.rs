@@ -214,7 +214,7 @@ impl State {
         }
         let change = self.threads[t].change.clone();
         let let_go = core::mem::take(&mut self.threads[t].let_go);
-        let mut needed: Option<Range> = None;
+        let mut needed: Option<PageRange> = None;
         let mut count = 0;
         if let Op::Discard(page) = op
             && self.hide_shared(t, page)
@@ -234,7 +234,7 @@ impl State {
             if needs && leaf.frame != 0 {
                 count += 1;
                 let r = range(page);
-                needed = Some(needed.map_or(r, |n| (n.0.min(r.0), n.1.max(r.1))));
+                needed = Some(needed.map_or(r, |n| n.join(r)));
             }
         }
         if op == Op::Fork && (count <= self.threads[t].copies_max || is(Mutant::ForkSharesWritten))
