@@ -446,8 +446,9 @@ requests! {
         slot: u32,
         /// Number of the server, of [`ALL_SERVERS`](crate::requestbox::ALL_SERVERS).
         number: u32,
-        /// The CPUs of Linux' on which it runs, bit `n` for CPU `n`; 0: those of the proxy.
-        cpus: u64,
+        /// The server has CPUs of its own: a [`LinuxCpuSet`](crate::cpus::LinuxCpuSet) with at
+        /// least one lies in the scratch page of its slot. Otherwise it runs where the proxy does.
+        has_cpus: bool,
     }
     /// Start one more pooled proxy ([`crate::pooled`]) for the pool of this native task: a
     /// process that has what this one was started with. Result = its process id.

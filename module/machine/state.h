@@ -10,6 +10,7 @@
 
 struct hanare_instance;
 
+/* Most CPUs of an instance. Linux may have more: struct hanare_linux_cpu_set names its CPUs. */
 #define HANARE_CPUS_MAX 64
 
 /* Memory of an instance in one piece. */

@@ -409,11 +409,20 @@ for i in range(40):
     check('what-only-a-thread-itself-may-write-is-not-a-servers', written)
 
     def refused():
-        for wrong in ['--servers', '0'], ['--servers', '9'], ['--server-cpus', '64'], ['--dispatch', 'own'], ['--boxes', 'disk'], \
-                ['--servers', 'disk=1'], ['--server-cpus', 'net=64']:
+        for wrong in ['--servers', '0'], ['--servers', '9'], ['--server-cpus', '4096'], ['--dispatch', 'own'], ['--boxes', 'disk'], \
+                ['--servers', 'disk=1'], ['--server-cpus', 'net=4096']:
             result = hanare('boot', 'other', '--cpus', '1', '--mem', '64M', *wrong, status=2)
             expect(wrong[0].encode() in result.err, result)
     check('wrong-options-are-refused', refused)
+
+    def not_linux():
+        # CPUs 2 and 3 are the instance's, CPU 1 is to be the other one's.
+        for list_, cpu in ('0,70', 70), ('files=64-65', 64), ('0-1', 1), ('3', 3):
+            for asked in ['--server-cpus', list_], ['--option', 'server_cpus' + ('.' if '=' in list_ else '=') + list_]:
+                result = hanare('boot', 'other', '--cpus', '1', '--mem', '64M', *asked, status=1)
+                expect(f'servers cannot run on CPU {cpu}: '.encode() in result.err, result)
+        expect(open('/sys/devices/system/cpu/online').read() == '0-1\n', 'a refused boot took a CPU')
+    check('server-cpus-that-linux-does-not-have-are-refused', not_linux)
     check('a-program-goes-by-the-box-while-it-has-many-threads', lambda: grows(by('auto')))
     check('a-program-that-gave-rights-up-does-not-go-by-the-box-again', gives_up)
     check('forged-serves-a-box', forged_serves(GUEST + '/static/calls-beside-blocked-servers'))

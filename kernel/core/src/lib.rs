@@ -19,6 +19,7 @@ pub mod bounce;
 pub mod buddy;
 pub mod clone;
 pub mod coherence;
+pub mod cpulist;
 pub mod cputimer;
 pub mod debugregs;
 pub mod directed;

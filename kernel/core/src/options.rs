@@ -1,10 +1,12 @@
 //! Boot options: what `hanare boot --option` takes and the LWK understands, listed once.
 
+use crate::cpulist;
 use crate::link::kinds::{Boxes, Kind};
 use crate::link::pool::Way;
 use crate::mitigations::Policy;
 use crate::userlimits::{self, UserLimits};
 use core::fmt;
+use hanare_abi::cpus::LinuxCpuSet;
 use hanare_abi::requestbox::{BOXES, SERVERS_MAX};
 
 /// The options, with their defaults.
@@ -37,8 +39,8 @@ pub struct Dispatch {
     pub boxes: Boxes,
     /// Most servers of each box of a process; `None`: as there are CPUs.
     pub servers: [Option<u32>; BOXES],
-    /// The CPUs of Linux' that they run on, a bit each; 0: those of the proxy.
-    pub server_cpus: [u64; BOXES],
+    /// The CPUs of Linux on which they run; empty: those of the proxy.
+    pub server_cpus: [LinuxCpuSet; BOXES],
     /// The descriptor that the tests' driver claims in every process.
     pub claim: Option<u32>,
 }
@@ -62,21 +64,11 @@ impl Dispatch {
                 self.servers[boxes].fill(Some(number));
             }
             "claim" if boxes == (0..=BOXES - 1) => self.claim = Some(number?),
-            "server_cpus" => self.server_cpus[boxes].fill(cpus(value)?),
+            "server_cpus" => self.server_cpus[boxes].fill(cpulist::parse(value).ok()?),
             _ => return None,
         }
         Some(())
     }
-}
-
-/// A list of CPUs below 64, like `0,2-3`.
-fn cpus(list: &str) -> Option<u64> {
-    let number = |text| userlimits::number(text).filter(|&number| number < 64);
-    list.split(',').try_fold(0, |all, part| {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        let (first, last) = (number(first)?, number(last)?);
-        (first <= last).then(|| all | (u64::MAX >> (63 - last) & u64::MAX << first))
-    })
 }
 
 impl Default for Options {
@@ -201,21 +193,26 @@ mod tests {
     #[test]
     fn calls_are_dispatched_as_is_said() {
         let of = |text| Options::parse(text).map(|options| options.dispatch);
+        let cpus = |cpus: &[usize]| cpus.iter().copied().collect::<LinuxCpuSet>();
         assert_eq!(of("dispatch=box dispatch=direct"), Ok(Dispatch::default()));
         let wanted = Dispatch {
             way: Way::Box,
             boxes: Boxes::default(),
             servers: [Some(2); BOXES],
-            server_cpus: [0b1101; BOXES],
+            server_cpus: [cpus(&[0, 2, 3]); BOXES],
             claim: Some(77),
         };
         assert_eq!(of("dispatch=box servers=2 server_cpus=0,2-3 claim=77"), Ok(wanted));
         assert_eq!(of("dispatch=auto").map(|d| d.way), Ok(Way::Auto));
-        assert_eq!(of("server_cpus=63").map(|d| d.server_cpus), Ok([1 << 63; BOXES]));
+        assert_eq!(of("server_cpus=63").map(|d| d.server_cpus), Ok([cpus(&[63]); BOXES]));
+        assert_eq!(
+            of("server_cpus=64,4095").map(|d| d.server_cpus),
+            Ok([cpus(&[64, 4095]); BOXES])
+        );
         let wanted = Dispatch {
             boxes: Boxes(1 << Kind::Net.number()),
             servers: [Some(3), Some(3), Some(1)],
-            server_cpus: [0, 1, 0],
+            server_cpus: [cpus(&[]), cpus(&[0]), cpus(&[])],
             ..Dispatch::default()
         };
         assert_eq!(of("boxes=net servers=3 servers.net=1 server_cpus.files=0"), Ok(wanted));
@@ -224,7 +221,7 @@ mod tests {
             "dispatch=AUTO",
             "servers=0",
             "servers=9",
-            "server_cpus=64",
+            "server_cpus=4096",
             "server_cpus=3-2",
             "server_cpus=",
             "servers.disk=1",

@@ -40,8 +40,8 @@ pub fn box_of(call: u32) -> usize {
 }
 
 /// The boot options.
-pub fn options() -> Dispatch {
-    OPTIONS.get().copied().unwrap_or_default()
+pub fn options() -> &'static Dispatch {
+    OPTIONS.call_once(Dispatch::default)
 }
 
 /// Most servers of a box.

@@ -23,6 +23,7 @@ use hanare_core::syscalls::arguments::Argument;
 use hanare_core::syscalls::{self, By};
 use hanare_hal::usercopy::{self, UserAddr};
 use hanare_ikc::SlotRef;
+use zerocopy::IntoBytes;
 
 /// Signals that a call may raise for the thread that executes it.
 const RAISED: SigSet = SigSet::of(SIGPIPE).with(SIGXFSZ).with(SIGTTIN).with(SIGTTOU);
@@ -76,12 +77,17 @@ pub fn add(me: &Thread, number: usize) -> bool {
     if !pool.make_boxes(|| p.memory().request_boxes()) {
         return false;
     }
-    let cpus = pool::options().server_cpus[number];
+    let cpus = &pool::options().server_cpus[number];
     let Some((number, index, slot)) = place(me, pool, number) else { return false };
+    let has_cpus = !cpus.is_empty();
+    // Not in the page of the running thread's slot, where arguments of its call may lie.
+    if has_cpus && p.space.memory.write_scratch(index, cpus.words.as_bytes()).is_err() {
+        return false;
+    }
     slot.lwk_reset();
     slot.set_poll_us(direct::worker_poll_us());
-    let request = Control::Server { slot: index, number: number as u32, cpus };
-    let tid = delegate::result_of(me, request);
+    let request = Control::Server { slot: index, number: number as u32, has_cpus };
+    let tid = delegate::result_of(request);
     let made = tid.is_ok();
     let mut places = pool.places.lock();
     places[number].is_used = made;

@@ -1,7 +1,9 @@
 //! Ways in which delegated calls are executed, as options of commands.
 
+use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
-use hanare_core::options;
+use hanare_common::cpu_list::CpuList;
+use hanare_core::{cpulist, options};
 
 /// Way in which delegated calls are executed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -83,8 +85,31 @@ fn servers(text: &str) -> Result<String, String> {
 }
 
 fn server_cpus(text: &str) -> Result<String, String> {
-    let expected = "numbers and ranges below 64 like 0,2-3, or those for a kind (files, net, other) like net=1";
-    word("server_cpus", text, expected)
+    let list = text.split_once('=').map_or(text, |(_, list)| list);
+    cpulist::parse(list).map_err(|wrong| wrong.to_string())?;
+    word(
+        "server_cpus",
+        text,
+        "a list of CPUs like 0,2-3, or one for a kind (files, net, other) like net=1",
+    )
+}
+
+/// Refuses CPUs for servers on which Linux will not run: those that are not in `online`, and those
+/// in `taken`, which the instance takes.
+pub fn check_server_cpus(
+    dispatch: &options::Dispatch,
+    online: &CpuList,
+    taken: &CpuList,
+) -> Result<()> {
+    for cpu in dispatch.server_cpus.iter().flat_map(|cpus| CpuList::from(cpus).into_numbers()) {
+        if taken.numbers().contains(&cpu) {
+            bail!("servers cannot run on CPU {cpu}: the instance takes it from Linux");
+        }
+        if !online.numbers().contains(&cpu) {
+            bail!("servers cannot run on CPU {cpu}: Linux runs on CPUs {online}");
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -103,6 +128,26 @@ mod tests {
         assert!(
             boxes("files=1").is_err() && boxes("disk").is_err() && boxes("net log=debug").is_err()
         );
-        assert!(server_cpus("64").is_err());
+        assert_eq!(server_cpus("64,4095").as_deref(), Ok("server_cpus=64,4095"));
+        let why = server_cpus("net=0,4096").unwrap_err();
+        assert_eq!(why, "there is no CPU 4096: numbers go up to 4095");
+        assert!(server_cpus("disk=1").unwrap_err().contains("files, net, other"));
+    }
+
+    #[test]
+    fn server_cpus_that_linux_will_not_have_are_refused_by_number() {
+        let judge = |option, online: &str, taken: &str| {
+            let dispatch = options::Options::parse(option).unwrap().dispatch;
+            check_server_cpus(&dispatch, &online.parse().unwrap(), &taken.parse().unwrap())
+                .map_err(|why| why.to_string())
+        };
+        assert_eq!(judge("", "0-3", "2-3"), Ok(()));
+        assert_eq!(judge("server_cpus=0-1 server_cpus.net=1", "0-3", "2-3"), Ok(()));
+        assert_eq!(judge("server_cpus=70,1000", "0-1023", "2-3"), Ok(()));
+        let refused = |cpu| Err(format!("servers cannot run on CPU {cpu}: Linux runs on CPUs 0-3"));
+        assert_eq!(judge("server_cpus=0,70", "0-3", "2-3"), refused(70));
+        assert_eq!(judge("server_cpus=0 server_cpus.files=1,64", "0-3", "2-3"), refused(64));
+        let why = judge("server_cpus=1-2", "0-3", "2-3").unwrap_err();
+        assert_eq!(why, "servers cannot run on CPU 2: the instance takes it from Linux");
     }
 }

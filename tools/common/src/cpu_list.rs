@@ -3,8 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// Most CPUs a machine can have.
-const CPUS_MAX: u32 = hanare_abi::cpus::LINUX_CPU_SET_CPUS as u32;
+use hanare_abi::cpus::LinuxCpuSet;
+use hanare_core::cpulist;
 
 /// CPU numbers, sorted, each once.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -14,6 +14,11 @@ impl CpuList {
     /// The numbers.
     pub fn numbers(&self) -> &[u32] {
         &self.0
+    }
+
+    /// The numbers, out of the list.
+    pub fn into_numbers(self) -> Vec<u32> {
+        self.0
     }
 }
 
@@ -30,32 +35,14 @@ impl FromStr for CpuList {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let mut numbers = Vec::new();
-        for part in text.trim().split(',') {
-            let (first, last) = range(part)?;
-            numbers.extend(first..=last);
-        }
-        Ok(numbers.into_iter().collect())
+        let cpus = cpulist::parse(text.trim()).map_err(|wrong| wrong.to_string())?;
+        Ok(Self::from(&cpus))
     }
 }
 
-fn range(part: &str) -> Result<(u32, u32), String> {
-    let (first, last) = part.split_once('-').unwrap_or((part, part));
-    let (first, last) = (number(first, part)?, number(last, part)?);
-    if first > last {
-        return Err(format!("in '{part}' the first CPU is above the last; write {last}-{first}"));
-    }
-    Ok((first, last))
-}
-
-fn number(text: &str, part: &str) -> Result<u32, String> {
-    let accepted = "expected numbers and ranges like 2,4-6";
-    if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Err(format!("'{part}' is not a CPU number or range; {accepted}"));
-    }
-    match text.parse() {
-        Ok(number) if number < CPUS_MAX => Ok(number),
-        _ => Err(format!("there is no CPU {text}: numbers go up to {}", CPUS_MAX - 1)),
+impl From<&LinuxCpuSet> for CpuList {
+    fn from(cpus: &LinuxCpuSet) -> Self {
+        Self(cpus.iter().map(|cpu| cpu as u32).collect())
     }
 }
 

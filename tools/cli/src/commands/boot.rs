@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use clap::{Args, ValueHint};
 use hanare_abi::LARGE_PAGE_SIZE;
 use hanare_abi::ioctl::MEMORY_KEPT_BYTES;
@@ -14,7 +14,7 @@ use hanare_core::{options, userlimits};
 use hanare_sdk::{Builder, Device, Error};
 
 use crate::device;
-use crate::dispatch::Dispatch;
+use crate::dispatch::{Dispatch, check_server_cpus};
 use crate::program::Arguments;
 use hanare_common::cpu_list::CpuList;
 use hanare_common::output::{self, outln};
@@ -72,6 +72,8 @@ impl Boot {
         let options = self.options.into_iter().chain(limits).chain(arguments);
         let options: Vec<String> = options.chain(self.dispatch.options()).collect();
         let options = options.join(" ");
+        let asked = options::Options::parse(&options).map_err(|refused| anyhow!("{refused}"))?;
+        check_server_cpus(&asked.dispatch, &machine::online_cpus(), &self.cpus)?;
         let path = self.image.clone().map_or_else(find::image, Ok)?;
         let image =
             fs::read(&path).with_context(|| format!("cannot read the image {}", path.display()))?;

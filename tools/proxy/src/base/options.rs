@@ -16,6 +16,7 @@ use hanare_abi::cpus::LinuxCpuSet;
 use hanare_abi::ioctl::NAME_SIZE;
 use hanare_abi::pooled::{ATTACH_MEMBER, ATTACH_NATIVE, ATTACH_PROGRAM};
 use hanare_abi::start::{START_AUTO, START_BOX, START_DIRECT};
+use hanare_core::cpulist;
 
 use crate::sys::shared::Initial;
 
@@ -125,7 +126,8 @@ fn apply(options: &mut Options, argument: &[u8]) -> Result<(), &'static str> {
         let room = options.instance[..NAME_SIZE - 1].get_mut(..name.len());
         room.ok_or("the instance name is too long (at most 31 bytes)")?.copy_from_slice(name);
     } else if let Some(list) = argument.strip_prefix(b"--cpus=") {
-        cpu_list(list, &mut options.cpus).ok_or("bad --cpus; expected a list like 2,4-6")?;
+        let list = core::str::from_utf8(list).ok().and_then(|list| cpulist::parse(list).ok());
+        options.cpus = list.ok_or("bad --cpus; expected a list like 2,4-6")?;
     } else if let Some(limits) = argument.strip_prefix(b"--stack=") {
         options.stack = Some(pair(limits, b':').ok_or("bad --stack; expected SOFT:HARD in bytes")?);
     } else {
@@ -144,20 +146,4 @@ fn number(text: &[u8]) -> Option<u64> {
 fn pair(text: &[u8], separator: u8) -> Option<(u64, u64)> {
     let at = text.iter().position(|&byte| byte == separator)?;
     Some((number(&text[..at])?, number(&text[at + 1..])?))
-}
-
-fn cpu_list(list: &[u8], cpus: &mut LinuxCpuSet) -> Option<()> {
-    for part in list.split(|&byte| byte == b',') {
-        let (first, last) = match pair(part, b'-') {
-            Some(range) => range,
-            None => (number(part)?, number(part)?),
-        };
-        if first > last || last >= LinuxCpuSet::CPUS as u64 {
-            return None;
-        }
-        for cpu in first..=last {
-            cpus.insert(cpu as usize);
-        }
-    }
-    Some(())
 }

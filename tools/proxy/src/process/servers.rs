@@ -1,7 +1,7 @@
 //! Servers of the request box (`worker/server.rs`) as workers know them, so that signals reach
 //! them.
 
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use hanare_abi::requestbox::{ALL_SERVERS, BOX_SLOTS, BOXES};
 use hanare_ikc::Serving;
@@ -17,14 +17,11 @@ pub struct Server {
     pub serving: Serving,
     /// Linux thread id of the server.
     pub tid: AtomicU32,
-    /// CPUs that it is to run on; 0: any.
-    pub cpus: AtomicU64,
 }
 
 /// The servers.
 pub static SERVERS: [Server; ALL_SERVERS] =
-    [const { Server { serving: Serving::new(), tid: AtomicU32::new(0), cpus: AtomicU64::new(0) } };
-        ALL_SERVERS];
+    [const { Server { serving: Serving::new(), tid: AtomicU32::new(0) } }; ALL_SERVERS];
 /// There is a server, or was.
 static USED: AtomicBool = AtomicBool::new(false);
 

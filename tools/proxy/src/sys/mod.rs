@@ -31,6 +31,7 @@ pub mod worker;
 use core::ffi::CStr;
 use core::mem::MaybeUninit;
 
+use hanare_abi::cpus::LinuxCpuSet;
 use hanare_abi::ioctl::IOCTL_COPY;
 use linux_raw_sys::general::*;
 
@@ -354,14 +355,11 @@ pub fn monotonic_ns() -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// Has this thread run on these CPUs, bit `n` for CPU `n`, if there are any among those that it may
-/// run on.
-pub fn run_on(cpus: u64) {
-    if cpus != 0 {
-        // SAFETY: a set of 64 CPUs, which Linux only reads.
-        let _ =
-            unsafe { raw_call(__NR_sched_setaffinity, [0, 8, &raw const cpus as u64, 0, 0, 0]) };
-    }
+/// Has thread `tid` run on these CPUs. It stays where it is if it may run on none of them.
+pub fn run_on(tid: u32, cpus: &LinuxCpuSet) {
+    let (bytes, at) = (size_of_val(cpus) as u64, &raw const *cpus as u64);
+    // SAFETY: a set of CPUs, which Linux only reads.
+    let _ = unsafe { raw_call(__NR_sched_setaffinity, [tid.into(), bytes, at, 0, 0, 0]) };
 }
 
 /// Has this thread run on one CPU, or anywhere that it may (`None`). A CPU that it may not run on

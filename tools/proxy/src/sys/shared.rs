@@ -5,6 +5,7 @@ use core::ffi::CStr;
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicU32, Ordering};
 
+use hanare_abi::cpus::LinuxCpuSet;
 use hanare_abi::layout::{
     BOX_BASE, CONTROL_BASE, CONTROL_END, MESSAGE_MAX, MESSAGES_MAX, SCRATCH_BASE, SCRATCH_END,
     SLOT_BASE, START_BASE, START_SIZE, message,
@@ -123,6 +124,13 @@ impl Window {
     /// Address of the scratch page of slot `index`.
     pub fn scratch(self, index: u32) -> u64 {
         hanare_abi::layout::scratch(index)
+    }
+
+    /// The CPUs of Linux that the LWK has written to the scratch page of slot `index`.
+    pub fn cpus(self, index: u32) -> LinuxCpuSet {
+        assert!(index < hanare_abi::layout::SLOTS_MAX);
+        // SAFETY: an aligned page that is mapped for good; any bits are a set, which is smaller.
+        unsafe { (self.scratch(index) as *const LinuxCpuSet).read_volatile() }
     }
 
     /// Copies `bytes` to `address` of a scratch page; what lies outside is not written.

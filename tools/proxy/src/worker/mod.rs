@@ -104,8 +104,8 @@ fn serve_request(process: &Process, worker: &Worker, slot: SlotRef) -> Option<i6
             code(signals::trap(worker, signal, info, || signals::applied(slot.sigmask())))
         }
         Control::Thread { slot, own } => number(threads::start_worker(process, slot, own)),
-        Control::Server { slot, number: own, cpus } => {
-            number(server::start(process, slot, own, cpus))
+        Control::Server { slot, number: own, has_cpus } => {
+            number(server::start(process, slot, own, has_cpus))
         }
         Control::Eventfd { descriptor } => {
             let mut eventfd = Eventfd { slot: worker.slot(), descriptor };

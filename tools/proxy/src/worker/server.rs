@@ -34,16 +34,22 @@ const QUICK_WAKE_UPS_US: u32 = 250;
 const LOOKS_PER_PAUSE: u32 = 32;
 
 /// `Control::Server`: gives the thread id.
-pub fn start(process: &Process, slot: u32, number: u32, cpus: u64) -> sys::Result<u32> {
+pub fn start(process: &Process, slot: u32, number: u32, has_cpus: bool) -> sys::Result<u32> {
     let server = SERVERS.get(number as usize).filter(|_| (1..SLOTS_MAX).contains(&slot));
     let server = server.ok_or(Errno(EINVAL))?;
-    server.cpus.store(cpus, Ordering::Relaxed);
+    let cpus = has_cpus.then(|| process.space.window.cpus(slot));
+    if cpus.is_some_and(|cpus| cpus.is_empty()) {
+        return Err(Errno(EINVAL));
+    }
     server.tid.store(0, Ordering::Relaxed);
     set_used();
     // Its handler ends calls on behalf of other signals: whether they are made again is the LWK's
     // to say.
     signal::set_action(SIGBUS, Action::Forward { restart: false })?;
     let tid = thread::spawn_server(slot, number)?;
+    if let Some(cpus) = cpus {
+        sys::run_on(tid, &cpus);
+    }
     server.tid.store(tid, Ordering::Relaxed);
     process.space.window.slot(slot).set_tid(tid);
     Ok(tid)
@@ -61,13 +67,12 @@ pub struct Means {
 pub fn begin(process: &Process, worker: &'static Worker, number: u32, means: &Means) -> ! {
     let of_box = process.space.window.request_box((number / SERVERS_MAX) as usize);
     let (calls, own) = (of_box, worker.slot());
-    let Server { serving, tid, cpus } = &SERVERS[number as usize];
+    let Server { serving, tid } = &SERVERS[number as usize];
     let number = number % SERVERS_MAX; // in its box
     let own_tid = sys::thread_id();
     tid.store(own_tid, Ordering::Relaxed); // the creator may say so later
     serving.end();
     let _ = calls.first(number); // said to one that has ended
-    sys::run_on(cpus.load(Ordering::Relaxed));
     signal::set_mask(BLOCKED);
     let server = Serves { process, worker, calls, number, own, tid: own_tid, serving, means };
     let mut rings = None;
