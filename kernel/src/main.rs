@@ -38,6 +38,7 @@ use sched::{attention, cpus, hold, machinecheck, user_mode};
 use hanare_abi::boot::{CPU_ONLINE, MEASURE_ISOLATION};
 use hanare_core::mitigations::{self, Policy, Processor};
 use hanare_core::options::Options;
+use hanare_core::transport;
 use hanare_hal::cpu::LeakWords;
 use hanare_hal::{
     apic, cpu, fpu, gdt, hardened, isolation, paging, percpu, shared, speculation, traps,
@@ -67,6 +68,9 @@ fn first_cpu() {
         panic!("{why}");
     }
     let p = shared::params();
+    if let Err(missing) = transport::check(p.transport_flags) {
+        panic!("{missing}");
+    }
     let options = match Options::parse(text(&p.cmdline)) {
         Ok(options) => options,
         Err(refused) => panic!("{refused}"),

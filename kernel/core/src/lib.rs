@@ -62,6 +62,7 @@ pub mod start;
 pub mod syscalls;
 pub mod sysfs;
 pub mod time;
+pub mod transport;
 pub mod turns;
 pub mod userlimits;
 pub mod usermemory;
