@@ -15,7 +15,7 @@ use core::sync::atomic::Ordering;
 use hanare_abi::observe::OBSERVED_STEP;
 use hanare_core::signal::SIGTRAP;
 use hanare_hal::traps::{self, Handlers, NO_CALL, Regs, vector};
-use hanare_hal::{cpu, shared};
+use hanare_hal::{apic, cpu, shared};
 
 /// Installed at boot.
 pub static HANDLERS: Handlers = Handlers {
@@ -24,8 +24,8 @@ pub static HANDLERS: Handlers = Handlers {
     leave,
     user_exception,
     kernel_fault,
-    timer: cpus::on_timer,
     interrupt,
+    interrupted,
     machine_check: machinecheck::in_kernel,
     fatal: panic::fatal_trap,
 };
@@ -172,7 +172,14 @@ fn kernel_fault(addr: u64, write: bool) -> bool {
     fault::user(thread, addr, error).is_ok() && !thread.process.is_killed()
 }
 
-fn interrupt(regs: &mut Regs) {
+/// The work of an interrupt. A peer's has none: it ends a halt, or has the CPU pass the gate.
+fn interrupt(vec: u8) {
+    if vec == apic::TIMER_VECTOR {
+        cpus::on_timer();
+    }
+}
+
+fn interrupted(regs: &mut Regs) {
     let nmis = traps::take_nmis();
     if nmis != 0 {
         crate::info!(

@@ -28,6 +28,8 @@ const TIMER_DIVIDE: u32 = 0x3e;
 pub const TIMER_VECTOR: u8 = boot::TIMER_VECTOR as u8;
 /// Vector on which LWK CPUs ring each other.
 pub const PEER_VECTOR: u8 = boot::PEER_VECTOR as u8;
+/// Vector on which Linux rings LWK CPUs.
+pub const LINUX_VECTOR: u8 = boot::VECTOR_FIRST as u8;
 /// Vector of interrupts that were withdrawn; there is no end of one.
 pub(crate) const SPURIOUS_VECTOR: u32 = 0xff;
 

@@ -155,10 +155,11 @@ pub struct Handlers {
     /// A page fault of the kernel on a user address inside [`crate::usercopy`]:
     /// true if it is resolved and the access is to be repeated.
     pub kernel_fault: fn(addr: u64, write: bool) -> bool,
-    /// The timer's interrupt, in the kernel or before `interrupt`.
-    pub timer: fn(),
+    /// An interrupt with its vector, in the kernel or before `interrupted`. Not of
+    /// [`apic::LINUX_VECTOR`], behind which the CPU looks at what is wanted of it in any case.
+    pub interrupt: fn(u8),
     /// An interrupt of user mode, before going back there.
-    pub interrupt: fn(&mut Regs),
+    pub interrupted: fn(&mut Regs),
     /// A machine check that came in the kernel, at any instruction: on a stack of its own, and
     /// the interrupted code may hold any lock.
     pub machine_check: fn(&Regs),
@@ -550,15 +551,15 @@ extern "C" fn rust_halted(vec: u8) {
     take_interrupt(vec);
 }
 
-/// Work of each interrupt: counting, the end of the interrupt, the timer's handler.
+/// Work of each interrupt: counting, the end of the interrupt, the handler.
 #[inline(always)]
 fn take_interrupt(vec: u8) {
     crate::shared::here().count_interrupt(vec);
     if u32::from(vec) != apic::SPURIOUS_VECTOR {
         apic::eoi();
     }
-    if vec == apic::TIMER_VECTOR {
-        (handlers().timer)();
+    if vec != apic::LINUX_VECTOR {
+        (handlers().interrupt)(vec);
     }
 }
 
@@ -566,7 +567,7 @@ fn trap(regs: &mut Regs, vec: u8) {
     crate::usercopy::close_window();
     if vec >= 32 {
         take_interrupt(vec);
-        (handlers().interrupt)(regs);
+        (handlers().interrupted)(regs);
         return;
     }
     crate::shared::cpu(crate::percpu::index()).count_exception(vec);
