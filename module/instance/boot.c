@@ -241,6 +241,16 @@ void hanare_halt_cpus(struct hanare_instance *inst)
 			inst->transport->halt_cpu(&inst->machine.cpus[i]);
 }
 
+/* Also after a begin that failed half-way. No CPU of it runs, and inst->live is held for writing. */
+static void end_sharing(struct hanare_instance *inst)
+{
+	hanare_closes_stop(inst);
+	hanare_doorbells_stop(inst);
+	hanare_ikc_stop(inst);
+	shared_drop(inst);
+	hanare_boot_tables_free(inst);
+}
+
 /* No CPU of it runs any more: take down what boot put up. */
 static void undo_boot(struct hanare_instance *inst)
 {
@@ -248,12 +258,8 @@ static void undo_boot(struct hanare_instance *inst)
 	hanare_die(inst, HANARE_INSTANCE_STOPPING, -EIO);
 	hanare_clock_stop(inst);
 	down_write(&inst->live);
-	hanare_closes_stop(inst);
-	hanare_doorbells_stop(inst);
-	hanare_ikc_stop(inst);
-	shared_drop(inst);
+	end_sharing(inst);
 	up_write(&inst->live);
-	hanare_boot_tables_free(inst);
 }
 
 /* Everything goes back where it came from. inst->lock is held; no space is left. */
@@ -285,8 +291,7 @@ static void set_state(struct hanare_instance *inst, u32 state, int dead)
 
 /*
  * What the kernels share, and whatever of Linux' uses it: one step for a task that holds
- * inst->live, which finds either nothing or all of it. An error: undo_boot() follows, if anything
- * is shared.
+ * inst->live, which finds either nothing or all of it. An error: nothing.
  */
 static int begin_boot(struct hanare_instance *inst, const struct hanare_image *image, struct hanare_boot *arg)
 {
@@ -299,13 +304,17 @@ static int begin_boot(struct hanare_instance *inst, const struct hanare_image *i
 	err = hanare_boot_tables_make(inst);
 	if (err) {
 		refuse(arg->message, err, "no memory below 4 GiB for boot page tables");
-		goto unlock;
+		goto undo;
 	}
-	set_state(inst, HANARE_INSTANCE_BOOTING, 0);
 	hanare_closes_start(inst);
 	err = hanare_ikc_start(inst) ?: hanare_doorbells_start(inst);
 	if (err)
 		refuse(arg->message, err, "no interrupt for the doorbell (error %d)", err);
+	else
+		set_state(inst, HANARE_INSTANCE_BOOTING, 0);
+undo:
+	if (err)
+		end_sharing(inst);
 unlock:
 	up_write(&inst->live);
 	return err;
@@ -350,10 +359,8 @@ int hanare_boot(struct hanare_instance *inst, struct hanare_boot *arg)
 	if (err)
 		goto free_image;
 	err = begin_boot(inst, &image, arg);
-	if (err && !inst->reach.shared)
-		goto free_image;
 	if (err)
-		goto drop;
+		goto free_image;
 	hanare_clock_start(inst);
 	now = ktime_get_ns();
 	arg->load_ns = now - start;
@@ -381,7 +388,6 @@ stop:
 	/* What the LWK said last goes to dmesg: its own log is gone with it. */
 	pr_err("%s: boot failed: %s\n", inst->name, (char *)arg->message);
 	hanare_log_tail(inst);
-drop:
 	undo_boot(inst);
 	set_state(inst, HANARE_INSTANCE_CREATED, 0);
 free_image:
