@@ -21,6 +21,7 @@
 #include <linux/notifier.h>
 #include <linux/nsproxy.h>
 #include <linux/path.h>
+#include <linux/refcount.h>
 #include <linux/rwsem.h>
 #include <linux/seccomp.h>
 #include <linux/spinlock.h>
@@ -82,6 +83,7 @@ struct hanare_space {
 	kuid_t user;				/* the maker, which is charged for it */
 	unsigned long ended;			/* bit 0: its end has begun */
 	struct hanare_unconfirmed *end;		/* for its end; NULL: handed over */
+	refcount_t named;			/* its id stays its own: for itself until its end, and requests about it */
 	struct hanare_pool *pool;		/* of a native task or a pooled proxy, with a reference; or NULL */
 	bool is_member;				/* its process is a pooled proxy */
 

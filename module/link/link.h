@@ -94,14 +94,9 @@ int hanare_request_quietly(struct hanare_space *space, struct hanare_call *call,
  */
 int hanare_ask(struct hanare_instance *inst, struct hanare_cpu *cpu, const struct hanare_call *call);
 int hanare_asked(struct hanare_instance *inst, int entry, struct hanare_call *call, unsigned int timeout_ms);
-/*
- * For who has a reference of the space, which keeps the instance but not what is there while
- * it is booted. Takes inst->live.
- */
-int hanare_request_about(struct hanare_space *space, struct hanare_call *call,
-			 enum hanare_patience patience, unsigned int timeout_ms);
 int hanare_post(struct hanare_instance *inst, struct hanare_cpu *cpu, u32 kind);
-int hanare_post_about(struct hanare_space *space, struct hanare_call *call);
+/* As hanare_request_quietly, without an answer. -EBUSY, at once: no entry is left. */
+int hanare_post_quietly(struct hanare_space *space, struct hanare_call *call);
 
 /* whom.c */
 struct hanare_cpu *hanare_whom_to_ask(struct hanare_space *space, const struct hanare_call *call);

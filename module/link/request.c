@@ -386,19 +386,6 @@ int hanare_request_quietly(struct hanare_space *space, struct hanare_call *call,
 	return hanare_request(space->inst, hanare_whom_to_ask(space, call), call, patience, timeout_ms);
 }
 
-int hanare_request_about(struct hanare_space *space, struct hanare_call *call,
-			 enum hanare_patience patience, unsigned int timeout_ms)
-{
-	struct hanare_instance *inst = space->inst;
-	int err = -EIO;
-
-	down_read(&inst->live);
-	if (inst->reach.shared && !READ_ONCE(inst->dead))
-		err = hanare_request_quietly(space, call, patience, timeout_ms);
-	up_read(&inst->live);
-	return err;
-}
-
 /* Post without waiting for an answer. */
 static int post(struct hanare_instance *inst, struct hanare_cpu *cpu, const struct hanare_call *call,
 		unsigned int timeout_ms)
@@ -419,16 +406,8 @@ int hanare_post(struct hanare_instance *inst, struct hanare_cpu *cpu, u32 kind)
 	return post(inst, cpu, &call, 1000);
 }
 
-/* -EBUSY, at once: no entry is left. */
-int hanare_post_about(struct hanare_space *space, struct hanare_call *call)
+int hanare_post_quietly(struct hanare_space *space, struct hanare_call *call)
 {
-	struct hanare_instance *inst = space->inst;
-	int err = -EIO;
-
 	call->space = space->id;
-	down_read(&inst->live);
-	if (inst->reach.shared && !READ_ONCE(inst->dead))
-		err = post(inst, hanare_whom_to_ask(space, call), call, 0);
-	up_read(&inst->live);
-	return err;
+	return post(space->inst, hanare_whom_to_ask(space, call), call, 0);
 }

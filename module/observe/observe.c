@@ -129,11 +129,13 @@ static struct hanare_space *space_behind(int fd)
 
 static long ask(struct hanare_observer *observer, struct hanare_call *call)
 {
+	bool begins = call->args[0] == HANARE_OBSERVE_TRACE || call->args[0] == HANARE_OBSERVE_DEBUG;
 	int err;
 
 	call->kind = HANARE_REQUEST_OBSERVE;
 	call->args[1] = observer->session;
-	err = hanare_request_about(observer->space, call, WAIT_KILLABLE, ANSWER_MS);
+	/* A session that has begun is told by its number. It is there when its process has ended, and about its children. */
+	err = (begins ? hanare_request_about : hanare_request_beyond)(observer->space, call, WAIT_KILLABLE, ANSWER_MS);
 	return err ?: min(call->status, 0);
 }
 
@@ -155,7 +157,7 @@ static bool close_session(struct hanare_observer *observer)
 			.kind = HANARE_REQUEST_OBSERVE,
 			.args = { HANARE_OBSERVE_CLOSE, observer->session, last },
 		};
-		err = hanare_request_about(observer->space, &call, WAIT_BOUNDED, ANSWER_MS);
+		err = hanare_request_beyond(observer->space, &call, WAIT_BOUNDED, ANSWER_MS);
 		if (err || call.status != -EAGAIN)
 			return err != -EBUSY;
 		msleep(CLOSE_LOOK_MS);

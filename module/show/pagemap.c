@@ -137,9 +137,16 @@ static int ask_about(struct hanare_space *space, struct hanare_call *call)
 /* Whether a user beside the instance has a page of these frames: a device that reads into them. */
 static bool is_held(struct hanare_space *space, u64 frame, u64 pages)
 {
-	const struct hanare_chunk *chunk = hanare_own_chunk(space->inst, frame, pages);
+	struct hanare_instance *inst = space->inst;
+	const struct hanare_chunk *chunk;
+	bool is_held;
 
-	return chunk && hanare_frames_held(chunk, frame, pages);
+	/* A shutdown gives the memory back meanwhile, and forgets which it was. */
+	down_read(&inst->live);
+	chunk = inst->reach.shared ? hanare_own_chunk(inst, frame, pages) : NULL;
+	is_held = chunk && hanare_frames_held(chunk, frame, pages);
+	up_read(&inst->live);
+	return is_held;
 }
 
 /*

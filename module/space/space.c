@@ -336,6 +336,7 @@ static struct hanare_space *space_new(struct hanare_instance *inst, struct inode
 		return NULL;
 	}
 	kref_init(&space->ref);
+	refcount_set(&space->named, 1);
 	kref_get(&inst->ref);
 	space->inst = inst;
 	bitmap_copy(space->link.allowed, allowed, HANARE_CPU_SET_CPUS);

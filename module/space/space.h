@@ -35,6 +35,17 @@ struct hanare_space *hanare_space_peek(unsigned long id);
 /* Under rcu_read_lock: the space behind *id, which becomes its id. */
 struct hanare_space *hanare_space_next(unsigned long *id);
 bool hanare_spaces_any(void);
+/*
+ * For whoever has a reference of the space, which keeps neither its id nor what is there while the
+ * instance is booted. Takes inst->live. -ESRCH: the space has ended, and its id may be another's.
+ */
+int hanare_request_about(struct hanare_space *space, struct hanare_call *call,
+			 enum hanare_patience patience, unsigned int timeout_ms);
+/* The same, but for what the LWK knows by a number of its own, and keeps when the space has ended. */
+int hanare_request_beyond(struct hanare_space *space, struct hanare_call *call,
+			  enum hanare_patience patience, unsigned int timeout_ms);
+/* As hanare_request_about, without an answer. -EBUSY, at once: no entry is left. */
+int hanare_post_about(struct hanare_space *space, struct hanare_call *call);
 struct hanare_space *hanare_space_of_pid(struct pid *pid);
 struct hanare_space *hanare_space_of_process(struct pid *pid);
 struct hanare_space *hanare_space_after(struct hanare_instance *inst, u32 id);
@@ -44,9 +55,8 @@ void hanare_space_give_id_back(u32 id);
 void hanare_space_publish(struct hanare_space *space);
 void hanare_space_hide(struct hanare_space *space);
 /*
- * A space that has ended is not found any more. No other space gets its id before it and its
- * children (child.c) have let the id go, and, where the id is kept for the LWK, that has confirmed
- * the end (link/closes.c).
+ * A space that has ended is not found any more. No other space gets its id before it, its children (child.c) and requests about
+ * it have let the id go, and, where the id is kept for the LWK, that has confirmed the end (link/closes.c).
  */
 void hanare_space_keep_id(struct hanare_space *space);
 void hanare_space_let_id_go(struct hanare_space *space);

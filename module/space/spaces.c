@@ -163,13 +163,58 @@ static void let_id_go(u32 id, xa_mark_t mark)
 
 void hanare_space_let_id_go(struct hanare_space *space)
 {
-	let_id_go(space->id, ID_OF_LINUX);
+	if (refcount_dec_and_test(&space->named))
+		let_id_go(space->id, ID_OF_LINUX);
 }
 
 void hanare_space_let_kept_id_go(u32 id)
 {
 	let_id_go(id, ID_OF_LWK);
 }
+
+/* ---- naming it to the LWK ---- */
+
+int hanare_request_beyond(struct hanare_space *space, struct hanare_call *call,
+			  enum hanare_patience patience, unsigned int timeout_ms)
+{
+	struct hanare_instance *inst = space->inst;
+	int err = -EIO;
+
+	down_read(&inst->live);
+	if (inst->reach.shared && !READ_ONCE(inst->dead))
+		err = hanare_request_quietly(space, call, patience, timeout_ms);
+	up_read(&inst->live);
+	return err;
+}
+
+int hanare_request_about(struct hanare_space *space, struct hanare_call *call,
+			 enum hanare_patience patience, unsigned int timeout_ms)
+{
+	int err;
+
+	if (!refcount_inc_not_zero(&space->named))
+		return -ESRCH;
+	err = hanare_request_beyond(space, call, patience, timeout_ms);
+	hanare_space_let_id_go(space);
+	return err;
+}
+
+int hanare_post_about(struct hanare_space *space, struct hanare_call *call)
+{
+	struct hanare_instance *inst = space->inst;
+	int err = -EIO;
+
+	if (!refcount_inc_not_zero(&space->named))
+		return -ESRCH;
+	down_read(&inst->live);
+	if (inst->reach.shared && !READ_ONCE(inst->dead))
+		err = hanare_post_quietly(space, call);
+	up_read(&inst->live);
+	hanare_space_let_id_go(space);
+	return err;
+}
+
+/* ---- the last reference ---- */
 
 static void space_free_rcu(struct rcu_head *rcu)
 {

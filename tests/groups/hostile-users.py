@@ -187,6 +187,16 @@ def looks_during_boots():
     good_program(SOON)
 
 
+def observers_of_what_has_ended():
+    """A process that has the id of another user's ended one is not that one to its observers."""
+    with Bad('there', 'outlive', '8') as bad:
+        with Bad('', argv=lambda: [*GOOD, 'hanare', 'run', '--', '/bin/sh', '-c', 'echo; read end']):
+            bad.process.stdin.write(b'\n')
+            bad.process.stdin.flush()
+            said = bad.process.stdout.readline()
+    expect(said == b'8 of 8 are gone\n', said)
+
+
 def end_hung():
     """Ends the LWK. A CPU of it hangs: that one is not waited for."""
     hanare('shutdown', '--all', '--force', '--timeout', '5', status=None)
@@ -436,6 +446,8 @@ check('spaces-of-one-user', spaces_of_one_user)
 check('boot-small', booted('--cpus', '2-3', '--mem', '32M'), lwk=False, prepares=True)
 check('looks-during-boots', looks_during_boots)
 check('slots-of-one-user', slots_of_one_user)
+with only_long('an id is used again after 65 thousand spaces'):
+    check('observers-of-what-has-ended', observers_of_what_has_ended)
 check('boot-one-cpu', booted('--cpus', '2', '--mem', '64M'), lwk=False, prepares=True)
 check('an-answer-in-flight-names-no-frame-of-others', an_answer_in_flight_names_no_frame_of_others)
 check('boot-holding', booted('--cpus', '2-3', '--mem', '64M', '--option', 'hold_ms=1500'), lwk=False, prepares=True)
