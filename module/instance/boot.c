@@ -241,7 +241,9 @@ void hanare_halt_cpus(struct hanare_instance *inst)
 			inst->transport->halt_cpu(&inst->machine.cpus[i]);
 }
 
-/* Also after a begin that failed half-way. No CPU of it runs, and inst->live is held for writing. */
+/*
+ * Also after a begin that failed half-way. No CPU of it runs, and inst->live is held for writing.
+ */
 static void end_sharing(struct hanare_instance *inst)
 {
 	hanare_closes_stop(inst);

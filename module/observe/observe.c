@@ -134,7 +134,10 @@ static long ask(struct hanare_observer *observer, struct hanare_call *call)
 
 	call->kind = HANARE_REQUEST_OBSERVE;
 	call->args[1] = observer->session;
-	/* A session that has begun is told by its number. It is there when its process has ended, and about its children. */
+	/*
+	 * A session that has begun is told by its number. It is there when its process has ended,
+	 * and about its children.
+	 */
 	err = (begins ? hanare_request_about : hanare_request_beyond)(observer->space, call, WAIT_KILLABLE, ANSWER_MS);
 	return err ?: min(call->status, 0);
 }

@@ -41,7 +41,9 @@ bool hanare_spaces_any(void);
  */
 int hanare_request_about(struct hanare_space *space, struct hanare_call *call,
 			 enum hanare_patience patience, unsigned int timeout_ms);
-/* The same, but for what the LWK knows by a number of its own, and keeps when the space has ended. */
+/*
+ * The same, but for what the LWK knows by a number of its own, and keeps when the space has ended.
+ */
 int hanare_request_beyond(struct hanare_space *space, struct hanare_call *call,
 			  enum hanare_patience patience, unsigned int timeout_ms);
 /* As hanare_request_about, without an answer. -EBUSY, at once: no entry is left. */
@@ -55,8 +57,9 @@ void hanare_space_give_id_back(u32 id);
 void hanare_space_publish(struct hanare_space *space);
 void hanare_space_hide(struct hanare_space *space);
 /*
- * A space that has ended is not found any more. No other space gets its id before it, its children (child.c) and requests about
- * it have let the id go, and, where the id is kept for the LWK, that has confirmed the end (link/closes.c).
+ * A space that has ended is not found any more. No other space gets its id before it, its children
+ * (child.c) and requests about it have let the id go, and, where the id is kept for the LWK, that
+ * has confirmed the end (link/closes.c).
  */
 void hanare_space_keep_id(struct hanare_space *space);
 void hanare_space_let_id_go(struct hanare_space *space);

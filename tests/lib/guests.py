@@ -41,7 +41,7 @@ def build():
     for name in ('boot', 'fuzz', 'inherited-descriptor', 'hostile', 'beside-slow-file', 'forged-proxy', 'hoard', 'stranger',
                  'late-answer', 'pinned-beside-fork', 'pool', 'forged-member', 'observers', 'lying-proxy'):
         target, program = f'{GUEST}/module-{name}', f'{ROOT}/tests/module/{name}.c'
-        if not newer(target, program, HEADER, f'{ROOT}/tests/module/need.h'):
+        if not newer(target, program, HEADER, f'{ROOT}/tests/module/need.h', f'{ROOT}/tests/module/outlive.h'):
             jobs.append(['gcc', '-static', '-O1', '-o', target, program])
     # Above the application's addresses.
     target, program = f'{GUEST}/module-forged', f'{ROOT}/tests/module/forged.c'

@@ -155,8 +155,7 @@ pub struct Handlers {
     /// A page fault of the kernel on a user address inside [`crate::usercopy`]:
     /// true if it is resolved and the access is to be repeated.
     pub kernel_fault: fn(addr: u64, write: bool) -> bool,
-    /// An interrupt with its vector, in the kernel or before `interrupted`. Not of
-    /// [`apic::LINUX_VECTOR`], behind which the CPU looks at what is wanted of it in any case.
+    /// An interrupt with its vector, but [`apic::LINUX_VECTOR`], before `interrupted`.
     pub interrupt: fn(u8),
     /// An interrupt of user mode, before going back there.
     pub interrupted: fn(&mut Regs),

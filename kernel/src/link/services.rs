@@ -248,8 +248,8 @@ pub fn by_worker_unless_signalled(
     by_worker_in(me, Turn::UnlessSignalled, kind, args, extents)
 }
 
-/// Like [`by_worker`], for what can be done without: where threads of the process hold all that it may have, which may be
-/// for ever, it is not begun ([`Failure::NotStarted`]).
+/// Like [`by_worker`], for what can be done without: where threads of the process hold all that it
+/// may have, which may be for ever, it is not begun ([`Failure::NotStarted`]).
 pub fn by_worker_at_once(
     me: &dyn Delegates,
     kind: u32,
@@ -356,8 +356,9 @@ fn make_async(entry: Entry) {
 }
 
 /// Run by the module's service thread, for kinds that need no process; the running thread `me`
-/// waits. `None`: it failed, or there is no answer in time; or it drops files, no entry is free, and the thread's process is
-/// killed, which somebody may wait for. A zap is owed to who shares the memory.
+/// waits. `None`: it failed, or there is no answer in time; or it drops files, no entry is free,
+/// and the thread's process is killed, which somebody may wait for. A zap is owed to who shares the
+/// memory.
 pub fn by_thread(
     me: &dyn Delegates,
     kind: u32,
@@ -465,7 +466,8 @@ pub fn put_together<T>(f: impl FnOnce() -> T) -> T {
     if ids.is_empty() || by_worker(me, SERVICE_FILE_PUT, &[], &ids).is_ok() {
         return result;
     }
-    // The thread has to end, and its process may go on: what is not dropped now would be held until that ends.
+    // The thread has to end, and its process may go on: what is not dropped now would be held until
+    // that ends.
     if me.is_killed() || by_thread(me, SERVICE_FILE_PUT, me.owner(), &[], &ids).is_none() {
         post_puts(me.owner(), &ids); // others may have its space
     }

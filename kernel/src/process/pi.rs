@@ -118,7 +118,8 @@ fn where_is(me: &Thread, tid: u32) -> Whereabouts {
     }
 }
 
-/// Where an owner of another program runs, as Linux says that tries to get a lock of that thread's for this one.
+/// Where an owner of another program runs, as Linux says that tries to get a lock of that thread's
+/// for this one.
 fn elsewhere(me: &Thread, tid: u32) -> Whereabouts {
     const OP: u32 = FUTEX_TRYLOCK_PI | FUTEX_PRIVATE_FLAG;
     let result = me

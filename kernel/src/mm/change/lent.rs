@@ -56,7 +56,8 @@ impl Lent {
     /// same. False: it has not forgotten the pages, or has not said which it holds, or there was no
     /// memory to remember that. May wait.
     ///
-    /// Until the change that has reserved the range is over Linux is given none of it, and so can take hold of no more.
+    /// Until the change that has reserved the range is over Linux is given none of it, and so can
+    /// take hold of no more.
     pub(super) fn ask(&mut self, p: &Caller<'_>, range: PageRange) -> bool {
         let mut to_ask = core::mem::take(&mut self.to_ask);
         (self.let_go, self.has_asked) = (Vec::new(), true);

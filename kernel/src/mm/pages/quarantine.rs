@@ -247,11 +247,13 @@ fn ask_of_new(p: Owner, mut given_up: Chain, mut passing: Passing, whose: Whose<
 pub enum How<'a> {
     /// The running thread, which this is, waits for the answers.
     Waiting(&'a dyn Delegates),
-    /// No thread can wait: while a request of Linux' is served, or when the last thread of a space is gone.
+    /// No thread can wait: while a request of Linux' is served, or when the last thread of a space
+    /// is gone.
     AtOnce,
 }
 
-/// Has Linux asked about these as long as there is something to ask and time for it. Whether something came back.
+/// Has Linux asked about these as long as there is something to ask and time for it. Whether
+/// something came back.
 pub fn ask(of: Of, how: How<'_>) -> bool {
     let before = quarantine::came_back();
     let until = cpus::deadline(match how {
@@ -270,7 +272,8 @@ pub fn ask(of: Of, how: How<'_>) -> bool {
     quarantine::came_back() != before
 }
 
-/// Has Linux asked about as much as fits in a question. False: there is nothing, or it has not answered.
+/// Has Linux asked about as much as fits in a question. False: there is nothing, or it has not
+/// answered.
 fn ask_once(of: Of, how: How<'_>) -> bool {
     let mut batch = Batch::none();
     let mut givers = [const { None }; EXTENTS_MAX];
@@ -324,8 +327,8 @@ pub fn ask_anew(of: Of, times: u32) {
     }
 }
 
-/// Whether more is held of an account's user than may be, as far as Linux says in short: then the user gets no more
-/// programs.
+/// Whether more is held of an account's user than may be, as far as Linux says in short: then the
+/// user gets no more programs.
 pub fn holds_too_much(account: &Account, how: How<'_>) -> bool {
     let user = account.user();
     if user.held_above().is_some() {
