@@ -47,7 +47,7 @@ fn place(me: &Thread, scratch: u64, ring: u64) -> Result<u64> {
     let p = &me.caller();
     let moved = ring_size(me, scratch, ring).and_then(|size| {
         let at = choose_free(p, 0, size, 0, PageRange::NONE)?;
-        delegate::linux(__NR_mremap, [ring, size, size, 3, at, 0])
+        delegate::linux(me, __NR_mremap, [ring, size, size, 3, at, 0])
             .inspect_err(|_| shared::give_up(p, PageRange::of(at, at + size), None))
             .map(|_| (at, size))
     });
@@ -79,7 +79,7 @@ pub fn io_destroy(me: &Thread, context: u64) -> Result<u64> {
     let p = &me.caller();
     let ring =
         p.memory.mm.lock().mappings().find(context).filter(|v| v.start == context).map(Vma::range);
-    delegate::linux(__NR_io_destroy, [context, 0, 0, 0, 0, 0])?;
+    delegate::linux(me, __NR_io_destroy, [context, 0, 0, 0, 0, 0])?;
     if let Some(ring) = ring {
         unmap_range(p, ring)?;
     }

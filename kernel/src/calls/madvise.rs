@@ -99,7 +99,7 @@ fn one(me: &Thread, v: &Vma<FileRef>, range: PageRange, advice: u32) -> Result<(
             return Err(errno::EINVAL);
         }
         MADV_REMOVE if !linux => return Err(errno::EACCES),
-        MADV_REMOVE => return to_linux(range, advice),
+        MADV_REMOVE => return to_linux(me, range, advice),
         MADV_COLD | MADV_PAGEOUT if locked || special => return Err(errno::EINVAL),
         MADV_WIPEONFORK if linux || !matches!(v.backing, Backing::Anonymous) => {
             return Err(errno::EINVAL);
@@ -140,9 +140,9 @@ fn may_be_large(v: &Vma<FileRef>) -> bool {
         && align_up(v.start, LARGE).is_some_and(|at| at + LARGE <= v.end)
 }
 
-fn to_linux(range: PageRange, advice: u32) -> Result<()> {
+fn to_linux(me: &dyn Delegates, range: PageRange, advice: u32) -> Result<()> {
     let args = [range.start(), range.len(), advice as u64, 0, 0, 0];
-    delegate::linux(__NR_madvise, args).map(|_| ())
+    delegate::linux(me, __NR_madvise, args).map(|_| ())
 }
 
 fn bring_in(me: &Thread, v: &Vma<FileRef>, range: PageRange, write: bool) -> Result<()> {
@@ -157,7 +157,7 @@ fn bring_in(me: &Thread, v: &Vma<FileRef>, range: PageRange, write: bool) -> Res
 /// Drops the pages of a range, mappings stay.
 fn discard(p: &Caller<'_>, range: PageRange, linux: bool) -> Result<()> {
     if linux {
-        return to_linux(range, MADV_DONTNEED);
+        return to_linux(p.thread, range, MADV_DONTNEED);
     }
     let mut removed = Removed::default();
     // Linux first: what it wrote to the old pages would be lost once there are new ones.

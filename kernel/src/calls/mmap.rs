@@ -407,7 +407,7 @@ pub fn msync(me: &Thread, addr: u64, len: u64, flags: u64) -> Result<u64> {
         return Err(errno::EBUSY);
     }
     for part in shared_parts(p, range)? {
-        delegate::linux(__NR_msync, [part.start(), part.len(), flags, 0, 0, 0])?;
+        delegate::linux(me, __NR_msync, [part.start(), part.len(), flags, 0, 0, 0])?;
     }
     if wanted <= USER_MAX && p.memory.mm.lock().mappings().is_covered(start, end) {
         Ok(0)

@@ -87,7 +87,7 @@ pub fn add(me: &Thread, number: usize) -> bool {
     slot.lwk_reset();
     slot.set_poll_us(direct::worker_poll_us());
     let request = Control::Server { slot: index, number: number as u32, has_cpus };
-    let tid = delegate::result_of(request);
+    let tid = delegate::result_of(me, request);
     let made = tid.is_ok();
     let mut places = pool.places.lock();
     places[number].is_used = made;

@@ -122,7 +122,7 @@ pub fn try_elsewhere(
 /// range is reserved; if that cannot be, mapping and reservation go again, and `back` is there.
 pub fn adopt(p: &Caller<'_>, mut vma: Vma<FileRef>, back: Option<&Vma<FileRef>>) -> Result<()> {
     let range = vma.range();
-    let id = match services::by_worker(SERVICE_WATCH, &[vma.start, vma.end], &[]) {
+    let id = match services::by_worker(p.thread, SERVICE_WATCH, &[vma.start, vma.end], &[]) {
         Ok(a) => a.status as u32,
         Err(e) => {
             give_up(p, range, back);

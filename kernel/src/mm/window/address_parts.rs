@@ -31,7 +31,7 @@ pub fn reach(p: &Caller<'_>, range: PageRange) -> Result<()> {
         return Ok(());
     }
     for number in missing(have, range) {
-        delegate::result_of(Control::MapPart { number }).map_err(|_| errno::ENOMEM)?;
+        delegate::result_of(p.thread, Control::MapPart { number }).map_err(|_| errno::ENOMEM)?;
         p.memory.add_parts(1 << number);
     }
     Ok(())
