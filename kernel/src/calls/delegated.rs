@@ -390,7 +390,7 @@ fn setns(call: &Context<'_>) -> Result<u64> {
 /// The running thread may get other namespaces than its process, of which execve has to know. Only
 /// a process of one thread may enter some of them.
 fn set_apart(me: &Thread) {
-    workers::await_exits(&me.process, me);
+    workers::await_exits(me);
     if me.process.thread_count() == 1 {
         workers::dismiss(me);
     }

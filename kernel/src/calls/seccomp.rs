@@ -190,7 +190,7 @@ fn set_strict(thread: &Thread) -> Result<u64> {
     }
     if thread.seccomp.mode() == NONE {
         let _turn = Turn::take(thread)?;
-        workers::await_exits(&thread.process, thread);
+        workers::await_exits(thread);
         tell_linux(thread, &worker::STRICT, 0, true).map(drop)?;
     }
     thread.seccomp.mode.store(STRICT, Ordering::Release);
@@ -221,7 +221,7 @@ fn set_filter(thread: &Thread, flags: u64, from: UserAddr) -> Result<u64> {
         return Err(errno::EINVAL);
     }
     let _turn = Turn::take(thread)?;
-    workers::await_exits(p, thread); // whose filters bind no thread any more
+    workers::await_exits(thread); // whose filters bind no thread any more
     if let Some(refused) = p.with_threads(|threads| refusal(thread, threads, &filter, flags)) {
         return refused;
     }

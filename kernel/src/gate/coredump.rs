@@ -41,13 +41,13 @@ const FXSAVE: usize = 512;
 pub fn die(thread: &Thread, queued: &QueuedSignal, regs: &Regs) {
     let p = &thread.process;
     match p.begin_dump(thread) {
-        Err(Refused::MustEnd) => process::end_thread(p, thread),
+        Err(Refused::MustEnd) => process::end_thread(thread),
         Err(Refused::Busy | Refused::Not) => return dump_thread(thread, regs, None),
         Ok(()) => {}
     }
     ptrace::on_exit(thread, queued.signal | 0x80);
     if delegate::ask(thread, Control::Dump) == Outcome::Done(1) && gather(p, thread) {
-        servers::end_all(p, thread); // a dump shows the program's threads
+        servers::end_all(thread); // a dump shows the program's threads
         let ranges = ranges(&mut p.memory().mm.lock()); // which is given back before Linux is asked
         if let Ok(ranges) = ranges {
             for (start, end, kind) in ranges {

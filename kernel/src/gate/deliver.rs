@@ -42,7 +42,7 @@ pub fn deliver(thread: &Thread, regs: &mut Regs) -> bool {
     let (mut any, mut handled) = (false, false);
     while let Some(reason) = pass.next(|reason| stands(thread, reason)) {
         match reason {
-            Reason::End => process::end_thread(p, thread),
+            Reason::End => process::end_thread(thread),
             Reason::Dump => coredump::join(thread, regs),
             Reason::Pause => p.wait_while_paused(thread),
             Reason::Time => expiry::check(thread),

@@ -119,7 +119,7 @@ fn force(thread: &Thread, raised: u32, info: SigInfo, regs: &mut Regs, cause: Ca
     let queued = QueuedSignal { signal: raised, info };
     if thread.must_end() {
         // What was read or written may be missing for that very reason.
-        process::end_thread(&thread.process, thread);
+        process::end_thread(thread);
     }
     observe::trace::signal(thread, &queued);
     let Some(queued) = observe::debug::on_signal(thread, queued, regs) else { return };

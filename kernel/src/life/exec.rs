@@ -148,7 +148,7 @@ pub fn take_first_slot(me: &Thread, regs: &Regs) {
         return; // the process ends
     }
     cpus::enqueue(new, hanare_hal::percpu::index());
-    exit::thread(p, me)
+    exit::thread(me)
 }
 
 /// Replaces the program of the running process, in its memory, or in new memory where others
@@ -239,7 +239,7 @@ fn load(
         None
     };
     end_others(p, thread).map_err(memory)?;
-    servers::end_all(p, thread);
+    servers::end_all(thread);
     if depart::is_needed(thread) {
         return Err(Failed(errno::EAGAIN, SHARED));
     }

@@ -8,14 +8,14 @@ use crate::process::thread::Thread;
 use crate::process::{Process, robust, servers, usage, workers};
 use crate::sched::cpus;
 use crate::signal::signals;
-use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 use hanare_core::link::Last;
 use hanare_hal::paging;
 
 /// Ends the running thread: the process is gone, or only the thread ends. Nothing on its stack is
 /// dropped: callers own nothing.
-pub fn thread(p: &Arc<Process>, thread: &Thread) -> ! {
+pub fn thread(thread: &Thread) -> ! {
+    let p = &thread.process;
     let (user, system) = thread.task().cycles();
     p.ended_cycles.0.fetch_add(user, Ordering::Relaxed);
     p.ended_cycles.1.fetch_add(system, Ordering::Relaxed);
@@ -58,7 +58,7 @@ pub fn by_last_call(me: &Thread, last: Last) {
     me.process.last_call(me);
     delegate::last_call(me, last, || {
         if me.must_end() && !me.process.is_killed() {
-            thread(&me.process, me); // another thread's execve came first
+            thread(me); // another thread's execve came first
         }
     });
 }
@@ -72,11 +72,11 @@ pub fn by_call(me: &Thread, last: Last) -> ! {
             me.process.quiet(me);
         }
         by_last_call(me, last);
-        thread(&me.process, me)
+        thread(me)
     }
     workers::rights_end(me);
     messages::shrink(&me.caller(), 0);
     robust::release(me);
     child::clear_tid(me);
-    thread(&me.process, me)
+    thread(me)
 }

@@ -1,7 +1,6 @@
 //! Waiting for threads of a proxy that have been told to end.
 
 use crate::link::delegate;
-use crate::process::Process;
 use crate::process::thread::Thread;
 use crate::sched::cpus;
 use hanare_core::errno;
@@ -13,9 +12,10 @@ use linux_raw_sys::general::{
 /// How long a thread that matters only as one more of their number is waited for, ns.
 pub const PATIENCE_NS: u64 = 1_000_000_000;
 
-/// Waits until Linux has no task of the process with this id, at most until a deadline. 0: there is
-/// none. Whether there is none that ends.
-pub fn wait(p: &Process, me: &Thread, tid: u32, deadline: Option<u64>) -> bool {
+/// Waits until Linux has no task of the running process with this id, at most until a deadline. 0:
+/// there is none. Whether there is none that ends.
+pub fn wait(me: &Thread, tid: u32, deadline: Option<u64>) -> bool {
+    let p = &me.process;
     let pid = u64::from(p.pid());
     // An id may have been given to a thread that lives, or to a worker that waits for one.
     let is_spare = || p.slots.lock().is_spare(tid, p.memory().id, p.first_slot);
@@ -38,7 +38,8 @@ pub fn wait(p: &Process, me: &Thread, tid: u32, deadline: Option<u64>) -> bool {
 /// first, then takes them out of the process' list, both under tasklist_lock. A process that asks
 /// between the two is told that there are still several threads. waitid(2) waits for that lock. No
 /// process is its own child, so that no child is waited for.
-pub fn until_uncounted(me: &Thread, p: &Process) {
+pub fn until_uncounted(me: &Thread) {
     const OPTIONS: u64 = WEXITED as u64 | (WNOHANG | WNOWAIT) as u64;
-    let _ = delegate::linux(me, __NR_waitid, [P_PID.into(), p.pid().into(), 0, OPTIONS, 0, 0]);
+    let _ =
+        delegate::linux(me, __NR_waitid, [P_PID.into(), me.process.pid().into(), 0, OPTIONS, 0, 0]);
 }

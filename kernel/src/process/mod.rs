@@ -338,7 +338,7 @@ impl Process {
 /// Functions of the layers above that end threads, processes and spaces.
 pub struct Ends {
     /// Ends the running thread: its process is gone, or only the thread ends.
-    pub thread: fn(&Arc<Process>, &Thread) -> !,
+    pub thread: fn(&Thread) -> !,
     /// The running thread's process ends by what is never answered.
     pub by_last_call: fn(&Thread, Last),
     /// The process is gone, once, unless it goes on as another one.
@@ -358,9 +358,9 @@ fn ends() -> &'static Ends {
     ENDS.get().expect("init_ends")
 }
 
-/// Ends the running thread `thread` of `p`.
-pub fn end_thread(p: &Arc<Process>, thread: &Thread) -> ! {
-    (ends().thread)(p, thread)
+/// Ends the running thread `thread`.
+pub fn end_thread(thread: &Thread) -> ! {
+    (ends().thread)(thread)
 }
 
 /// The process of the running thread `thread` ends by a request that is never answered.

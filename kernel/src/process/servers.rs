@@ -102,7 +102,7 @@ pub fn add(me: &Thread, number: usize) -> bool {
     drop(places);
     // A thread that closes the box ends the servers that there are by then.
     if made && pool.is_closed() {
-        end_all(p, me);
+        end_all(me);
         return false;
     }
     made
@@ -140,16 +140,17 @@ pub fn end_one(p: &Process, number: usize) {
     }
 }
 
-/// Tells all servers to end, which they do after the call that they are in. Waits for them and for
-/// those told earlier: for those that execute calls of other threads not for ever. Whether any has
-/// been told, or has ended.
-pub fn end_all(p: &Process, me: &Thread) -> bool {
+/// Tells all servers of the running process to end, which they do after the call that they are in.
+/// Waits for them and for those told earlier: for those that execute calls of other threads not for
+/// ever. Whether any has been told, or has ended.
+pub fn end_all(me: &Thread) -> bool {
+    let p = &me.process;
     if !p.pool.has_served() {
         return false;
     }
     let before = living(&p.pool.places.lock());
     let (any, tids) = tell_all(p);
-    await_end(p, me, &tids);
+    await_end(me, &tids);
     any || living(&p.pool.places.lock()) < before
 }
 
@@ -194,7 +195,8 @@ fn tell_all(p: &Process) -> (bool, [u32; ALL_SERVERS]) {
 
 /// Waits until servers with these ids have ended. Those that execute calls of other threads may not
 /// end for a while: these threads have what the servers have.
-fn await_end(p: &Process, me: &Thread, tids: &[u32]) {
+fn await_end(me: &Thread, tids: &[u32]) {
+    let p = &me.process;
     let attributes = p.pool.attributes.load(Ordering::Relaxed);
     let others = |t: &Arc<Thread>| {
         !core::ptr::eq(&**t, me) && t.attributes.load(Ordering::Relaxed) == attributes
@@ -203,7 +205,7 @@ fn await_end(p: &Process, me: &Thread, tids: &[u32]) {
     let deadline = is_shared.then(|| cpus::deadline(PATIENCE_NS));
     for (number, &tid) in tids.iter().enumerate() {
         // Linux may give the id to another thread one day.
-        if leaving::wait(p, me, tid, deadline) && tid != 0 {
+        if leaving::wait(me, tid, deadline) && tid != 0 {
             let place = &mut p.pool.places.lock()[number];
             if !place.is_used && place.tid == tid {
                 place.tid = 0;

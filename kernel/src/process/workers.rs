@@ -45,7 +45,7 @@ const SPARES_MAX: usize = 16;
 /// no thread.
 pub fn attributes_changed(thread: &Thread) {
     attributes_differ(thread);
-    shed_servers(&thread.process, thread);
+    shed_servers(thread);
 }
 
 /// Gives the thread attributes that no other thread has: Linux keeps something of its own for it.
@@ -60,35 +60,36 @@ pub fn rights_changed(thread: &Thread) {
     attributes_differ(thread);
     // Servers have the rights from before. The program's calls do not go by the box any more.
     thread.process.pool.close();
-    servers::end_all(&thread.process, thread);
-    shed(&thread.process, thread);
+    servers::end_all(thread);
+    shed(thread);
 }
 
 /// The running thread is about to end, others stay, and have or have not its rights.
 pub fn rights_end(thread: &Thread) {
     if thread.process.attributes_vary.load(Ordering::Relaxed) {
-        shed_servers(&thread.process, thread);
-        shed(&thread.process, thread);
+        shed_servers(thread);
+        shed(thread);
     }
 }
 
 /// Ends servers whose attributes no thread has: no call may use them, they cannot take on others,
 /// and they keep descriptors open.
-fn shed_servers(p: &Process, me: &Thread) {
+fn shed_servers(me: &Thread) {
+    let p = &me.process;
     let attributes = p.pool.attributes.load(Ordering::SeqCst);
     let is_like =
         |t: &Arc<Thread>| !t.exits() && t.attributes.load(Ordering::Relaxed) == attributes;
     if p.pool.servers() != 0 && !p.with_threads(|all| all.iter().any(is_like)) {
-        servers::end_all(p, me);
+        servers::end_all(me);
     }
 }
 
-/// Waits until threads of `p` that have called exit(2) have given their workers away: then Linux
-/// can be asked about those. Not for ever, since one may wait for a page of its memory. A thread
-/// that has joined one takes it for gone; so has Linux, nearly.
-pub fn await_exits(p: &Process, me: &Thread) {
+/// Waits until threads of the running process that have called exit(2) have given their workers
+/// away: then Linux can be asked about those. Not for ever, since one may wait for a page of its
+/// memory. A thread that has joined one takes it for gone; so has Linux, nearly.
+pub fn await_exits(me: &Thread) {
     let deadline = cpus::deadline(PATIENCE_NS);
-    while p.is_being_left() && !me.must_end() && cpu::rdtsc() < deadline {
+    while me.process.is_being_left() && !me.must_end() && cpu::rdtsc() < deadline {
         let _ = delegate::linux(me, __NR_sched_yield, [0; 6]); // the one that ends may need our worker's CPU
         cpus::yield_now();
     }
@@ -114,7 +115,8 @@ fn has(threads: &[Arc<Thread>], attributes: u64) -> bool {
     clippy::disallowed_methods,
     reason = "a thread that gives rights up is not refused: short lists, if need be of the reserve"
 )]
-fn shed(p: &Process, me: &Thread) {
+fn shed(me: &Thread) {
+    let p = &me.process;
     let alive: Vec<_> = p.threads().filter(|t| !t.exits()).collect();
     let unheld = |attributes: u64| !has(&alive, attributes);
     let (spares, leader) = {
@@ -135,13 +137,14 @@ fn shed(p: &Process, me: &Thread) {
             me.attributes.store(like.attributes.load(Ordering::Relaxed), Ordering::Relaxed);
         }
     } else if leader.is_some() {
-        follow(p, me, &alive);
+        follow(me, &alive);
     }
-    await_end(p, me, leaving, None);
+    await_end(me, leaving, None);
 }
 
 /// The first worker, which no thread has now, becomes like a thread that lives, or ends.
-fn follow(p: &Process, me: &Thread, alive: &[Arc<Thread>]) {
+fn follow(me: &Thread, alive: &[Arc<Thread>]) {
+    let p = &me.process;
     let Some(slot) = p.memory().slot(p.first_slot) else { return };
     settle(me, p.first_slot, slot);
     for like in alive {
@@ -199,7 +202,7 @@ pub fn take(me: &Thread, own: u64) -> Result<Taken> {
     match start() {
         Err(errno::EAGAIN) => {
             let deadline = Some(cpus::deadline(PATIENCE_NS));
-            let has_room = retired.is_some_and(|tid| leaving::wait(p, me, tid, deadline));
+            let has_room = retired.is_some_and(|tid| leaving::wait(me, tid, deadline));
             if dismiss(me) || has_room { start() } else { Err(errno::EAGAIN) }
         }
         taken => taken,
@@ -289,15 +292,15 @@ fn send_away(me: &Thread, s: Spare) -> u32 {
 )]
 pub fn dismiss(me: &Thread) -> bool {
     let p = &me.process;
-    await_exits(p, me);
+    await_exits(me);
     let mut leaving: Vec<u32> = core::iter::from_fn(|| retire(me)).collect();
-    let any = servers::end_all(p, me) | !leaving.is_empty();
+    let any = servers::end_all(me) | !leaving.is_empty();
     leaving.extend(p.slots.lock().gone.iter());
     // Where a thread is alone none of them can be in a call of another one: only a CPU that stands
     // still makes them late.
     let patience = if p.thread_count() == 1 { PATIENCE_ALONE_NS } else { PATIENCE_NS };
-    await_end(p, me, leaving, Some(cpus::deadline(patience)));
-    leaving::until_uncounted(me, p);
+    await_end(me, leaving, Some(cpus::deadline(patience)));
+    leaving::until_uncounted(me);
     any
 }
 
@@ -314,10 +317,10 @@ pub fn make_process(me: &Thread, request: Control) -> Result<u64> {
 
 /// Waits until Linux has no task of the process with these ids, at most until a deadline. Those
 /// that have ended are asked for no more.
-fn await_end(p: &Process, me: &Thread, leaving: Vec<u32>, deadline: Option<u64>) {
+fn await_end(me: &Thread, leaving: Vec<u32>, deadline: Option<u64>) {
     for tid in leaving {
-        if leaving::wait(p, me, tid, deadline) {
-            p.slots.lock().gone.retain(|&gone| gone != tid);
+        if leaving::wait(me, tid, deadline) {
+            me.process.slots.lock().gone.retain(|&gone| gone != tid);
         }
     }
 }
