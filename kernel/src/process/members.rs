@@ -19,7 +19,6 @@ use crate::process::thread::Thread;
 use crate::sched::cpus;
 use alloc::collections::BTreeMap;
 use alloc::sync::{Arc, Weak};
-use core::ops::Deref;
 use core::sync::atomic::{AtomicBool, Ordering};
 use hanare_abi::control::Control;
 use hanare_abi::layout::PARTS_ALL;
@@ -148,17 +147,11 @@ fn claim(pool: &ProxyPool, me: &Thread) -> Option<(Arc<Member>, Visit)> {
 
 /// A pooled proxy that the running thread has, whose memory stays as long as this.
 pub struct Taken {
-    member: Arc<Member>,
+    /// The proxy.
+    pub member: Arc<Member>,
     _visit: Visit,
     /// The proxy is the one of the call before.
     pub is_kept: bool,
-}
-
-impl Deref for Taken {
-    type Target = Member;
-    fn deref(&self) -> &Member {
-        &self.member
-    }
 }
 
 /// Why a call has no proxy.
@@ -248,35 +241,35 @@ impl Taken {
 
     /// A call is about to be sent: what was begun before is over.
     pub fn prepare(&self) {
-        self.page.prepare();
+        self.member.page.prepare();
     }
 
     /// Whether the proxy, which is gone, may have executed a part of the call.
     pub fn has_begun(&self) -> bool {
-        self.page.has_begun()
+        self.member.page.has_begun()
     }
 
     /// Gives it back to the pool.
     pub fn give_back(self, task: &Native) {
         *task.has.lock() = None;
-        *self.user.lock() = None;
+        *self.member.user.lock() = None;
         if !is_gone(&self.member) {
-            self.page.free();
+            self.member.page.free();
         }
-        self.is_taken.store(false, Ordering::Release);
-        self.pool.changed();
+        self.member.is_taken.store(false, Ordering::Release);
+        self.member.pool.changed();
     }
 
     /// The thread does not wait for its answer: the task has it to its end, and makes no more
     /// calls.
     pub fn abandon(self, task: &Native) {
         task.has_abandoned.store(true, Ordering::Relaxed);
-        *self.user.lock() = None;
+        *self.member.user.lock() = None;
     }
 
     /// The call is over, and the task keeps it.
     pub fn keep(self) {
-        *self.user.lock() = None;
+        *self.member.user.lock() = None;
     }
 }
 

@@ -33,7 +33,7 @@ pub fn pack(
     args: &[u64; 6],
     pieces: &mut [Piece],
 ) -> core::result::Result<(InFrames<Pages>, Encoded), NotPacked> {
-    let space = &taken.space;
+    let space = &taken.member.space;
     let mut frames = space.memory.message(0).ok_or(NotPacked::NoMemory)?;
     loop {
         let mut to = InFrames::new(Pages { frames });

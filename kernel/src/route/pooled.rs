@@ -248,7 +248,8 @@ fn send_with(
 fn ask(me: &Thread, taken: &Taken, call: &Call) -> Option<Answer> {
     let gives_up =
         || me.process.is_killed() || me.must_end() || taken.is_gone() || members::dies(me);
-    let peer = Peer { space: taken.space.memory.id, slot: taken.slot, gives_up: &gives_up };
+    let peer =
+        Peer { space: taken.member.space.memory.id, slot: taken.member.slot, gives_up: &gives_up };
     exchange(me, &peer, call)
 }
 
