@@ -28,7 +28,7 @@
  * is never taken for the same. The module refuses an image of another version and names both; so
  * do the proxy and the command.
  */
-#define HANARE_VERSION 0x48e11554U
+#define HANARE_VERSION 0xcb27d1f1U
 /* Bytes of a base page. */
 #define HANARE_PAGE_SIZE 4096ULL
 /* Bytes of a large page, and the granule in which memory is reserved. */
@@ -1062,7 +1062,8 @@ struct hanare_clock_page {
 #define HANARE_PAGES_MAX 64
 /*
  * In `pages`: the page may be written by Linux. Bits 12.. are the frame address;
- * an entry of 0 is a hole (leave it alone).
+ * an entry of 0 is a hole (leave it alone). In Rust such an entry is a `GivenPage`
+ * (`abi/src/frame.rs`).
  */
 #define HANARE_PAGE_WRITABLE 1ULL
 /* In `pages`: another frame was here before: remove the old mapping first. */

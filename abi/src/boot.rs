@@ -5,6 +5,9 @@
 //! that it names. Proxies never see this region (only the clock page is mapped
 //! to applications, read-only).
 
+use crate::frame::PhysFrame;
+use core::ops::Range;
+
 /// Found at the very start of the image's first `PT_LOAD` segment.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -48,13 +51,21 @@ pub struct TrampolineArgs {
 #[derive(Clone, Copy, Debug)]
 pub struct MemoryChunk {
     /// Physical address of the first byte.
-    pub base: u64,
+    pub base: PhysFrame,
     /// Length in bytes.
     pub size: u64,
     /// NUMA node.
     pub node: u32,
     /// Zero.
     pub reserved: u32,
+}
+
+impl MemoryChunk {
+    /// Physical addresses of its bytes.
+    #[must_use]
+    pub const fn addresses(&self) -> Range<u64> {
+        self.base.address()..self.base.address() + self.size
+    }
 }
 
 /// The boot parameter block. Offsets are bytes from the start of the shared
@@ -446,6 +457,8 @@ pub struct CpuShared {
     /// Zero, up to 8192 bytes.
     pub reserved8: [u64; 142],
 }
+
+const _: () = assert!(size_of::<CpuShared>() == 8192 && size_of::<DoorbellShared>() == 1152);
 
 /// Bit where the kind of an outbound event starts; the payload is below.
 pub const EVENT_SHIFT: u32 = 56;

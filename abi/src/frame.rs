@@ -40,6 +40,54 @@ impl PhysFrame {
     pub const fn address(self) -> u64 {
         self.0
     }
+
+    /// Number of the frame, from the first one of all memory on.
+    #[must_use]
+    pub const fn number(self) -> u64 {
+        self.0 / PAGE_SIZE
+    }
+}
+
+/// Page in an answer to a fault or in an offer: its frame, and the rights of Linux to it (`PAGE_*`
+/// of `abi/src/request.rs`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(transparent)]
+pub struct GivenPage(u64);
+
+impl GivenPage {
+    /// Hole: no page is given there.
+    pub const NONE: GivenPage = GivenPage(0);
+
+    /// Page of a frame.
+    #[must_use]
+    pub const fn of(frame: PhysFrame, rights: u64) -> GivenPage {
+        debug_assert!(rights & PhysFrame::MASK == 0);
+        GivenPage(frame.0 | rights)
+    }
+
+    /// Page that is such a word.
+    #[must_use]
+    pub const fn of_word(word: u64) -> GivenPage {
+        GivenPage(word)
+    }
+
+    /// The word.
+    #[must_use]
+    pub const fn word(self) -> u64 {
+        self.0
+    }
+
+    /// Frame of the page.
+    #[must_use]
+    pub const fn frame(self) -> PhysFrame {
+        PhysFrame::holding(self.0)
+    }
+
+    /// Rights of Linux to the page.
+    #[must_use]
+    pub const fn rights(self) -> u64 {
+        self.0 & !PhysFrame::MASK
+    }
 }
 
 /// Run of frames in one word, as services name them ([`crate::service::Service::extents`]).
@@ -156,6 +204,7 @@ impl CachePolicy {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::request::{PAGE_EXECUTABLE, PAGE_WRITABLE};
 
     const POLICIES: [CachePolicy; 4] = [
         CachePolicy::WriteBack,
@@ -171,6 +220,16 @@ mod tests {
             assert_eq!(PhysFrame::at(bad), None, "{bad:#x}");
         }
         assert_eq!(PhysFrame::holding(0x8000_0000_1234_5fff).address(), 0x1234_5000);
+        assert_eq!(PhysFrame::holding(0x1234_5000).number(), 0x1_2345);
+    }
+
+    #[test]
+    fn given_pages_keep_frame_and_rights_apart() {
+        let (frame, rights) = (PhysFrame::holding(u64::MAX), PAGE_WRITABLE | PAGE_EXECUTABLE);
+        let page = GivenPage::of(frame, rights);
+        assert_eq!((page.frame(), page.rights()), (frame, rights));
+        assert_eq!(GivenPage::of_word(page.word()), page);
+        assert_eq!(GivenPage::NONE, GivenPage::default());
     }
 
     #[test]

@@ -57,8 +57,6 @@ const _: () = {
     assert!(size_of::<slot::Slot>() == 256);
     assert!(size_of::<request::Request>() == 768);
     assert!(size_of::<service::Service>() == 704);
-    assert!(size_of::<boot::CpuShared>() == 8192);
-    assert!(size_of::<boot::DoorbellShared>() == 1152);
     assert!(size_of::<log::LogRing>() == 64);
     assert!(size_of::<message::MessageHead>() == 72);
     assert!(size_of::<message::MessagePage>() == 32);

@@ -5,6 +5,8 @@
 //! holds until a thread takes the lock of the address space. The module alone reads it: it lies in
 //! the shared region, which no proxy maps.
 
+use crate::frame::GivenPage;
+
 /// Number of [`Offer`]s; that of a space is the one with its id modulo this.
 pub const OFFERS: u32 = 64;
 /// Pages in an offer at most.
@@ -25,7 +27,7 @@ pub struct Offer {
     /// Zero.
     pub reserved0: u32,
     /// The pages, one behind the other, as in the answer to a fault; 0: none is offered there.
-    pub pages: [u64; OFFER_PAGES],
+    pub pages: [GivenPage; OFFER_PAGES],
     /// Zero.
     pub reserved1: u64,
 }

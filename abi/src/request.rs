@@ -202,7 +202,8 @@ pub const STATUS_SERVE_FIRST: i32 = 1;
 /// Most pages one answer carries.
 pub const PAGES_MAX: usize = 64;
 /// In `pages`: the page may be written by Linux. Bits 12.. are the frame address;
-/// an entry of 0 is a hole (leave it alone).
+/// an entry of 0 is a hole (leave it alone). In Rust such an entry is a `GivenPage`
+/// (`abi/src/frame.rs`).
 pub const PAGE_WRITABLE: u64 = 1;
 /// In `pages`: another frame was here before: remove the old mapping first.
 pub const PAGE_REPLACED: u64 = 2;

@@ -10,6 +10,7 @@ use std::mem::MaybeUninit;
 use std::vec;
 use std::vec::Vec;
 
+use hanare_abi::frame::GivenPage;
 use hanare_abi::log::LOG_TEXT_OFFSET;
 use hanare_abi::service::{SERVICE_READY, SERVICE_READY_FAULT};
 use hanare_ikc_c::Module;
@@ -239,8 +240,8 @@ fn services_walk_alike() {
 fn offer_step<const MUTANT: u8>(words: &OfferWords, step: usize) -> u64 {
     let offer = OfferRef::<MUTANT>::new(words);
     match step {
-        0 => offer.publish(1, 0x1000, &[5, 6]).into(),
-        1 => offer.publish(65, u64::MAX << 12, &[7]).into(),
+        0 => offer.publish(1, 0x1000, &[5, 6].map(GivenPage::of_word)).into(),
+        1 => offer.publish(65, u64::MAX << 12, &[GivenPage::of_word(7)]).into(),
         2 => {
             offer.withdraw(1);
             0

@@ -1,5 +1,6 @@
 //! Offers of pages (`docs/coherence.md`, *Offers*): a sequence lock with several writers.
 
+use hanare_abi::frame::GivenPage;
 use hanare_abi::offer::OFFER_PAGES;
 #[cfg(not(loom))]
 use hanare_abi::offer::Offer;
@@ -60,14 +61,14 @@ impl<'a, const MUTANT: u8> OfferRef<'a, MUTANT> {
     /// LWK, with the lock of the address space of `space`: offers the pages from `start` on.
     /// `false`: another space is just writing here.
     #[must_use]
-    pub fn publish(&self, space: u32, start: u64, pages: &[u64]) -> bool {
+    pub fn publish(&self, space: u32, start: u64, pages: &[GivenPage]) -> bool {
         let Some(sequence) = self.try_begin() else { return false };
         let words = self.words;
         words.space.store(space, Ordering::Relaxed);
         words.start.store(start, Ordering::Relaxed);
         words.count.store(pages.len().min(PAGES) as u32, Ordering::Relaxed);
         for (word, &page) in words.pages.iter().zip(pages) {
-            word.store(page, Ordering::Relaxed);
+            word.store(page.word(), Ordering::Relaxed);
         }
         self.end(sequence);
         true
@@ -174,7 +175,7 @@ mod tests {
         let words = OfferWords::new();
         let offer: OfferRef = OfferRef::new(&words);
         assert_eq!(offer.page(7, 0x5000), None);
-        assert!(offer.publish(7, 0x4000, &[1, 2, 3]));
+        assert!(offer.publish(7, 0x4000, &[1, 2, 3].map(GivenPage::of_word)));
         assert_eq!([offer.page(7, 0x4000), offer.page(7, 0x6fff)], [Some(1), Some(3)]);
         assert_eq!(
             [offer.page(7, 0x3fff), offer.page(7, 0x7000), offer.page(8, 0x4000)],
@@ -184,7 +185,7 @@ mod tests {
         assert_eq!(offer.page(7, 0x5000), Some(2));
         offer.withdraw(7);
         assert_eq!(offer.page(7, 0x5000), None);
-        assert!(offer.publish(7 + 64, 0, &[9]) && offer.page(71, 0) == Some(9));
+        assert!(offer.publish(7 + 64, 0, &[GivenPage::of_word(9)]) && offer.page(71, 0) == Some(9));
         offer.withdraw(7);
         assert_eq!(offer.page(71, 0), Some(9));
     }
@@ -194,7 +195,7 @@ mod tests {
         let words = OfferWords::new();
         words.sequence.store(1, Ordering::Relaxed);
         let offer: OfferRef = OfferRef::new(&words);
-        assert!(!offer.publish(1, 0, &[1]));
+        assert!(!offer.publish(1, 0, &[GivenPage::of_word(1)]));
         assert_eq!(offer.page(0, 0), None);
         offer.withdraw(1); // it has none, so it does not wait
     }

@@ -2,6 +2,7 @@
 
 #[cfg(not(loom))]
 use hanare_abi::cpus::{CPU_SET_WORDS, CpuSet};
+use hanare_abi::frame::GivenPage;
 #[cfg(not(loom))]
 use hanare_abi::request::Request;
 use hanare_abi::request::{PAGES_MAX, REQUEST_DONE, REQUEST_POSTED};
@@ -125,12 +126,21 @@ impl<'a, const MUTANT: u8> RequestRef<'a, MUTANT> {
         self.words.args[index].store(value, Ordering::Relaxed);
     }
 
-    /// Answers with frames, at most [`PAGES_MAX`]; what is beyond is left out.
-    pub fn set_pages(&self, pages: &[u64]) {
-        for (word, page) in self.words.pages.iter().zip(pages) {
-            word.store(*page, Ordering::Relaxed);
+    /// Answers with pages, at most [`PAGES_MAX`]; what is beyond is left out.
+    pub fn set_pages(&self, pages: &[GivenPage]) {
+        self.answer(pages.iter().map(|page| page.word()));
+    }
+
+    /// Answers with words, at most [`PAGES_MAX`]; what is beyond is left out.
+    pub fn set_words(&self, words: &[u64]) {
+        self.answer(words.iter().copied());
+    }
+
+    fn answer(&self, words: impl ExactSizeIterator<Item = u64>) {
+        self.words.count.store(words.len().min(PAGES_MAX) as u32, Ordering::Relaxed);
+        for (place, word) in self.words.pages.iter().zip(words) {
+            place.store(word, Ordering::Relaxed);
         }
-        self.words.count.store(pages.len().min(PAGES_MAX) as u32, Ordering::Relaxed);
     }
 
     /// The doorbell next to where the waiter sleeps, plus 1; 0: not known. The waiter may be
@@ -240,7 +250,7 @@ mod tests {
         request.module_post(call);
         assert_eq!(request.read(), Some(call));
         assert_eq!(request.siginfo(), [0; 16]);
-        request.set_pages(&[7; 100]);
+        request.set_words(&[7; 100]);
         request.set_arg(0, 9);
         assert!(!request.complete(-5));
         assert!(!request.module_prepare_sleep());

@@ -17,6 +17,7 @@ use crate::sched::{machinecheck, park};
 use crate::signal::signals;
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
+use hanare_abi::frame::GivenPage;
 use hanare_abi::layout::{SLOT_BASE, USER_MAX, scratch};
 use hanare_abi::request as abi;
 use hanare_core::errno;
@@ -147,7 +148,9 @@ fn open(r: &RequestRef<'_>, call: &RequestCall) -> errno::Result<()> {
     let (p, parts) = open_space::space(call.space, CpuMask::of(&r.cpus()), &call.args, &r.words())?;
     r.set_arg(0, parts.into());
     r.set_pages(
-        &[SLOT_BASE, scratch(0)].map(|page| p.memory.control_page(page).map_or(0, |frame| frame.0)),
+        &[SLOT_BASE, scratch(0)].map(|page| {
+            p.memory.control_page(page).map_or(GivenPage::NONE, |frame| frame.given(0))
+        }),
     );
     Ok(())
 }
@@ -252,13 +255,13 @@ fn debug(r: &RequestRef<'_>, call: &RequestCall) -> hanare_core::errno::Result<(
             for (i, v) in [free, total, quarantine::bytes(), processes].into_iter().enumerate() {
                 r.set_arg(i, v);
             }
-            r.set_pages(&kept());
+            r.set_words(&kept());
             Ok(())
         }
         abi::DEBUG_LEDGER => {
             let (user, words) = ledger::report(call.args[1]);
             user.into_iter().enumerate().for_each(|(i, word)| r.set_arg(i, word));
-            r.set_pages(&words);
+            r.set_words(&words);
             Ok(())
         }
         abi::DEBUG_FAIL_ALLOC => {

@@ -71,6 +71,7 @@ fn c_type(rust: &str) -> String {
     match rust {
         "u8" | "u16" | "u32" | "u64" => format!("__u{}", &rust[1..]),
         "i32" | "i64" => format!("__s{}", &rust[1..]),
+        "Extent" | "GivenPage" | "PhysFrame" => String::from("__u64"),
         name => format!("struct hanare_{}", snake(name)),
     }
 }

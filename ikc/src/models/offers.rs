@@ -1,5 +1,6 @@
 //! Offers of pages: none is torn, and none is taken that was withdrawn before.
 
+use hanare_abi::frame::GivenPage;
 use loom::sync::Arc;
 use loom::thread;
 
@@ -20,7 +21,7 @@ fn model<const MUTANT: u8>(name: &str, other: bool, preemptions: Option<usize>) 
             thread::spawn(move || {
                 let (words, changed) = &*shared;
                 let offer = OfferRef::<MUTANT>::new(words);
-                let _ = offer.publish(SPACE, 0x1000, &[0xa, 0xb]);
+                let _ = offer.publish(SPACE, 0x1000, &[0xa, 0xb].map(GivenPage::of_word));
                 offer.withdraw(SPACE);
                 changed.store(1, Ordering::Release);
             })
@@ -29,7 +30,7 @@ fn model<const MUTANT: u8>(name: &str, other: bool, preemptions: Option<usize>) 
             let shared = shared.clone();
             thread::spawn(move || {
                 let offer = OfferRef::<MUTANT>::new(&shared.0);
-                let _ = offer.publish(OTHER, 0x1000, &[0xc, 0xd]);
+                let _ = offer.publish(OTHER, 0x1000, &[0xc, 0xd].map(GivenPage::of_word));
             })
         });
         let module = thread::spawn(move || {
@@ -65,7 +66,7 @@ fn spaces_that_withdraw_at_once_both_go_on() {
             let words = words.clone();
             thread::spawn(move || {
                 let offer = OfferRef::<REAL>::new(&words);
-                let _ = offer.publish(space, 0x1000, &[0xa, 0xb]);
+                let _ = offer.publish(space, 0x1000, &[0xa, 0xb].map(GivenPage::of_word));
                 offer.withdraw(space);
                 assert_eq!(offer.page(space, 0x1000), None);
             })

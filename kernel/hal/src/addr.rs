@@ -3,7 +3,7 @@
 use core::fmt;
 use core::ops::{Add, Sub};
 use hanare_abi::PAGE_SIZE;
-use hanare_abi::frame::PhysFrame;
+use hanare_abi::frame::{GivenPage, PhysFrame};
 
 /// A physical address.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -24,6 +24,12 @@ impl PhysAddr {
     #[must_use]
     pub const fn frame(self) -> PhysFrame {
         PhysFrame::holding(self.0)
+    }
+
+    /// Page of this frame, as the other side is given it, with `PAGE_*` of `hanare_abi::request`.
+    #[must_use]
+    pub const fn given(self, rights: u64) -> GivenPage {
+        GivenPage::of_word(self.0 | rights)
     }
 
     /// Start of the page it lies in.

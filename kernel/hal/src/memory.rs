@@ -18,17 +18,17 @@ pub fn of_direct(addr: u64) -> PhysAddr {
 /// The last chunk that begins at a physical address or below. They are in ascending order.
 fn chunk_below(paddr: PhysAddr) -> Option<&'static MemoryChunk> {
     let chunks = crate::shared::chunks();
-    chunks.get(chunks.partition_point(|c| c.base <= paddr.0).checked_sub(1)?)
+    chunks.get(chunks.partition_point(|c| c.base.address() <= paddr.0).checked_sub(1)?)
 }
 
 /// The chunk that has a physical address.
 pub fn chunk_of(paddr: PhysAddr) -> Option<&'static MemoryChunk> {
-    chunk_below(paddr).filter(|c| paddr.0 - c.base < c.size)
+    chunk_below(paddr).filter(|c| paddr.0 - c.base.address() < c.size)
 }
 
 /// Whether `paddr..paddr + bytes` lies in the instance's memory; no bytes at the end of a chunk do.
 pub fn is_ours(paddr: PhysAddr, bytes: u64) -> bool {
-    chunk_below(paddr).is_some_and(|c| paddr.0.saturating_add(bytes) <= c.base + c.size)
+    chunk_below(paddr).is_some_and(|c| paddr.0.saturating_add(bytes) <= c.addresses().end)
 }
 
 pub(crate) fn checked(paddr: PhysAddr, bytes: usize) -> *mut u8 {

@@ -120,13 +120,7 @@ pub fn build_kernel(source: &mut dyn TableSource, nx: bool) -> Result<(), NoMemo
         (&raw const text_end as u64, &raw const rodata_end as u64, &raw const image_end as u64);
     let data = shared() | no_execute;
     for c in crate::shared::chunks() {
-        map_direct(
-            root,
-            c.base..c.base + c.size,
-            image..image + (rodata - KERNEL_BASE),
-            data,
-            source,
-        )?;
+        map_direct(root, c.addresses(), image..image + (rodata - KERNEL_BASE), data, source)?;
     }
     let mut v = KERNEL_BASE;
     while v < end {

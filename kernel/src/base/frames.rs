@@ -91,11 +91,11 @@ pub fn init() {
     let owners_at = take(owners::list_bytes(chunks.len()));
     // Each chunk with the first address behind its metadata.
     let start = |c: &MemoryChunk| {
-        if (c.base..c.base + c.size).contains(&taken.start) { taken.end } else { c.base }
+        if c.addresses().contains(&taken.start) { taken.end } else { c.addresses().start }
     };
     let mut list_at = lists_at;
     let zones = set.iter().map(|id| {
-        let own = of_node(id).map(|c| Chunk::new(Pfn(c.base / 4096), metadata(c, start(c))));
+        let own = of_node(id).map(|c| Chunk::new(Pfn(c.base.number()), metadata(c, start(c))));
         // SAFETY: behind the image, where no zone has its pages, and for good. Each list has its
         // own part of it.
         let list = unsafe { memory::fill(list_at, own) };
@@ -103,7 +103,7 @@ pub fn init() {
         let mut zone = Zone::new(list);
         for c in of_node(id) {
             let first = start(c) + metadata_bytes(c);
-            zone.release(Pfn(first / 4096), ((c.base + c.size - first) / 4096) as usize);
+            zone.release(Pfn(first / 4096), ((c.addresses().end - first) / 4096) as usize);
         }
         let (pages, free) = (zone.total_pages() as u64, zone.free_pages() as u64);
         Node { zone: Mutex::new(zone), pages, free_pages: AtomicU64::new(free) }
@@ -114,8 +114,8 @@ pub fn init() {
     // SAFETY: as above. The words of a chunk lie behind its frames' metadata, zeroed with that.
     unsafe { owners::init(owners_at, words) };
     for c in chunks {
-        let (end, mib) = (c.base + c.size, c.size >> 20);
-        crate::info!("memory: {:#x}..{end:#x} node {} ({mib} MiB)", c.base, c.node);
+        let (all, mib) = (c.addresses(), c.size >> 20);
+        crate::info!("memory: {:#x}..{:#x} node {} ({mib} MiB)", all.start, all.end, c.node);
     }
     ALL.call_once(|| All { nodes, ids, set });
 }
@@ -131,7 +131,7 @@ fn metadata_bytes(c: &MemoryChunk) -> u64 {
 /// The metadata of a chunk's frames, at `first`; behind it lie the words of the frames' owners.
 fn metadata(c: &MemoryChunk, first: u64) -> &'static mut [Frame] {
     let bytes = metadata_bytes(c);
-    assert!(first + bytes < c.base + c.size, "chunk {:#x} is too small", c.base);
+    assert!(first + bytes < c.addresses().end, "chunk {:#x?} is too small", c.addresses());
     memory::zero(PhysAddr(first), bytes as usize);
     claim_frames(PhysAddr(first), (c.size / 4096) as usize)
 }

@@ -39,7 +39,7 @@ pub unsafe fn init(list: PhysAddr, chunks: impl Iterator<Item = (&'static Memory
     let words = chunks.map(|(chunk, at)| {
         // SAFETY: given for this; zero is a valid word.
         let words = unsafe { memory::claim(at, (chunk.size / 4096) as usize) };
-        Words { base: chunk.base, words }
+        Words { base: chunk.base.address(), words }
     });
     // SAFETY: likewise.
     let all = unsafe { memory::fill(list, words) };

@@ -76,7 +76,8 @@ pub fn init() {
     // Of what is never free there is no second view.
     let taken = p.shared_base..p.image_base + p.image_size;
     for c in shared::chunks() {
-        for block in (c.base..c.base + c.size)
+        for block in c
+            .addresses()
             .step_by(BYTES as usize)
             .filter(|b| b + BYTES <= taken.start || *b >= taken.end)
         {

@@ -178,14 +178,14 @@ fn call_of(p: &Process, r: &RequestRef<'_>, tid: u32) -> Result<()> {
     let regs = thread.task().registers_on_stack().filter(|_| before.is_some() && looks() == before);
     let mut words = [0; 9];
     let Some(regs) = regs else {
-        r.set_pages(&[]);
+        r.set_words(&[]);
         return Ok(());
     };
     let number = if regs.is_call(TRAP_FLAG) { regs.orig_rax } else { NO_CALL };
     words[0] = number;
     words[1..7].copy_from_slice(&regs.arguments());
     words[7..].copy_from_slice(&[regs.rsp, regs.rip]);
-    r.set_pages(&words);
+    r.set_words(&words);
     Ok(())
 }
 
@@ -205,7 +205,7 @@ fn threads(p: &Process, r: &RequestRef<'_>, from: usize) {
         left - told
     });
     r.set_arg(1, left as u64 + 1);
-    r.set_pages(&words[..told * THREAD_WORDS]);
+    r.set_words(&words[..told * THREAD_WORDS]);
 }
 
 /// Sizes of a process's memory by kind, bytes.
@@ -335,7 +335,7 @@ fn process(p: &Process, r: &RequestRef<'_>, tid: u32) -> Result<()> {
     let allowed = thread.task().affinity.lock().as_set();
     let rest = before.iter().chain(&allowed.words).chain(&after);
     words[THREAD_WORDS..].iter_mut().zip(rest).for_each(|(to, word)| *to = *word);
-    r.set_pages(&words);
+    r.set_words(&words);
     Ok(())
 }
 
@@ -418,7 +418,7 @@ fn numa(p: &Process, r: &RequestRef<'_>, at: u64) -> Result<()> {
         at += part.len();
     }
     drop(mm);
-    r.set_pages(&words);
+    r.set_words(&words);
     Ok(())
 }
 
@@ -467,7 +467,7 @@ fn pagemap(p: &Process, r: &RequestRef<'_>, from: u64, to: u64) {
     p.memory().mm.lock().pagemap(from, to, &mut runs);
     let (end, used) = (runs.end(), runs.len());
     r.set_arg(1, end);
-    r.set_pages(&words[..used]);
+    r.set_words(&words[..used]);
 }
 
 fn clear_refs(p: &Process, r: &RequestRef<'_>, number: u64) -> Result<()> {
@@ -487,7 +487,7 @@ fn written_by_linux(p: &Process, r: &RequestRef<'_>, from: u64) {
         true
     });
     r.set_arg(1, next);
-    r.set_pages(&words[..used]);
+    r.set_words(&words[..used]);
 }
 
 fn vmas(p: &Process, r: &RequestRef<'_>, from: u64, with_resident: bool) {
@@ -515,5 +515,5 @@ fn vmas(p: &Process, r: &RequestRef<'_>, from: u64, with_resident: bool) {
     }
     drop(mm);
     r.set_arg(1, next);
-    r.set_pages(&words[..used]);
+    r.set_words(&words[..used]);
 }

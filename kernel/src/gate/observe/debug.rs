@@ -91,7 +91,7 @@ impl Debugger<Process> {
                         (*to, count) = (u64::from(t.tid()), count + 1);
                     }
                 });
-                r.set_pages(&tids[..count]);
+                r.set_words(&tids[..count]);
                 Ok(())
             }
             OBSERVE_GET_REGISTERS | OBSERVE_SET_REGISTERS | OBSERVE_GET_FPU | OBSERVE_SET_FPU => {
@@ -128,7 +128,7 @@ impl Debugger<Process> {
         };
         let rest = all.get(usize::try_from(from).unwrap_or(usize::MAX)..).unwrap_or(&[]);
         let part = &rest[..rest.len().min(FXSAVE)];
-        r.set_pages(&words(part)?);
+        r.set_words(&words(part)?);
         r.set_arg(0, part.len() as u64);
         Ok(())
     }
@@ -174,12 +174,12 @@ impl Debugger<Process> {
             let s = left.as_mut().ok_or(errno::EBUSY)?;
             match op {
                 OBSERVE_GET_REGISTERS => {
-                    r.set_pages(&s.words());
+                    r.set_words(&s.words());
                     r.set_arg(0, u64::from(parking.contains(Parking::IN_KERNEL)));
                     return Ok(());
                 }
                 OBSERVE_GET_FPU => {
-                    r.set_pages(&words(s.legacy())?);
+                    r.set_words(&words(s.legacy())?);
                     return Ok(());
                 }
                 _ if !parking.may_set(Who::Debugger) => return Err(errno::EBUSY),

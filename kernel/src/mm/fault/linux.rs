@@ -17,6 +17,7 @@ use crate::mm::pages::quarantine;
 use crate::mm::window::messages;
 use crate::mm::window::space::Space;
 use core::sync::atomic::Ordering;
+use hanare_abi::frame::GivenPage;
 use hanare_abi::request::{
     FAULT_WRITE, PAGE_EXECUTABLE, PAGE_WRITABLE, PAGES_MAX, STATUS_SERVE_FIRST,
 };
@@ -61,7 +62,7 @@ pub fn fault(
     let most = (call.args[2] as u32 as usize).clamp(1, PAGES_MAX);
     if Space::is_control(addr) {
         return match p.control_page(addr) {
-            Ok(frame) => Ok(answer(r, addr, &[frame.0 | PAGE_WRITABLE])),
+            Ok(frame) => Ok(answer(r, addr, &[frame.given(PAGE_WRITABLE)])),
             // No process' end helps a user at the limit.
             Err(_) if p.account.may_have(2 * SMALL).is_err() => Ok(-errno::EFAULT.0),
             Err(errno::ENOMEM) => Err(Lack::Memory),
@@ -69,7 +70,7 @@ pub fn fault(
         };
     }
     if messages::contains(addr) {
-        let mut pages = [0; PAGES_MAX];
+        let mut pages = [GivenPage::NONE; PAGES_MAX];
         let n = messages::pages(p, addr, &mut pages[..most]);
         return Ok(if n == 0 { -errno::EFAULT.0 } else { answer(r, addr, &pages[..n]) });
     }
@@ -146,7 +147,7 @@ pub fn fault(
                 Err(()) => return Err(Lack::Memory),
             }
         }
-        let mut pages = [0; PAGES_MAX];
+        let mut pages = [GivenPage::NONE; PAGES_MAX];
         let n = mm.collect(&vma, addr, write, &mut pages[..most]);
         drop(mm);
         p.end_bounces();
@@ -169,7 +170,7 @@ fn special_frame(kind: SpecialKind, offset: u64) -> Option<PhysAddr> {
     }
 }
 
-fn answer(r: &RequestRef<'_>, addr: u64, pages: &[u64]) -> i32 {
+fn answer(r: &RequestRef<'_>, addr: u64, pages: &[GivenPage]) -> i32 {
     r.set_arg(0, addr);
     r.set_pages(pages);
     0
@@ -227,7 +228,7 @@ impl AddressSpace {
         vma: &Vma<FileRef>,
         kind: SpecialKind,
         addr: u64,
-    ) -> Result<Option<u64>, Lack> {
+    ) -> Result<Option<GivenPage>, Lack> {
         let Some(frame) = special_frame(kind, addr - vma.start) else { return Ok(None) };
         if self.leaf(addr).is_none() {
             if self.is_full() {
@@ -237,7 +238,7 @@ impl AddressSpace {
         }
         self.change_pages(PageRange::of(addr, addr + SMALL), &mut |leaf| leaf.entry | pte::SEEN);
         let executable = if vma.prot.contains(Prot::EXEC) { PAGE_EXECUTABLE } else { 0 };
-        Ok(Some(frame.0 | executable))
+        Ok(Some(frame.given(executable)))
     }
 
     /// Frames from `addr` on, as Linux may map them; they are marked seen.
@@ -246,7 +247,7 @@ impl AddressSpace {
         vma: &Vma<FileRef>,
         addr: u64,
         write: bool,
-        pages: &mut [u64],
+        pages: &mut [GivenPage],
     ) -> usize {
         let end = vma.end.min(addr + pages.len() as u64 * SMALL);
         let executable = if vma.prot.contains(Prot::EXEC) { PAGE_EXECUTABLE } else { 0 };
@@ -308,7 +309,7 @@ impl AddressSpace {
             let stop = end.min(base + leaf.size);
             while at < stop {
                 let rights = executable | if writable { PAGE_WRITABLE } else { 0 };
-                pages[n] = (leaf.frame() + (at - base)).0 | rights;
+                pages[n] = (leaf.frame() + (at - base)).given(rights);
                 n += 1;
                 at += SMALL;
             }

@@ -14,6 +14,7 @@ use crate::mm::window::caller::Caller;
 use crate::mm::window::release;
 use crate::mm::window::space::Space;
 use core::sync::atomic::{AtomicU64, Ordering};
+use hanare_abi::frame::GivenPage;
 use hanare_abi::layout::USER_MIN;
 use hanare_abi::offer::OFFER_PAGES;
 use hanare_core::coherence::{Change, Sight};
@@ -81,16 +82,16 @@ pub fn before_call(p: &Caller<'_>, handed: &HandedPages, pointers: Pointers, arg
     }
 }
 
-/// Offered pages, from the first one on, with holes (0) between them.
+/// Offered pages, from the first one on, with holes between them.
 struct Run {
     start: u64,
-    pages: [u64; OFFER_PAGES],
+    pages: [GivenPage; OFFER_PAGES],
     count: usize,
 }
 
 impl Run {
     /// Where the pages from `page` on lie in the run; `None`: too far from what is there.
-    fn place(&mut self, page: u64) -> Option<&mut [u64]> {
+    fn place(&mut self, page: u64) -> Option<&mut [GivenPage]> {
         if self.count == 0 {
             self.start = page;
         }
@@ -101,7 +102,7 @@ impl Run {
                 return None;
             }
             self.pages.copy_within(..self.count, by);
-            self.pages[..by].fill(0);
+            self.pages[..by].fill(GivenPage::NONE);
             (self.start, self.count) = (page, self.count + by);
         }
         self.pages.get_mut(usize::try_from((page - self.start) / SMALL).ok()?..)
@@ -112,7 +113,7 @@ impl Run {
 /// Linux asks for it.
 #[cold]
 fn offer(p: &Caller<'_>, pointers: [Option<Pointer>; POINTERS_MAX], args: &[u64; 6]) {
-    let mut run = Run { start: 0, pages: [0; OFFER_PAGES], count: 0 };
+    let mut run = Run { start: 0, pages: [GivenPage::NONE; OFFER_PAGES], count: 0 };
     let mut copied = [None; POINTERS_MAX];
     let mut mm = p.memory.mm.lock();
     mm.set_wish(p.policy.wish());

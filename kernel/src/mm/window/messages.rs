@@ -13,6 +13,7 @@ use crate::sched::tlb;
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicBool, Ordering};
 use hanare_abi::control::Control;
+use hanare_abi::frame::GivenPage;
 use hanare_abi::layout::{
     MESSAGE_MAX, MESSAGE_STRIDE, MESSAGES_BASE, MESSAGES_END, MESSAGES_MAX, MESSAGES_PART, message,
 };
@@ -48,7 +49,7 @@ pub fn contains(addr: u64) -> bool {
 
 /// Frames that Linux may map from `page` on, which must belong to a message. Returns how many there
 /// are.
-pub fn pages(p: &Space, page: u64, pages: &mut [u64]) -> usize {
+pub fn pages(p: &Space, page: u64, pages: &mut [GivenPage]) -> usize {
     let Some(offset) = page.checked_sub(MESSAGES_BASE) else { return 0 };
     let Some(frames) = p.message((offset / MESSAGE_STRIDE) as u32) else { return 0 };
     let mut at = (offset % MESSAGE_STRIDE) as usize;
@@ -56,7 +57,7 @@ pub fn pages(p: &Space, page: u64, pages: &mut [u64]) -> usize {
     while let Some(entry) = pages.get_mut(count)
         && let Some((frame, _)) = frames.place(at)
     {
-        *entry = frame.0 | PAGE_WRITABLE;
+        *entry = frame.given(PAGE_WRITABLE);
         count += 1;
         at += SMALL as usize;
     }
