@@ -52,6 +52,17 @@
 
 struct hanare_transport;
 
+struct hanare_cpu {
+	struct hanare_instance *inst;
+	unsigned int linux_cpu;
+	u32 apicid;
+	int node;
+	bool started;
+	struct hanare_cpu_shared *shared;	/* in the shared region, or NULL */
+
+	struct hanare_cpu_link link;
+};
+
 struct hanare_instance {
 	char name[HANARE_NAME_SIZE];
 	struct list_head entry;			/* hanare_instances */
@@ -63,6 +74,9 @@ struct hanare_instance {
 	spinlock_t state_lock;			/* state, spaces */
 	u32 state;				/* HANARE_INSTANCE_* */
 	int dead;				/* -errno for every waiter, or 0 */
+
+	struct hanare_cpu cpus[HANARE_CPUS_MAX];	/* under lock, as the layer machine has taken them */
+	u32 cpu_count;
 
 	struct hanare_instance_machine machine;
 	struct hanare_instance_spaces spaces;

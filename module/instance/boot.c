@@ -22,7 +22,7 @@
 static int start_cpu(struct hanare_instance *inst, const struct hanare_image *image, u32 index,
 		     u32 timeout_ms, char *message)
 {
-	struct hanare_cpu *cpu = &inst->machine.cpus[index];
+	struct hanare_cpu *cpu = &inst->cpus[index];
 	struct hanare_trampoline trampoline = {
 		.code = inst->reach.shared + inst->reach.shared_size + image->header.trampoline_offset,
 		.size = image->header.trampoline_size,
@@ -68,7 +68,7 @@ static struct layout shared_layout(struct hanare_instance *inst, u32 service_cou
 	l.chunks = round_up(sizeof(struct hanare_boot_params), 64);
 	l.cpus = round_up(l.chunks + inst->machine.chunk_count * sizeof(struct hanare_memory_chunk),
 			  PAGE_SIZE);
-	l.requests = l.cpus + inst->machine.cpu_count * sizeof(struct hanare_cpu_shared);
+	l.requests = l.cpus + inst->cpu_count * sizeof(struct hanare_cpu_shared);
 	l.services = round_up(l.requests + HANARE_REQUESTS * sizeof(struct hanare_request), 64);
 	l.log = round_up(l.services + service_count * sizeof(struct hanare_service), PAGE_SIZE);
 	l.clock = round_up(l.log + HANARE_LOG_TEXT_OFFSET + HANARE_LOG_SIZE, PAGE_SIZE);
@@ -88,7 +88,7 @@ static struct layout shared_layout(struct hanare_instance *inst, u32 service_cou
 static int shared_make(struct hanare_instance *inst, const struct hanare_image *image,
 		       const struct hanare_boot *arg, char *message)
 {
-	u32 service_count = HANARE_SERVICES_PER_CPU * inst->machine.cpu_count;
+	u32 service_count = HANARE_SERVICES_PER_CPU * inst->cpu_count;
 	struct layout l = shared_layout(inst, service_count);
 	const struct hanare_chunk *best = NULL;
 	struct hanare_boot_params *params;
@@ -122,7 +122,7 @@ static int shared_make(struct hanare_instance *inst, const struct hanare_image *
 	params->image_size = image->memory_size;
 	params->chunk_count = inst->machine.chunk_count;
 	params->chunks_offset = l.chunks;
-	params->cpu_count = inst->machine.cpu_count;
+	params->cpu_count = inst->cpu_count;
 	params->cpus_offset = l.cpus;
 	params->request_count = HANARE_REQUESTS;
 	params->requests_offset = l.requests;
@@ -158,18 +158,18 @@ static int shared_make(struct hanare_instance *inst, const struct hanare_image *
 			.node = inst->machine.chunks[i].node,
 		};
 	cpus = (void *)params + l.cpus;
-	for (i = 0; i < inst->machine.cpu_count; i++) {
-		struct hanare_cpu *cpu = &inst->machine.cpus[i];
+	for (i = 0; i < inst->cpu_count; i++) {
+		struct hanare_cpu *cpu = &inst->cpus[i];
 
-		atomic_set(&cpu->asked, 0);
+		atomic_set(&cpu->link.asked, 0);
 		cpus[i].apic_id = cpu->apicid;
 		cpus[i].linux_cpu = cpu->linux_cpu;
 		cpus[i].node = cpu->node;
 		cpus[i].ipi_vector = HANARE_IPI_VECTOR;
 		cpu->shared = &cpus[i];
-		cpu->inbound = (struct hanare_producer){};
-		cpu->outbound_head = 0;
-		cpu->spaces = 0;
+		cpu->link.inbound = (struct hanare_producer){};
+		cpu->link.outbound_head = 0;
+		cpu->link.spaces = 0;
 	}
 	inst->link.requests = (void *)params + l.requests;
 	inst->link.services = (void *)params + l.services;
@@ -189,8 +189,8 @@ static void shared_drop(struct hanare_instance *inst)
 {
 	u32 i;
 
-	for (i = 0; i < inst->machine.cpu_count; i++)
-		inst->machine.cpus[i].shared = NULL;
+	for (i = 0; i < inst->cpu_count; i++)
+		inst->cpus[i].shared = NULL;
 	inst->reach.shared = NULL;
 	inst->link.requests = NULL;
 	inst->link.services = NULL;
@@ -210,8 +210,8 @@ void hanare_stop_cpus(struct hanare_instance *inst, bool ask, u32 timeout_ms)
 {
 	u32 i;
 
-	for (i = inst->machine.cpu_count; i-- > 0;) {
-		struct hanare_cpu *cpu = &inst->machine.cpus[i];
+	for (i = inst->cpu_count; i-- > 0;) {
+		struct hanare_cpu *cpu = &inst->cpus[i];
 
 		if (!cpu->started)
 			continue;
@@ -236,9 +236,9 @@ void hanare_halt_cpus(struct hanare_instance *inst)
 {
 	u32 i;
 
-	for (i = 0; i < inst->machine.cpu_count; i++)
-		if (inst->machine.cpus[i].started)
-			inst->transport->halt_cpu(&inst->machine.cpus[i]);
+	for (i = 0; i < inst->cpu_count; i++)
+		if (inst->cpus[i].started)
+			inst->transport->halt_cpu(&inst->cpus[i]);
 }
 
 /*
@@ -331,7 +331,7 @@ int hanare_boot(struct hanare_instance *inst, struct hanare_boot *arg)
 
 	if (inst->state != HANARE_INSTANCE_CREATED)
 		return refuse(arg->message, -EBUSY, "%s is booted already", inst->name);
-	if (!inst->machine.cpu_count)
+	if (!inst->cpu_count)
 		return refuse(arg->message, -EINVAL, "%s has no CPU: give it one", inst->name);
 	if (!inst->machine.chunk_count)
 		return refuse(arg->message, -EINVAL, "%s has no memory: give it some", inst->name);
@@ -367,7 +367,7 @@ int hanare_boot(struct hanare_instance *inst, struct hanare_boot *arg)
 	now = ktime_get_ns();
 	arg->load_ns = now - start;
 
-	for (i = 0; i < inst->machine.cpu_count; i++) {
+	for (i = 0; i < inst->cpu_count; i++) {
 		start = now;
 		err = start_cpu(inst, &image, i, timeout_ms, arg->message);
 		if (err)
@@ -381,8 +381,8 @@ int hanare_boot(struct hanare_instance *inst, struct hanare_boot *arg)
 	inst->boot.ns = now;
 	spin_unlock_irq(&inst->state_lock);
 	kvfree(image.data);
-	pr_info("%s: running on %u CPU%s with %llu MiB\n", inst->name, inst->machine.cpu_count,
-		inst->machine.cpu_count == 1 ? "" : "s",
+	pr_info("%s: running on %u CPU%s with %llu MiB\n", inst->name, inst->cpu_count,
+		inst->cpu_count == 1 ? "" : "s",
 		inst->machine.memory_bytes >> 20);
 	return 0;
 stop:

@@ -44,7 +44,7 @@ static void confirm(struct hanare_unconfirmed *end)
 /* For how long it has left requests without an answer. */
 static unsigned long silent_for(struct hanare_cpu *cpu)
 {
-	return atomic_read(&cpu->asked) ? jiffies - READ_ONCE(cpu->silent_since) : 0;
+	return atomic_read(&cpu->link.asked) ? jiffies - READ_ONCE(cpu->link.silent_since) : 0;
 }
 
 /*
@@ -57,15 +57,15 @@ static struct hanare_cpu *whom_to_tell(struct hanare_instance *inst)
 	struct hanare_cpu *best = hanare_quiet_cpu(inst);
 	u32 i;
 
-	for (i = 0; i < inst->machine.cpu_count; i++) {
-		struct hanare_cpu *cpu = &inst->machine.cpus[i];
+	for (i = 0; i < inst->cpu_count; i++) {
+		struct hanare_cpu *cpu = &inst->cpus[i];
 
-		if (!best->told && silent_for(best) < HZ)
+		if (!best->link.told && silent_for(best) < HZ)
 			break;
-		if (silent_for(cpu) < HZ ? !cpu->told || silent_for(best) >= HZ : silent_for(cpu) < silent_for(best))
+		if (silent_for(cpu) < HZ ? !cpu->link.told || silent_for(best) >= HZ : silent_for(cpu) < silent_for(best))
 			best = cpu;
 	}
-	return best->told ? NULL : best;
+	return best->link.told ? NULL : best;
 }
 
 /* Posts the request, unless the CPU has one. False: not now. */
@@ -74,12 +74,12 @@ static bool begin(struct hanare_instance *inst, struct hanare_unconfirmed *end, 
 	struct hanare_cpu *cpu = end->next ?: whom_to_tell(inst);
 	int entry;
 
-	if (!cpu || cpu->told) /* `next` may have one, too */
+	if (!cpu || cpu->link.told) /* `next` may have one, too */
 		return false;
 	entry = hanare_ask(inst, cpu, call);
 	if (entry < 0)
 		return false;
-	cpu->told = true;
+	cpu->link.told = true;
 	end->due = jiffies + HUNG_AFTER;
 	/* One step for tell_next, which asks the CPU of an end with an entry. */
 	spin_lock(&inst->link.closes_lock);
@@ -105,7 +105,7 @@ static void note_answer(struct hanare_instance *inst, struct hanare_unconfirmed 
 	/* -ESRCH: the LWK has not even the space's use, which another answer has had. */
 	bool is_back = !err && (!status || status == -ESRCH);
 
-	end->cpu->told = false;
+	end->cpu->link.told = false;
 	end->due = jiffies + LOOK_AGAIN;
 	spin_lock(&inst->link.closes_lock);
 	end->entry = -1;
@@ -304,8 +304,8 @@ void hanare_closes_start(struct hanare_instance *inst)
 	spin_lock_init(&inst->link.closes_lock);
 	INIT_LIST_HEAD(&inst->link.closes);
 	INIT_DELAYED_WORK(&inst->link.close_work, ask_all);
-	for (i = 0; i < inst->machine.cpu_count; i++)
-		inst->machine.cpus[i].told = false;
+	for (i = 0; i < inst->cpu_count; i++)
+		inst->cpus[i].link.told = false;
 }
 
 /* Also after a start that failed half-way. No space is left, and no CPU of the LWK runs. */

@@ -41,8 +41,8 @@ static void place(struct hanare_instance *inst)
 
 	for_each_possible_cpu(cpu)
 		WRITE_ONCE(inst->link.nearest[cpu], nearest(inst, cpu, cpu_to_node(cpu)));
-	for (i = 0; i < inst->machine.cpu_count; i++) {
-		struct hanare_cpu *lwk = &inst->machine.cpus[i];
+	for (i = 0; i < inst->cpu_count; i++) {
+		struct hanare_cpu *lwk = &inst->cpus[i];
 		u8 near = nearest(inst, lwk->linux_cpu, lwk->node);
 
 		if (near)

@@ -35,7 +35,7 @@ bool hanare_loses(void)
 
 void hanare_ring_cpu(struct hanare_cpu *cpu)
 {
-	WRITE_ONCE(cpu->rung_at, hanare_tsc(cpu->inst));
+	WRITE_ONCE(cpu->link.rung_at, hanare_tsc(cpu->inst));
 	if (!hanare_loses())
 		cpu->inst->transport->ring(cpu);
 }
@@ -48,9 +48,9 @@ void hanare_ring_bell(struct hanare_space *space, u32 bell)
 	struct hanare_cpu *cpu;
 
 	BUILD_BUG_ON(sizeof(cpu->shared->bells[0]) != sizeof(long));
-	if (index < 0 || index >= inst->machine.cpu_count)
+	if (index < 0 || index >= inst->cpu_count)
 		return;
-	cpu = &inst->machine.cpus[index];
+	cpu = &inst->cpus[index];
 	if (READ_ONCE(space->link.near) != cpu)
 		WRITE_ONCE(space->link.near, cpu);
 	bell %= HANARE_BELL_BITS;
@@ -80,9 +80,9 @@ int hanare_push(struct hanare_cpu *cpu, u32 index)
 	unsigned long flags;
 	bool pushed;
 
-	spin_lock_irqsave(&cpu->inbound_lock, flags);
-	pushed = hanare_inbound_push(&cpu->inbound, &shared->inbound_head, inbound(shared), index);
-	spin_unlock_irqrestore(&cpu->inbound_lock, flags);
+	spin_lock_irqsave(&cpu->link.inbound_lock, flags);
+	pushed = hanare_inbound_push(&cpu->link.inbound, &shared->inbound_head, inbound(shared), index);
+	spin_unlock_irqrestore(&cpu->link.inbound_lock, flags);
 	if (!pushed)
 		return -EIO;
 	if (hanare_must_ring(&shared->lwk_wait))
@@ -178,16 +178,16 @@ static void drain_cpu(struct hanare_instance *inst, struct hanare_cpu *cpu)
 	u64 word;
 	u32 first;
 
-	spin_lock_irqsave(&cpu->outbound_lock, flags);
-	first = cpu->outbound_head;
-	while (cpu->outbound_head - first < HANARE_RING_ENTRIES &&
-	       hanare_outbound_look(cpu->outbound_head, outbound(shared), &word)) {
-		cpu->outbound_head++;
+	spin_lock_irqsave(&cpu->link.outbound_lock, flags);
+	first = cpu->link.outbound_head;
+	while (cpu->link.outbound_head - first < HANARE_RING_ENTRIES &&
+	       hanare_outbound_look(cpu->link.outbound_head, outbound(shared), &word)) {
+		cpu->link.outbound_head++;
 		event(inst, word);
 	}
-	if (cpu->outbound_head != first)
-		hanare_outbound_release(&shared->outbound_head, cpu->outbound_head);
-	spin_unlock_irqrestore(&cpu->outbound_lock, flags);
+	if (cpu->link.outbound_head != first)
+		hanare_outbound_release(&shared->outbound_head, cpu->link.outbound_head);
+	spin_unlock_irqrestore(&cpu->link.outbound_lock, flags);
 }
 
 static void look_for_panic(struct hanare_instance *inst)
@@ -207,9 +207,9 @@ void hanare_drain_rung(struct hanare_instance *inst, struct hanare_doorbell *doo
 	u32 i;
 
 	BUILD_BUG_ON(HANARE_CPUS_MAX > HANARE_RANG_CPUS);
-	for (i = 0; i < inst->machine.cpu_count; i++)
+	for (i = 0; i < inst->cpu_count; i++)
 		if (hanare_has_rung(&doorbell->shared->rang[i], &doorbell->seen[i]))
-			drain_cpu(inst, &inst->machine.cpus[i]);
+			drain_cpu(inst, &inst->cpus[i]);
 	look_for_panic(inst);
 }
 
@@ -218,8 +218,8 @@ void hanare_drain(struct hanare_instance *inst)
 {
 	u32 i;
 
-	for (i = 0; i < inst->machine.cpu_count; i++)
-		drain_cpu(inst, &inst->machine.cpus[i]);
+	for (i = 0; i < inst->cpu_count; i++)
+		drain_cpu(inst, &inst->cpus[i]);
 	look_for_panic(inst);
 }
 
@@ -231,7 +231,7 @@ void hanare_drain(struct hanare_instance *inst)
 /* Whether the CPU has halted since before it was rung, and that is long ago. */
 static bool missed_ring(const struct hanare_cpu *cpu)
 {
-	u64 since = READ_ONCE(cpu->shared->idle_since), rung = READ_ONCE(cpu->rung_at);
+	u64 since = READ_ONCE(cpu->shared->idle_since), rung = READ_ONCE(cpu->link.rung_at);
 
 	return since && (s64)(rung - since) > 0 &&
 	       (s64)(hanare_tsc(cpu->inst) - rung) > (s64)cpu->inst->transport->tsc_khz(cpu->inst) * LATE_MS;
@@ -240,11 +240,11 @@ static bool missed_ring(const struct hanare_cpu *cpu)
 /* Whether the event that waits now waited at the last look, too. */
 static bool missed_event(struct hanare_cpu *cpu)
 {
-	u32 head = READ_ONCE(cpu->outbound_head), before = cpu->waits_at;
+	u32 head = READ_ONCE(cpu->link.outbound_head), before = cpu->link.waits_at;
 	u64 word;
 
-	cpu->waits_at = hanare_outbound_look(head, outbound(cpu->shared), &word) ? head + 1 : 0;
-	return cpu->waits_at && cpu->waits_at == before;
+	cpu->link.waits_at = hanare_outbound_look(head, outbound(cpu->shared), &word) ? head + 1 : 0;
+	return cpu->link.waits_at && cpu->link.waits_at == before;
 }
 
 /*
@@ -255,8 +255,8 @@ void hanare_look_for_lost(struct hanare_instance *inst)
 {
 	u32 i;
 
-	for (i = 0; i < inst->machine.cpu_count && !READ_ONCE(inst->dead); i++) {
-		struct hanare_cpu *cpu = &inst->machine.cpus[i];
+	for (i = 0; i < inst->cpu_count && !READ_ONCE(inst->dead); i++) {
+		struct hanare_cpu *cpu = &inst->cpus[i];
 
 		if (missed_ring(cpu)) {
 			pr_warn_ratelimited("%s: an interrupt to CPU %u is late, or lost; it is sent again\n",

@@ -75,8 +75,8 @@ static inline void hanare_count_answer(struct hanare_request_wait *wait)
 	wait->cpu = NULL;
 	if (!cpu)
 		return;
-	WRITE_ONCE(cpu->silent_since, jiffies);
-	atomic_dec(&cpu->asked);
+	WRITE_ONCE(cpu->link.silent_since, jiffies);
+	atomic_dec(&cpu->link.asked);
 }
 
 int hanare_request(struct hanare_instance *inst, struct hanare_cpu *cpu,

@@ -22,8 +22,8 @@ u64 hanare_idle_sum_ns(const struct hanare_instance *inst)
 	u64 sum = 0;
 	u32 i;
 
-	for (i = 0; i < inst->machine.cpu_count; i++)
-		sum += hanare_idle_ns(&inst->machine.cpus[i]);
+	for (i = 0; i < inst->cpu_count; i++)
+		sum += hanare_idle_ns(&inst->cpus[i]);
 	return sum;
 }
 
@@ -37,7 +37,7 @@ void hanare_load_update(struct hanare_instance *inst)
 		return;
 	idle = hanare_idle_sum_ns(inst);
 	if (inst->link.load_ns) {
-		busy = wall * inst->machine.cpu_count;
+		busy = wall * inst->cpu_count;
 		busy -= min(busy, idle - min(idle, inst->link.load_idle_ns));
 		active = div64_u64(busy * FIXED_1, wall);
 		inst->link.load[0] = calc_load(inst->link.load[0], EXP_1, active);

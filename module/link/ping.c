@@ -31,9 +31,9 @@ void hanare_ping_all(struct hanare_instance *inst, u64 *slowest)
 	u32 i;
 
 	*slowest = 0;
-	for (i = 0; i < inst->machine.cpu_count; i++) {
+	for (i = 0; i < inst->cpu_count; i++) {
 		u64 ns;
-		int err = ping(inst, &inst->machine.cpus[i], &ns);
+		int err = ping(inst, &inst->cpus[i], &ns);
 
 		*slowest = max(*slowest, ns);
 		if (err == -EINTR || err == -EIO || err == -EBUSY)

@@ -253,8 +253,8 @@ static int request_begin(struct hanare_instance *inst, struct hanare_cpu *cpu,
 	hanare_request_publish(&r->state);
 	if (!waits_for_threads(call)) {
 		inst->link.waits[index].cpu = cpu;
-		if (atomic_inc_return(&cpu->asked) == 1)
-			WRITE_ONCE(cpu->silent_since, jiffies);
+		if (atomic_inc_return(&cpu->link.asked) == 1)
+			WRITE_ONCE(cpu->link.silent_since, jiffies);
 	}
 	err = hanare_push(cpu, index);
 	if (err) {
@@ -357,7 +357,7 @@ static int request_in_order(struct hanare_space *space, struct hanare_order *ord
 	int err;
 
 	spin_lock(&space->link.lock);
-	if (order->asked == order->lost && !(order->asked && atomic_read(&order->at->asked))) {
+	if (order->asked == order->lost && !(order->asked && atomic_read(&order->at->link.asked))) {
 		order->asked = 0;
 		order->lost = 0;
 		order->at = hanare_whom_to_ask(space, call);

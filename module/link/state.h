@@ -3,6 +3,7 @@
 #ifndef HANARE_LINK_STATE_H
 #define HANARE_LINK_STATE_H
 
+#include <linux/atomic.h>
 #include <linux/irq_work.h>
 #include <linux/list.h>
 #include <linux/notifier.h>
@@ -11,6 +12,7 @@
 #include <linux/workqueue.h>
 
 #include "link/shares.h"
+#include "protocol.h"
 #include "transport/state.h"
 
 struct hanare_pool;
@@ -53,6 +55,22 @@ struct hanare_unconfirmed {
 	struct pid *pid;			/* whose space it was, with a reference */
 	kuid_t user;				/* who was charged for it */
 	struct hanare_pool *pool;		/* of a native task, with a reference; or NULL */
+};
+
+/* What goes between Linux and a CPU of the LWK. */
+struct hanare_cpu_link {
+	spinlock_t inbound_lock;		/* inbound */
+	struct hanare_producer inbound;
+	spinlock_t outbound_lock;		/* outbound_head; what is read there is done under it */
+	u32 outbound_head;
+	u32 spaces;				/* homes, under state_lock */
+	atomic_t asked;				/* requests without an answer yet */
+	unsigned long silent_since;		/* jiffies: its last answer, or the request after all had one; a hint */
+	u64 rung_at;				/* TSC, when it was rung last */
+	bool told;				/* closes.c: it has one to answer */
+	u32 waits_at;				/* outbound_head + 1 at which something waited at the last look, or 0 */
+	u64 entries;				/* into its kernel, as last looked at */
+	unsigned long looked, entered;		/* when that was, and since when they may not have grown: hints */
 };
 
 /* Valid while the instance is booted, but for locks and queues. */

@@ -31,18 +31,18 @@ enum disturbance {
 static int since_entry(struct hanare_cpu *cpu)
 {
 	const struct hanare_cpu_shared *shared = cpu->shared;
-	unsigned long now = jiffies, looked = READ_ONCE(cpu->looked);
+	unsigned long now = jiffies, looked = READ_ONCE(cpu->link.looked);
 	u64 entries = READ_ONCE(shared->local_calls) + READ_ONCE(shared->delegated_calls) +
 		      READ_ONCE(shared->exceptions) + READ_ONCE(shared->idle_cycles);
-	u64 more = entries - READ_ONCE(cpu->entries);
+	u64 more = entries - READ_ONCE(cpu->link.entries);
 
 	if (more) {
-		WRITE_ONCE(cpu->entries, entries);
-		WRITE_ONCE(cpu->entered, more > now - looked ? now : looked);
+		WRITE_ONCE(cpu->link.entries, entries);
+		WRITE_ONCE(cpu->link.entered, more > now - looked ? now : looked);
 	}
 	if (looked != now)
-		WRITE_ONCE(cpu->looked, now);
-	return min_t(unsigned long, now - READ_ONCE(cpu->entered), OTHER_COMPUTES - OTHER_CALLS);
+		WRITE_ONCE(cpu->link.looked, now);
+	return min_t(unsigned long, now - READ_ONCE(cpu->link.entered), OTHER_COMPUTES - OTHER_CALLS);
 }
 
 /* A CPU with requests that need no wait answers one of them sooner than this. */
@@ -50,7 +50,7 @@ static int since_entry(struct hanare_cpu *cpu)
 
 static bool is_silent(struct hanare_cpu *cpu)
 {
-	return atomic_read(&cpu->asked) && time_after(jiffies, READ_ONCE(cpu->silent_since) + SILENT_AFTER);
+	return atomic_read(&cpu->link.asked) && time_after(jiffies, READ_ONCE(cpu->link.silent_since) + SILENT_AFTER);
 }
 
 /* `space`: what the request is about, or 0; `for_space`: it is of use to its threads. */
@@ -75,7 +75,7 @@ static int disturbance(struct hanare_cpu *cpu, u32 space, bool for_space)
 		found = OTHERS_IN_TURN;
 	else
 		found = OTHER_CALLS + since_entry(cpu);
-	return found < ASKED && atomic_read(&cpu->asked) ? found + ASKED : found;
+	return found < ASKED && atomic_read(&cpu->link.asked) ? found + ASKED : found;
 }
 
 /* What the LWK writes may be old when it is looked at: then a thread is interrupted for once. */
@@ -100,19 +100,19 @@ static bool runs(const struct hanare_cpu *cpu, const struct hanare_space *space)
 static struct hanare_cpu *quietest(struct hanare_instance *inst, struct hanare_cpu *first,
 				   struct hanare_space *space, bool for_space)
 {
-	u32 i, at = first - inst->machine.cpus, id = space ? space->id : 0;
+	u32 i, at = first - inst->cpus, id = space ? space->id : 0;
 	int least = disturbance(first, id, for_space);
 	struct hanare_cpu *best = first;
 
-	for (i = 1; least > NOBODY && i < inst->machine.cpu_count; i++) {
-		struct hanare_cpu *cpu = &inst->machine.cpus[(at + i) % inst->machine.cpu_count];
+	for (i = 1; least > NOBODY && i < inst->cpu_count; i++) {
+		struct hanare_cpu *cpu = &inst->cpus[(at + i) % inst->cpu_count];
 		int found = disturbance(cpu, id, for_space);
 
 		if (i >= LOOKS && least < OTHER_CALLS)
 			break;
 		/* A thread alone on a CPU is not interrupted for a program that is kept off it. */
 		if (space && found >= (for_space ? OTHER_CALLS : OTHER_CALLED) &&
-		    !test_bit(cpu - inst->machine.cpus, space->link.allowed))
+		    !test_bit(cpu - inst->cpus, space->link.allowed))
 			continue;
 		if (runs(cpu, space) && !runs(first, space))
 			WRITE_ONCE(space->link.near, cpu);
@@ -127,7 +127,7 @@ static struct hanare_cpu *quietest(struct hanare_instance *inst, struct hanare_c
 
 struct hanare_cpu *hanare_quiet_cpu(struct hanare_instance *inst)
 {
-	return quietest(inst, &inst->machine.cpus[0], NULL, false);
+	return quietest(inst, &inst->cpus[0], NULL, false);
 }
 
 /*

@@ -14,7 +14,7 @@ static void instance_free(struct kref *ref)
 {
 	struct hanare_instance *inst = container_of(ref, struct hanare_instance, ref);
 
-	WARN_ON(inst->reach.shared || inst->machine.cpu_count || inst->machine.chunk_count);
+	WARN_ON(inst->reach.shared || inst->cpu_count || inst->machine.chunk_count);
 	kvfree(inst);
 	module_put(THIS_MODULE);
 }

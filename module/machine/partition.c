@@ -384,8 +384,8 @@ int hanare_add_memory(struct hanare_instance *inst, struct hanare_add_memory *ar
 	if (arg->node >= 0) {
 		node_set(arg->node, nodes);
 	} else {
-		for (i = 0; i < inst->machine.cpu_count; i++)
-			node_set(inst->machine.cpus[i].node, nodes);
+		for (i = 0; i < inst->cpu_count; i++)
+			node_set(inst->cpus[i].node, nodes);
 		nodes_and(nodes, nodes, node_states[N_MEMORY]);
 		if (nodes_empty(nodes))
 			nodes = node_states[N_MEMORY];
@@ -455,8 +455,8 @@ static int cpu_check(struct hanare_instance *inst, u32 cpu, char *message)
 		u32 i;
 
 		list_for_each_entry(other, &hanare_instances, entry)
-			for (i = 0; i < other->machine.cpu_count; i++)
-				if (other->machine.cpus[i].linux_cpu == cpu)
+			for (i = 0; i < other->cpu_count; i++)
+				if (other->cpus[i].linux_cpu == cpu)
 					return refuse(message, -EBUSY,
 						"CPU %u already belongs to instance %s", cpu, other->name);
 		return refuse(message, -EBUSY,
@@ -468,7 +468,7 @@ static int cpu_check(struct hanare_instance *inst, u32 cpu, char *message)
 	if (num_online_cpus() < 2)
 		return refuse(message, -EINVAL,
 			"CPU %u is the last one of Linux: leave it one", cpu);
-	if (inst->machine.cpu_count >= HANARE_CPUS_MAX)
+	if (inst->cpu_count >= HANARE_CPUS_MAX)
 		return refuse(message, -EINVAL,
 			"an instance can have at most %d CPUs", HANARE_CPUS_MAX);
 	return 0;
@@ -509,7 +509,7 @@ int hanare_add_cpu(struct hanare_instance *inst, struct hanare_add_cpu *arg)
 			     arg->cpu);
 		goto out;
 	}
-	cpu = &inst->machine.cpus[inst->machine.cpu_count];
+	cpu = &inst->cpus[inst->cpu_count];
 	memset(cpu, 0, sizeof(*cpu));
 	cpu->inst = inst;
 	cpu->linux_cpu = arg->cpu;
@@ -517,9 +517,9 @@ int hanare_add_cpu(struct hanare_instance *inst, struct hanare_add_cpu *arg)
 	cpu->node = cpu_to_node(arg->cpu);
 	if (cpu->node < 0)
 		cpu->node = 0;
-	spin_lock_init(&cpu->inbound_lock);
-	spin_lock_init(&cpu->outbound_lock);
-	inst->machine.cpu_count++;
+	spin_lock_init(&cpu->link.inbound_lock);
+	spin_lock_init(&cpu->link.outbound_lock);
+	inst->cpu_count++;
 	hanare_topology_show(inst, arg->cpu);
 	hanare_cache_show(inst, arg->cpu);
 out:
@@ -547,8 +547,8 @@ int hanare_release_cpus(struct hanare_instance *inst, char *message)
 	u32 i;
 
 	mutex_lock(&hanare_lock);
-	for (i = 0; i < inst->machine.cpu_count; i++) {
-		unsigned int cpu = inst->machine.cpus[i].linux_cpu;
+	for (i = 0; i < inst->cpu_count; i++) {
+		unsigned int cpu = inst->cpus[i].linux_cpu;
 		int err;
 
 		cpumask_clear_cpu(cpu, &owned_cpus);
@@ -566,7 +566,7 @@ int hanare_release_cpus(struct hanare_instance *inst, char *message)
 			       "CPU %u did not come back to Linux (error %d): echo 1 > /sys/devices/system/cpu/cpu%u/online",
 			       cpu, err, cpu);
 	}
-	inst->machine.cpu_count = 0;
+	inst->cpu_count = 0;
 	mutex_unlock(&hanare_lock);
 	return lost;
 }

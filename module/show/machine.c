@@ -18,8 +18,8 @@ static u32 busy_cpus(const struct hanare_instance *inst)
 {
 	u32 i, busy = 0;
 
-	for (i = 0; i < inst->machine.cpu_count; i++)
-		busy += !is_idle(&inst->machine.cpus[i]);
+	for (i = 0; i < inst->cpu_count; i++)
+		busy += !is_idle(&inst->cpus[i]);
 	return max(busy, 1U);
 }
 
@@ -30,8 +30,8 @@ static const struct hanare_cpu *next_cpu(const struct hanare_instance *inst,
 	const struct hanare_cpu *next = NULL;
 	u32 i;
 
-	for (i = 0; i < inst->machine.cpu_count; i++) {
-		const struct hanare_cpu *cpu = &inst->machine.cpus[i];
+	for (i = 0; i < inst->cpu_count; i++) {
+		const struct hanare_cpu *cpu = &inst->cpus[i];
 
 		if ((!last || cpu->linux_cpu > last->linux_cpu) &&
 		    (!next || cpu->linux_cpu < next->linux_cpu))
@@ -100,7 +100,7 @@ static int show_stat(struct seq_file *m, struct hanare_pseudo *what)
 	if (IS_ERR(text))
 		return PTR_ERR(text);
 	seq_puts(m, "cpu ");
-	cpu_line(m, wall * inst->machine.cpu_count, hanare_idle_sum_ns(inst));
+	cpu_line(m, wall * inst->cpu_count, hanare_idle_sum_ns(inst));
 	for_each_instance_cpu(cpu, inst) {
 		seq_printf(m, "cpu%u", cpu->linux_cpu);
 		cpu_line(m, wall, hanare_idle_ns(cpu));
@@ -133,15 +133,15 @@ static void count_package(const struct hanare_instance *inst, const struct hanar
 	u32 i, j;
 
 	*siblings = *cores = 0;
-	for (i = 0; i < inst->machine.cpu_count; i++) {
-		const struct hanare_place *p = hanare_place_of(inst->machine.cpus[i].linux_cpu);
+	for (i = 0; i < inst->cpu_count; i++) {
+		const struct hanare_place *p = hanare_place_of(inst->cpus[i].linux_cpu);
 		bool known = false;
 
 		if (p->package != place->package)
 			continue;
 		++*siblings;
 		for (j = 0; j < i; j++) {
-			const struct hanare_place *q = hanare_place_of(inst->machine.cpus[j].linux_cpu);
+			const struct hanare_place *q = hanare_place_of(inst->cpus[j].linux_cpu);
 
 			known |= q->package == p->package && q->core == p->core;
 		}

@@ -85,7 +85,7 @@ static u32 cpu_of(const struct hanare_pseudo *what, const struct hanare_process_
 {
 	u32 index = info->thread.cpu;
 
-	return index < what->inst->machine.cpu_count ? what->inst->machine.cpus[index].linux_cpu : 0;
+	return index < what->inst->cpu_count ? what->inst->cpus[index].linux_cpu : 0;
 }
 
 /* ---- status ---- */

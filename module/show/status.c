@@ -36,13 +36,13 @@ static void arguments_status(const struct hanare_instance *inst, struct hanare_c
 {
 	u32 cpu, i;
 
-	status->copies = inst->machine.cpu_count && inst->machine.cpus[0].shared ? READ_ONCE(inst->machine.cpus[0].shared->copies) : 0;
+	status->copies = inst->cpu_count && inst->cpus[0].shared ? READ_ONCE(inst->cpus[0].shared->copies) : 0;
 	status->calls = 0;
 	status->bytes_in = 0;
 	status->bytes_out = 0;
 	memset(status->mapped_by, 0, sizeof(status->mapped_by));
-	for (cpu = 0; cpu < inst->machine.cpu_count; cpu++) {
-		const struct hanare_cpu_shared *shared = inst->machine.cpus[cpu].shared;
+	for (cpu = 0; cpu < inst->cpu_count; cpu++) {
+		const struct hanare_cpu_shared *shared = inst->cpus[cpu].shared;
 
 		if (!shared)
 			continue;
@@ -70,8 +70,8 @@ static void dispatch_status(const struct hanare_instance *inst, struct hanare_di
 	status->servers_made = 0;
 	status->packed_calls = 0;
 	status->members_made = 0;
-	for (i = 0; params && i < inst->machine.cpu_count; i++) {
-		const struct hanare_cpu_shared *shared = inst->machine.cpus[i].shared;
+	for (i = 0; params && i < inst->cpu_count; i++) {
+		const struct hanare_cpu_shared *shared = inst->cpus[i].shared;
 
 		if (!shared)
 			continue;
@@ -133,14 +133,14 @@ long hanare_do_status(struct hanare_file *hf, void *data)
 		arg->uptime_ns = ktime_get_ns() - inst->boot.ns;
 	arg->state = READ_ONCE(inst->state);
 	arg->spaces = READ_ONCE(inst->spaces.count) - READ_ONCE(inst->spaces.members);
-	arg->cpu_count = inst->machine.cpu_count;
+	arg->cpu_count = inst->cpu_count;
 	arg->memory_bytes = inst->machine.memory_bytes;
 	arg->chunks = inst->machine.chunk_count;
 	memcpy(arg->node_bytes, inst->machine.node_bytes, sizeof(arg->node_bytes));
 	dispatch_status(inst, &arg->dispatch);
-	count = min(room, inst->machine.cpu_count);
+	count = min(room, inst->cpu_count);
 	for (i = 0; i < count; i++)
-		cpu_status(&inst->machine.cpus[i], &cpus[i]);
+		cpu_status(&inst->cpus[i], &cpus[i]);
 	arguments_status(inst, &arg->copied, mapped_calls);
 	up_read(&inst->live);
 	/* May wait for the users of that memory, so no lock is held that the LWK's end takes. */
@@ -170,10 +170,10 @@ long hanare_do_debug(struct hanare_file *hf, void *data)
 	if (!inst)
 		return -ENOENT;
 	down_read(&inst->live);
-	if (arg->cpu >= inst->machine.cpu_count)
+	if (arg->cpu >= inst->cpu_count)
 		err = -EINVAL;
 	else if (inst->reach.shared && inst->state == HANARE_INSTANCE_RUNNING)
-		err = hanare_request(inst, &inst->machine.cpus[arg->cpu], &call, WAIT_KILLABLE, 5000);
+		err = hanare_request(inst, &inst->cpus[arg->cpu], &call, WAIT_KILLABLE, 5000);
 	up_read(&inst->live);
 	memcpy(arg->args, call.args, sizeof(arg->args));
 	memcpy(arg->words, words, sizeof(arg->words));

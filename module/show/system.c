@@ -20,9 +20,9 @@ void hanare_instance_cpus(const struct hanare_instance *inst, const unsigned lon
 	u32 i;
 
 	cpumask_clear(mask);
-	for (i = 0; i < inst->machine.cpu_count; i++)
+	for (i = 0; i < inst->cpu_count; i++)
 		if (test_bit(i, which))
-			cpumask_set_cpu(inst->machine.cpus[i].linux_cpu, mask);
+			cpumask_set_cpu(inst->cpus[i].linux_cpu, mask);
 }
 
 static void cpu_nodes(const struct hanare_instance *inst, nodemask_t *nodes)
@@ -30,8 +30,8 @@ static void cpu_nodes(const struct hanare_instance *inst, nodemask_t *nodes)
 	u32 i;
 
 	nodes_clear(*nodes);
-	for (i = 0; i < inst->machine.cpu_count; i++)
-		node_set(inst->machine.cpus[i].node, *nodes);
+	for (i = 0; i < inst->cpu_count; i++)
+		node_set(inst->cpus[i].node, *nodes);
 }
 
 void hanare_memory_nodes(const struct hanare_instance *inst, nodemask_t *nodes)
@@ -63,8 +63,8 @@ static int show_cpus(struct seq_file *m, struct hanare_pseudo *what, bool list)
 
 	if (!zalloc_cpumask_var(&mask, GFP_KERNEL))
 		return -ENOMEM;
-	for (i = 0; i < inst->machine.cpu_count; i++)
-		if (what->node < 0 || inst->machine.cpus[i].node == what->node)
+	for (i = 0; i < inst->cpu_count; i++)
+		if (what->node < 0 || inst->cpus[i].node == what->node)
 			__set_bit(i, which);
 	hanare_instance_cpus(inst, which, mask);
 	if (list)
@@ -304,8 +304,8 @@ static bool has_cpu(const struct hanare_instance *inst, u32 cpu)
 {
 	u32 i;
 
-	for (i = 0; i < inst->machine.cpu_count; i++)
-		if (inst->machine.cpus[i].linux_cpu == cpu)
+	for (i = 0; i < inst->cpu_count; i++)
+		if (inst->cpus[i].linux_cpu == cpu)
 			return true;
 	return false;
 }

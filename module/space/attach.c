@@ -18,9 +18,9 @@ static int allowed_cpus(struct hanare_instance *inst, struct hanare_attach *arg,
 	}
 	bitmap_zero(allowed, HANARE_CPU_SET_CPUS);
 	for_each_set_bit(cpu, chosen, HANARE_LINUX_CPU_SET_CPUS) {
-		for (i = 0; i < inst->machine.cpu_count && inst->machine.cpus[i].linux_cpu != cpu; i++)
+		for (i = 0; i < inst->cpu_count && inst->cpus[i].linux_cpu != cpu; i++)
 			;
-		if (i == inst->machine.cpu_count)
+		if (i == inst->cpu_count)
 			return refuse(arg->message, -EINVAL, "CPU %u does not belong to %s: see hanare ls",
 				      cpu, inst->name);
 		__set_bit(i, allowed);
@@ -57,7 +57,7 @@ static int attach_to(struct hanare_instance *inst, struct hanare_pool *pool, str
 	space->door.fd = arg->fd;
 	arg->space = space->id;
 	hanare_file_set_space(file, space);
-	arg->cpu_count = min_t(u32, bitmap_weight(allowed, HANARE_CPU_SET_CPUS), inst->machine.cpu_count);
+	arg->cpu_count = min_t(u32, bitmap_weight(allowed, HANARE_CPU_SET_CPUS), inst->cpu_count);
 	arg->counted = hanare_is_counted(current);
 	return 0;
 }

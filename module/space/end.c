@@ -29,7 +29,7 @@ static void delist(struct hanare_space *space)
 	hanare_space_drop_eventfds(space);
 	spin_lock_irq(&inst->state_lock);
 	list_del(&space->entry);
-	space->link.home->spaces--;
+	space->link.home->link.spaces--;
 	inst->spaces.count--;
 	inst->spaces.members -= space->is_member;
 	/* Woken under the lock: the waiter may free nothing before we let go. */

@@ -476,8 +476,8 @@ done:
 	/* The entry may be another service's by now. A ring too many does no harm. */
 	if (hanare_must_ring(&entry->lwk_wait)) {
 		cpu = READ_ONCE(entry->cpu);
-		if (cpu < inst->machine.cpu_count && !READ_ONCE(inst->dead))
-			hanare_ring_cpu(&inst->machine.cpus[cpu]);
+		if (cpu < inst->cpu_count && !READ_ONCE(inst->dead))
+			hanare_ring_cpu(&inst->cpus[cpu]);
 	}
 	if (waitqueue_active(&inst->link.served_wait))
 		wake_up_all(&inst->link.served_wait);

@@ -301,19 +301,19 @@ static int enlist(struct hanare_instance *inst, struct hanare_space *space, cons
 	if (!takes_spaces(inst, parent)) {
 		err = -ENODEV;
 	} else {
-		for (i = 0; i < inst->machine.cpu_count; i++) {
-			struct hanare_cpu *cpu = &inst->machine.cpus[i];
+		for (i = 0; i < inst->cpu_count; i++) {
+			struct hanare_cpu *cpu = &inst->cpus[i];
 			int found = hanare_disturbance(cpu, space->id);
 
 			if (!test_bit(i, space->link.allowed) || found > least)
 				continue;
 			if (found == least && cpu != near &&
-			    (space->link.home == near || cpu->spaces >= space->link.home->spaces))
+			    (space->link.home == near || cpu->link.spaces >= space->link.home->link.spaces))
 				continue;
 			least = found;
 			space->link.home = cpu;
 		}
-		space->link.home->spaces++;
+		space->link.home->link.spaces++;
 		inst->spaces.count++;
 		inst->spaces.members += space->is_member;
 		list_add_tail(&space->entry, &inst->spaces.list);
@@ -381,7 +381,7 @@ static int space_open(struct hanare_space *space, struct hanare_space *parent,
 		.kind = HANARE_REQUEST_SPACE_OPEN,
 		.space = space->id,
 		.cpus = space->link.allowed,
-		.args = { 0, space->link.home - space->inst->machine.cpus,
+		.args = { 0, space->link.home - space->inst->cpus,
 			  parent ? parent->id : 0, from ? from->token : hanare_pool_words(space) },
 		.data = child,
 		.data_words = ARRAY_SIZE(child),
