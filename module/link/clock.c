@@ -135,8 +135,7 @@ static void update(struct work_struct *work)
 }
 
 /*
- * Somebody has set Linux' clock: the same line with the new offset, before his
- * system call returns.
+ * A task has set Linux' clock: the same line with the new offset, before its system call returns.
  */
 static void offset_changed(struct irq_work *work)
 {
@@ -147,12 +146,12 @@ static void offset_changed(struct irq_work *work)
 	schedule_work(&inst->link.clock_tell_work);
 }
 
-/* Tells the LWK that a clock was set: whoever waits there for a time of it looks again. */
+/* Tells the LWK that a clock was set: threads that wait there for a time of it look again. */
 static void tell_set(struct work_struct *work)
 {
 	struct hanare_instance *inst = container_of(work, struct hanare_instance, link.clock_tell_work);
 
-	/* Every request may be taken for a while; who waits must hear of it all the same. */
+	/* Every request may be taken for a while; waiting threads must hear of it all the same. */
 	if (hanare_post(inst, hanare_quiet_cpu(inst), HANARE_REQUEST_CLOCK_SET) == -EBUSY)
 		schedule_work(work);
 }
@@ -165,7 +164,7 @@ static int timekeeping_changed(struct notifier_block *nb, unsigned long was_set,
 	u64 part = tk->tkr_mono.xtime_nsec >> tk->tkr_mono.shift;
 	u64 real = tk->xtime_sec * NSEC_PER_SEC + part;
 
-	/* Without the lock: whoever has it may be waiting for this timekeeper. */
+	/* Without the lock: its holder may be waiting for this timekeeper. */
 	WRITE_ONCE(inst->link.clock->realtime_coarse_ns, real);
 	WRITE_ONCE(inst->link.clock->monotonic_coarse_ns,
 		   real + tk->wall_to_monotonic.tv_sec * NSEC_PER_SEC + tk->wall_to_monotonic.tv_nsec);

@@ -5,10 +5,10 @@
  * work tells the LWK of each (CLOSE_TOLD), and asks on until nothing of the space is left there, or
  * the LWK is stopped. Until then the space's id is not used again.
  *
- * The answer to a close that is awaited (CLOSE_AWAITED) comes with the end of the last thread, which
- * may wait for the end of another space. So requests that are awaited might be all that a user may
- * have, and wait for one that cannot be made. One that is told is answered at once, and is charged to
- * no user: a CPU has one of them at most.
+ * The answer to a close that is awaited (CLOSE_AWAITED) comes with the end of the last thread,
+ * which may wait for the end of another space. So requests that are awaited might be all that a
+ * user may have, and wait for one that cannot be made. One that is told is answered at once, and is
+ * charged to no user: a CPU has one of them at most.
  *
  * A close that was awaited for too long keeps its entry: the answer has the use of the space, which
  * the LWK tells once.
@@ -23,7 +23,7 @@
 /* Waited for each answer, before others are asked. */
 #define ANSWER_MS 1000
 #define LOOK_AGAIN HZ
-/* A CPU that is silent for so long counts as hung: a busy host keeps a CPU from running for less. */
+/* A CPU silent for so long counts as hung: a busy host keeps a CPU from running for less. */
 #define HUNG_AFTER (5 * HZ)
 
 /* Set once, before there is a space. */
@@ -49,8 +49,8 @@ static unsigned long silent_for(struct hanare_cpu *cpu)
 
 /*
  * The CPU to tell an end: the one that is disturbed least. If that one has an end to answer, or is
- * silent, another one that is not; if all are, the one that has answered last. NULL: that one has an
- * end to answer. So a CPU that does not answer keeps back neither the other ends nor this one.
+ * silent, another one that is not; if all are, the one that has answered last. NULL: that one has
+ * an end to answer. So a CPU that does not answer keeps back neither the other ends nor this one.
  */
 static struct hanare_cpu *whom_to_tell(struct hanare_instance *inst)
 {
@@ -169,7 +169,7 @@ static void look_at_awaited(struct hanare_instance *inst, struct hanare_unconfir
 	spin_unlock(&inst->link.closes_lock);
 }
 
-/* Whether the end is confirmed, and nobody else asks for it. */
+/* Whether the end is confirmed, and no other task asks for it. */
 static bool is_done(struct hanare_instance *inst, struct hanare_unconfirmed *end)
 {
 	bool is_done;
@@ -218,7 +218,10 @@ static void ask_all(struct work_struct *work)
 		queue_delayed_work(system_unbound_wq, &inst->link.close_work, LOOK_AGAIN);
 }
 
-/* Tells of the next one by its space id: the caller's own, or any if he may trace all processes. */
+/*
+ * Tells of the next one by its space id: the caller's own, or any if the caller may trace all
+ * processes.
+ */
 static bool tell_next(struct hanare_instance *inst, struct hanare_end_status *arg)
 {
 	struct hanare_unconfirmed *end, *next = NULL;
@@ -316,7 +319,7 @@ void hanare_closes_stop(struct hanare_instance *inst)
 	if (!inst->link.close_work.work.func)
 		return;
 	cancel_delayed_work_sync(&inst->link.close_work);
-	/* Nobody else is there: inst->live is held. */
+	/* No other task is there: inst->live is held. */
 	list_for_each_entry_safe(end, next, &inst->link.closes, link)
 		confirm(end);
 	INIT_LIST_HEAD(&inst->link.closes);

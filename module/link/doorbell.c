@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Doorbells from the LWK to Linux: interrupts of our own, one at each of Linux' CPUs, as long as nobody
- * moves them. Whoever waits for the LWK tells it the one next to where he sleeps, so that he is woken
- * by the CPU that he goes on at, and many CPUs of Linux wake at once. ikc/src/doorbell.rs has the
- * protocol; the transport has the interrupts.
+ * Doorbells from the LWK to Linux: interrupts of our own, one at each of Linux' CPUs, as long as
+ * they are not moved. A task that waits for the LWK tells it the one next to where the task sleeps,
+ * so that the CPU at which the task goes on wakes it, and many CPUs of Linux wake at once.
+ * ikc/src/doorbell.rs has the protocol; the transport has the interrupts.
  */
 #include "link/link.h"
 
@@ -54,8 +54,8 @@ static void place(struct hanare_instance *inst)
 
 /*
  * Looks after a move of a doorbell: an event that met no doorbell, or whose interrupt went to where
- * Linux had it before, is found by itself. A CPU of the LWK rings within cycles of reading the word;
- * where it is a virtual one that its host stops in between, the last look is a second later.
+ * Linux had it before, is found by itself. A CPU of the LWK rings within cycles of reading the
+ * word; where it is a virtual one that its host stops in between, the last look is a second later.
  */
 #define LOOKS 3
 #define FIRST_LOOK (HZ / 100 + 1)
@@ -71,7 +71,7 @@ static void look(struct work_struct *work)
 		schedule_delayed_work(&inst->link.look_work, left == LOOKS - 1 ? HZ / 10 : HZ);
 }
 
-/* Tells the LWK where to ring from now on, and has somebody look for what rang elsewhere. */
+/* Tells the LWK where to ring from now on, and has a work look for what rang elsewhere. */
 static void moved(struct hanare_doorbell *doorbell)
 {
 	struct hanare_instance *inst = doorbell->inst;
@@ -137,7 +137,7 @@ void hanare_doorbells_stop(struct hanare_instance *inst)
 	if (inst->reach.doorbells)
 		inst->transport->doorbells_stop(inst);
 	if (inst->link.look_work.work.func)
-		cancel_delayed_work_sync(&inst->link.look_work);	/* nobody moves a doorbell any more */
+		cancel_delayed_work_sync(&inst->link.look_work);	/* no doorbell moves any more */
 	inst->reach.doorbell_count = 0;
 	kfree(inst->reach.doorbells);
 	inst->reach.doorbells = NULL;

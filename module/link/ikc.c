@@ -40,7 +40,7 @@ void hanare_ring_cpu(struct hanare_cpu *cpu)
 		cpu->inst->transport->ring(cpu);
 }
 
-/* For a worker, who says which bell, and may lie. */
+/* For a worker, which says which bell, and may lie. */
 void hanare_ring_bell(struct hanare_space *space, u32 bell)
 {
 	struct hanare_instance *inst = space->inst;
@@ -73,7 +73,9 @@ static struct hanare_entries inbound(struct hanare_cpu_shared *shared)
 	};
 }
 
-/* Posts a request to a CPU. -EIO: its ring is full, which cannot happen unless the LWK writes nonsense. */
+/*
+ * Posts a request to a CPU. -EIO: its ring is full, which happens only if the LWK writes nonsense.
+ */
 int hanare_push(struct hanare_cpu *cpu, u32 index)
 {
 	struct hanare_cpu_shared *shared = cpu->shared;
@@ -92,7 +94,7 @@ int hanare_push(struct hanare_cpu *cpu, u32 index)
 
 /* ---- what the LWK says ---- */
 
-/* The instance died. Whoever waits for an entry finds that out. */
+/* The instance died. Tasks that wait for an entry find that out. */
 static void wake_askers(struct hanare_instance *inst)
 {
 	struct hanare_askers *queue;
@@ -160,7 +162,7 @@ static void event(struct hanare_instance *inst, u64 word)
 		above->eventfd_rung(inst, payload >> 24, payload & 0xffffff);
 		break;
 	case HANARE_EVENT_PANIC:
-		/* The flag counts, looked at below: a stray event kills nobody. */
+		/* The flag counts, looked at below: a stray event kills no instance. */
 		break;
 	default:
 		pr_warn_ratelimited("%s: unknown event %#llx from the LWK\n", inst->name, word);
@@ -213,7 +215,7 @@ void hanare_drain_rung(struct hanare_instance *inst, struct hanare_doorbell *doo
 	look_for_panic(inst);
 }
 
-/* Reads all outbound rings: for who does not rely on a doorbell. */
+/* Reads all outbound rings: for callers that do not rely on a doorbell. */
 void hanare_drain(struct hanare_instance *inst)
 {
 	u32 i;
@@ -248,8 +250,9 @@ static bool missed_event(struct hanare_cpu *cpu)
 }
 
 /*
- * Once a second. Both kernels sleep until an interrupt, without a timer of their own. Processors lose none; an emulated machine
- * perhaps does, once in very many (docs/wakeup.md): then whoever waits would wait for ever. It is sent again here, and told.
+ * Once a second. Both kernels sleep until an interrupt, without a timer of their own. Processors
+ * lose none; an emulated machine perhaps does, once in very many (docs/wakeup.md): then a waiter
+ * would wait for ever. It is sent again here, and told.
  */
 void hanare_look_for_lost(struct hanare_instance *inst)
 {

@@ -9,8 +9,8 @@
 /* What the layers above do about each event of the LWK. */
 struct hanare_link_ops {
 	/*
-	 * From a doorbell's handler or of who looks himself, several CPUs at once: under the ring's
-	 * outbound_lock, interrupts off.
+	 * From a doorbell's handler or of a task that looks itself, several CPUs at once: under the
+	 * ring's outbound_lock, interrupts off.
 	 */
 	void (*slot_rung)(struct hanare_instance *inst, u64 space, u32 slot);
 	void (*eventfd_rung)(struct hanare_instance *inst, u64 space, u32 slot);
@@ -18,7 +18,10 @@ struct hanare_link_ops {
 	void (*observed)(struct hanare_instance *inst, u64 session);
 	/* Called by the instance's service thread. */
 	void (*serve)(struct hanare_instance *inst, u32 service);
-	/* The instance died, and nobody rings any more; `tell`: its programs, too. Any context. */
+	/*
+	 * The instance died, and no CPU of it rings any more; `tell`: its programs, too. Any
+	 * context.
+	 */
 	void (*died)(struct hanare_instance *inst, bool tell);
 };
 void hanare_link_init(const struct hanare_link_ops *ops);
@@ -40,7 +43,7 @@ u32 hanare_doorbells_wanted(void);
 int hanare_doorbells_start(struct hanare_instance *inst);
 void hanare_doorbells_stop(struct hanare_instance *inst);
 
-/* The doorbell next to who calls, plus 1. He may be moved: a hint. */
+/* The doorbell next to the caller, plus 1. A hint: the caller may be moved. */
 static inline u32 hanare_doorbell_here(const struct hanare_instance *inst)
 {
 	return READ_ONCE(inst->link.nearest[raw_smp_processor_id()]);
@@ -83,14 +86,14 @@ int hanare_request(struct hanare_instance *inst, struct hanare_cpu *cpu,
 		   struct hanare_call *call, enum hanare_patience patience,
 		   unsigned int timeout_ms);
 /*
- * The same, of the CPU that it disturbs least: faults, observations and pauses one after the other. inst->live is held, or the
- * space has not ended.
+ * The same, of the CPU that it disturbs least: faults, observations and pauses one after the other.
+ * inst->live is held, or the space has not ended.
  */
 int hanare_request_quietly(struct hanare_space *space, struct hanare_call *call,
 			   enum hanare_patience patience, unsigned int timeout_ms);
 /*
- * In two steps: posts a request whose `at_once` is set, and gives its entry, or an error; then waits for the answer. -ETIMEDOUT:
- * the entry stays the caller's, who waits once more later.
+ * In two steps: posts a request whose `at_once` is set, and gives its entry, or an error; then
+ * waits for the answer. -ETIMEDOUT: the entry stays the caller's, which waits once more later.
  */
 int hanare_ask(struct hanare_instance *inst, struct hanare_cpu *cpu, const struct hanare_call *call);
 int hanare_asked(struct hanare_instance *inst, int entry, struct hanare_call *call, unsigned int timeout_ms);
@@ -105,7 +108,7 @@ struct hanare_cpu *hanare_quiet_cpu(struct hanare_instance *inst);
 int hanare_disturbance(struct hanare_cpu *cpu, u32 space);
 
 /* closes.c */
-/* `confirmed`: the LWK has nothing of a space any more, or does not run. Drops the end's references. */
+/* `confirmed`: the LWK has nothing of a space any more, or is gone. Drops the end's references. */
 void hanare_closes_init(void (*confirmed)(struct hanare_unconfirmed *end));
 void hanare_closes_start(struct hanare_instance *inst);
 void hanare_closes_stop(struct hanare_instance *inst);

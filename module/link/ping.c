@@ -23,8 +23,8 @@ void hanare_does_not_answer(struct hanare_instance *inst)
 
 /*
  * Asks every CPU: the state says then whether all answer. inst->live is held. The state stays what
- * it was where a CPU could not be asked (-EBUSY): that the caller's own requests take up his share
- * of the pool says nothing of the CPU, and must not have others refused.
+ * it was where a CPU could not be asked (-EBUSY): that the caller's own requests take up the user's
+ * share of the pool says nothing of the CPU, and must not have others refused.
  */
 void hanare_ping_all(struct hanare_instance *inst, u64 *slowest)
 {

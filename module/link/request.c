@@ -12,12 +12,15 @@
 #include <asm/msr.h>
 #include <asm/tsc.h>
 
-/* What an answer that comes soon takes at most; a clock other than the TSC may take microseconds to read. */
+/*
+ * What an answer that comes soon takes at most; a clock other than the TSC may take microseconds to
+ * read.
+ */
 #define SPIN_US 50
 
 /* ---- the table ---- */
 
-/* Under entry_lock: an entry is free, and goes to whoever waits for one. */
+/* Under entry_lock: an entry is free, and goes to a waiting task. */
 static void entry_free(struct hanare_instance *inst, int index)
 {
 	struct hanare_request_wait *wait = &inst->link.waits[index];
@@ -26,7 +29,7 @@ static void entry_free(struct hanare_instance *inst, int index)
 	wait->abandoned = false;
 	hanare_count_answer(wait);
 	hanare_entry_return(inst->link.shares, index);
-	/* Woken under the lock, without which nobody who waited goes on: the asker is on its stack. */
+	/* Woken under the lock, without which no waiter goes on: the asker is on its stack. */
 	while ((asker = hanare_entry_hand_on(inst->link.shares)))
 		wake_up_all(container_of(asker, struct hanare_entry_wait, asker)->wq);
 }
@@ -40,7 +43,7 @@ void hanare_request_event(struct hanare_instance *inst, u64 index)
 	if (index >= HANARE_REQUESTS)
 		return;
 	wait = &inst->link.waits[index];
-	/* Whoever finds an abandoned request done, this or the abandoner, frees it. */
+	/* The task that finds an abandoned request done, this one or the abandoner, frees it. */
 	spin_lock(&inst->link.entry_lock);
 	is_over = wait->abandoned && hanare_request_is_done(&inst->link.requests[index].state);
 	if (is_over)
@@ -55,7 +58,7 @@ kuid_t hanare_user_of_caller(void)
 	const struct user_namespace *ns;
 	kuid_t user = current_uid();
 
-	/* Who makes a namespace has many ids in it, and is one user. */
+	/* The maker of a namespace has many ids in it, and is one user. */
 	for (ns = current_user_ns(); ns != &init_user_ns; ns = ns->parent)
 		if (!uid_eq(ns->owner, GLOBAL_ROOT_UID))
 			user = ns->owner;
@@ -72,7 +75,7 @@ static enum hanare_urgency urgency_of(const struct hanare_call *call)
 	case HANARE_REQUEST_SPACE_PAUSE:
 		return HANARE_ASKS_FIRST;
 	case HANARE_REQUEST_SPACE_CLOSE:
-		/* Not charged: it is answered at once, and there is one for each CPU at most (closes.c). */
+		/* Not charged: it is answered at once, and each CPU has one at most (closes.c). */
 		return call->charged ? HANARE_ASKS_END : HANARE_ASKS_TOLD_CLOSE;
 	case HANARE_REQUEST_PROCESS_END:
 	case HANARE_REQUEST_CHILD_END:
@@ -85,8 +88,8 @@ static enum hanare_urgency urgency_of(const struct hanare_call *call)
 }
 
 /*
- * The share it is taken from. A user's ends of processes have one of their own: what his other
- * requests wait for may wait for such an end.
+ * The share it is taken from. A user's ends of processes have one of their own: what the user's
+ * other requests wait for may wait for such an end.
  */
 static u8 share_of(const struct hanare_call *call)
 {
@@ -190,7 +193,7 @@ static bool entry_get(struct hanare_instance *inst, struct hanare_asker *asker, 
 
 /*
  * An entry of the table, or why there is none. -EBUSY: the deadline passed, all that the call may
- * have are taken; -EALREADY: it is over. Who was given one after that has it all the same.
+ * have are taken; -EALREADY: it is over. A task that was given one after that has it all the same.
  */
 static int entry_wait(struct hanare_instance *inst, const struct hanare_call *call,
 		      enum hanare_patience patience, unsigned long deadline)
@@ -224,7 +227,7 @@ static bool waits_for_threads(const struct hanare_call *call)
 	return call->kind == HANARE_REQUEST_SPACE_CLOSE && call->args[0] == HANARE_CLOSE_AWAITED;
 }
 
-/* -EBUSY: the deadline passed, and the LWK was not asked: all entries that it may have are taken. */
+/* -EBUSY: the deadline passed, and the LWK was not asked: all entries it may have are taken. */
 static int request_begin(struct hanare_instance *inst, struct hanare_cpu *cpu,
 			 const struct hanare_call *call, enum hanare_patience patience,
 			 unsigned long deadline)
@@ -347,8 +350,8 @@ static struct hanare_order *order_of(struct hanare_space *space, const struct ha
 }
 
 /*
- * The LWK is to serve these one after the other: while one is asked for, others go to the same CPU. One that was given up
- * may still be served, until that CPU has answered all that it was asked.
+ * The LWK is to serve these one after the other: while one is asked for, others go to the same CPU.
+ * One that was given up may still be served, until that CPU has answered all that it was asked.
  */
 static int request_in_order(struct hanare_space *space, struct hanare_order *order, struct hanare_call *call,
 			    enum hanare_patience patience, unsigned int timeout_ms)

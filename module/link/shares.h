@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /*
- * The table of requests: which entries are in use, whose share they are of, and who waits for one.
- * A step is a function of the table, under the lock of its owner; ikc/c drives them beside a
- * reference.
+ * The table of requests: which entries are in use, of which share they are, and the tasks that wait
+ * for one. A step is a function of the table, under the lock of its owner; ikc/c drives them beside
+ * a reference.
  *
- * A waiter gets its entry from whoever returns one, first come, first served within its share and
- * urgency, the more urgent first, and shares in turn. Nobody waits who could have one.
+ * A waiter gets its entry from a task that returns one, first come, first served within its share
+ * and urgency, the more urgent first, and shares in turn. No task waits that could have one.
  */
 #ifndef HANARE_SHARES_H
 #define HANARE_SHARES_H
@@ -65,8 +65,8 @@ static inline void hanare_shares_init(struct hanare_shares *table)
 }
 
 /*
- * A user gets one as long as he has less than half of what is left: whoever comes finds one, though
- * others do not get their answers.
+ * A user gets one as long as that user has less than half of what is left: a new user finds one,
+ * though others do not get their answers.
  */
 static inline bool hanare_may_have_entry(const struct hanare_shares *table, u8 share, u8 urgency)
 {
@@ -131,7 +131,7 @@ static inline void hanare_entry_return(struct hanare_shares *table, u32 entry)
 	table->share[entry] = HANARE_ENTRY_FREE;
 }
 
-/* Whoever waits and was given an entry now, to be woken; or NULL: nobody who waits may have one. */
+/* The waiter that was given an entry now, to be woken; or NULL: no waiter may have one. */
 static inline struct hanare_asker *hanare_entry_hand_on(struct hanare_shares *table)
 {
 	struct hanare_askers *queue;

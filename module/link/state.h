@@ -20,11 +20,11 @@ struct hanare_pool;
 /* The private half of a request: nothing here can be damaged by the LWK. */
 struct hanare_request_wait {
 	wait_queue_head_t wq;
-	struct hanare_cpu *cpu;			/* who was asked, or NULL */
+	struct hanare_cpu *cpu;			/* the one asked, or NULL */
 	bool abandoned;				/* under entry_lock */
 };
 
-/* Whoever waits for an entry of the table: on its stack. */
+/* A task that waits for an entry of the table: on its stack. */
 struct hanare_entry_wait {
 	struct hanare_asker asker;
 	wait_queue_head_t *wq;
@@ -53,7 +53,7 @@ struct hanare_unconfirmed {
 	unsigned long since;			/* jiffies when it ended */
 	u32 threads, tid;			/* that the LWK has of it still, and one of them, when it answered last. The same */
 	struct pid *pid;			/* whose space it was, with a reference */
-	kuid_t user;				/* who was charged for it */
+	kuid_t user;				/* charged for it */
 	struct hanare_pool *pool;		/* of a native task, with a reference; or NULL */
 };
 
@@ -88,7 +88,7 @@ struct hanare_instance_link {
 	struct hanare_request_wait *waits;
 	spinlock_t entry_lock;			/* shares; entries that were abandoned */
 	struct hanare_shares *shares;
-	unsigned long looked;			/* jiffies when somebody who waits looked for a lost doorbell */
+	unsigned long looked;			/* jiffies when a waiter looked for a lost doorbell */
 
 	spinlock_t closes_lock;			/* closes; parts of what is in it */
 	struct list_head closes;		/* ends that the LWK has not confirmed */
@@ -105,7 +105,7 @@ struct hanare_instance_link {
 	struct delayed_work clock_work;
 	u64 clock_mult_nominal;
 	u64 clock_last_tsc, clock_last_ns;
-	/* Writers of the clock page; what runs when somebody sets Linux' clock. */
+	/* Writers of the clock page; works that run when Linux' clock is set. */
 	raw_spinlock_t clock_lock;
 	struct irq_work clock_set_work;
 	struct work_struct clock_tell_work;
@@ -117,7 +117,7 @@ struct hanare_instance_link {
 
 /* Requests of a kind about a space, of which none may overtake another; under its link.lock. */
 struct hanare_order {
-	struct hanare_cpu *at;			/* who is asked until he has answered all of them */
+	struct hanare_cpu *at;			/* asked until it has answered all of them */
 	u32 asked;				/* and not answered yet */
 	u32 lost;				/* of these, given up before there was an answer */
 };
@@ -130,7 +130,7 @@ struct hanare_space_link {
 	DECLARE_BITMAP(allowed, HANARE_CPU_SET_CPUS);	/* of the instance; full: none were chosen */
 	spinlock_t lock;			/* the orders; the space's answers */
 	struct hanare_order faults;		/* of its proxy */
-	struct hanare_order observations;	/* of who traces or debugs it */
+	struct hanare_order observations;	/* of its tracers and debuggers */
 	struct hanare_order pauses;		/* its processes stop, or go on */
 };
 

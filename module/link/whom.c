@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Whom to ask: which CPU of the LWK a request goes to. Some kinds have an order, and a CPU for it;
- * all others go where they disturb least.
+ * The CPU of the LWK that a request goes to. Some kinds have an order, and a CPU for it; all others
+ * go where they disturb least.
  */
 #include "link/link.h"
 
@@ -9,7 +9,7 @@
 enum disturbance {
 	/* It is silent, and has the space's page table: a CPU that changes that waits for it. */
 	STUCK_WITH_IT = -1,
-	NOBODY,			/* it looks by itself, and nobody else's thread is there */
+	NOBODY,			/* it looks by itself, and no other space's thread is there */
 	HALTED,
 	OWN_THREAD,		/* interrupted: the space's own */
 	OTHER_IN_KERNEL,	/* not interrupted: it looks before it goes on */
@@ -89,7 +89,7 @@ static bool runs(const struct hanare_cpu *cpu, const struct hanare_space *space)
 	return space && READ_ONCE(cpu->shared->current_space) == space->id;
 }
 
-/* CPUs looked at, each a cache line from elsewhere, before one will do where nobody computes. */
+/* CPUs looked at, each a cache line from elsewhere, before one will do where no thread computes. */
 #define LOOKS 16
 
 /*
@@ -144,7 +144,7 @@ static bool is_onlookers(const struct hanare_space *space, const struct hanare_c
 /*
  * A thread that computes is interrupted for its own space, or where all CPUs compute. Where nothing
  * else decides, it is where a thread of the space was last seen. A request that must not overtake
- * an earlier one, which nobody awaits any more, goes to the same CPU as that one.
+ * an earlier one, which no task awaits any more, goes to the same CPU as that one.
  */
 struct hanare_cpu *hanare_whom_to_ask(struct hanare_space *space, const struct hanare_call *call)
 {
@@ -162,7 +162,7 @@ struct hanare_cpu *hanare_whom_to_ask(struct hanare_space *space, const struct h
 		fallthrough;
 	case HANARE_REQUEST_SPACE_CLOSE:
 	case HANARE_REQUEST_OBSERVE:
-		/* Somebody who was killed may have left one of these behind. */
+		/* A killed task may have left one of these behind. */
 		if (!READ_ONCE(space->link.opened))
 			return space->link.home;
 		break;
