@@ -128,19 +128,22 @@ impl<'a, const MUTANT: u8> RequestRef<'a, MUTANT> {
 
     /// Answers with pages, at most [`PAGES_MAX`]; what is beyond is left out.
     pub fn set_pages(&self, pages: &[GivenPage]) {
-        self.answer(pages.iter().map(|page| page.word()));
+        for (word, page) in self.words.pages.iter().zip(pages) {
+            word.store(page.word(), Ordering::Relaxed);
+        }
+        self.set_count(pages.len());
     }
 
     /// Answers with words, at most [`PAGES_MAX`]; what is beyond is left out.
     pub fn set_words(&self, words: &[u64]) {
-        self.answer(words.iter().copied());
+        for (place, word) in self.words.pages.iter().zip(words) {
+            place.store(*word, Ordering::Relaxed);
+        }
+        self.set_count(words.len());
     }
 
-    fn answer(&self, words: impl ExactSizeIterator<Item = u64>) {
-        self.words.count.store(words.len().min(PAGES_MAX) as u32, Ordering::Relaxed);
-        for (place, word) in self.words.pages.iter().zip(words) {
-            place.store(word, Ordering::Relaxed);
-        }
+    fn set_count(&self, count: usize) {
+        self.words.count.store(count.min(PAGES_MAX) as u32, Ordering::Relaxed);
     }
 
     /// The doorbell next to where the waiter sleeps, plus 1; 0: not known. The waiter may be

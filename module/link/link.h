@@ -101,8 +101,8 @@ int hanare_post(struct hanare_instance *inst, struct hanare_cpu *cpu, u32 kind);
 /* As hanare_request_quietly, without an answer. -EBUSY, at once: no entry is left. */
 int hanare_post_quietly(struct hanare_space *space, struct hanare_call *call);
 
-/* whom.c */
-struct hanare_cpu *hanare_whom_to_ask(struct hanare_space *space, const struct hanare_call *call);
+/* choice.c */
+struct hanare_cpu *hanare_cpu_to_ask(struct hanare_space *space, const struct hanare_call *call);
 /* For what is about no space. inst->live is held. */
 struct hanare_cpu *hanare_quiet_cpu(struct hanare_instance *inst);
 int hanare_disturbance(struct hanare_cpu *cpu, u32 space);

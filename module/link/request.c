@@ -363,7 +363,7 @@ static int request_in_order(struct hanare_space *space, struct hanare_order *ord
 	if (order->asked == order->lost && !(order->asked && atomic_read(&order->at->link.asked))) {
 		order->asked = 0;
 		order->lost = 0;
-		order->at = hanare_whom_to_ask(space, call);
+		order->at = hanare_cpu_to_ask(space, call);
 	}
 	order->asked++;
 	cpu = order->at;
@@ -386,7 +386,7 @@ int hanare_request_quietly(struct hanare_space *space, struct hanare_call *call,
 	call->space = space->id;
 	if (order)
 		return request_in_order(space, order, call, patience, timeout_ms);
-	return hanare_request(space->inst, hanare_whom_to_ask(space, call), call, patience, timeout_ms);
+	return hanare_request(space->inst, hanare_cpu_to_ask(space, call), call, patience, timeout_ms);
 }
 
 /* Post without waiting for an answer. */
@@ -412,5 +412,5 @@ int hanare_post(struct hanare_instance *inst, struct hanare_cpu *cpu, u32 kind)
 int hanare_post_quietly(struct hanare_space *space, struct hanare_call *call)
 {
 	call->space = space->id;
-	return post(space->inst, hanare_whom_to_ask(space, call), call, 0);
+	return post(space->inst, hanare_cpu_to_ask(space, call), call, 0);
 }

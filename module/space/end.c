@@ -102,7 +102,7 @@ void hanare_space_end_confirmed(struct hanare_unconfirmed *end)
 static int end_awaited(struct hanare_space *space, struct hanare_call *call, unsigned int patience_ms)
 {
 	struct hanare_instance *inst = space->inst;
-	struct hanare_cpu *cpu = hanare_whom_to_ask(space, call);
+	struct hanare_cpu *cpu = hanare_cpu_to_ask(space, call);
 	struct hanare_unconfirmed *end;
 	int err, awaited = -1;
 
@@ -117,7 +117,7 @@ static int end_awaited(struct hanare_space *space, struct hanare_call *call, uns
 	end = close_later(space, READ_ONCE(space->link.opened) ? NULL : space->link.home, -1, true);
 	call->at_once = false;
 	call->over = &end->gone;
-	cpu = hanare_whom_to_ask(space, call);
+	cpu = hanare_cpu_to_ask(space, call);
 	err = hanare_request(inst, cpu, call, WAIT_BOUNDED, patience_ms);
 	return hanare_close_asked(inst, end, cpu, awaited, call, err);
 }

@@ -401,7 +401,7 @@ fn samples(run: &Run) -> Vec<Picture> {
     kinds.into_iter().enumerate().filter_map(picture).collect()
 }
 
-/// A text as part of a file's name: a saved run may have been written by anybody.
+/// A text as part of a file's name: a saved run may have been written by any user.
 fn file_name(text: &str) -> String {
     const LENGTH_MAX: usize = 40;
     let kept = text.chars().take(LENGTH_MAX);

@@ -85,7 +85,7 @@ impl Both {
         self.asked.push(Asked { asker, share, urgency, entry });
     }
 
-    /// Nobody else has that entry.
+    /// No other asker has that entry.
     fn hold(&self, entry: Option<u32>) {
         if let Some(entry) = entry {
             assert!((entry as usize) < ENTRIES, "entry {entry}");
@@ -99,7 +99,7 @@ impl Both {
     /// One goes: with its entry, which is returned, or from its queue.
     fn go(&mut self, at: usize) {
         let gone = self.asked.remove(at);
-        // SAFETY: it was in `asked`, from which it has been removed: nobody uses it after this.
+        // SAFETY: it was in `asked`, from which it has been removed: no code uses it after this.
         let forgone = unsafe { hanare_c_forgo(self.table, gone.asker) };
         assert_eq!(forgone, gone.entry.is_none());
         let Some(entry) = gone.entry else { return };

@@ -131,7 +131,7 @@ fn metadata_bytes(c: &MemoryChunk) -> u64 {
 /// The metadata of a chunk's frames, at `first`; behind it lie the words of the frames' owners.
 fn metadata(c: &MemoryChunk, first: u64) -> &'static mut [Frame] {
     let bytes = metadata_bytes(c);
-    assert!(first + bytes < c.addresses().end, "chunk {:#x?} is too small", c.addresses());
+    assert!(first + bytes < c.addresses().end, "chunk {:#x} is too small", c.base.address());
     memory::zero(PhysAddr(first), bytes as usize);
     claim_frames(PhysAddr(first), (c.size / 4096) as usize)
 }

@@ -146,7 +146,7 @@ static bool is_onlookers(const struct hanare_space *space, const struct hanare_c
  * else decides, it is where a thread of the space was last seen. A request that must not overtake
  * an earlier one, which no task awaits any more, goes to the same CPU as that one.
  */
-struct hanare_cpu *hanare_whom_to_ask(struct hanare_space *space, const struct hanare_call *call)
+struct hanare_cpu *hanare_cpu_to_ask(struct hanare_space *space, const struct hanare_call *call)
 {
 	struct hanare_cpu *near = READ_ONCE(space->link.near) ?: space->link.home;
 
