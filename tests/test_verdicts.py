@@ -45,6 +45,7 @@ test result: ok. 0 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; fini
 running 1 test
 error: test failed, to rerun pass `-p hanare-core --test marshal`
    Doc-tests hanare
+test libhanare/src/lib.rs - (line 12) ... ok
 test libhanare/src/lib.rs - (line 4) - compile ... ok
 
 test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.11s
@@ -77,7 +78,8 @@ class Verdicts(unittest.TestCase):
             ('ok', 'unit/hanare/bench.tests.a_sum', 'bench::tests::a_sum'),
             ('FAIL', 'unit/hanare/bench.tests.a_panic---should-panic', 'bench::tests::a_panic'),
             ('skip', 'unit/hanare/bench.tests.a_wait', 'bench::tests::a_wait'),
-            ('ok', 'library/hanare/libhanare/src/lib.rs---line-4---compile', 'libhanare/src/lib.rs - (line 4)')])
+            ('ok', 'library/hanare/libhanare/src/lib.rs---example-2-', 'libhanare/src/lib.rs - (line 12)'),
+            ('ok', 'library/hanare/libhanare/src/lib.rs---example-1---compile', 'libhanare/src/lib.rs - (line 4)')])
         self.assertEqual(binaries[0].said, {'bench::tests::a_panic': ['note: test did not panic as expected']})
         self.assertEqual(verdicts.ended_early(binaries).keys(), {'unit/marshal/end'})
 
