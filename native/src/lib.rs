@@ -87,8 +87,8 @@ pub use {failure::panicked, sys::run};
 
 /// Makes a function the program: `fn main(program: Program) -> E`, where `E` is an [`Ending`].
 ///
-/// It brings the start, the heap, and what a panic does: it prints its place, and the program ends
-/// with status 101. The program is built without a C library and without start files
+/// The macro brings the start, the heap, and what a panic does: it prints its place, and the
+/// program ends with status 101. The program is built without a C library and without start files
 /// (`docs/native.md`).
 #[macro_export]
 macro_rules! entry {

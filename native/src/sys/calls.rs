@@ -222,7 +222,7 @@ pub(super) fn map(bytes: usize) -> *mut u8 {
 /// Gives pages back.
 ///
 /// # Safety
-/// They came from [`map`], and no code uses them.
+/// The pages came from [`map`], and no code uses them.
 pub(super) unsafe fn unmap(pages: *mut u8, bytes: usize) {
     // SAFETY: promised by the caller. What cannot be unmapped stays, which does no harm.
     _ = unsafe { call(__NR_munmap, [pages as usize, bytes, 0, 0, 0, 0]) };

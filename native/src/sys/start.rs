@@ -110,7 +110,7 @@ impl Program {
 
 /// Where the kernel starts the program, and what compilers call without being asked: copies of
 /// memory, the length of a string; of unwinding only the names, since a panic ends the program.
-/// They are weak, so that others may stand for them.
+/// These are weak symbols, so that others may stand for them.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! start_code {

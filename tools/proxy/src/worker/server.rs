@@ -1,9 +1,9 @@
 //! A server of the request box: a thread that executes calls of any thread of the process.
 //!
-//! It has a worker like others, with a slot of its own, which is its own queue: it looks there
-//! first, for requests of the LWK, then into the box. While it executes a call its worker's slot is
-//! the caller's, so that a signal which Linux raises for that call is told to the LWK as the
-//! caller's.
+//! The server has a worker like others, with a slot of its own, which is its own queue: it looks
+//! there first, for requests of the LWK, then into the box. While it executes a call its worker's
+//! slot is the caller's, so that a signal which Linux raises for that call is told to the LWK as
+//! the caller's.
 //!
 //! All signals are blocked but those that a call raises for the thread that makes it, and SIGBUS,
 //! by which the caller's own worker interrupts it ([`crate::process::servers`]).
