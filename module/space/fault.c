@@ -15,13 +15,37 @@
 #define UNLOCKED_MS 60000
 /* Of a task that ends, which no signal wakes: Linux walks its robust futexes. */
 #define EXITING_MS 1000
+/* For what the LWK has nothing of yet, before the fault begins anew: its mapping may be another. */
+#define AGAIN_MS 1000
 #define LOCKED_MS 10000
 /* For what another fault runs, where the lock can be given up instead. */
 #define BUSY_LOCKED_MS 100
 /* Services a single fault may ask for, and zaps it may lose against. */
 #define ROUNDS_MAX 64
+/* Before a fault that the LWK has nothing for yet asks again: at first, and at most. */
+#define PAUSE_MIN_US 500
+#define PAUSE_MAX_US 16000
 
 /* ---- asking ---- */
+
+static struct hanare_answer *answer_new(void)
+{
+	struct hanare_answer *answer = kmalloc(sizeof(*answer), GFP_KERNEL);
+
+	if (answer)
+		answer->pause_us = 0;
+	return answer;
+}
+
+/*
+ * What is short may be had later. Hundreds of tasks that want it would keep the CPU of the LWK
+ * busy with nothing but that question, so each of them asks less and less often.
+ */
+static void pause_for_more(struct hanare_answer *answer)
+{
+	answer->pause_us = clamp_t(u32, 2 * answer->pause_us, PAUSE_MIN_US, PAUSE_MAX_US);
+	usleep_range(answer->pause_us, 2 * answer->pause_us);
+}
 
 /* The answer's status is -EBUSY if another fault has been running its service for `busy_ms`. */
 static void ask(struct hanare_space *space, struct hanare_answer *answer, u64 addr, bool write,
@@ -54,9 +78,8 @@ static void ask(struct hanare_space *space, struct hanare_answer *answer, u64 ad
 		answer->start = call.args[0];
 		answer->count = call.count;
 		if (call.status != HANARE_STATUS_SERVE_FIRST) {
-			/* It faults again: not at once, for what is short. */
 			if (call.status == -EAGAIN)
-				usleep_range(500, 1000);
+				pause_for_more(answer);
 			return;
 		}
 		index = call.args[3];
@@ -258,7 +281,7 @@ static vm_fault_t ask_unlocked(struct vm_area_struct *vma, struct hanare_answer 
 	struct hanare_space *space = vma->vm_private_data;
 	bool exiting = current->flags & PF_EXITING;
 	unsigned int timeout_ms = exiting ? EXITING_MS : UNLOCKED_MS;
-	unsigned long end = jiffies + msecs_to_jiffies(EXITING_MS);
+	unsigned long end = jiffies + msecs_to_jiffies(AGAIN_MS);
 	struct file *file;
 
 	/*
@@ -276,7 +299,7 @@ static vm_fault_t ask_unlocked(struct vm_area_struct *vma, struct hanare_answer 
 	 */
 	do {
 		ask(space, answer, addr, write, timeout_ms, timeout_ms);
-	} while (exiting && answer->status == -EAGAIN && time_before(jiffies, end));
+	} while (answer->status == -EAGAIN && time_before(jiffies, end) && !signal_pending(current));
 	if (exiting && answer->status == -EAGAIN)
 		answer->status = -EIO;
 	/* A task that does not end, and can be killed, waits on for a file that is slow. */
@@ -342,7 +365,7 @@ static vm_fault_t space_fault(struct vm_fault *vmf)
 		return VM_FAULT_RETRY;
 	}
 	if (!answer)
-		answer = kmalloc(sizeof(*answer), GFP_KERNEL);
+		answer = answer_new();
 	if (!answer)
 		return VM_FAULT_SIGBUS;
 
@@ -389,7 +412,7 @@ static vm_fault_t space_fault(struct vm_fault *vmf)
 static vm_fault_t write_locked(struct vm_area_struct *vma, u64 addr)
 {
 	struct hanare_space *space = vma->vm_private_data;
-	struct hanare_answer *answer = kmalloc(sizeof(*answer), GFP_KERNEL);
+	struct hanare_answer *answer = answer_new();
 	vm_fault_t ret = VM_FAULT_NOPAGE;
 	int round;
 

@@ -41,6 +41,7 @@ struct hanare_answer {
 	u64 sequence;
 	u64 start;
 	int status;
+	u32 pause_us;				/* before it was asked for the last time; 0: at once */
 	u32 count;
 	u64 pages[HANARE_PAGES_MAX];
 };

@@ -220,14 +220,20 @@ def forged_answer():
 
 
 READERS, PREAD = 80, '17'  # the number of the system call
-# Its children read a page each; then it waits for them.
+# Its children read a page each, again where they are told that there is none now; then it waits for
+# them.
 READS = '''
 import os, sys
 path, address, count = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 for number in range(1, count + 1):
     if not os.fork():
-        os.pread(os.open(path, os.O_RDONLY), 1, address + number * (512 << 10))
-        os._exit(0)
+        file = os.open(path, os.O_RDONLY)
+        while True:
+            try:
+                os.pread(file, 1, address + number * (512 << 10))
+            except OSError:
+                continue
+            os._exit(0)
 while True:
     os.wait()
 '''
