@@ -382,11 +382,11 @@ int main(int argc, char **argv)
 {
 	int beside;
 
-	if (argc > 1 && !strcmp(argv[1], "quiet") || getenv("HN_QUIET"))
+	if ((argc > 1 && !strcmp(argv[1], "quiet")) || getenv("HN_QUIET"))
 		return 7;
 	setvbuf(stdout, NULL, _IOFBF, 1 << 16);
 	beside = argc > 1 && !strcmp(argv[1], "beside");
-	if (argc > 1 && !beside || getenv("HN_SHOWS")) {
+	if ((argc > 1 && !beside) || getenv("HN_SHOWS")) {
 		int status = show(argc, argv);
 
 		fflush(stdout);
