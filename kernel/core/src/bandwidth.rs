@@ -201,7 +201,7 @@ pub struct Allowance {
 }
 
 impl Allowance {
-    /// Whether it comes from a group.
+    /// Whether the time was granted by a group, which has a limit.
     #[must_use]
     pub fn has_group(&self) -> bool {
         self.tag.load(Ordering::Relaxed) != NOBODY

@@ -30,7 +30,7 @@ pub enum Kind<'a> {
     Extension(&'a [u8]),
     /// By bytes of the file's beginning.
     Magic {
-        /// Where they are.
+        /// Offset of the bytes in the file.
         offset: usize,
         /// The bytes, in hexadecimal.
         magic: &'a [u8],

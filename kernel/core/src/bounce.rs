@@ -31,7 +31,7 @@ pub enum What {
     In,
     /// The call writes it, as much as the result says or (`whole`) all of it.
     Out {
-        /// All of it.
+        /// The call writes all of the piece, whatever its result.
         whole: bool,
     },
 }
@@ -43,7 +43,7 @@ pub struct Piece {
     pub argument: usize,
     /// How the call uses it.
     pub what: What,
-    /// Where it is in the scratch page.
+    /// Address of the piece in the scratch page.
     pub at: u64,
     /// Length in bytes; of a string, the room for it.
     pub bytes: u64,

@@ -145,7 +145,7 @@ pub enum Unmapping {
     /// Waits: a thread that takes them would map where Linux has something else, or is about to
     /// map something, or to take it away.
     Wait,
-    /// Takes them, and asks Linux.
+    /// Takes the addresses, and asks Linux.
     Ask,
 }
 
@@ -380,7 +380,7 @@ impl Change {
         self.forgotten = (is_forgotten || wrong!(TrustsFailure)).then_some(range);
     }
 
-    /// Whether it waits for Linux, or for CPUs.
+    /// Whether the change waits for Linux, or for CPUs.
     #[must_use]
     pub fn is_waiting(&self) -> bool {
         self.reserved.is_some()

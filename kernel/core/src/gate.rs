@@ -22,7 +22,7 @@ macro_rules! reasons {
         }
 
         impl Reason {
-            /// All of them, in their order.
+            /// All reasons, in their order.
             pub const ALL: [Reason; [$(stringify!($name)),+].len()] = [$(Reason::$name),+];
         }
 
@@ -68,7 +68,7 @@ reasons! {
 }
 
 impl Reason {
-    /// Whether it may stand still after it was seen to.
+    /// Whether the reason may still stand after its step is done: [`Pass::next`] then skips it.
     const fn remains(self) -> bool {
         matches!(self, Reason::Dump | Reason::Time)
     }

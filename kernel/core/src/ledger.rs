@@ -80,7 +80,7 @@ impl FrameOwner {
         Self::user(self.number(), subject)
     }
 
-    /// As it is kept for a frame.
+    /// The owner as the word that is kept for a frame.
     #[must_use]
     pub const fn word(self) -> u32 {
         self.0
@@ -110,7 +110,7 @@ pub type BySubject = [u64; SUBJECTS];
 /// Frames of an instance, counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ledger {
-    /// All of them.
+    /// All frames.
     pub total: u64,
     /// Never handed out: the image, the shared region, the lists of frames.
     pub reserved: u64,

@@ -137,7 +137,7 @@ impl ThreadState {
         Self::ALL.get(usize::from(number)).copied().unwrap_or(ThreadState::Gone)
     }
 
-    /// Whether it is one of the threads of its process, and has begun.
+    /// Whether the thread is one of the threads of its process, and has begun.
     pub fn is_alive(self) -> bool {
         (ThreadState::Runs..=ThreadState::Replaced).contains(&self)
     }

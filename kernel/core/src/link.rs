@@ -157,7 +157,7 @@ impl Outcome {
         }
     }
 
-    /// Whether it was executed, and failed so.
+    /// Whether the call was executed, and failed with `error`.
     #[must_use]
     pub fn is_refused(self, error: Errno) -> bool {
         self.result() == Err(Failure::Refused(error))

@@ -161,7 +161,7 @@ impl Request {
         Ok(Request { addr, len, prot: prot_of(prot), flags, fd, offset, huge })
     }
 
-    /// Whether it is about no file.
+    /// Whether the mapping has no file.
     #[must_use]
     pub fn is_anonymous(&self) -> bool {
         self.flags & MAP_ANONYMOUS != 0
@@ -249,7 +249,7 @@ impl Plan {
         self.has(MAP_FIXED | MAP_FIXED_NOREPLACE)
     }
 
-    /// Whether it takes the place of what is there.
+    /// Whether the mapping takes the place of what is mapped there.
     #[must_use]
     pub const fn replaces(&self) -> bool {
         self.flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) == MAP_FIXED
@@ -281,7 +281,7 @@ impl Plan {
         if is_unknown { Err(EOPNOTSUPP) } else { Ok(()) }
     }
 
-    /// Whether it counts against RLIMIT_DATA.
+    /// Whether the mapping counts against RLIMIT_DATA.
     #[must_use]
     pub const fn is_data(&self) -> bool {
         self.flags & (KIND | MAP_GROWSDOWN) == MAP_PRIVATE && self.prot.contains(Prot::WRITE)

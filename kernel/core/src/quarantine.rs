@@ -76,7 +76,7 @@ impl Inquiry {
         self.pages[1 - self.unasked]
     }
 
-    /// All of them.
+    /// All pages in quarantine.
     #[must_use]
     pub const fn all(&self) -> u64 {
         self.pages[0] + self.pages[1] + self.asking

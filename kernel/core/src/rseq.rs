@@ -8,7 +8,7 @@ use crate::errno::{self, Result};
 pub const SIZE: u64 = 32;
 /// Where the address of the running critical section lies in a `struct rseq`.
 pub const SECTION_OFFSET: u64 = 8;
-/// Where its flags lie.
+/// Offset of the flags in a `struct rseq`.
 pub const FLAGS_OFFSET: u64 = 16;
 /// `cpu_id` of an area that is not kept up to date.
 pub const UNINITIALIZED: u32 = u32::MAX;
@@ -70,7 +70,7 @@ pub struct Section {
     len: u64,
     /// Flags, which Linux has given up: a thread inside may have none.
     pub flags: u32,
-    /// Where its thread goes on when it was disturbed.
+    /// Address where a thread goes on that was disturbed inside.
     pub abort: u64,
 }
 

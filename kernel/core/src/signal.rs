@@ -263,9 +263,10 @@ pub struct QueuedSignal {
 }
 
 impl QueuedSignal {
-    /// Whether it is queued though there is no room: a standard signal from the kernel or kill(2)
-    /// (Linux' `override_rlimit`), or from a timer, for which Linux has an entry from the timer's
-    /// beginning. A queue has one of each at most, so that no sender can fill memory with them.
+    /// Whether the signal is queued though there is no room: a standard signal from the kernel or
+    /// kill(2) (Linux' `override_rlimit`), or from a timer, for which Linux has an entry from the
+    /// timer's beginning. A queue has one of each at most, so that no sender can fill memory with
+    /// them.
     const fn overrides_limit(&self) -> bool {
         self.signal < SIGRTMIN && (self.info.code >= SI_USER || self.info.code == SI_TIMER)
     }
@@ -346,7 +347,7 @@ impl Pending {
         }
     }
 
-    /// An empty one, counted where this one is.
+    /// An empty queue, counted where this one is.
     #[must_use]
     pub fn like(&self) -> Self {
         Self {

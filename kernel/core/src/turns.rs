@@ -30,7 +30,7 @@ impl Turns {
         Self { spent: 0, last: 0, rest_end: Self::NONE }
     }
 
-    /// Whether it is the threads' turn.
+    /// Whether requests rest, so that threads have their turn.
     #[must_use]
     pub const fn rests(&self, now: u64) -> bool {
         self.rest_end != Self::NONE && now < self.rest_end

@@ -104,7 +104,7 @@ impl Default for UserLimits {
     }
 }
 
-/// How they are written.
+/// Help text: how the limits are written.
 pub const HELP: &str = "processes=N,kernel-memory=AMOUNT,memory=AMOUNT: any of them, an AMOUNT as 512M, 25% or unlimited; \
 or none; default processes=4096,kernel-memory=25%,memory=unlimited";
 

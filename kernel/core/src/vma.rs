@@ -52,7 +52,7 @@ impl<F: Clone + PartialEq> Vma<F> {
         PageRange::of(self.start, self.end)
     }
 
-    /// Whether it has no bytes; never so for a mapping in a map.
+    /// Whether the mapping has no bytes; never so for one in a map.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.start >= self.end

@@ -38,7 +38,7 @@ impl PhysAddr {
         Self(self.0 & !(PAGE_SIZE - 1))
     }
 
-    /// Whether it is a multiple of `align` (a power of two).
+    /// Whether the address is a multiple of `align` (a power of two).
     #[must_use]
     pub const fn is_aligned(self, align: u64) -> bool {
         self.0 & (align - 1) == 0

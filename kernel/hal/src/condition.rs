@@ -29,7 +29,7 @@ impl Condition {
     /// # Panics
     /// If there is one already.
     pub fn during<R>(&self, look: Look<'_>, f: impl FnOnce() -> R) -> R {
-        /// Takes it back, however `f` ends.
+        /// Removes the condition, however `f` ends.
         struct Back<'a>(&'a Condition, *mut Look<'static>);
         impl Drop for Back<'_> {
             fn drop(&mut self) {

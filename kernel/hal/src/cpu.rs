@@ -275,7 +275,7 @@ pub fn user_gs_base() -> u64 {
     rdmsr(msr::KERNEL_GS_BASE)
 }
 
-/// Sets it; as [`set_fs_base`].
+/// Sets the user GS base, as [`set_fs_base`] does the FS base.
 pub fn set_user_gs_base(base: u64) {
     assert!(is_canonical(base));
     // SAFETY: swapped in only on return to user mode.

@@ -24,7 +24,7 @@ const PIECES_MAX: usize = 256;
 pub trait Supply: Send {
     /// A block of 2^`order` pages, if there is one.
     fn pages(order: u32) -> Option<Block>;
-    /// Takes one back.
+    /// Takes a block back.
     fn give_back(block: Block);
     /// Whether the allocation that is about to be made is to fail, for a test.
     fn is_to_fail() -> bool;
@@ -139,7 +139,7 @@ pub struct Heap<S: Supply> {
 }
 
 impl<S: Supply> Heap<S> {
-    /// One that has nothing yet.
+    /// A heap that has no pages yet.
     pub const fn new() -> Self {
         Heap {
             talc: Talc::new(Grow { pieces: [const { None }; PIECES_MAX], supply: PhantomData })

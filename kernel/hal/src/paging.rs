@@ -29,7 +29,7 @@ pub const LARGE: u64 = 2 << 20;
 pub trait TableSource {
     /// A zeroed page, or `None`.
     fn alloc_table(&mut self) -> Option<PhysAddr>;
-    /// Takes it back.
+    /// Takes a page of a table back.
     fn free_table(&mut self, paddr: PhysAddr);
 }
 
@@ -394,7 +394,7 @@ impl PageTable {
         PageTable { root: NO_ROOT, user_root: NO_ROOT, id: 0, pages: 0, last: NO_PIECE }
     }
 
-    /// Whether it is one, and not the empty one.
+    /// Whether there is a table: not [`PageTable::empty`].
     pub fn exists(&self) -> bool {
         self.root != NO_ROOT
     }

@@ -206,7 +206,7 @@ pub(crate) fn set_mailbox(at: u64) {
     };
 }
 
-/// Where it is; 0 before that was said.
+/// Address of the CPU's mailbox; 0 before it is known.
 #[inline(always)]
 pub(crate) fn mailbox() -> u64 {
     let v;

@@ -117,7 +117,7 @@ impl Entry {
         self.0 == 0
     }
 
-    /// Whether it has one of these bits.
+    /// Whether the entry has one of these bits.
     #[must_use]
     pub const fn has(self, bits: Bits) -> bool {
         self.0 & bits.0 != 0

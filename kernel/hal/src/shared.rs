@@ -124,7 +124,7 @@ static PLACES: Places = Places {
 };
 
 impl Places {
-    /// Takes them out of the block, which was checked.
+    /// Takes the places out of the block, which was checked.
     fn fill(&self, p: &BootParams) {
         self.bells.store(at(p.bells_offset, 0, 1), Ordering::Relaxed);
         self.bell_count.store(p.bell_count, Ordering::Relaxed);

@@ -67,7 +67,7 @@ impl Regs {
         }
     }
 
-    /// Whether they are those of a system call: `syscall` leaves address and flags in two
+    /// Whether the registers are those of a system call: `syscall` leaves address and flags in two
     /// registers, and an entry from elsewhere has others there. `ignored`: flags that were changed
     /// since.
     pub fn is_call(&self, ignored: u64) -> bool {

@@ -162,7 +162,7 @@ impl UserAddr {
         }
     }
 
-    /// Whether it is the null pointer.
+    /// Whether the address is null.
     #[must_use]
     pub const fn is_null(self) -> bool {
         self.0 == 0

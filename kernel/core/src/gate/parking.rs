@@ -75,7 +75,7 @@ impl Parking {
         Parking::from_bits_retain(tracers.bits() << who as u32)
     }
 
-    /// Whether it may not enter user mode.
+    /// Whether the thread may not enter user mode.
     pub const fn is_held(self, all: bool) -> bool {
         all || self.intersects(Parking::HELD.union(Parking::STAYS))
     }
@@ -86,17 +86,17 @@ impl Parking {
         !self.contains(Parking::REGISTERS) && (by_debugger || self.contains(Parking::HELD))
     }
 
-    /// Whether it has to leave what it waits for, to take on registers that were set there.
+    /// Whether the thread has to leave what it waits for, to take on registers that were set there.
     pub const fn gives_up(self) -> bool {
         self.contains(Parking::IN_KERNEL.union(Parking::SET)) && !self.contains(Parking::HELD)
     }
 
-    /// Whether it is in the middle of a step, or the trap flag is left of one.
+    /// Whether the thread is in the middle of a step, or the trap flag is left of one.
     pub const fn is_stepped(self) -> bool {
         self.intersects(Parking::ALL_STEPS.union(Parking::TRAPS))
     }
 
-    /// Whether it is to stop after one instruction.
+    /// Whether the thread is to stop after one instruction for `who`.
     pub fn steps(self, who: Who) -> bool {
         self.contains(Parking::of(Parking::STEPS, who))
     }

@@ -38,7 +38,7 @@ impl Stop {
         self.why != OBSERVED_RUNS && !self.complete && !self.closing
     }
 
-    /// Whether they run.
+    /// Whether the threads run: no stop was asked for.
     pub const fn runs(&self) -> bool {
         self.why == OBSERVED_RUNS
     }

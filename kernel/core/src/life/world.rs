@@ -418,7 +418,7 @@ impl World {
         }
     }
 
-    /// All of it as one number.
+    /// The world as one number: equal worlds have equal keys.
     pub fn key(&self) -> u128 {
         let mut key = 0u128;
         let mut put = |value: u8, bits: u32| key = key << bits | u128::from(value);

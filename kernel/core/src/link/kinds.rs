@@ -22,7 +22,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Kind; BOXES] = [Kind::Other, Kind::Files, Kind::Net];
 
     /// As options spell it.

@@ -31,7 +31,7 @@ pub enum Way {
 }
 
 impl Way {
-    /// All of them.
+    /// All ways.
     pub const ALL: [Way; 3] = [Way::Direct, Way::Box, Way::Auto];
 
     /// As options spell it.
@@ -124,7 +124,7 @@ impl Watch {
         Self { ended, since_ns: now_ns }
     }
 
-    /// When it is to be looked at next.
+    /// Time of the next look at the box, ns.
     #[must_use]
     pub const fn deadline_ns(self) -> u64 {
         self.since_ns.saturating_add(STALLED_NS)

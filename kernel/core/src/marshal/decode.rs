@@ -193,7 +193,8 @@ impl<B: Buffer + ?Sized> Decoder<'_, B> {
         Ok(at)
     }
 
-    /// Whether it is what is there in part only, which must be shorter than the call asks for.
+    /// Whether only the first part of the memory at `pointer` is in the message. That part must be
+    /// shorter than the call asks for.
     fn is_partial(&mut self, pointer: u64, length: u64) -> Result<bool, Malformed> {
         let Some(fault) = self.fault.filter(|&fault| fault as u64 == pointer) else {
             return Ok(false);

@@ -18,7 +18,7 @@ pub const ALIGNMENT: usize = 16;
 pub struct Piece {
     /// The caller's address.
     pub(super) addr: u64,
-    /// Where it lies in the message.
+    /// Offset of the piece in the message.
     pub(super) at: usize,
     /// How many bytes there are of it.
     pub(super) length: usize,
@@ -320,7 +320,7 @@ impl<M: CallerMemory, B: Buffer + ?Sized> Party for Encoder<'_, M, B> {
     }
 }
 
-/// Bytes of a structure that says so itself.
+/// Bytes of a structure whose first word says its size.
 pub fn length_of(counted: &Counted, first: u32) -> u64 {
     let bytes = u64::from(first).saturating_add(u64::from(counted.head));
     bytes.clamp(u64::from(counted.least), u64::from(counted.most))

@@ -19,13 +19,13 @@ const SIGNALS_BYTES: u64 = 8;
 /// Part of a message that recvmsg(2), recvmmsg(2) or sendmmsg(2) writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// Fields of its head.
+    /// The fields of the message's head that the call writes.
     Head,
     /// How many bytes were sent.
     Sent,
     /// The name, as long as the head says.
     Name,
-    /// Control data, likewise.
+    /// Control data, as long as the head says.
     Control,
     /// Data, one piece after the other.
     Data,
@@ -36,11 +36,11 @@ pub enum Part {
 pub enum Rule {
     /// Nothing.
     Nothing,
-    /// All of it, where the call succeeds.
+    /// All of the piece, where the call succeeds.
     Success,
-    /// All of it.
+    /// All of the piece.
     Always,
-    /// All of it; that it cannot be is no error.
+    /// All of the piece; that it cannot be written is no error.
     Quiet,
     /// These bytes of every `unit`.
     Field { unit: u32, from: u32, to: u32 },
@@ -59,9 +59,9 @@ pub enum Rule {
 pub struct Entry {
     /// Bytes of the entry, then zeros.
     pub bytes: [u8; ENTRY_MAX],
-    /// Where it stands in its list.
+    /// Place of the entry in its list.
     pub index: u32,
-    /// Where it stands in the message.
+    /// Offset of the entry in the message.
     pub at: usize,
 }
 
@@ -93,7 +93,7 @@ pub type Each<'a, P> = &'a mut dyn FnMut(&mut P, &mut Entry) -> Result<(), <P as
 
 /// One side: makes of each pointer what it is for the other one.
 pub trait Party: Sized {
-    /// Why it cannot go on.
+    /// The reason why the side cannot go on.
     type Error;
 
     /// No such call, or nothing says what it refers to.

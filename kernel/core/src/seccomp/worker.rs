@@ -366,7 +366,7 @@ const DENIED: u32 = action::ERRNO | 1;
 struct Known {
     /// For which number, and which answers; the instruction has not been come to for others.
     round: u32,
-    /// `None`: it depends on what is not known.
+    /// Value of the accumulator; `None`: it depends on what is not known.
     a: Option<u32>,
 }
 

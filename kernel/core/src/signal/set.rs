@@ -124,7 +124,7 @@ impl SigSet {
         self.0 & Self::of(signal).0 != 0
     }
 
-    /// Whether it has none.
+    /// Whether the set has no signal.
     #[must_use]
     pub const fn is_empty(self) -> bool {
         self.0 == 0

@@ -24,7 +24,7 @@ const HEAD_BYTES: usize = 8;
 /// Captures, one after the other, each with its head.
 #[derive(Default)]
 pub struct Captures {
-    /// As they stand in a record.
+    /// The captures as they stand in a record.
     pub bytes: Vec<u8>,
 }
 

@@ -27,9 +27,9 @@ pub enum Hook {
     /// `kill`: to the caller itself the signal is queued here, to a thread that has ended it is
     /// `ESRCH`.
     Kill,
-    /// `tkill`, likewise.
+    /// `tkill`: a signal to the caller itself is queued here; a thread that has ended is `ESRCH`.
     Tkill,
-    /// `tgkill`, likewise.
+    /// `tgkill`: as [`Hook::Tkill`].
     Tgkill,
     /// `rt_tgsigqueueinfo`: a thread of the LWK is told that the signal is its own.
     QueueToThread,
@@ -48,7 +48,7 @@ pub enum Hook {
     /// `unshare`: [`Hook::Credentials`], and the thread's namespaces may be others than its
     /// process'.
     Unshare,
-    /// `setns`, likewise; the clocks may be those of another time namespace.
+    /// `setns`: as [`Hook::Unshare`], and the clocks may be those of another time namespace.
     Setns,
     /// Changes what Linux keeps for each thread: a worker that had another thread
     /// is not like this one any more.
@@ -58,7 +58,7 @@ pub enum Hook {
     Rights,
     /// `getitimer`: timers that count CPU time are the LWK's.
     Getitimer,
-    /// `setitimer`, likewise.
+    /// `setitimer`: timers that count CPU time are the LWK's.
     Setitimer,
     /// `timer_create`: timers on CPU-time clocks are the LWK's; remembered for `execve`.
     TimerCreate,
@@ -100,17 +100,18 @@ pub enum Hook {
     /// Linux' business; the LWK delivers what was forwarded meanwhile although the thread's mask
     /// blocks it.
     EpollPwait,
-    /// `ppoll`, likewise, with the mask as another argument.
+    /// `ppoll`: as [`Hook::EpollPwait`], with the mask as another argument.
     Ppoll,
-    /// `pselect6`, `io_pgetevents`, likewise, with a structure that points to the mask.
+    /// `pselect6`, `io_pgetevents`: as [`Hook::EpollPwait`], with a structure that points to the
+    /// mask.
     Pselect,
-    /// `io_uring_enter`, likewise, with such a structure if a flag says so.
+    /// `io_uring_enter`: as [`Hook::Pselect`], if a flag says that there is such a structure.
     IoUringEnter,
     /// `perf_event_open`: threads of the LWK are not counted: `ENOENT`.
     Perf,
     /// `wait4`: the time and memory of an ended child are the LWK's.
     Wait4,
-    /// `waitid`, likewise.
+    /// `waitid`: the time and memory of an ended child are the LWK's.
     Waitid,
     /// Looks at a file by its path: Linux shows directories in sysfs that the LWK's
     /// machine has not, and what a worker has whose thread has ended.
