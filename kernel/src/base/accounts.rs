@@ -409,7 +409,7 @@ impl Account {
         &self.user
     }
 
-    /// All that is charged to it, bytes.
+    /// All that is charged to the account, bytes.
     pub fn bytes(&self) -> u64 {
         self.kernel.used() + self.memory.used()
     }

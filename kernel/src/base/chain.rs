@@ -50,7 +50,7 @@ impl Run {
         Extent::of(self.frame.frame(), u64::from(self.pages)).word()
     }
 
-    /// Gives it back.
+    /// Frees the frames of the run.
     pub fn free(self) {
         if self.large {
             frames::free(self.frame, 9);
@@ -153,7 +153,7 @@ impl Chain {
         n
     }
 
-    /// Frees all of it.
+    /// Frees all runs of the chain.
     pub fn free(mut self) {
         while let Some(run) = self.pop() {
             run.free();

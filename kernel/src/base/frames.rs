@@ -288,7 +288,7 @@ pub fn alloc_block(order: u32, owner: FrameOwner) -> Option<Block> {
     alloc(order, owner).map(|frame| block(frame, order))
 }
 
-/// A block of an application, likewise.
+/// A block for an application, as [`alloc_block`].
 pub fn alloc_user_block(order: u32, owner: FrameOwner) -> Option<Block> {
     alloc_user(order, owner).map(|frame| block(frame, order))
 }

@@ -32,7 +32,7 @@ pub struct GivenUp<A> {
     pub frames: Chain,
     /// The next account with such frames.
     pub next: Option<Arc<A>>,
-    /// This one is in the list of accounts.
+    /// The account is in the list of accounts.
     pub is_listed: bool,
 }
 
@@ -73,7 +73,7 @@ impl Held {
         [own, userlimits::held_max(self.share, others)]
     }
 
-    /// A part of it has grown or shrunk.
+    /// Notes that what is held has grown or shrunk.
     pub fn change(&self, before: u64, now: u64) {
         ALL.fetch_add(now.wrapping_sub(before), Ordering::Relaxed);
         self.bytes.fetch_add(now.wrapping_sub(before), Ordering::Relaxed);

@@ -184,7 +184,7 @@ pub fn want(of: Of) -> Want {
     with_round(of, |round| round.judge(want, now)).unwrap_or(want)
 }
 
-/// All of these is to be asked about anew.
+/// Marks all frames of `of` as to be asked about anew.
 pub fn doubt(of: Of) {
     let _ = with_round(of, Round::doubt);
 }

@@ -195,7 +195,7 @@ fn tkill(call: &Context<'_>) -> Result<u64> {
     call.forward()
 }
 
-/// tgkill(2), likewise.
+/// tgkill(2): what a thread sends itself is queued here.
 fn tgkill(call: &Context<'_>) -> Result<u64> {
     let a = call.args;
     let in_process = is_own_pid(call, a[0]);

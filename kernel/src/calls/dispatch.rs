@@ -34,7 +34,7 @@ pub static CALLS: [Call; traps::CALLS] = {
     calls
 };
 
-/// One that is not in a hurry.
+/// Serves a call that has no entry of its own, by its row.
 extern "C" fn other(_: u64, _: u64, _: u64, _: u64, _: u64, _: u64, regs: &mut Regs) -> u64 {
     if execute(thread::current(), regs, regs.orig_rax).is_none() {
         cpus::request_attention(); // all of them are to be restored

@@ -117,7 +117,7 @@ pub struct Inherited {
     creator: u32,
     /// Users and groups.
     pub ids: Ids,
-    /// Where it begins.
+    /// Way in which the child's first thread begins.
     pub birth: Birth,
 }
 

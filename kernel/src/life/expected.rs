@@ -95,7 +95,7 @@ impl<T, R: Rank> Expected<T, R> {
         all.remove(&key)?.step(Event::Kill)
     }
 
-    /// Whether it waits for its proxy, or is being made.
+    /// Whether the process waits for its proxy, or is being made.
     pub fn is_there(&self, key: Key) -> bool {
         self.0.lock().contains_key(&key)
     }

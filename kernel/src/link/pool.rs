@@ -216,7 +216,7 @@ impl Pool {
         self.set(PACKED, true);
     }
 
-    /// Whether they are.
+    /// Whether all calls of the process are packed: it is a native task.
     pub fn is_packed(&self) -> bool {
         self.ways.load(Ordering::Relaxed) & PACKED != 0
     }
@@ -231,7 +231,7 @@ impl Pool {
         self.ways.load(Ordering::Relaxed) & OPEN != 0
     }
 
-    /// Whether they never will again.
+    /// Whether calls will never go by the box again.
     pub fn is_closed(&self) -> bool {
         self.ways.load(Ordering::Relaxed) & (OPEN | FOLLOWS) == 0
     }

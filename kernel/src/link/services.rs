@@ -152,7 +152,7 @@ impl Entry {
         self.index
     }
 
-    /// Whether it was run.
+    /// Whether the service was run.
     pub fn is_done(&self) -> bool {
         shared::service(self.index).poll().is_some()
     }

@@ -9,7 +9,7 @@ use hanare_core::cputimer::{CpuSeconds, Expiries, IntervalTimer};
 
 /// A clock of CPU time of a process, or of one of its threads.
 pub struct CpuClock<T> {
-    /// `None`: of the process.
+    /// Thread whose time is counted; `None`: the process'.
     pub thread: Option<Weak<T>>,
     /// Without what the kernel did.
     pub user: bool,
@@ -35,15 +35,15 @@ pub struct ClockTimer<T> {
     pub id: u32,
     /// The clock whose CPU time the timer counts.
     pub clock: CpuClock<T>,
-    /// When it expires.
+    /// Time of the next expiry, and the interval.
     pub timer: IntervalTimer,
-    /// How often it has.
+    /// How often the timer has expired.
     pub expiries: Expiries,
 }
 
 /// Timers of a process.
 pub struct CpuTimers<T> {
-    /// One of them is armed.
+    /// One of the timers, or the limit, is armed.
     pub armed: AtomicBool,
     /// The timers of setitimer, and the limit.
     pub all: Mutex<All, rank::CpuTimers>,

@@ -149,7 +149,7 @@ impl Breakpoints {
             .map(drop)
     }
 
-    /// One less.
+    /// Removes the breakpoint at `address`, if there is one.
     pub fn remove(&mut self, address: u64) {
         if self.all.remove(&address).is_some() {
             self.account.remove_kernel(Self::COST);
@@ -162,7 +162,7 @@ impl Breakpoints {
         self.all = BTreeMap::new();
     }
 
-    /// All of them.
+    /// All breakpoints.
     pub fn all(&self) -> &BTreeMap<u64, u8> {
         &self.all
     }
@@ -227,6 +227,6 @@ pub struct Watch {
     pub kind: u64,
 }
 
-/// All of them, the same for all threads.
+/// All watchpoints of a process: its threads have the same.
 #[derive(Default)]
 pub struct Watches(pub Mutex<[Watch; ADDRESSES], rank::Watches>);

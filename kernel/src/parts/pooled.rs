@@ -45,7 +45,7 @@ impl<S> Members<S> {
         Seen { proxies: self.all.len(), asked: self.asked, limit, came: self.came, left: self.left }
     }
 
-    /// One has come.
+    /// Adds a pooled proxy that has come.
     ///
     /// # Errors
     /// `ENOMEM`.
@@ -55,7 +55,7 @@ impl<S> Members<S> {
         Ok(())
     }
 
-    /// One has gone, if it is still there.
+    /// Removes a pooled proxy that has gone, if it is still there.
     pub fn remove(&mut self, member: &Arc<Member<S>>) {
         let before = self.all.len();
         self.all.retain(|one| !Arc::ptr_eq(one, member));
@@ -100,7 +100,7 @@ pub struct Native<S> {
 }
 
 impl<S> Native<S> {
-    /// Whether it has kept one that is still there.
+    /// Whether the task has kept a pooled proxy that is still there.
     pub fn has_kept(&self) -> bool {
         self.has.lock().as_ref().is_some_and(|member| !member.is_gone.load(Ordering::SeqCst))
     }

@@ -94,7 +94,7 @@ impl Snapshot {
         &self.fpu.bytes()[..FXSAVE]
     }
 
-    /// Sets it.
+    /// Sets the state of x87 and SSE.
     pub fn set_legacy(&mut self, bytes: &[u8]) -> Result<()> {
         let mut all = heap::copied(self.fpu.bytes())?;
         all[..bytes.len()].copy_from_slice(bytes);

@@ -139,7 +139,7 @@ impl OfThread {
         OfThread { touched: AtomicBool::new(true), inner }
     }
 
-    /// All of them.
+    /// The thread's signals, under their lock.
     #[track_caller]
     pub fn lock(&self) -> MutexGuard<'_, ThreadSignals, rank::ThreadSignals> {
         let inner = self.inner.lock();
@@ -228,7 +228,7 @@ impl ThreadSignals {
         self.pending.is_deliverable(self.mask) || self.chosen.is_deliverable(self.mask)
     }
 
-    /// All of its own that wait, blocked or not.
+    /// All signals for the thread itself that wait, blocked or not.
     pub fn waiting(&self) -> SigSet {
         self.pending.set().union(self.chosen.set())
     }

@@ -131,7 +131,7 @@ impl<T> OfThread<T> {
         self.has(TRACED) && self.options.load(Ordering::Relaxed) & wanted != 0
     }
 
-    /// Whether it is traced.
+    /// Whether the thread is traced.
     pub fn is_on(&self) -> bool {
         self.flags.load(Ordering::Relaxed) & TRACED != 0
     }

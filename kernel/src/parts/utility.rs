@@ -25,7 +25,7 @@ pub enum Bell {
     None,
     /// Linux has an eventfd of it.
     Eventfd,
-    /// As its worker is rung.
+    /// The thread is rung as its worker is.
     Worker,
 }
 
@@ -61,7 +61,7 @@ impl OfThread {
         self.area.store(wish.area, Ordering::Relaxed);
     }
 
-    /// Whether it executes on Linux, or is about to.
+    /// Whether the thread executes on Linux, or is about to.
     pub fn is_out(&self) -> bool {
         self.is_out.load(Ordering::SeqCst)
     }
@@ -72,7 +72,7 @@ impl OfThread {
         self.is_out.store(is_out, Ordering::SeqCst);
     }
 
-    /// How it is rung.
+    /// Way in which the thread is rung.
     pub fn bell(&self) -> Bell {
         match self.bell.load(Ordering::Relaxed) {
             0 => Bell::None,

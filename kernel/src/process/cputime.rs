@@ -67,7 +67,7 @@ impl CpuClock {
         Some(if self.user { user } else { user + system })
     }
 
-    /// Whether it goes on while `thread` runs.
+    /// Whether the clock goes on while `thread` runs.
     pub fn counts(&self, thread: &Thread) -> bool {
         self.thread.as_ref().is_none_or(|t| core::ptr::eq(t.as_ptr(), thread))
     }

@@ -45,7 +45,7 @@ pub fn is_common(p: &Process, addr: u64) -> bool {
         .is_some_and(|v| matches!(v.backing, Backing::SharedLinux { .. }))
 }
 
-/// Whether it lies in memory of no file that may not be written: Linux finds no page there
+/// Whether the word lies in memory of no file that may not be written: Linux finds no page there
 /// that processes could have in common.
 fn is_constant(p: &Process, addr: u64) -> bool {
     p.memory()
@@ -235,7 +235,7 @@ pub fn mark(woken: Woken<Sleeper>) -> Woken<Sleeper> {
     woken
 }
 
-/// Has those that were woken go on.
+/// Has the woken sleepers go on.
 pub fn rouse(me: &Thread, woken: &Woken<Sleeper>) {
     for w in woken.iter() {
         match w.on_linux {

@@ -98,17 +98,17 @@ fn is_served(t: &Thread) -> bool {
     t.port.slot.is_boxed() && !(t.port.slot_index < BOX_SLOTS && (0..BOXES).any(waits_in))
 }
 
-/// Whether it waits; for a server that has taken its call, too. Not for a worker that sleeps, which
-/// has not seen the thread's call yet or has answered it, nor in the request box for a server to
-/// take its call: that is as good as running.
+/// Whether the thread waits; for a server that has taken its call, too. Not for a worker that
+/// sleeps, which has not seen the thread's call yet or has answered it, nor in the request box for
+/// a server to take its call: that is as good as running.
 fn waits(t: &Thread) -> bool {
     let by_other =
         || if t.port.slot.is_boxed() { is_served(t) } else { t.port.slot.worker_is_awake() };
     t.task().counts.waits.load(Ordering::Relaxed) && (t.port.slot.is_idle() || by_other())
 }
 
-/// Whether it is in a call that its worker makes, also in the short time in which it polls for the
-/// answer before it waits.
+/// Whether the thread is in a call that its worker makes, also in the short time in which it polls
+/// for the answer before it waits.
 fn polls(t: &Thread) -> bool {
     t.port.slot.state() == SLOT_REQUESTED && t.port.slot.worker_is_awake()
 }

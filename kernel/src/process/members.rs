@@ -249,7 +249,7 @@ impl Taken {
         self.member.page.has_begun()
     }
 
-    /// Gives it back to the pool.
+    /// Gives the proxy back to the pool.
     pub fn give_back(self, task: &Native) {
         *task.has.lock() = None;
         *self.member.user.lock() = None;

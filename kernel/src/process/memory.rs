@@ -63,7 +63,7 @@ pub struct ProcessSpace<P, T> {
 }
 
 impl<P, T> ProcessSpace<P, T> {
-    /// One that no process has yet.
+    /// A space that no process has yet.
     pub fn new(memory: space::Space) -> Result<Arc<Self>> {
         let _charge = memory.account.charge(size_of::<Self>() as u64)?;
         heap::arc(ProcessSpace {

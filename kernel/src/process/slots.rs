@@ -26,7 +26,7 @@ pub struct Spare {
 
 /// Slots of a process.
 pub struct Slots {
-    /// All that were ever taken for it.
+    /// All slots that were ever taken for the process.
     taken: Vec<u32>,
     /// Workers that wait for threads.
     pub spare: Vec<Spare>,

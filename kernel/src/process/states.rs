@@ -51,7 +51,7 @@ impl Process {
         self.life().state().is_deserted()
     }
 
-    /// Whether it is gone for good: its memory is left, its use counted.
+    /// Whether the process is gone for good: its memory is left, its use counted.
     pub fn is_gone(&self) -> bool {
         self.life().state() == ProcessState::Gone
     }

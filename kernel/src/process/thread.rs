@@ -48,7 +48,8 @@ pub struct Thread {
     /// The lock that the thread waits for has an owner of another program by now. The LWK is not
     /// told of that owner's end.
     pub looks_for_owner: AtomicBool,
-    /// Whether it waits for a time of a clock that can be set, or is about to: see `until::on_set`.
+    /// Whether the thread waits for a time of a clock that can be set, or is about to: see
+    /// `until::on_set`.
     pub follows_clock: Mutex<bool, rank::FollowsClock>,
     /// Life-cycle state, as [`life::ThreadState`](ThreadState). Written under the lock of its
     /// process' threads.
@@ -301,7 +302,7 @@ impl Thread {
         self.parking.now().is_awaited(self.process.observed.holds())
     }
 
-    /// Whether it has to leave whatever it waits for.
+    /// Whether the thread has to leave whatever it waits for.
     #[inline]
     pub fn must_end(&self) -> bool {
         let calm = self.state.load(Ordering::Acquire) == ThreadState::Runs as u8
@@ -339,7 +340,7 @@ impl Thread {
         self.state.store(state as u8, Ordering::SeqCst);
     }
 
-    /// Whether it has called exit(2), while other threads go on.
+    /// Whether the thread has called exit(2), while other threads go on.
     pub fn exits(&self) -> bool {
         self.state() == ThreadState::Exits
     }

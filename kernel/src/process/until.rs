@@ -29,7 +29,7 @@ impl Until {
         Until { clock, ns: time::now(clock).unwrap_or(0).saturating_add(ns) }
     }
 
-    /// Whether it is no time.
+    /// Whether there is no end: the wait has no timeout.
     pub fn is_never(self) -> bool {
         self.ns == u64::MAX
     }

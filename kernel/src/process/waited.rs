@@ -28,9 +28,9 @@ const LEAVES_NS: u64 = 10_000_000_000;
 /// The event that `wait4` or `waitid` has told.
 struct Told {
     pid: u32,
-    /// Whether it was an end, as far as can be seen: not that a child was stopped or goes on.
+    /// Whether the child has ended, as far as can be seen: it was neither stopped nor continued.
     is_end: bool,
-    /// Whether it was that a child was stopped.
+    /// Whether the child was stopped.
     is_stop: bool,
     /// Where `struct rusage` is to be written; 0: nowhere.
     rusage: u64,

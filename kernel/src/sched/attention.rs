@@ -29,7 +29,7 @@ pub fn post(index: usize, reasons: u32) {
     }
 }
 
-/// The next return to user mode goes the long way: requests, signals, queue.
+/// Makes the CPU look at requests, signals and its run queue before it returns to user mode.
 pub fn request_attention() {
     mine().ask(BEFORE_USER);
 }

@@ -65,7 +65,7 @@ impl Cpu {
         queue::add_sleeper(&mut self.asleep, at, thread);
     }
 
-    /// One of those that are told waits no more.
+    /// Removes a thread that waits until it is told, since it waits no more.
     pub(super) fn end_sleep(&mut self, thread: &Arc<dyn Runs>) -> Option<Arc<dyn Runs>> {
         let at = sleeper(thread);
         self.alarms.remove(&(thread.task().deadline.load(Ordering::Relaxed), at));

@@ -315,7 +315,7 @@ pub fn halt(ready: &dyn Fn() -> bool) {
     set_polling();
 }
 
-/// All that wakes the calling CPU.
+/// Everything by which the calling CPU is woken.
 #[inline(always)]
 pub(super) fn this_wake() -> CpuWake<'static> {
     CpuWake { attention: attention::mine(), inbound: doorbell::inbound() }

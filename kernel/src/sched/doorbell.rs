@@ -19,7 +19,7 @@ pub fn ring(near: u32, kind: u64, payload: u64) {
     ring_raw(near, kind << EVENT_SHIFT | payload);
 }
 
-/// As [`ring`], ready-made.
+/// Sends `event`, which has its kind already, as [`ring`] does.
 pub fn ring_raw(near: u32, event: u64) {
     let doorbell = shared::doorbell(near);
     if shared::here().outbound().push(event).is_err() && !push_later(&doorbell, event) {
@@ -44,7 +44,7 @@ fn own() -> u64 {
     shared::doorbell(0).ring(percpu::index())
 }
 
-/// The ring is full: Linux has to look at what is there first. False: it does not.
+/// Waits until Linux has drained the full ring, and adds the event. False: Linux does not drain it.
 #[cold]
 fn push_later(doorbell: &DoorbellRef<'_>, event: u64) -> bool {
     let until = cpu::rdtsc() + u64::from(shared::params().tsc_khz) * PATIENCE_MS;
@@ -59,7 +59,8 @@ fn push_later(doorbell: &DoorbellRef<'_>, event: u64) -> bool {
     true
 }
 
-/// Zero: nowhere now; the code that moves the doorbell looks at the ring.
+/// Interrupts the CPU of Linux that `word` names. Zero: the doorbell is moving, and the code that
+/// moves it looks at the ring.
 fn send(word: u64) {
     if word != 0 {
         apic::send((word >> 32) as u32, word as u8);

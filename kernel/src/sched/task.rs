@@ -62,11 +62,11 @@ pub trait Runs: Send + Sync {
     fn is_awaited(&self) -> bool;
     /// Leaves the thread's registers to the tracer or debugger, where the thread waits.
     fn leaves_registers(&self);
-    /// Whether it has to leave whatever it waits for.
+    /// Whether the thread has to leave whatever it waits for.
     fn must_end(&self) -> bool;
     /// Whether a signal waits that it does not block.
     fn has_signal(&self) -> bool;
-    /// Whether it has something to do on its way to user mode, though it may not go there.
+    /// Whether the thread has something to do on its way to user mode, though it may not go there.
     fn is_wanted(&self) -> bool {
         self.must_end() || self.is_awaited() || self.has_signal()
     }
@@ -95,7 +95,7 @@ impl Extended {
         self.gs_base = cpu::user_gs_base();
     }
 
-    /// Puts it back.
+    /// Loads the user state that was kept.
     pub fn restore(&self) {
         self.fpu.restore();
         cpu::set_fs_base(self.fs_base);

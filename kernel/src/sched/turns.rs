@@ -31,7 +31,7 @@ pub fn serve() {
     of_this_cpu().lock().served(from, now, burst);
 }
 
-/// Whether it is the threads' turn.
+/// Whether requests rest on this CPU, so that threads have their turn.
 pub fn rests() -> bool {
     of_this_cpu().lock().rests(cpu::rdtsc())
 }

@@ -139,7 +139,7 @@ struct Access {
 }
 
 impl Access {
-    /// `None`: of another call.
+    /// Reads the arguments of call `number`; `None`: the call reads and writes no file.
     fn of(number: u32, a: &[u64; 6]) -> Result<Option<Access>> {
         const AT_POSITION: u64 = u64::MAX;
         let (write, vector, at) = match number {

@@ -82,8 +82,8 @@ impl Seen {
         })
     }
 
-    /// Has the thread stop, and says what kind of stop it is. True: the stop is nothing to
-    /// be seen; it is over.
+    /// Has the thread stop, and finds out what kind of stop it is. True: the stop is over already,
+    /// and the tracer is not told of it.
     fn settle(&self, me: &Thread) -> bool {
         let thread = spaces::find_thread(&me.process, self.pid);
         let is_mine =

@@ -76,7 +76,7 @@ impl Copies {
         Copies { few: [0; COPIED_MAX], count: 0, more: Vec::new() }
     }
 
-    /// One more. `ENOMEM`.
+    /// Adds a page that is to be copied. `ENOMEM`.
     fn add(&mut self, page: u64) -> Result<()> {
         if let Some(place) = self.few.get_mut(self.count) {
             (*place, self.count) = (page, self.count + 1);

@@ -54,7 +54,7 @@ impl Clear {
         }
     }
 
-    /// Whether it is about the pages of a mapping.
+    /// Whether pages of the mapping are to be cleared.
     fn concerns(self, v: &Vma<FileRef>) -> bool {
         let has_file =
             matches!(v.backing, Backing::PrivateFile { .. } | Backing::SharedLinux { .. });

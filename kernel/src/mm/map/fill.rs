@@ -56,7 +56,7 @@ impl PendingFill {
     /// How long a task may take to begin what it was told of, ns.
     const PATIENCE_NS: u64 = 1_000_000_000;
 
-    /// Whether it was run, or is not run any more: then it is withdrawn.
+    /// Whether the fill is over: it was run, or no task has begun it in time and it is withdrawn.
     pub fn is_over(&self) -> bool {
         let is_late = || cpu::rdtsc().wrapping_sub(self.since) > ns_to_cycles(Self::PATIENCE_NS);
         self.entry.is_done() || is_late() && self.entry.withdraw()
@@ -204,7 +204,7 @@ impl Fill {
         self.start..self.start + self.certain
     }
 
-    /// Whether it brings for certain what a mapping has at `addr`.
+    /// Whether the fill brings for certain what a mapping has at `addr`.
     pub fn brings(&self, vma: &Vma<FileRef>, addr: u64) -> bool {
         self.addresses().contains(&addr) && self.has(vma, addr)
     }

@@ -19,7 +19,7 @@ pub struct MmLock {
 }
 
 impl MmLock {
-    /// Takes it in.
+    /// An address space behind a new lock.
     pub fn new(mm: AddressSpace) -> MmLock {
         MmLock { root: mm.table.root(), active: mm.active.clone(), mm: Mutex::new(mm) }
     }

@@ -44,7 +44,7 @@ pub fn empty() -> Option<PhysAddr> {
     EMPTY.get().copied()
 }
 
-/// Has a program's reads be system calls, or not.
+/// Has a program's reads of the clock be system calls (`traps`), or reads of the clock page.
 pub fn set_traps(mm: &mut AddressSpace, traps: bool) {
     let (from, to) = if traps {
         (SpecialKind::Vvar, SpecialKind::VvarEmpty)

@@ -15,7 +15,7 @@ pub struct Removed {
     pub(in crate::mm) seen: Chain,
     /// The charge for them.
     pub(in crate::mm) passing: Passing,
-    /// Where it has them mapped.
+    /// Addresses where Linux has the frames mapped.
     pub(in crate::mm) range: Option<PageRange>,
     /// Pages are hidden only: [`finish`](Self::finish) first, then they may be given up.
     pub(in crate::mm) is_hidden: bool,

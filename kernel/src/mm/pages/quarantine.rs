@@ -36,7 +36,7 @@ pub(in crate::mm) struct Batch {
 }
 
 impl Batch {
-    /// None.
+    /// A batch without runs.
     fn none() -> Batch {
         Batch {
             count: 0,
@@ -45,7 +45,7 @@ impl Batch {
         }
     }
 
-    /// Takes them from a chain.
+    /// Takes as many runs from a chain as fit into a batch.
     pub(in crate::mm) fn take(from: &mut Chain) -> Batch {
         let mut batch = Batch::none();
         batch.count = from.pop_into(&mut batch.runs);
@@ -55,7 +55,7 @@ impl Batch {
         batch
     }
 
-    /// Takes them from the end of a list.
+    /// Takes as many runs from the end of a list as fit into a batch.
     pub(in crate::mm) fn take_last(from: &mut Vec<Run>) -> Batch {
         let mut batch = Batch::none();
         let first = from.len().saturating_sub(EXTENTS_MAX);
@@ -63,7 +63,7 @@ impl Batch {
         batch
     }
 
-    /// Takes one more, for which there is room.
+    /// Adds a run, for which there is room.
     fn add(&mut self, run: Run) {
         (self.runs[self.count], self.extents[self.count]) = (run, run.extent());
         self.count += 1;
@@ -163,7 +163,7 @@ impl<'a> Whose<'a> {
     }
 }
 
-/// A run in parts.
+/// Splits a run into parts, each a run of its own.
 fn apart(run: Run, parts: &mut Chain) {
     if run.large {
         frames::split(run.frame, 9);

@@ -23,7 +23,7 @@ impl Caller<'_> {
         self.thread.is_killed()
     }
 
-    /// Whether it has to leave whatever it waits for.
+    /// Whether the thread has to leave whatever it waits for.
     pub fn must_end(&self) -> bool {
         self.thread.must_end()
     }

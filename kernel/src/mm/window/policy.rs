@@ -33,7 +33,7 @@ impl ThreadPolicy {
         self.is_set.load(Ordering::Relaxed).then(|| *self.policy.lock())
     }
 
-    /// Sets it, for a thread of `p`.
+    /// Sets the policy, for a thread of `p`.
     pub fn set(&self, policy: Policy, p: &Space) {
         let is_set = policy != Policy::default();
         *self.policy.lock() = policy;

@@ -259,7 +259,7 @@ impl Space {
         self.messages.lock().get(&slot).cloned()
     }
 
-    /// Puts it in place of the one before; there is room for an entry.
+    /// Puts `message` in place of the slot's message before; there is room for an entry.
     pub(super) fn set_message(&self, slot: u32, message: Option<Arc<Frames>>) {
         let mut messages = self.messages.lock();
         let before = match message {
@@ -270,7 +270,7 @@ impl Space {
         drop(before);
     }
 
-    /// All of them.
+    /// Takes all messages out.
     pub(super) fn take_messages(&self) -> BTreeMap<u32, Arc<Frames>> {
         core::mem::take(&mut *self.messages.lock())
     }
