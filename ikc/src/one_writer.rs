@@ -27,9 +27,9 @@ pub trait Atomic {
     type Value: Copy;
     /// A word that holds `value`.
     fn new(value: Self::Value) -> Self;
-    /// Loads it.
+    /// Loads the value.
     fn load(&self, order: Ordering) -> Self::Value;
-    /// Stores it.
+    /// Stores a value.
     fn store(&self, value: Self::Value, order: Ordering);
 }
 

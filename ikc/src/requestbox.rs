@@ -175,7 +175,7 @@ impl<'a, const MUTANT: u8> BoxRef<'a, MUTANT> {
         self.words.doorbells[(server % SERVERS_MAX) as usize].load(Ordering::Relaxed)
     }
 
-    /// Server: says that.
+    /// Server: sets the doorbell that is next to server `server`.
     #[cfg(not(loom))]
     pub fn set_doorbell(&self, server: u32, doorbell: u32) {
         let word = &self.words.doorbells[(server % SERVERS_MAX) as usize];
@@ -276,7 +276,7 @@ impl<const MUTANT: u8> Serving<MUTANT> {
 /// A call that a server has taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Taken {
-    /// Where it lies.
+    /// Slot in which the call lies.
     pub slot: u32,
     /// A signal came first: it is to be answered by [`Answer::NotStarted`].
     pub is_marked: bool,

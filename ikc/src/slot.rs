@@ -105,7 +105,7 @@ impl SlotWords {
 /// decoded here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Asked {
-    /// Whether it is a control request; else a system call.
+    /// A control request, not a system call.
     pub is_control: bool,
     /// Number of the call, or of the request.
     pub nr: u32,

@@ -23,7 +23,7 @@ impl<T> std::fmt::Debug for Call<T> {
 }
 
 impl<T> Call<T> {
-    /// Whether it has returned.
+    /// Whether the call has returned.
     #[must_use]
     pub fn is_done(&self) -> bool {
         self.completion.is_done()

@@ -20,7 +20,7 @@ const POLLS: u32 = 2000;
 const LOOK_NS: u64 = 100_000;
 
 impl Completion {
-    /// Whether it is done.
+    /// Whether the closure is done.
     pub fn is_done(&self) -> bool {
         self.is_done.load(Ordering::Acquire) != 0
     }

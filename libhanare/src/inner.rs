@@ -19,7 +19,7 @@ pub(crate) fn as_io(Error(number): Error) -> io::Error {
 /// State that operations and the queue share.
 #[derive(Debug)]
 pub(crate) struct Inner {
-    /// `None`: it has ended.
+    /// The queue's memory and threads; `None`: the queue has ended.
     engine: Option<Owner<Words>>,
     /// Buffers of operations that were dropped before they were done.
     kept: Mutex<Vec<Kept>>,

@@ -58,7 +58,7 @@ enum Step {
     Jump(bool),
     /// `abortable_insn`: the system call.
     Call,
-    /// Behind it, with its result.
+    /// After the system call, with its result.
     Made(i64),
     /// `abortable_abort`.
     Abort,

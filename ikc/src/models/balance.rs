@@ -37,8 +37,8 @@ impl<const MUTANT: u8> Shared<MUTANT> {
         }
     }
 
-    /// The CPU goes idle: it looks for work after it has said so, and halts if there is none.
-    /// Whether it has taken the thread.
+    /// The CPU goes idle: it looks for work after it has said so, and halts if there is none. True:
+    /// the CPU has taken the thread.
     fn goes_idle(&self, looks: Looks) -> bool {
         loop {
             let _ = self.attention.take(QUEUE);

@@ -104,7 +104,7 @@ pub struct Record {
 }
 
 impl Record {
-    /// One that was never used.
+    /// A record that was never used.
     #[must_use]
     #[cfg(not(loom))]
     pub const fn new(index: u16) -> Self {
@@ -168,7 +168,7 @@ pub struct RecordRef<'a, const MUTANT: u8 = REAL> {
 }
 
 impl<'a, const MUTANT: u8> RecordRef<'a, MUTANT> {
-    /// This one.
+    /// A reference to this record.
     #[must_use]
     #[inline(always)]
     pub const fn new(record: &'a Record) -> Self {

@@ -183,7 +183,7 @@ pub fn is_writer(locked: &mut Locked, fd: u64) -> bool {
     }
 }
 
-/// Whether it is read for the first time. A file that is read once is not worth a look.
+/// Whether the file is read for the first time. A file that is read once is not worth a look.
 pub fn is_first_read(fd: u64) -> bool {
     at(fd).is_some_and(|descriptor| descriptor.position.swap(1, Ordering::Relaxed) == 0)
 }

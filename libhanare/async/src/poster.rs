@@ -41,7 +41,7 @@ pub enum What {
 }
 
 impl What {
-    /// Where it is counted.
+    /// Index of the counter for such a call.
     pub fn counter(self) -> usize {
         match self {
             Self::Write | Self::WriteAt(_) => 0,

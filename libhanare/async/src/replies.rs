@@ -261,7 +261,7 @@ fn wait(nr: i64, args: &Arguments) -> Verdict {
     Verdict::Done(result)
 }
 
-/// Whether it changes no more than whether calls block.
+/// Whether the call changes no more than whether calls block.
 fn is_flag(nr: i64, args: &Arguments) -> bool {
     const FIONBIO: u64 = 0x5421;
     if nr == libc::SYS_ioctl {

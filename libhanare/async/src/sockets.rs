@@ -75,12 +75,12 @@ fn has_role(fd: u64, role: Role) -> bool {
     at(fd).is_some_and(|socket| socket.role.load(Ordering::Acquire) == role as u8)
 }
 
-/// Whether it is a TCP connection that this process has accepted and shares with no other.
+/// Whether `fd` is a TCP connection that this process has accepted and shares with no other.
 pub fn is_connection(fd: u64) -> bool {
     has_role(fd, Role::Connection)
 }
 
-/// Whether it has given TCP connections before.
+/// Whether TCP connections were accepted from `fd` before.
 pub fn is_listener(fd: u64) -> bool {
     has_role(fd, Role::Listener)
 }

@@ -151,7 +151,7 @@ pub struct Line {
 }
 
 impl Line {
-    /// An empty one.
+    /// An empty line.
     pub fn new() -> Self {
         Self { bytes: [0; 640], used: 0 }
     }

@@ -14,7 +14,7 @@ use crate::sys;
 const WAIT_NS: u64 = 1_000_000;
 
 impl Keeper {
-    /// Starts it.
+    /// Starts the keeper's thread.
     pub fn start(&self, queue: &Queue) -> Result<(), Error> {
         let bell = sys::eventfd();
         if bell < 0 {

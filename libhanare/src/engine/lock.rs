@@ -11,19 +11,19 @@ pub struct Lock(AtomicU32);
 pub struct Held<'a>(&'a Lock);
 
 impl Lock {
-    /// A free one.
+    /// A lock that no thread holds.
     #[must_use]
     pub const fn new() -> Self {
         Self(AtomicU32::new(0))
     }
 
-    /// Takes it, until what is returned is dropped.
+    /// Takes the lock, until what is returned is dropped.
     pub fn hold(&self) -> Held<'_> {
         self.take();
         Held(self)
     }
 
-    /// Takes it, until [`Lock::free`].
+    /// Takes the lock, until [`Lock::free`].
     pub fn take(&self) {
         let mut tries = 0_u32;
         while self.0.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_err() {

@@ -151,7 +151,7 @@ impl Queue {
         lanes.fold(self.ring().posted(tail), u64::wrapping_add)
     }
 
-    /// How many of them are done.
+    /// Number of submissions that are done.
     #[must_use]
     pub fn completed(&self) -> u64 {
         let each = self.workers.iter().map(|worker| worker.completed.load(Ordering::Acquire));

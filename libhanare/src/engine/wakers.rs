@@ -13,7 +13,7 @@ impl Wakers {
         Self(OnceSlice::new(count))
     }
 
-    /// Makes them, unless there are.
+    /// Makes the places, unless they were made before.
     pub fn make(&self) {
         self.0.make(WakerPlace::default);
     }

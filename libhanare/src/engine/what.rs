@@ -34,7 +34,7 @@ pub mod flags {
     pub const KEYED: u64 = 1 << 20;
     /// A waker is told. Of the library itself.
     pub const WAKER: u64 = 1 << 21;
-    /// All that programs may use.
+    /// All flags that programs may use.
     pub const ALL: u64 = DETACH | NEXT | BLOCK | AT_EXIT | KEYED;
 }
 

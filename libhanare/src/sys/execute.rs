@@ -85,7 +85,7 @@ impl Links {
         Self { first, count }
     }
 
-    /// Whether they may be posted: some, not too many, and each of them good.
+    /// Whether the chain may be posted: it has calls, not too many, and each of them may be.
     #[must_use]
     pub fn are_good(&self) -> bool {
         if !(1..=LINKS_MAX).contains(&self.count) || self.first.is_null() {

@@ -8,11 +8,11 @@ pub struct Child(());
 
 /// Work around a fork of the program.
 pub trait AtFork {
-    /// Before it.
+    /// Work before the fork.
     fn before();
-    /// Behind it, in the parent.
+    /// Work behind the fork, in the parent.
     fn in_parent();
-    /// Behind it, in the child.
+    /// Work behind the fork, in the child.
     fn in_child(child: &Child);
 }
 

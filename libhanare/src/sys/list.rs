@@ -24,7 +24,7 @@ pub struct Holder<'a, T> {
 }
 
 impl<T> List<T> {
-    /// An empty one.
+    /// An empty list.
     #[must_use]
     pub const fn new() -> Self {
         let first = AtomicPtr::new(null_mut());
@@ -59,7 +59,7 @@ impl<T> Holder<'_, T> {
         self.list.first.store((&raw const *queue).cast_mut(), Ordering::Release);
     }
 
-    /// Takes it out.
+    /// Takes a queue out of the list.
     pub fn leave(&self, queue: &Mapped<T>) {
         let mut place = &self.list.first;
         loop {

@@ -121,17 +121,17 @@ impl<T> Mapped<T> {
         ]
     }
 
-    /// One more uses it.
+    /// Counts one more user of the queue.
     pub(super) fn enter(&self) {
         self.users.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// One of those uses it no more.
+    /// Counts one user of the queue less.
     pub(super) fn leave(&self) {
         self.users.fetch_sub(1, Ordering::Release);
     }
 
-    /// So many use it.
+    /// Sets the number of users of the queue.
     pub(super) fn set_users(&self, users: u32) {
         self.users.store(users, Ordering::Relaxed);
     }
@@ -197,7 +197,7 @@ impl<T> Owner<T> {
         Some(Self(place))
     }
 
-    /// Hands it to C.
+    /// Hands the queue to C.
     #[must_use]
     pub fn into_handle(self) -> NonNull<Mapped<T>> {
         let place = self.0;

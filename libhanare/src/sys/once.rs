@@ -23,7 +23,7 @@ impl<T> OnceSlice<T> {
         Self { first: AtomicPtr::new(null_mut()), count }
     }
 
-    /// Makes them, unless there are.
+    /// Makes the values by `one`, unless they were made before.
     pub fn make(&self, one: impl Fn() -> T) {
         if !self.first.load(Ordering::Acquire).is_null() {
             return;
@@ -37,7 +37,7 @@ impl<T> OnceSlice<T> {
         }
     }
 
-    /// All that were made, or none.
+    /// All values, or none before they were made.
     #[must_use]
     pub fn get(&self) -> &[T] {
         let first = self.first.load(Ordering::Acquire);

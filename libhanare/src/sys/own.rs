@@ -7,7 +7,7 @@ use std::cell::Cell;
 pub(super) struct Free {
     /// How many tickets may be given out, times the size of `Own`.
     pub(super) bytes: Cell<u64>,
-    /// Where it posts.
+    /// Position in the ring of the next post.
     pub(super) tail: Cell<u64>,
     /// Credits that will come back without being picked up.
     pub(super) owed: Cell<u64>,

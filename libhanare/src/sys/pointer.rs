@@ -23,7 +23,7 @@ impl<T> Pointer<T> {
         Self(slice.as_ptr())
     }
 
-    /// Whether it is that of nothing.
+    /// Whether the pointer is null.
     #[must_use]
     pub const fn is_null(&self) -> bool {
         self.0.is_null()

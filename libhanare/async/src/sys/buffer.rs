@@ -14,7 +14,7 @@ pub struct Buffer<const BYTES: u64> {
 }
 
 impl<const BYTES: u64> Buffer<BYTES> {
-    /// One without memory.
+    /// A buffer without memory.
     pub const fn new() -> Self {
         Self { start: AtomicU64::new(0) }
     }

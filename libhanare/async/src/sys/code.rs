@@ -21,7 +21,7 @@ impl Area {
         pages::map_at(start, size).then_some(Self { start, size })
     }
 
-    /// Makes it code, for ever.
+    /// Writes stubs into the area, and makes it code for ever.
     pub fn write(self, bytes: &[u8]) -> Result<(), Errno> {
         assert!(bytes.len() as u64 <= self.size, "there is room for all stubs");
         // SAFETY: The area is ours, writable, and large enough.

@@ -11,7 +11,7 @@ static LOCK: AtomicBool = AtomicBool::new(false);
 pub struct Locked(());
 
 impl Locked {
-    /// Takes it.
+    /// Takes the right, once no other thread has it.
     pub fn take() -> Self {
         while LOCK.swap(true, Ordering::Acquire) {
             give_way();

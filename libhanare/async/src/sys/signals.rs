@@ -89,7 +89,7 @@ pub fn give_stack() {
     local::current().stack.set(if result == 0 { stack } else { 0 });
 }
 
-/// Takes it back: the thread ends.
+/// Takes the stack back: the thread ends.
 pub fn take_stack() {
     let stack = local::current().stack.take();
     if stack == 0 {

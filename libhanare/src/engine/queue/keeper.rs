@@ -9,7 +9,7 @@ use crate::sys::{self, Child, Thread};
 /// The keeper of a queue: a thread that starts workers.
 #[derive(Debug)]
 pub struct Keeper {
-    /// Whether it looks.
+    /// State in which the keeper looks for work, or sleeps.
     pub(in crate::engine) watch: Watch,
     pub(in crate::engine) bell: AtomicI32,
     pub(in crate::engine) thread: Thread,

@@ -17,7 +17,7 @@ impl Queue {
         }
     }
 
-    /// Changes it.
+    /// Sets the ticket of a credit.
     pub fn set_live(&self, index: u16, word: u64) {
         match self.is_shared() {
             true => self.shared_live().at(index.into()).store(word, Ordering::Release),

@@ -14,7 +14,8 @@ impl Queue {
         (0..self.attributes.workers_max).find(is_none)
     }
 
-    /// Whether something waits while all workers are busy, and there may be one more.
+    /// Whether one more worker is to be started: something waits, all workers are busy, and the
+    /// queue may have more.
     #[must_use]
     pub fn needs_worker(&self) -> bool {
         self.idle.0.are_all_busy() && !self.ring().is_empty() && self.next_worker().is_some()

@@ -30,21 +30,21 @@ pub(in crate::engine) const REMOTE_RUNG: u32 = 3;
 #[derive(Debug)]
 pub struct Worker {
     pub(in crate::engine) state: AtomicU32,
-    /// Where it runs: not known yet, here, or on Linux beside an LWK.
+    /// Side on which the worker runs: not known yet, here, or on Linux beside an LWK.
     pub(in crate::engine) side: AtomicU32,
     pub(in crate::engine) thread: Thread,
-    /// As Linux numbers threads.
+    /// Number of the worker's thread, as Linux numbers threads.
     pub number: AtomicI32,
-    /// The eventfd that wakes it; -1: none.
+    /// The eventfd that wakes the worker; -1: none.
     pub(in crate::engine) bell: AtomicI32,
     pub(in crate::engine) area: Area,
-    /// The ticket of what it executes; 0: nothing.
+    /// The ticket of the submission that the worker executes; 0: none.
     pub current: AtomicU64,
-    /// How many it has executed or thrown away.
+    /// Number of submissions that the worker has executed or thrown away.
     pub completed: AtomicU64,
-    /// How many of HANARE_DETACH ended with an error.
+    /// Number of submissions with HANARE_DETACH that ended with an error.
     pub errors: AtomicU64,
-    /// Not zero: what it executes is to end.
+    /// Not zero: the submission that the worker executes is to end.
     pub(in crate::engine) asked: AtomicU32,
     /// Held while another thread interrupts the worker, so that the interruption does not outlast
     /// the submission that it is for.
@@ -83,13 +83,13 @@ impl Worker {
         }
     }
 
-    /// Whether it could be started.
+    /// Whether the worker has no thread, so that one could be started.
     #[must_use]
     pub fn is_none(&self) -> bool {
         self.state.load(Ordering::Acquire) != LIVES
     }
 
-    /// Whether it runs on Linux beside an LWK: waits until that is known.
+    /// Whether the worker runs on Linux beside an LWK: waits until that is known.
     #[must_use]
     pub fn is_remote(&self) -> bool {
         while self.state.load(Ordering::Acquire) == LIVES
