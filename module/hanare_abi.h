@@ -278,13 +278,13 @@ struct hanare_linux_cpu_set {
 #define HANARE_LEAK_SWAPGS 8U
 /* Buffers of the CPU that `verw` clears: MDS, TAA, MMIO stale data, RFDS, TSA. */
 #define HANARE_LEAK_MDS 16U
-/* TAA, one of those that `verw` clears. */
+/* Buffers leak by TAA (TSX asynchronous abort); `verw` clears them. */
 #define HANARE_LEAK_TAA 32U
-/* MMIO stale data, likewise. */
+/* Buffers leak as MMIO stale data; `verw` clears them. */
 #define HANARE_LEAK_MMIO 64U
-/* RFDS, likewise. */
+/* Registers leak by RFDS (register file data sampling); `verw` clears them. */
 #define HANARE_LEAK_RFDS 128U
-/* TSA, likewise. */
+/* Data leak by TSA (transient scheduler attacks); `verw` clears the buffers. */
 #define HANARE_LEAK_TSA 256U
 /*
  * Branch history of user mode chooses among the predictions of the kernel's indirect branches
@@ -1591,7 +1591,7 @@ struct hanare_slot {
 #define HANARE_EXECED_WORDS 13
 /* `Control::Rights`: for the addresses of a program and its AT_RANDOM. */
 #define HANARE_RANDOM_BYTES 32
-/* `Control::Rights`: they are others than before. */
+/* `Control::Rights`: the program's rights are others than before. */
 #define HANARE_RIGHTS_CHANGED (1LL)
 /* `Control::Rights`: the program has more rights than its caller (AT_SECURE). */
 #define HANARE_RIGHTS_SECURE (2LL)
@@ -2341,7 +2341,7 @@ struct hanare_debug {
  * rdi, rip, rflags, rsp.
  */
 #define HANARE_DUMP_THREAD_REGS 18
-/* `Opened::shows`: it is such a file. */
+/* `Opened::shows`: the file shows the LWK's machine. */
 #define HANARE_OPENED_OURS 1U
 /* `Opened::shows`: a device that is none to an LWK program. */
 #define HANARE_OPENED_NOTHING 2U
@@ -2604,11 +2604,11 @@ struct hanare_send {
 
 /* `IOCTL_COPY`: copies memory of the calling process, whether or not it may be touched. EFAULT. */
 struct hanare_copy {
-	/* In: addresses. */
+	/* In: address that the bytes come from. */
 	__u64 from;
-	/* Where it goes. */
+	/* In: address that the bytes go to. */
 	__u64 to;
-	/* In: how much. */
+	/* In: how many bytes. */
 	__u64 bytes;
 };
 
@@ -2637,7 +2637,7 @@ struct hanare_forward {
 struct hanare_opened {
 	/* In: the descriptor. Out: the one instead. */
 	__s32 fd;
-	/* In: 1: replace it. */
+	/* In: 1: give a descriptor instead that shows the LWK's machine. */
 	__u32 replace;
 	/* In: 1: the new descriptor is close-on-exec. */
 	__u32 close_on_exec;
@@ -2820,11 +2820,11 @@ struct hanare_end_status {
  * is in the kernel: then they cannot be set.
  */
 #define HANARE_OBSERVE_GET_REGISTERS 7U
-/* Sets them. */
+/* Sets registers of thread args[0] to data, as Linux' `user_regs_struct`. */
 #define HANARE_OBSERVE_SET_REGISTERS 8U
 /* x87 and SSE registers of thread args[0]: 512 bytes of FXSAVE. */
 #define HANARE_OBSERVE_GET_FPU 9U
-/* Sets them. */
+/* Sets x87 and SSE registers of thread args[0] to data, as FXSAVE has them. */
 #define HANARE_OBSERVE_SET_FPU 10U
 /*
  * Writes args[1] (1..=512) bytes at address args[0], whatever its protection, for this
@@ -2848,7 +2848,7 @@ struct hanare_end_status {
  * [1] = 1: writes, 3: writes and reads.
  */
 #define HANARE_OBSERVE_WATCH 16U
-/* The highest of them. */
+/* The highest `OBSERVE_*` operation. */
 #define HANARE_OBSERVE_LAST 16U
 /* Children and all threads are traced, too. */
 #define HANARE_TRACE_FOLLOW 1ULL
@@ -3134,7 +3134,7 @@ struct hanare_message_page {
  * lowest 8 bits, this number behind them, the number of the pool from bit 32 on.
  */
 #define HANARE_POOLED_LIMIT_SHIFT 8U
-/* Place of the pool's number, above the limit. */
+/* Lowest bit of the number of the pool in that word. */
 #define HANARE_POOLED_POOL_SHIFT 32U
 /* The pooled proxy serves no task. */
 #define HANARE_MEMBER_FREE 0U

@@ -197,13 +197,13 @@ pub const LEAK_SPECTRE_V2: u32 = 1 << 2;
 pub const LEAK_SWAPGS: u32 = 1 << 3;
 /// Buffers of the CPU that `verw` clears: MDS, TAA, MMIO stale data, RFDS, TSA.
 pub const LEAK_MDS: u32 = 1 << 4;
-/// TAA, one of those that `verw` clears.
+/// Buffers leak by TAA (TSX asynchronous abort); `verw` clears them.
 pub const LEAK_TAA: u32 = 1 << 5;
-/// MMIO stale data, likewise.
+/// Buffers leak as MMIO stale data; `verw` clears them.
 pub const LEAK_MMIO: u32 = 1 << 6;
-/// RFDS, likewise.
+/// Registers leak by RFDS (register file data sampling); `verw` clears them.
 pub const LEAK_RFDS: u32 = 1 << 7;
-/// TSA, likewise.
+/// Data leak by TSA (transient scheduler attacks); `verw` clears the buffers.
 pub const LEAK_TSA: u32 = 1 << 8;
 /// Branch history of user mode chooses among the predictions of the kernel's indirect branches
 /// (BHI).

@@ -66,7 +66,7 @@ pub const CONTROL_EVENTFD: u32 = 26;
 pub const EXECED_WORDS: usize = 13;
 /// [`Control::Rights`]: for the addresses of a program and its AT_RANDOM.
 pub const RANDOM_BYTES: usize = 32;
-/// [`Control::Rights`]: they are others than before.
+/// [`Control::Rights`]: the program's rights are others than before.
 pub const RIGHTS_CHANGED: i64 = 1;
 /// [`Control::Rights`]: the program has more rights than its caller (AT_SECURE).
 pub const RIGHTS_SECURE: i64 = 2;
@@ -272,7 +272,7 @@ requests! {
     Remap = CONTROL_REMAP {
         /// First address.
         start: u64,
-        /// Behind the last one.
+        /// Address behind the last one.
         end: u64,
     }
     /// Map the device over a part of the application's addresses, unless that is done: something
@@ -395,7 +395,7 @@ requests! {
         at: u64,
         /// Bytes of this part.
         bytes: u64,
-        /// Bytes of the filter before it.
+        /// Bytes of the filter before this part.
         before: u64,
         /// Bytes of the whole filter.
         whole: u64,
@@ -417,7 +417,7 @@ requests! {
     DumpRange = CONTROL_DUMP_RANGE {
         /// First address.
         start: u64,
-        /// Behind the last one.
+        /// Address behind the last one.
         end: u64,
         /// The kind of contents that the dump shows for the range.
         kind: DumpKind,

@@ -33,7 +33,7 @@ macro_rules! set {
             /// The set without a CPU.
             pub const EMPTY: Self = Self { words: [0; $words] };
 
-            /// CPUs that a set can name: those below.
+            /// Number of CPUs that a set can name: those with lower numbers.
             pub const CPUS: usize = $words * 64;
 
             /// A set from its words, the lowest CPUs first; CPUs beyond the words are not in it.
@@ -104,7 +104,7 @@ set!(CpuSet, CPU_SET_WORDS);
 set!(LinuxCpuSet, LINUX_CPU_SET_WORDS);
 
 impl CpuSet {
-    /// All CPUs: none were chosen.
+    /// The set of all CPUs, which also means that none were chosen.
     pub const ALL: Self = Self { words: [u64::MAX; CPU_SET_WORDS] };
 }
 

@@ -173,11 +173,11 @@ pub struct Send {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Copy {
-    /// In: addresses.
+    /// In: address that the bytes come from.
     pub from: u64,
-    /// Where it goes.
+    /// In: address that the bytes go to.
     pub to: u64,
-    /// In: how much.
+    /// In: how many bytes.
     pub bytes: u64,
 }
 
@@ -206,7 +206,7 @@ pub struct Forward {
 pub struct Opened {
     /// In: the descriptor. Out: the one instead.
     pub fd: i32,
-    /// In: 1: replace it.
+    /// In: 1: give a descriptor instead that shows the LWK's machine.
     pub replace: u32,
     /// In: 1: the new descriptor is close-on-exec.
     pub close_on_exec: u32,
@@ -214,7 +214,7 @@ pub struct Opened {
     pub shows: u32,
 }
 
-/// `Opened::shows`: it is such a file.
+/// `Opened::shows`: the file shows the LWK's machine.
 pub const OPENED_OURS: u32 = 1;
 /// `Opened::shows`: a device that is none to an LWK program.
 pub const OPENED_NOTHING: u32 = 2;

@@ -31,11 +31,11 @@ pub const OBSERVE_THREADS: u32 = 6;
 /// Registers of thread args[0]: data as Linux' `user_regs_struct`; args: [0] = 1 if it
 /// is in the kernel: then they cannot be set.
 pub const OBSERVE_GET_REGISTERS: u32 = 7;
-/// Sets them.
+/// Sets registers of thread args[0] to data, as Linux' `user_regs_struct`.
 pub const OBSERVE_SET_REGISTERS: u32 = 8;
 /// x87 and SSE registers of thread args[0]: 512 bytes of FXSAVE.
 pub const OBSERVE_GET_FPU: u32 = 9;
-/// Sets them.
+/// Sets x87 and SSE registers of thread args[0] to data, as FXSAVE has them.
 pub const OBSERVE_SET_FPU: u32 = 10;
 /// Writes args[1] (1..=512) bytes at address args[0], whatever its protection, for this
 /// process only. EFAULT: nothing is mapped there, or it is shared with others.
@@ -53,7 +53,7 @@ pub const OBSERVE_TEXT: u32 = 15;
 /// Watchpoint number args[0] (0..4) at args[1]: data: [0] = bytes (1, 2, 4, 8; 0: none),
 /// [1] = 1: writes, 3: writes and reads.
 pub const OBSERVE_WATCH: u32 = 16;
-/// The highest of them.
+/// The highest `OBSERVE_*` operation.
 pub const OBSERVE_LAST: u32 = 16;
 
 /// Children and all threads are traced, too.

@@ -32,7 +32,7 @@ pub const ATTACH_MEMBER: u32 = 2;
 /// [`REQUEST_SPACE_OPEN`](crate::request::REQUEST_SPACE_OPEN), where [2] is 0: the kind in the
 /// lowest 8 bits, this number behind them, the number of the pool from bit 32 on.
 pub const POOLED_LIMIT_SHIFT: u32 = 8;
-/// Place of the pool's number, above the limit.
+/// Lowest bit of the number of the pool in that word.
 pub const POOLED_POOL_SHIFT: u32 = 32;
 
 /// The pooled proxy serves no task.

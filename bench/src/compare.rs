@@ -143,7 +143,7 @@ impl Comparison {
         self.worse > 0
     }
 
-    /// Prints it.
+    /// Prints the comparison.
     pub fn print(&self, json: bool) -> Result<()> {
         if json {
             return outln!("{}", serde_json::to_string_pretty(self)?);

@@ -23,7 +23,7 @@ pub enum Target {
 pub struct Figure {
     /// `group-like.name`; the guest prints samples under it.
     pub id: &'static str,
-    /// One line.
+    /// Description in one line.
     pub what: &'static str,
     /// Unit of the samples.
     pub unit: &'static str,
@@ -73,7 +73,7 @@ pub struct Tool {
 }
 
 impl Tool {
-    /// Whether it is installed.
+    /// Whether the program is installed.
     fn is_there(&self) -> bool {
         let path = std::env::var_os("PATH").unwrap_or_default();
         std::env::split_paths(&path).any(|folder| folder.join(self.program).is_file())
@@ -117,7 +117,7 @@ pub struct Group {
     pub needs: Needs,
     /// Figures of the group, in the order they are shown.
     pub figures: &'static [Figure],
-    /// Measures them all.
+    /// Measures all figures of the group.
     pub measure: fn(&mut Lab, &Group) -> Result<Samples>,
 }
 

@@ -286,7 +286,7 @@ impl Lab {
         self.start_guest(side, self.command(side, options, self.guest_path()?)?, args)
     }
 
-    /// Starts it as a native task.
+    /// Starts the measured program as a native task.
     pub fn native_guest(&self, options: &[&str], args: &[&str]) -> Result<Guest> {
         let command = self.on_lwk("native", options, self.guest_path()?)?;
         self.start_guest(Side::Lwk, command, args)

@@ -13,7 +13,7 @@ pub struct Published {
     pub elsewhere: Option<&'static str>,
 }
 
-/// All of them.
+/// All published figures.
 pub const ALL: &[Published] = &[
     Published {
         id: "F1",

@@ -47,7 +47,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// An empty one, begun now.
+    /// A report without figures, begun now.
     pub fn new(lab: &Lab, only: &[String]) -> Self {
         let mut machine = environment::machine();
         machine.instance_given = lab.given().is_some();

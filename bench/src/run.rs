@@ -19,13 +19,13 @@ pub struct Run {
     pub schema: u32,
     /// Version and commit of the command that measured.
     pub build: Build,
-    /// How it was asked to measure.
+    /// Options by which the run was asked to measure.
     pub options: Options,
     /// Begin, UTC, RFC 3339.
     pub begun: String,
-    /// End, likewise.
+    /// End, UTC, RFC 3339.
     pub ended: String,
-    /// Where it was measured.
+    /// Machine on which the run measured.
     pub machine: Machine,
     /// Load average of one, five and fifteen minutes, of Linux, at the begin.
     pub load_begun: Option<[f64; 3]>,
@@ -98,7 +98,7 @@ pub struct Machine {
 pub struct Side {
     /// CPUs of the kernel, by Linux' numbers, while both kernels run.
     pub cpus: String,
-    /// How many these are.
+    /// Number of these CPUs.
     pub cpu_count: usize,
     /// Bytes of its memory.
     pub memory_bytes: Option<u64>,
@@ -122,7 +122,7 @@ pub struct Measured {
     pub id: String,
     /// Name of its group.
     pub group: String,
-    /// One line.
+    /// Description in one line.
     pub what: String,
     /// Unit of the samples.
     pub unit: String,
@@ -130,7 +130,7 @@ pub struct Measured {
     pub better: Better,
     /// Target of the figure; `None`: nothing is promised.
     pub target: Option<Bound>,
-    /// Whether it is; `None` where nothing is promised or nothing known.
+    /// Whether the target is met; `None` where nothing is promised or nothing known.
     pub met: Option<bool>,
     /// Boot options of the LWK; `None`: it was booted before, by others.
     pub lwk_boot_options: Option<String>,
@@ -149,7 +149,7 @@ pub struct Measured {
 /// All samples of one side, in the order of the rounds, and their summary.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Series {
-    /// One for each round.
+    /// Samples, one for each round.
     pub samples: Vec<f64>,
     /// `None`: there is no sample.
     #[serde(flatten)]
@@ -202,7 +202,7 @@ pub struct Missing {
     pub group: String,
     /// The reason.
     pub why: String,
-    /// Whether it should have been measured.
+    /// Whether the figure should have been measured.
     pub failed: bool,
 }
 

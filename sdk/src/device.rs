@@ -180,7 +180,7 @@ pub enum Debug {
 pub struct MemoryReport {
     /// Bytes of memory that are free.
     pub free_bytes: u64,
-    /// All that the LWK manages.
+    /// Bytes of all memory that the LWK manages.
     pub total_bytes: u64,
     /// Kept back because Linux may still write there.
     pub quarantined_bytes: u64,

@@ -136,7 +136,7 @@ pub struct Cpu {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Cause {
-    /// Whether it is an exception.
+    /// Whether the cause is an exception.
     pub is_exception: bool,
     /// The cause's name for people.
     pub name: String,

@@ -74,7 +74,7 @@ fn is_unsafe(_: &[TokenTree], token: &TokenTree) -> bool {
     matches!(token, TokenTree::Ident(word) if word == "unsafe")
 }
 
-/// Whether it is what `asm!` is called with, and has the instruction.
+/// Whether the token is what `asm!` is called with, and has the instruction.
 fn is_instruction(before: &[TokenTree], token: &TokenTree) -> bool {
     let is_asm = matches!(before, [TokenTree::Ident(name), TokenTree::Punct(_)] if name == "asm");
     let is_it = |token: TokenTree| token.to_string() == "\"syscall\"";

@@ -8,7 +8,7 @@ pub struct Document {
     pub blocks: Vec<Block>,
 }
 
-/// A part of it.
+/// A part of a report.
 pub enum Block {
     /// A heading of the blocks that follow.
     Heading(&'static str),
@@ -51,7 +51,7 @@ impl Column {
 pub struct Cell {
     /// Text of the field.
     pub text: String,
-    /// How it looks.
+    /// Appearance of the field.
     pub mark: Mark,
 }
 
@@ -68,7 +68,7 @@ pub enum Mark {
 
 /// A plot: `name` is for a file, of letters, digits and `-`.
 pub struct Picture {
-    /// For its file.
+    /// Part of the name of the plot's file.
     pub name: String,
     /// Description of the plot for the reader.
     pub caption: String,

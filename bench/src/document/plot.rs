@@ -13,11 +13,11 @@ use hanare_common::output;
 
 /// A row of a plot.
 pub struct Row {
-    /// To its left.
+    /// Text to the left of the row.
     pub label: String,
     /// Values.
     pub dots: Vec<f64>,
-    /// A line under them.
+    /// Range that is drawn as a line under the values.
     pub bar: Option<Range>,
     /// A short black line across: a target, a median.
     pub mark: Option<f64>,

@@ -59,7 +59,8 @@ pub const WEB: Group = Group {
     measure: web,
 };
 
-/// Figures of one unmodified server; posted replies are beside Linux as it is.
+/// Figures of one server as it is: by traps, and with replies posted, which are compared with the
+/// same server on Linux.
 macro_rules! unmodified {
     ($($id:literal, $what:literal);*) => {
         &[

@@ -78,7 +78,7 @@ struct Missing<'a> {
 }
 
 impl Report {
-    /// An empty one.
+    /// A report without figures.
     pub fn new(machine: &Machine, cpus: (u32, u32), wish: &Wish) -> Self {
         let ids = FIGURES.iter().map(|figure| figure.id);
         Self {
@@ -109,7 +109,7 @@ impl Report {
         }
     }
 
-    /// Whether it was tried in vain.
+    /// Whether the figure was tried in vain.
     pub fn has_failed(&self, id: &str) -> bool {
         self.series.iter().any(|series| series.id == id && series.failed.is_some())
     }
@@ -119,7 +119,7 @@ impl Report {
         self.series.iter().any(|series| series.failed.is_some() && series.id != "native.uring")
     }
 
-    /// Prints it.
+    /// Prints the report.
     pub fn print(&self, json: bool) -> Result<()> {
         let measured = measured(&self.series);
         let figures: Vec<Measured> =

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use super::part::{Circle, Part};
 
-/// Where it is.
+/// File of the exceptions.
 pub const FILE: &str = "xtask/layer-exceptions.txt";
 /// Begins the reason of the exceptions below it.
 const REASON: &str = "because ";

@@ -81,7 +81,8 @@ fn complaints(plan: &Plan, paths: &[String]) -> Vec<String> {
     lost.chain(useless.map(|entry| format!("{PLAN}: {entry}: not there, or twice"))).collect()
 }
 
-/// Whether it is a file in `src` of a crate. Examples, tests and build scripts may stand in a set.
+/// Whether the path is a file in `src` of a crate. Examples, tests and build scripts may stand in a
+/// set.
 fn is_source_of_crate(path: &str, paths: &[String]) -> bool {
     let folder = path.find("/src/").map(|at| &path[..at]);
     path.ends_with(".rs")

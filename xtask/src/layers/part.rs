@@ -13,7 +13,7 @@ pub struct Part {
     pub plan: plan::Part,
     /// By path, with the index of the layer.
     pub layer_of: BTreeMap<String, usize>,
-    /// Between its files, and the lines that make them.
+    /// Arrows between the part's files, and the lines that make them.
     pub arrows: Arrows,
 }
 
@@ -21,7 +21,7 @@ pub struct Part {
 pub struct Circle<'a> {
     /// By path.
     pub files: BTreeSet<&'a str>,
-    /// Between them.
+    /// Number of arrows between the files.
     pub arrows: usize,
 }
 
@@ -108,7 +108,7 @@ impl Part {
 }
 
 impl Circle<'_> {
-    /// Whether it is the other one, or what is left of it.
+    /// Whether the circle is the other one, or what is left of it.
     pub fn is_within(&self, other: &Circle) -> bool {
         self.arrows <= other.arrows && self.files.iter().all(|file| other.files.contains(file))
     }

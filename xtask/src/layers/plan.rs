@@ -17,9 +17,9 @@ pub struct Plan {
 /// Files that a compiler sees as one thing: a crate, or the module.
 #[derive(Clone)]
 pub struct Part {
-    /// How it is called here.
+    /// Name of the part in the list of layers.
     pub name: String,
-    /// Where its files lie.
+    /// Folder of the part's files.
     pub folder: String,
     /// Root file of a crate in `folder`; `None`: C.
     pub root: Option<String>,

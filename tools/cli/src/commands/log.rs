@@ -23,7 +23,7 @@ pub struct Log {
 const INTERVAL: Duration = Duration::from_millis(200);
 
 impl Log {
-    /// Prints it.
+    /// Prints the log.
     pub fn execute(self) -> Result<()> {
         let device = Device::open()?;
         let name = instances::resolve(&device, self.name.as_deref())?;

@@ -32,7 +32,7 @@ pub struct Status {
 }
 
 impl Status {
-    /// Prints it.
+    /// Prints the status.
     pub fn execute(self) -> Result<()> {
         let device = Device::open()?;
         let found = instances::select(&device, self.name.as_deref())?;

@@ -27,7 +27,7 @@ pub enum Key {
     Delegated,
 }
 
-/// How it is shown.
+/// How the processes are shown: the user's choices.
 #[derive(Clone, Debug)]
 pub struct View {
     /// The sort key.

@@ -9,7 +9,7 @@ pub struct Argument<const N: usize> {
 }
 
 impl<const N: usize> Argument<N> {
-    /// An empty one, to be written.
+    /// An empty string, to be written.
     pub const fn new() -> Self {
         Self { bytes: [0; N], length: 0 }
     }

@@ -49,7 +49,7 @@ pub struct Options {
     pub ready: Option<u32>,
     /// The program to run.
     pub path: &'static CStr,
-    /// Where its arguments start in ours.
+    /// Index of the program's first argument in those of the proxy.
     pub first_argument: usize,
 }
 

@@ -24,7 +24,7 @@ pub struct Stderr {
 }
 
 impl Stderr {
-    /// Keeps it; `None`: it is closed.
+    /// Keeps standard error; `None`: it is closed.
     pub fn keep() -> Option<Self> {
         let file = sys::file_of(STDERR).ok()?;
         let copy = copy_high(STDERR, F_DUPFD).unwrap_or(NONE);

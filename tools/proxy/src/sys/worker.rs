@@ -80,7 +80,7 @@ pub struct Worker {
     /// The program that begins on it has more rights than the one before.
     pub gained: AtomicBool,
     slot: AtomicU32,
-    /// How it begins.
+    /// Role in which the worker begins.
     pub role: Role,
     /// List of robust futexes that Linux has of this thread.
     robust_list: AtomicU64,
@@ -88,11 +88,11 @@ pub struct Worker {
     pub patience: Patience,
     /// A filter of system calls on its way.
     pub filter: Filter,
-    /// How it executes its thread's own code.
+    /// How the worker executes its thread's own code.
     pub utility: Utility,
-    /// The CPU on which it does, or all bits for any.
+    /// The CPU on which the worker executes it, or all bits for any.
     pub cpu: AtomicU64,
-    /// Where its [`Lists`] are, or 0.
+    /// Address of the worker's [`Lists`], or 0.
     lists: AtomicU64,
     /// The memory of its thread.
     pub block: Block,
@@ -186,7 +186,7 @@ impl Worker {
         true
     }
 
-    /// Gives it back, at the worker's end.
+    /// Gives the memory of the lists back, at the worker's end.
     pub fn forget_lists(&self) {
         match self.lists.swap(0, Ordering::Relaxed) {
             0 => {}
