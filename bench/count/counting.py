@@ -45,9 +45,11 @@ def build():
 
 
 def vm(script, boot='', timeout_s=580, data=False, cpus=2, mib=512, booted=True, plugin_options=''):
-    """What the script prints in a VM that counts, with an instance of so many CPUs and so much memory, which it boots itself
-    unless that is `booted` before (BOOT is how); the boot options are the LWK's. `data`: count the cache lines of data that the
-    LWK touches, too; `plugin_options`: others of the plugin's. QEMU is the installed one: from 9.0 on plugins have other calls."""
+    """The output of a script in a VM whose instructions are counted. The VM has an instance with so many CPUs and so
+    much memory, which is booted before the script, or by it if `booted` is false: BOOT in the script stands for the
+    command. `boot`: boot options of the LWK. `data`: also count the cache lines of data that the LWK touches.
+    `plugin_options`: further options of the plugin. QEMU is the installed one: plugins of QEMU 9.0 and newer have other
+    calls."""
     plugin = f'{BUILD}/plugin.so,out={BUILD}/marks' + (f',data={LWK_BASE:x}' if data else '') + plugin_options
     boot = f'hanare boot --cpus 2-{cpus + 1} --mem {mib}M {boot} >&2'
     script = f'{boot} && {script}' if booted else script.replace('BOOT', boot)
@@ -64,7 +66,8 @@ def on_lwk(*words, how=('run',)):
 
 
 def counts(mark, end=''):
-    """{address: how often it ran} before the mark of that number, since the one before it; with `.here` as end, of programs on some CPUs."""
+    """{address: how often it ran} between the mark of that number and the mark before. With '.here' as `end`: only in
+    programs on the CPUs that are told apart."""
     with open(f'{BUILD}/marks/{mark}{end}') as lines:
         return collections.Counter({int(at, 16): int(n) for at, n in map(str.split, lines)})
 
@@ -82,8 +85,8 @@ def locked(image):
 
 
 def touched(mark, here=None):
-    """[(instruction, address of a cache line, how often it touched that, how often it wrote there)], as `counts`; `here`: only by the
-    CPUs that are told from others, or only by the others."""
+    """[(instruction, address of a cache line, how often it touched that line, how often it wrote there)], for the marks
+    of `counts`. `here`: only by the CPUs that are told apart, or only by the others."""
     with open(f'{BUILD}/marks/{mark}.data') as lines:
         words = list(map(str.split, lines))
     return [(int(by, 16), int(at, 16), int(n), int(stores)) for by, at, n, stores, is_here in words if here in (None, is_here == '1')]

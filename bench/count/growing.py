@@ -14,12 +14,12 @@ MAPPINGS_MOST = 65000  # the LWK has Linux' default of vm.max_map_count, 65,530,
 
 
 def among(operation, times, numbers, machine=Machine()):
-    """There are `n` of what the operation is asked for."""
+    """There are `n` things of the kind that the operation asks for."""
     return [Step(n, operation, times, n, 1, machine) for n in numbers]
 
 
 def by_threads(operation, steps, machine=lambda n: Machine()):
-    """`n` threads do it at once."""
+    """`n` threads make the operation at once."""
     return [Step(n, operation, times, n, EACH * n, machine(n)) for n, times in steps]
 
 
@@ -59,7 +59,7 @@ FLAT = 0.25  # costs that differ by no more than this part of their mean do not 
 
 
 def order(numbers, costs):
-    """(order of growth, words): of the least squares of a + b f(n), with f(n) = log2 n or n, the one that fits better."""
+    """(order of growth, words) of the function that fits best: a + b f(n) by least squares, with f(n) = log2 n or n."""
     mean = sum(costs) / len(costs)
     spread = (max(costs) - min(costs)) / mean if mean else 0
     if spread <= FLAT:

@@ -39,12 +39,12 @@ def program(counts):
 
 
 def elsewhere(mark):
-    """Of the program, what CPUs of Linux executed."""
+    """Instructions of the program that Linux' CPUs executed."""
     return program(counting.counts(mark)) - program(counting.counts(mark, '.here'))
 
 
 def of_library(counts, symbols):
-    """Instructions that are not of the program's own loops."""
+    """Instructions outside of the program's own loops."""
     return sum(n for at, n in counts.items() if symbols.function(at)[1] not in OWN)
 
 
@@ -86,8 +86,8 @@ def phases():
 
 
 def lines():
-    """{kind: {phase: (code, data, data that moves)}}: cache lines of the application's core for one. A line moves that one of the
-    application and the worker writes, and the other touches."""
+    """{kind: {phase: (code, data, data that moves)}}: cache lines of the application's core for one submission. A line
+    moves if one of application and worker writes it and the other touches it."""
     said = run('count-phases', f'rounds={ROUNDS}', data=True)
     count = int(said[0].split()[0])
     symbols, found = counting.of_image(PROGRAM), {}
@@ -115,7 +115,8 @@ def lines():
 
 
 def of_task(counts, tasks, calls, near):
-    """{address: how often a task executes it}, of those that run as often as something that a task or a call does."""
+    """{address: how often one task executes it}, of the instructions that run as often as some step of a task or of a
+    call."""
     found = {}
     for at, ran in counts.items():
         for of_call, of_once in (multiple(calls) for multiple in MULTIPLES):
@@ -174,7 +175,8 @@ def native_tasks(null_call):
 
 
 def checkpoints():
-    """{way: instructions of the program on the LWK's CPUs}; what the LWK does for it meanwhile is told from its polling by nothing."""
+    """{way: instructions of the program on the LWK's CPUs}. Instructions of the LWK are left out: nothing tells its
+    work for the program from its polling."""
     said = [line.split() for line in run('count-checkpoints', 'quick') if line]
     return {way.removeprefix('checkpoint.'): sum(program(counting.counts(2 * number + 1, '.here')).values())
             for number, (way, _) in enumerate(said)}

@@ -50,7 +50,7 @@ class Hoarder:
 
 
 def end_of_a_hoarder():
-    """Where the kernel's own memory is used up, processes end all the same."""
+    """Processes end even if the kernel's own memory is used up."""
     before, _ = debug_memory()
     with Hoarder(0, 3, 400) as hoarder:
         expect(hoarder.error, f'there is memory left: {hoarder.said}')
@@ -87,7 +87,7 @@ def start_blocks_of_one():
 
 
 def hoarder_dies(*decoy):
-    """Memory is short: not the program of the user who has little is killed."""
+    """When memory is short, the program of the user who has little is not the one killed."""
     before, _ = debug_memory()
     with Hoarder(UID, 3, 0, *decoy) as hoarder:
         expect(hoarder.pages == 3 * 4096, hoarder.said)
@@ -144,8 +144,8 @@ def other_users_program():
 
 
 def rings_of_one():
-    """Rings of traces whose process has ended and whose records are not read are their user's, who gets no more than a part:
-    another user's program goes on."""
+    """A trace has a ring of records, which remains when its process has ended and nobody has read it. Such rings count
+    as memory of their user, who gets only a part of the instance: another user's program goes on."""
     before, _ = debug_memory()
     rings = [GUEST + '/module-observers', 'rings', '200', GUEST + '/static/observed']
     with other_users_program(), Holder(UID, *rings) as holder:
@@ -164,7 +164,7 @@ def rings_of_one():
 
 
 def trace_that_is_read():
-    """A trace whose process has ended keeps nothing once all is read, though its descriptor is open."""
+    """The ring of a trace whose process has ended goes when all is read, though its descriptor is open."""
     before, _ = debug_memory()
     with Holder(UID, GUEST + '/module-observers', 'read', '1', GUEST + '/static/observed') as holder:
         expect(holder.refused_after() == (1, 0), holder.said)
@@ -173,7 +173,7 @@ def trace_that_is_read():
 
 
 def breakpoints_of_one():
-    """Breakpoints are their user's kernel memory."""
+    """Breakpoints take kernel memory of their user."""
     before, _ = debug_memory()
     with Holder(UID, 'hanare', 'run', '--', GUEST + '/static/observed') as program:
         has = of_user(UID)['kernel_bytes']
@@ -202,7 +202,8 @@ def breakpoints_to_the_limit():
 
 
 def pipes_of_one():
-    """Pages that Linux holds are whose they were: memory is short, and that user pays for it. Another user's program goes on."""
+    """Pages that Linux holds belong to the user who had them. That user pays for them when memory is short, and another
+    user's program goes on."""
     before, _ = debug_memory()
     pipes = [PIPES, 'all', '12', '18']
     with other_users_program(), Holder(UID, 'hanare', 'run', '--', *pipes) as holder:
@@ -217,8 +218,8 @@ def pipes_of_one():
 
 
 def copies_at_a_fork():
-    """Of pages that Linux holds a child gets copies: these are its user's, and a fork that needs more of them than the user
-    may have is refused, and leaves nothing."""
+    """A child gets copies of pages that Linux holds. The copies count for their user: a fork that needs more of them
+    than the user may have is refused, and leaves nothing."""
     before, _ = debug_memory()
     result = as_user(UID, PIPES, 'fork', '14')
     expect(result.status == 0 and result.out == b'in pipes: ENOMEM\nin none: forked\n', f'{result}; {log_tail()}')
@@ -237,8 +238,8 @@ def not_inherited():
 
 @contextlib.contextmanager
 def pages_kept(uid, mib):
-    """A program of a user's puts as many MiB of its pages into pipes, and ends, well or not; this process keeps the pipes
-    until the end of the block. How it has ended."""
+    """A program of a user puts as many MiB of its pages into pipes, and ends, by itself or killed. This process keeps
+    the pipes until the end of the block. Gives the status of the program."""
     with contextlib.ExitStack() as stack:
         ends = [end for _ in range(mib) for end in os.pipe()]
         stack.callback(lambda: [os.close(end) for end in ends])
@@ -248,8 +249,9 @@ def pages_kept(uid, mib):
 
 
 def pipes_that_stay():
-    """A user whose pages Linux holds for a process that stays on Linux has no more of them than is left to others, and no
-    further program; the rest of the memory is for others, and what Linux lets go of is found."""
+    """A process that stays on Linux holds pages of a user's program that has ended. The user gets no more such pages
+    than leave enough for others, and no further program. Other users have the rest of the memory, and pages that Linux
+    lets go of are found."""
     before, _ = debug_memory()
     with other_users_program():
         with pages_kept(UID, 24) as result:
@@ -265,8 +267,8 @@ def pipes_that_stay():
 
 
 def fault_asks_first():
-    """Linux has let go of pages and has not told the LWK: a fault of a proxy for which there is no memory finds them, and
-    no process ends for it."""
+    """Linux has let go of pages and the LWK does not know it yet. A fault of a proxy for which there is no memory finds
+    them, and no process ends for it."""
     before, _ = debug_memory()
     with other_users_program():
         with pages_kept(UID, 12) as result:
@@ -282,7 +284,8 @@ def fault_asks_first():
 
 
 def contents_kept_no_longer():
-    """Pages of a program that one process has read anew, while others have them, are not kept, and do not count as such."""
+    """Pages of a program that one process has read anew, while others still have the old ones, are not kept, and do not
+    count as kept."""
     eats = ['hanare', 'run', '--', GUEST + '/static/eat-memory']
     with Holder(1000, *eats, '1', 'hold') as first, Holder(1000, *eats, 'forget') as second:
         expect((first.said, second.said) == ('eaten', 'forgotten'), (first.said, second.said))
@@ -336,7 +339,7 @@ def again(*arguments):
 
 
 class Asked:
-    """What tests ask of the LWK (IOCTL_DEBUG), without a process for each question."""
+    """Questions of tests to the LWK (IOCTL_DEBUG), without a process for each."""
 
     IOCTL, MEMORY, FAIL = 0xc1e04808, 3, 5
 
@@ -433,8 +436,8 @@ class Worker:
 
 
 def failing():
-    """Each allocation of the kernel's heap and of frames fails once while a program does a bit of everything: it does
-    without, or ends; the LWK goes on and has its memory back."""
+    """Each allocation of the kernel's heap and of frames fails once, while a program does a bit of everything. The
+    program does without, or ends; the LWK goes on and has its memory back."""
     nothing = lwk.idle_memory()
     with Worker() as worker:
         fail_while_it_works(worker, nothing)

@@ -74,8 +74,8 @@ PRINTS_SOME = '--help', 'ls', 'status --json', 'ps -T', 'top --once -d 0.1', 'lo
 
 
 def not_hung(look):
-    """What a command says that asks all CPUs: each has a second to answer. One that stands still for longer, as those of a busy
-    host may, counts as hung until it is asked again."""
+    """Checks the words of a command that asks all CPUs. Each CPU has a second to answer. One that stands still for
+    longer, as CPUs of a busy host may, counts as hung until it is asked again."""
     for _ in range(20):
         result = look()
         if b'hung' not in result.out:
@@ -91,7 +91,7 @@ def doctor():
 
 
 def output_that_cannot_be_written():
-    """A message and exit 1, or what a closed pipe does to everyone: no panic, no success."""
+    """A message and exit status 1, or the usual end by a closed pipe: no panic, no success."""
     program = subprocess.Popen(['hanare', 'run', 'sleep', '1000'])
     full = WORK + '/full'
     try:
@@ -215,8 +215,8 @@ def too_much_memory():
 
 
 def on_terminal(argv, rows, columns, keys=(), ready=b''):
-    """What a program writes to a terminal of that size; keys are sent when `ready` has come and it is quiet, each one when
-    something has come since the one before, or nothing for long. Its exit status."""
+    """The output of a program on a terminal of that size, and its exit status. Keys are sent one at a time, when
+    `ready` has come and the output pauses: each once something has come since the key before, or nothing for long."""
     wait, go = os.pipe()
     pid, fd = pty.fork()
     if pid == 0:
@@ -288,7 +288,8 @@ def completion():
 
 
 def memory_is_reserved_fast():
-    """A GiB takes less than 0.5 s where Linux does not clear what it hands out, which took 8 s here."""
+    """Reserving a GiB takes less than 0.5 s where Linux does not clear memory that it hands out. (It took 8 s
+    before.)"""
     hanare('shutdown')
     try:
         # A busy machine may take longer, now and then.

@@ -28,7 +28,7 @@ def trace(*argv, status=0):
 
 
 def trace_in_whole_lines(*argv, status=0):
-    """Of a run in which no call took so long that it is told of in two lines, as it may on a busy machine."""
+    """The trace of a run in which each call is told in one line. A busy machine may tell a long call in two."""
     for _ in range(20):
         text = trace(*argv, status=status)
         if '<unfinished ...>' not in text:
@@ -59,7 +59,7 @@ def trace_calls():
 
 
 def joined(text):
-    """What is told of a call in two lines, as it is where that takes long, in one."""
+    """The lines of a trace, with a call that took long, and so has two lines, in one."""
     begun, lines = {}, []
     for line in text.splitlines():
         pid = re.match(r'(\[pid \d+\] )?', line)[0]
@@ -86,7 +86,7 @@ def trace_follow():
 
 
 def trace_execve():
-    """One that succeeds is told of as well, with its program, and one that fails."""
+    """Both an execve that succeeds and one that fails are told, with their program."""
     text = trace_in_whole_lines('-f', '-e', 'execve', 'sh', '-c', '/nonexistent; /bin/true; exec /bin/false', status=1)
     calls = re.findall(r'execve\("([^"]*)".* = (0|-1 ENOENT)', text)
     expect(calls == [('/nonexistent', '-1 ENOENT'), ('/bin/true', '0'), ('/bin/false', '0')], text)
@@ -102,7 +102,7 @@ def trace_memory():
 
 
 def trace_ls():
-    """Of a real program: the same calls on the same files as strace on Linux sees."""
+    """The trace of a real program has the same calls on the same files as strace on Linux."""
     def opened(text):
         return [name for name in re.findall(r'^openat\(AT_FDCWD, ("[^"]*")', text, re.M)]
     result = command(['strace', '-e', 'openat', '/bin/ls', '/usr'])
@@ -127,7 +127,7 @@ def trace_table():
 
 
 def traced(pid, *options):
-    """A tracer of a running process that has something to say already, and where it says it."""
+    """A tracer of a running process, once the tracer has said something, and the file that it writes."""
     path = f'{WORK}/trace.{pid}.{time.monotonic_ns()}'
     start_tracer = lambda: subprocess.Popen(['hanare', 'trace', *options, '-o', path, '-p', str(pid)],
                                             stderr=subprocess.DEVNULL)

@@ -30,7 +30,8 @@ def told():
 
 
 def put():
-    """How many calls have been put into boxes: servers have executed them, or were late, so that the own worker did."""
+    """Number of calls that were put into boxes: servers have executed them, or came too late, so that the thread's own
+    worker did."""
     said = told()
     return said['boxed_calls'] + said['unboxed_calls']
 
@@ -74,7 +75,7 @@ def ends(program, code):
 
 
 def stray():
-    """An interruption of a server that is for no call, as a late one is: by a process that may send signals to it."""
+    """Interrupts a server for no call, as a late interruption does: from a process that may send it signals."""
     program = subprocess.Popen(by_box(ONCE, 'waits'), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     try:
         expect(program.stdout.readline() == b'ready\n', 'it begins')
@@ -159,13 +160,13 @@ sys.stdin.readline()
 
 
 def grows(launch):
-    """Counts what goes by the box: nothing of a program with as many threads as servers or fewer."""
+    """Counts the calls that go by the box: none of a program with no more threads than servers."""
     stop = f'{WORK}/stop-{time.monotonic_ns()}-'
     program = subprocess.Popen([*launch, 'python3', '-c', GROWS], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                env=dict(os.environ, STOP=stop))
 
     def go_by_the_box(name, most):
-        """Its crowd's calls do, as soon as there are servers; that is enough."""
+        """The calls of its crowd go by the box as soon as there are servers; that is enough."""
         already = told()['boxed_calls']
         # Some go directly: while the first server is made, and of threads that have waited
         # otherwise, as for Python's lock.
@@ -197,7 +198,7 @@ def grows(launch):
 
 
 def blocked_servers(pid, on):
-    """Those that are in recvfrom(2)."""
+    """Servers that are in recvfrom(2)."""
     found = []
     for tid in servers_of(pid, on):
         with contextlib.suppress(OSError), open(f'/proc/{pid}/task/{tid}/syscall') as call:
@@ -207,8 +208,8 @@ def blocked_servers(pid, on):
 
 
 def beside_sockets(launch, blocked, on):
-    """How many calls about files servers execute beside threads that are blocked in recv, and how many are taken back; the
-    CPUs of the proxy's threads."""
+    """Beside threads that are blocked in recv: the number of calls about files that servers execute, the number that is
+    taken back, and the CPUs of the proxy's threads."""
     for tries in range(20):
         program = subprocess.Popen([*launch, GUEST + '/static/stat-beside-blocked-sockets'], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         expect(program.stdout.readline() == b'blocked\n', 'it begins')

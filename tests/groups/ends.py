@@ -44,8 +44,8 @@ def linux_says_all():
 
 
 def lines_of(name, *argv, status=None, out=None):
-    """The lines of the LWK's log about a program. It has ten in five seconds: where those before have used them up, which it says
-    with the next line, the program runs again."""
+    """The LWK's log lines about a program. A program has ten of them in five seconds. If earlier runs have used those
+    up (the next line says so), the program runs again."""
     begun, end = len(lwk_log()), time.monotonic() + 60
     while True:
         before = len(lwk_log())
@@ -85,7 +85,7 @@ def exceptions():
     check('line-null-dynamic', lines_as_on_linux('dynamic', 'null'))
 
     def library():
-        """The name of a library, which the LWK itself does not know."""
+        """The log names a library, which the LWK does not know by itself."""
         line, = lines_of('python3', '/usr/bin/python3', '-c', 'import ctypes; ctypes.string_at(16)', status=-11)
         expect(re.search(r': segfault at 10 ip [0-9a-f]{16} sp error 4 in libc[^ ]*\[[0-9a-f]+\+[0-9a-f]+\]$', line), line)
     check('line-names-the-library', library)

@@ -16,7 +16,7 @@ LARGE = ['--cpus', '2-3', '--mem', '1300M']
 
 
 def machine():
-    """What a refused command must not change: CPUs of Linux, instances and their states."""
+    """State of the machine that a refused command must not change: CPUs of Linux, instances and their states."""
     with open('/sys/devices/system/cpu/online') as file:
         online = file.read().strip()
     return online, [line.split()[:3] for line in hanare('ls').out.decode().splitlines()[1:]]
@@ -345,7 +345,8 @@ while not os.path.exists('stop'):
 
 
 def late():
-    """All CPUs of the LWK stand still for longer than any patience, as those of a busy host may: programs go on."""
+    """All CPUs of the LWK stand still for longer than any timeout, as those of a busy host may. Programs go on
+    afterwards."""
     fresh(folder := WORK + '/late')
     started = []
 

@@ -114,7 +114,8 @@ def small(folder):
 
 
 def copied():
-    """Programs whose arguments are copied, beside others; what cannot be is mapped, and counted by name and reason."""
+    """Programs whose arguments are copied, beside others. Calls whose arguments cannot be copied have them mapped, and
+    are counted by name and reason."""
     program = GUEST + '/static/copied-arguments'
 
     def launch(how):
@@ -323,7 +324,7 @@ SETTLED = 2
 
 
 def settled(path):
-    """Waits until the LWK takes a file for settled: since its last change SETTLED whole seconds have passed."""
+    """Waits until the LWK takes a file for settled: SETTLED whole seconds have passed since the file's last change."""
     until(lambda: int(time.time()) > int(os.stat(path).st_ctime) + SETTLED, f'{path} does not change')
 
 

@@ -74,8 +74,8 @@ def serves(*argv):
 
 
 def pretends():
-    """A proxy says of all its slots that their worker is a task of another user's: no call takes that for an id.
-    Of a process that has the proxy's memory, and that the LWK does not know, the module takes none either."""
+    """A proxy writes into all its slots that their worker is a task of another user. No call takes that for an id. Nor
+    does the module take an id of a process that shares the proxy's memory, and that the LWK does not know."""
     env = f'FORGED_TID={os.getpid()}'
     forged = command([*AS_USER, 'env', env, FORGED, 'serve', GUEST + '/static/own-ids'], cwd=folder())
     expect(forged.status == 0 and forged.out == b'own ids\n', forged)

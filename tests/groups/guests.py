@@ -65,8 +65,8 @@ DYNAMIC_FIRST = {'text-file-busy'}
 
 
 def by_form(name, body):
-    """`body(label, path)` for the static and the dynamic form of a program. `make test` leaves the second one out: what it has
-    of its own is the loader, and conformance runs a hundred dynamic programs."""
+    """`body(label, path)` for the static and the dynamic form of a program. `make test` leaves the dynamic form out:
+    only its loader differs, and conformance runs a hundred dynamic programs."""
     first, *rest = sorted(guests(name), key=lambda form: form[0].endswith('-static') == (name in DYNAMIC_FIRST))
     body(*first)
     with only_long(f'{first[0]} shows the same promise'):

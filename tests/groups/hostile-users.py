@@ -77,7 +77,8 @@ def signals_in_a_crowd():
 
 
 def end_computed(stuck, program):
-    """Ends a program that has computed; no request of its user's is left. Its parent hears of the end, and of the time."""
+    """Ends a program that has computed. No request of its user is left, and its parent hears of the end and of the CPU
+    time."""
     # The threads of these are on the CPU that does not answer: each end keeps a request.
     os.killpg(stuck.pid, signal.SIGKILL)
     time.sleep(2)
@@ -91,7 +92,8 @@ def end_computed(stuck, program):
 
 
 def requests_of_one_user():
-    """A CPU does not answer one user; other users' requests for other CPUs are served meanwhile, and that user's processes end."""
+    """A CPU does not answer one user. Other users' requests for other CPUs are served meanwhile, and the first user's
+    processes end."""
     hang_s = SOON + 30
     good_program(SOON, '--cpus', '3')
     computes = 'i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done; echo computed; read end'
@@ -125,7 +127,8 @@ def requests_of_one_user():
 
 
 def sharers_of_one_user():
-    """A CPU does not answer, and many processes of one user that share their memory end: others' requests are served meanwhile."""
+    """A CPU does not answer, and many processes of one user that share their memory end. Other users' requests are
+    served meanwhile."""
     good_program(SOON, '--cpus', '3')
     with Bad('there', '--cpus', '2', '--', GUEST + '/static/sharers', '260', argv=lambda *a: [*BAD, 'hanare', 'run', *a]):
         hang = begin_to_hang(SOON + 30)
@@ -163,7 +166,8 @@ def spaces_of_one_user():
 
 
 def ends_of_one_user():
-    """The LWK answers nothing, and more processes of a user end than that user may have requests for: none of them stays there."""
+    """The LWK answers nothing, and more processes of a user end than the user may have requests for. None of them
+    stays."""
     with Bad('there', 'spaces', '140'):
         hang = begin_to_hang(6)
         # Ends wait 1 s then, in place of 20.
@@ -177,7 +181,7 @@ def ends_of_one_user():
 
 
 def looks_during_boots():
-    """What is looked at while an instance begins and ends is there as a whole, or not at all."""
+    """An instance that begins or ends meanwhile is seen as a whole, or not at all."""
     with contextlib.ExitStack() as stack:
         for _ in range(2):
             stack.enter_context(Bad('there', 'look'))
@@ -188,7 +192,8 @@ def looks_during_boots():
 
 
 def observers_of_what_has_ended():
-    """A process that has the id of another user's ended one is not that one to its observers."""
+    """A process of one user ends, and another user's process gets its id. Observers of the first do not take the second
+    for it."""
     with Bad('there', 'outlive', '8') as bad:
         with Bad('', argv=lambda: [*GOOD, 'hanare', 'run', '--', '/bin/sh', '-c', 'echo; read end']):
             bad.process.stdin.write(b'\n')
@@ -198,12 +203,12 @@ def observers_of_what_has_ended():
 
 
 def end_hung():
-    """Ends the LWK. A CPU of it hangs: that one is not waited for."""
+    """Ends the LWK without waiting for one of its CPUs, which hangs."""
     hanare('shutdown', '--all', '--force', '--timeout', '5', status=None)
 
 
 def begin_to_hang(seconds, cpu='0'):
-    """A CPU of the LWK answers nothing for a while, and has begun with that."""
+    """Has a CPU of the LWK answer nothing for a while, and waits until that has begun."""
     hang = subprocess.Popen(['hanare', 'debug', 'hang', '--for', str(seconds * 1000), '--cpu', cpu])
     # What it asks for is before whatever is asked for now.
     until(lambda: asks_the_lwk(hang) or hang.poll() is not None, 'a CPU is told to hang')
@@ -271,7 +276,7 @@ def asks_the_lwk(process):
 
 
 def waits_for_an_entry(pid):
-    """Whether a thread waits since no request is free for its user."""
+    """Whether a thread waits because no request is free for its user."""
     for thread in glob.glob(f'/proc/{pid}/task/*/stack'):
         with contextlib.suppress(OSError), open(thread) as file:
             if 'request_begin' in file.read():
@@ -290,7 +295,8 @@ def start_program(user, how):
 
 
 def what_is_given_up_is_not_read():
-    """The LWK holds a child in its munmap; its memory, read by Linux meanwhile, has nothing that its parent writes then."""
+    """The LWK holds a child in its munmap. What Linux reads of the child's memory meanwhile has nothing that the parent
+    writes then."""
     for _ in range(10):
         if is_kept_while_given_up():
             return

@@ -28,7 +28,7 @@ def by_hand():
 
 
 def options_refused_by_the_lwk():
-    """What the command would not have let through: a panic before the LWK has page tables of its own."""
+    """Options that the command would have refused: the LWK panics before it has page tables of its own."""
     before = len(kernel_log_since(0))
     said = tool('up', 'option', '2,3', '64', WORK + '/hanare-lwk', 'spin=0', status=1).err
     expect(b'the LWK panicked' in said, said)
@@ -121,7 +121,8 @@ def managed():
 
 
 def deceived(how):
-    """A supervisor of a program's calls (SECCOMP_RET_USER_NOTIF) is told nothing, and decides about nothing else, by a lie."""
+    """A supervisor of a program's calls (SECCOMP_RET_USER_NOTIF) is told no lie, and decides about no other call
+    because of one."""
     def body():
         result = command([GUEST + '/module-lying-proxy', 'default', how])
         expect(result.out == b'lied\nended\n', result)
@@ -141,7 +142,7 @@ def forks():
 
 
 class SlowFile:
-    """A program on the LWK, a thread of which waits for a page of a file that does not come yet."""
+    """A program on the LWK with a thread that waits for a page of a file that does not come yet."""
 
     def __init__(self, how='slow', program=HOSTILE):
         self.how, self.runs = how, program
@@ -272,7 +273,7 @@ def killed_readers():
 
 
 def two_readers():
-    """Of two tasks that need the same page, one reads it; the other, which cannot give up the memory map's lock
+    """Two tasks need the same page. One reads it. The other, which cannot give up the memory map's lock
     (/proc/PID/mem), does not wait for ever."""
     with SlowFile() as slow:
         code = (f'import os; os.pread(os.open("/proc/{slow.program.pid}/mem", os.O_RDONLY), 1, '
@@ -294,8 +295,8 @@ def two_readers():
 
 
 def beside_slow_file(how, threads):
-    """Threads wait for pages of a file that does not come, in the crowd with all service entries that their
-    program may have; another thread takes memory away that Linux has seen, maps page-cache frames, and forks."""
+    """Many threads wait for pages of a file that does not come; they have all service entries that their program may
+    have. Meanwhile another thread unmaps memory that Linux has seen, maps page-cache frames, and forks."""
     def body():
         with SlowFile(how, GUEST + '/module-beside-slow-file') as slow:
             until(lambda: threads_of(slow.program) == threads, lambda: f'{threads_of(slow.program)} of {threads} threads')
@@ -305,7 +306,7 @@ def beside_slow_file(how, threads):
 
 
 def pinned_beside_a_fork():
-    """A device reads into memory that forks, and the writes of its owner, would have copied."""
+    """A device reads into memory of a process that forks. The writes of the process would have copied its pages."""
     ways = ['few', 'large', 'many', 'moved', 'protected', 'twice']
     with SlowFile(' '.join(ways), GUEST + '/module-pinned-beside-fork') as slow:
         for _ in ways[1:]:

@@ -48,11 +48,9 @@ def kept(name, body):
 
 
 def sides(name, argv, prepare=None, status=0, out=None, err=None, left=None, prefix=(), env=None, folder=BASE, output=None):
-    """A program on each side. What it says and leaves has to be what is expected, and the same on both.
-
-    `err` is the end of what it says on stderr, behind its name; `left(folder)` looks at the files; `output()` is a
-    descriptor in place of stdout.
-    """
+    """Runs a program on each side. Its output and files have to be the expected ones, and the same on both. `err`: the
+    end of its stderr, behind its name. `left(folder)` looks at the files. `output()` is a descriptor in place of
+    stdout."""
     def body():
         seen = {}
         for side, launch in SIDES.items():

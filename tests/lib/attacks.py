@@ -37,7 +37,7 @@ def beside(name, seconds, seed):
 
 
 def attacked(programs, seconds, seed, may_be_late=False):
-    """Runs attack programs, each with the kind of its user, at once; then all is as it was. `may_be_late`: more of them end at
+    """Runs attack programs at once, each as its kind of user; then all is as it was. `may_be_late`: more of them end at
     once than an emulated machine ends in time."""
     def one(number):
         name, kind = programs[number]

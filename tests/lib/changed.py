@@ -208,7 +208,7 @@ def named_in_c(path, root):
 
 @functools.cache
 def named(path, part, root):
-    """What a file names, be it there or not."""
+    """The names in a file, whether such files exist or not."""
     if path.endswith(('.c', '.h')):
         return named_in_c(path, root)
     if path.endswith('.py') or text_of(path, root).startswith('#!/usr/bin/python3'):
@@ -288,8 +288,8 @@ def has_same_row(group, commit, root):
 
 
 def still_counts(group, commit, root=ROOT):
-    """Whether a result of a group that was found at this commit would be found now: nothing that it needs differs. Of the
-    table of groups it needs its row, without budgets."""
+    """Whether a result of a group at this commit still holds: nothing that the group needs differs. Of the table of
+    groups it needs its own row, without the budget."""
     try:
         files = changed_since(commit, root)
         if TABLE in files and group != 'host' and has_same_row(group, commit, root):

@@ -32,7 +32,8 @@ def apparmor():
 
 
 def confined():
-    """A process that may gain no rights, as one does that confines itself, has no calls executed by proxies that are not confined."""
+    """A process that may gain no rights, as one that confines itself, has none of its calls executed by proxies that
+    are not confined."""
     program = f'{harness.GUEST}/module-pool'
     result = harness.command([program, '/usr/bin/setpriv', '--no-new-privs', program, 'join'])
     harness.expect(result.out == b'EPERM: the pool of proxies was made with other rights than yours\n', result)
@@ -41,8 +42,9 @@ def confined():
 
 
 def confined_alike(how, gone):
-    """Under no_new_privs a child like its maker joins a pool, and one that may do less does not. One that is confined later has
-    no call made any more: but for its umask, of which a proxy has its own. `gone` sees to it that nothing is left."""
+    """Under no_new_privs a child that is confined as its maker joins a pool, and one that may do less does not. One
+    that is confined later has no call made any more. (Exception: its umask, of which a proxy has its own.) `gone`
+    checks that nothing is left."""
     def body():
         program = f'{harness.GUEST}/module-pool'
         with apparmor() if how == 'apparmor' else contextlib.nullcontext():

@@ -137,8 +137,8 @@ FIVE = '5000 100000'
 
 
 def holds_soon_or_surely(body):
-    """A check that waits for so many seconds until the module has looked at limits: short ones first, which do on a machine that
-    is not busy."""
+    """A check that waits for the module to look at limits: for a few seconds first, enough on a quiet machine, then for
+    more."""
     try:
         body(SEEN)
     except Failure as failure:
@@ -147,7 +147,7 @@ def holds_soon_or_surely(body):
 
 
 def has(low, high, *programs, seconds=2):
-    """Programs have, together, so many per cent of a CPU: in one measurement, or in the last ones on the average."""
+    """Together the programs have so many per cent of a CPU: in one measurement, or on average in the last ones."""
     shares = []
     for _ in range(TRIES):
         for program in programs:

@@ -18,7 +18,7 @@ def newer(target, *sources):
 
 
 def build():
-    """The guest programs: every tests/guest/*.c static and dynamic, Rust and Go static."""
+    """Builds the guest programs: each tests/guest/*.c static and dynamic, Rust and Go static."""
     source = os.path.join(ROOT, 'tests/guest')
     jobs = []
     for kind in 'static', 'dynamic':

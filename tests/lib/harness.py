@@ -112,7 +112,8 @@ class Result:
 
 
 def waits():
-    """Waiters, and what they wait for, before what hangs is killed: processes and threads of the LWKs as they and Linux see them."""
+    """Waiters and their waits, to be read before a hanging command is killed: processes and threads, as the LWKs and as
+    Linux see them."""
     def read(path):
         try:
             with open(path) as file:
@@ -140,8 +141,8 @@ def read_command(*argv):
 
 
 def command(argv, stdin=b'', timeout=TIMEOUT, cwd=None, env=None, says=None, **more):
-    """Runs a command in a process group of its own; kills all of that at the deadline. `says`: what its stderr is to have, which
-    the module writes there, of a program that it kills, half a second later at most or after the program's end."""
+    """Runs a command in a process group of its own, and kills all of that at the deadline. `says`: text to wait for in
+    stderr. The module writes it there, up to half a second late or after the end of a program that it kills."""
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err, \
             tempfile.TemporaryFile() as source:
         source.write(stdin)
@@ -170,8 +171,8 @@ def command(argv, stdin=b'', timeout=TIMEOUT, cwd=None, env=None, says=None, **m
 
 
 def await_end_of_group(group):
-    """Waits for those that have been killed: they end a little later, and neither what is counted next nor a shutdown is to
-    meet them. A process that does not end is left to the checks that follow."""
+    """Waits until the killed processes have ended, so that neither the next counts nor a shutdown meet them. A process
+    that does not end is left to the checks that follow."""
     end = time.monotonic() + 30
     with contextlib.suppress(ProcessLookupError):
         while time.monotonic() < end:
@@ -208,8 +209,8 @@ def status(name='default'):
 
 
 def asked(*argv):
-    """As `hanare`, of what asks a CPU of the LWK whose name comes last. It has five seconds to answer, to a ping one; a CPU that
-    stands still for longer, as those of a busy host may, is asked again."""
+    """As `hanare`, for a command that asks a CPU of the LWK (its name comes last). The CPU has five seconds to answer,
+    one second for a ping. If it stands still for longer, as those of a busy host may, it is asked again."""
     end = time.monotonic() + TIMEOUT
     while True:
         result = hanare(*argv, status=None)
@@ -318,7 +319,7 @@ def healthy():
 
 @contextlib.contextmanager
 def told_of_if_long(name, seconds=600):
-    """Where a check stands that takes so long is said, once: what hangs ends with the VM, and the log has it then."""
+    """Says once where a check stands that takes this long. What hangs ends with the VM; the log has this line then."""
     main = threading.get_ident()
 
     def tell():
@@ -351,8 +352,8 @@ def failure_of(body):
 
 
 def check(name, body, xfail=None, skip=None, lwk=True, prepares=False):
-    """One named check. `body` raises Failure if it does not hold. One that `prepares` those after it runs whichever of them
-    are chosen, and says nothing if it is not chosen itself and holds."""
+    """Makes one named check. `body` raises Failure if it does not hold. A check that `prepares` those after it runs
+    whichever of them are chosen. It says nothing if it is not chosen itself and holds."""
     wanted = chosen(name)
     if not wanted and not (prepares and (NAMES or DONE or ONLY.pattern)):
         return
@@ -431,8 +432,8 @@ def fresh(folder, prepare=None):
 
 
 def in_ways(choices, checks):
-    """The same checks on an LWK for each of `choices` (label: ways); `checks` is told whether it is the first one. A
-    program of `same` runs on Linux once: what it gives there does not depend on the way."""
+    """Makes the same checks on an LWK for each of `choices` (label: ways). `checks` is told whether it is the first
+    one. A program of `same` runs on Linux once, since its output there does not depend on the way."""
     global given_on_linux, label
     given_on_linux, booted = {}, set()
 
@@ -455,13 +456,12 @@ def in_ways(choices, checks):
 def same(name, argv, stdin=b'', status=0, prepare=None, normalise=None, timeout=TIMEOUT, env=None,
          prefix=(), base=WORK + '/same', files=True, xfail=None, skip=None,
          both=None):
-    """The same program on Linux and on the LWK: stdout, stderr, status and files must agree.
+    """Runs the same program on Linux and on the LWK. stdout, stderr, status and files must agree.
 
-    `status` is what Linux must give (None: anything), so that a command that fails on both sides
-    for a trivial reason is noticed. `prefix` wraps both (e.g. setpriv). `prepare(folder)` fills
-    the working directory. `normalise(bytes)` removes what may differ in stdout and stderr.
-    `both(make)` builds the command when it is not simply [hanare run --] argv.
-    """
+    `status` is the status on Linux (None: any), so that a command that fails on both sides for a trivial reason is
+    noticed. `prefix` wraps both (e.g. setpriv). `prepare(folder)` fills the working directory. `normalise(bytes)`
+    removes what may differ in stdout and stderr. `both(make)` builds the command if it is not simply [hanare run --]
+    argv."""
     def given(side):
         fresh(base, prepare)
         launch = ['hanare', 'run', '--'] if side == 'lwk' else []
@@ -515,8 +515,8 @@ def offline(cpu):
 
 
 def numbers_with_offline(cpu):
-    """What `cpu-numbers` says on Linux with an offline CPU, and no instance: while there is one, Linux
-    shows topology and caches of the instance's CPUs, too."""
+    """The output of `cpu-numbers` on Linux with a CPU offline and no instance. (Beside an instance Linux shows topology
+    and caches of the instance's CPUs, too.)"""
     with offline(cpu):
         return command([f'{GUEST}/dynamic/cpu-numbers']).out
 

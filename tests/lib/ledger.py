@@ -13,15 +13,16 @@ def read(asked, name='default'):
 
 
 def faults(found):
-    """Why a ledger does not fit: each frame has an owner, all of them are as many as there are, and no user has one."""
+    """Reasons why a ledger does not fit. Each frame has an owner, the counts add up to all frames, and no user has
+    one."""
     return (found['faults']
             + [f'users have {count} frames of {what}' for what, count in found['all_users'].items()]
             + [f'user {user["uid"]} is charged: {user}' for user in found['users']])
 
 
 def settled_faults(asked, settle, name):
-    """Those that stay, for which the table is printed. `settle` has content that is kept for no user go, and Linux asked what
-    it holds."""
+    """The faults that remain after `settle`, for which the table is printed. `settle` has contents that are kept for no
+    user go, and Linux asked what it holds."""
     end = time.monotonic() + SETTLED_S
     while True:
         settle(name)

@@ -38,7 +38,8 @@ started = weakref.WeakSet()
 
 
 def end_with_the_runner():
-    """From here on a signal that ends this process ends what it has started, too: each has a session of its own, and would go on."""
+    """From here on a signal that ends this process also ends the processes it has started. Each has a session of its
+    own, and would go on."""
     def end(signum, _frame):
         for lines in list(started):
             if lines.process.returncode is None:

@@ -39,7 +39,8 @@ def mappings(text):
 
 
 def smaps(text):
-    """The amounts differ: pages are brought in by more at once, and there is no page of zeros. There are no protection keys."""
+    """Amounts differ, since pages are brought in by more at once, and there is no page of zeros. There are no
+    protection keys."""
     amounts = sorted({line.split(':')[0] for line in text.splitlines() if re.match(r'\w+:', line)} - {'ProtectionKey'})
     return mappings(text) + '\n' + ' '.join(amounts)
 

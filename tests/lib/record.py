@@ -112,7 +112,8 @@ def audit(path):
 
 
 def lost(older, today, successors):
-    """Names of `older` that neither `today` has nor one of `successors` ([[check]]: a pattern, and what it is `now`)."""
+    """Names in `older` that are not in `today`, and whose successor in `successors` is not either ([[check]]: a pattern
+    of the old name, and the new one as `now`)."""
     def is_there(name):
         matches = ((entry, re.fullmatch(entry['check'], name)) for entry in successors)
         return name in today or any(match and match.expand(entry['now']) in today for entry, match in matches)

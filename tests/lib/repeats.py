@@ -8,9 +8,11 @@ TIMES = 100
 
 
 def hundred_times(programs, shown, skip=None):
-    """Each of the static guest programs, a name that words may follow, says on the LWK, every time, what it says on Linux;
-    `make test`, where `shown` shows the same promise, has none of it. Loops within them have few rounds: what is repeated is all
-    of a program."""
+    """Runs each of the static guest programs (a name, perhaps with words) again and again on the LWK. Its output has to
+    be that on Linux each time.
+
+    `make test` skips it, where `shown` shows the same promise. The programs' own loops have few rounds, because the
+    whole program is repeated."""
     if any(ways.values()):  # the programs are after what the LWK itself does
         return
 

@@ -54,12 +54,11 @@ class Sums:
             yield first, end, (first + end - 1) / 2, (self.values[end] - self.values[first]) / (end - first)
 
     def fit(self, steps):
-        """Least squares for a line with steps before these indices: its slope, the squares of the
-        cycles' numbers, and the squares of what the line misses.
+        """Least squares for a line with steps before these indices: its slope, the squares of the cycles' numbers, and
+        the squares of what the line misses.
 
-        One level for each run and one slope for all: that of the series whose runs have their own
-        means taken away.
-        """
+        Each run between steps has a level, and all have one slope. So the slope is that of the series whose runs have
+        their own means taken away."""
         here = both = there = 0
         for first, end, middle, mean in self.runs(steps):
             length = end - first
@@ -107,8 +106,8 @@ def trend(series):
 
 
 def judge(series, page):
-    """'grows': it surely grows, by more than a quarter of `page` a cycle; 'steady': it surely grows by
-    less than half of that; else None: more cycles are needed. And the trend itself."""
+    """(verdict, trend). 'grows': the series surely grows, by more than a quarter of `page` a cycle. 'steady': it surely
+    grows by less than half of that. None: more cycles are needed."""
     seen = trend(series)
     if seen.low > page / 4:
         return 'grows', seen

@@ -37,8 +37,8 @@ def owner(path):
 
 
 class Bystander:
-    """Programs of another user's, which have to give the right output all the while: one that lives as long
-    as that, and makes processes, and short ones."""
+    """Programs of another user that must give the right output all the while: one that lives as long as the test and
+    makes processes, and short ones."""
 
     stop = WORK + '/stop'
     line = 'seq 1 300 | sort -r | cksum'
@@ -86,7 +86,8 @@ class Bystander:
 
 
 def forged_proxies_harm_nobody(how, seconds, least):
-    """Forged proxies for that long, spoiling what `how` says (tests/module/forged.c); `least`: what has to be tried so often."""
+    """Runs forged proxies for that long, each spoiling what `how` says (tests/module/forged.c); `least`: number of
+    attempts that must have been made."""
     before, _ = debug_memory()
     folder = WORK + '/forged'
     fresh(folder)
