@@ -192,7 +192,7 @@ impl Bandwidths {
 /// The CPU time that a thread has been granted. Only the CPU that runs it changes it.
 #[derive(Debug, Default)]
 pub struct Allowance {
-    /// The group that it has it from.
+    /// The group that has granted the time.
     tag: AtomicU16,
     /// Linux' number for that group: once it has no members, the tag may be another group's.
     id: AtomicU64,

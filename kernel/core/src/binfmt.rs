@@ -7,7 +7,7 @@ use crate::limits::EXEC_HEAD;
 /// Entry of binfmt_misc: the interpreter of a kind of files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry<'a> {
-    /// Disabled ones take nothing.
+    /// The entry is enabled; a disabled one takes no file.
     pub is_enabled: bool,
     /// Path of the interpreter, as it was registered.
     pub interpreter: &'a [u8],
@@ -19,11 +19,11 @@ pub struct Entry<'a> {
     pub has_credentials: bool,
     /// `F`: the interpreter was opened when the entry was registered.
     pub is_fixed: bool,
-    /// The files that it takes.
+    /// Files that the entry takes.
     pub kind: Kind<'a>,
 }
 
-/// How an entry knows its files.
+/// Rule by which an entry knows its files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind<'a> {
     /// By what stands behind the last dot of the path.
@@ -34,7 +34,7 @@ pub enum Kind<'a> {
         offset: usize,
         /// The bytes, in hexadecimal.
         magic: &'a [u8],
-        /// Which bits of them count, in hexadecimal; `None`: all.
+        /// Bits of the bytes that count, in hexadecimal; `None`: all.
         mask: Option<&'a [u8]>,
     },
 }
@@ -45,7 +45,7 @@ fn byte_of(pair: &[u8]) -> Option<u8> {
     u8::try_from(digit(0)? << 4 | digit(1)?).ok()
 }
 
-/// How many bytes the digits are.
+/// Number of bytes that the digits are.
 fn bytes_of(hex: &[u8]) -> Result<usize> {
     let is_hex = hex.len().is_multiple_of(2) && hex.iter().all(u8::is_ascii_hexdigit);
     if is_hex { Ok(hex.len() / 2) } else { Err(ENOEXEC) }

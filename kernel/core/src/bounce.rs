@@ -12,7 +12,7 @@ use linux_raw_sys::general::*;
 
 /// Bytes of the scratch page.
 pub const ROOM: u64 = 4096;
-/// Bytes that a string may have, with its zero.
+/// Most bytes of a string, with its zero.
 pub const TEXT_MAX: usize = 512;
 /// Most bytes that are read or written.
 const BYTES_MAX: u64 = 2048;
@@ -27,7 +27,7 @@ pub const CALLS_MAX: u32 = 32;
 pub enum What {
     /// A string is read.
     Text,
-    /// The call reads it.
+    /// The call reads the piece.
     In,
     /// The call writes it, as much as the result says or (`whole`) all of it.
     Out {
@@ -41,7 +41,7 @@ pub enum What {
 pub struct Piece {
     /// Which argument.
     pub argument: usize,
-    /// How the call uses it.
+    /// Use that the call makes of the piece.
     pub what: What,
     /// Address of the piece in the scratch page.
     pub at: u64,
@@ -49,7 +49,7 @@ pub struct Piece {
     pub bytes: u64,
 }
 
-/// How a call is made so.
+/// Plan for a call by the scratch page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
     pieces: [Option<Piece>; 2],

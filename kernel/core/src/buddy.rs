@@ -122,7 +122,7 @@ impl<'a> Chunk<'a> {
 /// Frames with their buddy allocator.
 #[derive(Debug)]
 pub struct Zone<'a> {
-    /// In ascending order.
+    /// The chunks of the zone, in ascending order.
     chunks: &'a mut [Chunk<'a>],
     /// First free block of each order.
     heads: [u32; ORDERS],

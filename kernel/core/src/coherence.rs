@@ -73,10 +73,10 @@ pub enum ForWrite {
     /// The page is [hidden](Coherence) and reserved. All CPUs drop their translations of it, and
     /// Linux forgets it if `ask`.
     Prepare {
-        /// Linux may have it.
+        /// Linux has to be asked first, since it may have the page.
         ask: bool,
     },
-    /// A copy takes the place of its frame.
+    /// A copy takes the place of the page's frame.
     Copy,
     /// Nothing until the fork under way is over: the frame stays this process', and the child gets
     /// a copy.
@@ -86,9 +86,9 @@ pub enum ForWrite {
 /// State of a page whose frame others have, too, as far as a write or giving it up has prepared it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Prepared {
-    /// No CPU has a translation of it.
+    /// No CPU has a translation of the page.
     pub is_flushed: bool,
-    /// Linux has forgotten it.
+    /// Linux has forgotten the page.
     pub is_forgotten: bool,
 }
 
@@ -214,7 +214,7 @@ struct Reserved {
     /// Since then CPUs may have got translations that they have not dropped: a page of it was
     /// visible again, or there was a fork.
     is_disturbed: bool,
-    /// Where pages have arrived from other addresses since then.
+    /// Addresses of the reservation to which pages have come from elsewhere since then.
     arrived: Arrived,
 }
 

@@ -49,7 +49,7 @@ impl IntervalTimer {
         more + 1
     }
 
-    /// How long until it expires; `None`: it does not.
+    /// Time until the timer expires; `None`: it does not.
     #[must_use]
     pub const fn left(&self, now_ns: u64) -> Option<u64> {
         if self.expiry_ns == 0 { None } else { Some(self.expiry_ns.saturating_sub(now_ns)) }

@@ -4,7 +4,7 @@
 use crate::errno::{self, Result};
 use crate::limits::TASK_SIZE;
 
-/// How many addresses there are.
+/// Number of addresses.
 pub const ADDRESSES: usize = 4;
 /// DR6: an address was met, one bit each.
 pub const STATUS_HITS: u64 = 0xf;
@@ -14,7 +14,7 @@ pub const STATUS_STEP: u64 = 1 << 14;
 const STATUS_FIXED: u64 = 0xffff_0ff0;
 /// DR7: bit 10 reads as 1.
 const CONTROL_FIXED: u64 = 1 << 10;
-/// Where in `struct user` they lie; 8 bytes each.
+/// Index of DR6 among the debug registers of `struct user`, of 8 bytes each.
 const STATUS: usize = 6;
 const CONTROL: usize = 7;
 

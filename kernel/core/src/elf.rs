@@ -43,7 +43,7 @@ pub enum ElfError {
     BadProgramHeaders,
     /// The interpreter's path is too short, too long or not zero-terminated.
     BadInterpreter,
-    /// There is no memory for what it says.
+    /// There is no memory for what the headers describe.
     NoMemory,
 }
 

@@ -3,7 +3,7 @@
 /// A space and its user, which have shares of what the link has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Owner {
-    /// As the module counts users; `u32::MAX` is none.
+    /// User, as the module counts them; `u32::MAX` is none.
     pub user: u32,
     /// The id of the space.
     pub space: u32,

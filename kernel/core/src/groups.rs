@@ -16,7 +16,7 @@ pub type Groups = Table<Pages>;
 /// Pages of a group.
 #[derive(Debug)]
 pub struct Pages {
-    /// Charged to it.
+    /// Pages charged to the group.
     used: AtomicU64,
     /// Limit of the pages charged to the group.
     limit: AtomicU64,

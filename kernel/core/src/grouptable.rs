@@ -27,9 +27,9 @@ pub const NOBODY: Tag = 0;
 
 /// A resource that a control group limits.
 pub trait Limited {
-    /// How much its members may have.
+    /// Most that the members of a group may have.
     type Limit: Copy;
-    /// The resource where nothing of it is in use.
+    /// The resource when nothing of it is in use.
     const UNUSED: Self;
 
     /// The entry becomes another group's.
@@ -52,13 +52,13 @@ pub struct Table<T> {
 #[derive(Debug)]
 #[repr(align(64))]
 struct Entry<T> {
-    /// Linux' number for it; 0: not used yet.
+    /// Linux' number for the group; 0: not used yet.
     id: AtomicU64,
     /// Tag of the next one above that has a limit.
     above: AtomicU64,
     /// The user for whose program it came to be here.
     user: AtomicU64,
-    /// Spaces in it and below.
+    /// Spaces in the group and below.
     members: AtomicU64,
     of: T,
 }

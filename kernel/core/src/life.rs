@@ -94,16 +94,16 @@ pub enum SpaceState {
     /// The start block may be written.
     #[default]
     Open,
-    /// A program has been started in it.
+    /// A program has been started in the space.
     Started,
-    /// Linux has no mapping of it any more.
+    /// Linux has no mapping of the space any more.
     Closed,
     /// The memory of the space is freed, or about to be, by the thread whose step returned
     /// [`SpaceEffect::Free`].
     Freed,
 }
 
-/// Why there is no such step.
+/// Reason why there is no such step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Refused {
     /// The thread has to end, or what it belongs to is no more.
@@ -159,7 +159,7 @@ impl ProcessState {
         ProcessState::Gone,
     ];
 
-    /// Whether its proxy has still to come.
+    /// Whether the process' proxy has still to come.
     pub fn is_awaited(self) -> bool {
         self <= ProcessState::Claimed
     }
@@ -231,7 +231,7 @@ impl Word {
         self.0 & 0xff >= ProcessState::Killed as u32
     }
 
-    /// Whether Linux has stopped it.
+    /// Whether Linux has stopped the process.
     pub fn is_paused(self) -> bool {
         self.0 & Self::PAUSED != 0
     }
@@ -252,17 +252,17 @@ impl SpaceWord {
         self.0
     }
 
-    /// Whether no program has been started in it.
+    /// Whether no program has been started in the space.
     pub fn is_open(self) -> bool {
         self.0 & 0xff == SpaceState::Open as u32
     }
 
-    /// Whether Linux has no mapping of it any more.
+    /// Whether Linux has no mapping of the space any more.
     pub fn is_closed(self) -> bool {
         self.0 & 0xff >= SpaceState::Closed as u32
     }
 
-    /// Whether several processes have it.
+    /// Whether several processes have the space.
     pub fn is_shared(self) -> bool {
         self.0 >> 8 > 1
     }

@@ -113,7 +113,7 @@ pub enum Outcome {
     PeerGone,
 }
 
-/// Why there is no result.
+/// Reason why there is no result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
     /// The call was executed, and failed.

@@ -97,7 +97,7 @@ pub enum Fatal {
 }
 
 impl Fatal {
-    /// For the panic's message.
+    /// The reason as text, for the panic's message.
     #[must_use]
     pub const fn text(self) -> &'static str {
         match self {
@@ -117,7 +117,7 @@ impl Fatal {
 pub enum Meaning {
     /// The bank has no error, or another CPU's.
     Nothing,
-    /// The hardware has corrected it.
+    /// The hardware has corrected the error.
     Corrected,
     /// Memory is bad and was not used: nothing has to be done at once. Its address, if known.
     Latent(Option<u64>),

@@ -92,7 +92,7 @@ pub fn prot_of(bits: u64) -> Prot {
 pub struct Request {
     addr: u64,
     len: u64,
-    /// The rights that it asks for.
+    /// The rights that the call asks for.
     pub prot: Prot,
     flags: u64,
     /// The descriptor of the file.
@@ -134,15 +134,15 @@ pub struct Plan {
     pub len: u64,
     /// The rights.
     pub prot: Prot,
-    /// The rights that it may gain.
+    /// The rights that the mapping may gain.
     pub max_prot: Prot,
     /// The flags of the call.
     pub flags: u64,
     /// The flags of the mapping.
     pub vma_flags: VmaFlags,
-    /// The size of its large pages.
+    /// Size of the mapping's large pages.
     pub huge: Option<u64>,
-    /// The memory behind it.
+    /// Memory behind the mapping.
     pub behind: Behind,
 }
 
@@ -255,7 +255,7 @@ impl Plan {
         self.flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) == MAP_FIXED
     }
 
-    /// Behind the last address, of a fixed one.
+    /// Address behind the last one, of a fixed mapping.
     #[must_use]
     pub const fn end(&self) -> u64 {
         self.addr + self.len
@@ -293,7 +293,7 @@ impl Plan {
         matches!(self.behind, Behind::Linux { of_file: true }) && self.huge.is_some()
     }
 
-    /// The flags by which its place is chosen.
+    /// Flags by which the mapping's place is chosen.
     #[must_use]
     pub fn flags_of_place(&self) -> u64 {
         self.huge.map_or(self.flags, |size| with_size(self.flags, size))

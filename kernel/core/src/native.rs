@@ -27,9 +27,9 @@ pub const ASK: u64 = 2;
 /// Side that may execute a call of a native task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// The LWK serves it.
+    /// The LWK serves the call.
     Local,
-    /// Any proxy of the pool may execute it.
+    /// Any proxy of the pool may execute the call.
     Any,
     /// A proxy that stays with the task may execute it.
     Kept,
@@ -135,7 +135,7 @@ fn of_delegated(number: u32, by: By, args: &[u64; 6]) -> Kind {
     if LEAVES.contains(&number) && !only_asks { Kind::Kept } else { Kind::Any }
 }
 
-/// As much of a path as [`names_self`] looks at.
+/// Bytes of a path that [`names_self`] looks at.
 pub const LOOKED_AT: usize = 64;
 
 /// Whether a path that begins so leads to what /proc has of the calling process or thread, as it is

@@ -39,7 +39,7 @@ impl Nodes {
         Ok(Self(nodes))
     }
 
-    /// Whether `node` is one of them.
+    /// Whether the set has `node`.
     #[must_use]
     pub fn contains(&self, node: u32) -> bool {
         self.0.get(node as usize / 64).is_some_and(|word| word >> (node % 64) & 1 != 0)
@@ -58,7 +58,7 @@ impl Nodes {
         self.0.iter().all(|&word| word == 0)
     }
 
-    /// How many there are.
+    /// Number of nodes.
     #[must_use]
     pub fn count(&self) -> u32 {
         self.0.iter().map(|word| word.count_ones()).sum()
@@ -70,7 +70,7 @@ impl Nodes {
         Self(core::array::from_fn(|i| self.0[i] & other.0[i]))
     }
 
-    /// In ascending order.
+    /// The nodes, in ascending order.
     pub fn iter(&self) -> impl Iterator<Item = u32> + Clone + '_ {
         (0..).zip(self.0).flat_map(|(i, word)| {
             core::iter::successors(Some(word), |&left| Some(left & left.wrapping_sub(1)))
@@ -79,7 +79,7 @@ impl Nodes {
         })
     }
 
-    /// The first one.
+    /// The node with the lowest number.
     #[must_use]
     pub fn first(&self) -> Option<u32> {
         self.iter().next()

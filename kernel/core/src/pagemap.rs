@@ -22,7 +22,7 @@ impl<'a> Runs<'a> {
         Runs { words, used: 0, at: start, is_full: false }
     }
 
-    /// Behind the last page that was added.
+    /// Address behind the last page that was added.
     #[must_use]
     pub const fn end(&self) -> u64 {
         self.at
@@ -34,7 +34,7 @@ impl<'a> Runs<'a> {
         self.is_full
     }
 
-    /// How many words there are.
+    /// Number of words.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.used

@@ -155,7 +155,7 @@ pub struct PeekSigInfo {
     pub first: u64,
     /// Whether signals of the process are asked for, not of the thread.
     pub is_shared: bool,
-    /// How many at most.
+    /// Most signals to tell of.
     pub count: u64,
 }
 
@@ -189,7 +189,7 @@ impl PeekSigInfo {
 pub const USER_REGS: usize = 27;
 /// Bytes of `struct user`.
 pub const USER_BYTES: u64 = 928;
-/// Where the debug registers lie in `struct user`.
+/// Offsets of the debug registers in `struct user`.
 pub const DEBUG_REGS: core::ops::Range<u64> = 848..912;
 
 /// Indices into `struct user_regs_struct`.
@@ -286,7 +286,7 @@ pub fn check_xsave(bytes: &[u8], mask: u64) -> Result<()> {
     if present & WITH_MXCSR != 0 { check_fxsave(bytes) } else { Ok(()) }
 }
 
-/// How a child is, by wait4(2).
+/// State of a child, as wait4(2) tells it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stopped {
     /// The signal.

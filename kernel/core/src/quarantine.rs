@@ -20,9 +20,9 @@ pub const SILENCE_NS: u64 = 1_000_000_000;
 /// State of knowledge about a run that is given up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Known {
-    /// Linux may hold it.
+    /// Linux may hold the frame.
     Unasked,
-    /// Linux has just said that it holds it.
+    /// Linux has just said that it holds the frame.
     Held,
 }
 
@@ -53,10 +53,10 @@ pub enum Want {
 pub struct Inquiry {
     /// Pages of each of the two lists.
     pages: [u64; 2],
-    /// The list with the unasked ones.
+    /// Index of the list with the pages that Linux has not been asked about.
     unasked: usize,
     asking: u64,
-    /// When the held ones were asked about anew.
+    /// Time when the held pages were asked about anew.
     began_ns: u64,
 }
 
@@ -70,7 +70,7 @@ impl Inquiry {
         self.pages[self.unasked]
     }
 
-    /// Pages that it held when it was asked last.
+    /// Pages that Linux held when it was asked last.
     #[must_use]
     pub const fn held(&self) -> u64 {
         self.pages[1 - self.unasked]
@@ -82,7 +82,7 @@ impl Inquiry {
         self.pages[0] + self.pages[1] + self.asking
     }
 
-    /// The list with the unasked ones.
+    /// Index of the list with the pages that Linux has not been asked about.
     #[must_use]
     pub const fn unasked_list(&self) -> usize {
         self.unasked

@@ -39,7 +39,7 @@ impl RateLimit {
 /// Something may be done so often at once, and after that once in each interval.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
-    /// In whatever unit times are.
+    /// Time between two events, in the unit of the times.
     pub interval: u64,
     /// How many intervals may be used ahead of their time.
     pub burst: u64,

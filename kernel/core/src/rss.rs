@@ -26,7 +26,7 @@ impl Rss {
         self.own
     }
 
-    /// Pages that are not its own.
+    /// Pages that are not the space's own.
     #[must_use]
     pub const fn foreign(&self) -> u64 {
         self.foreign

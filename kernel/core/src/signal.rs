@@ -185,9 +185,9 @@ impl Actions {
 pub enum Disposition {
     /// Nothing.
     Ignore,
-    /// End the process by it.
+    /// Ends the process by the signal.
     Terminate {
-        /// With a core dump.
+        /// The process leaves a core dump.
         core: bool,
     },
     /// Stop.
@@ -284,7 +284,7 @@ impl UserSignals {
         Self(AtomicUsize::new(0))
     }
 
-    /// Number of them.
+    /// Number of the user's queued signals.
     #[must_use]
     pub fn count(&self) -> usize {
         self.0.load(Ordering::Relaxed)
@@ -296,7 +296,7 @@ impl UserSignals {
         self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
     }
 
-    /// Counts one more, however many there are.
+    /// Counts one more signal, however many there are.
     fn add_anyway(&self) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }

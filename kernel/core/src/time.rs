@@ -126,7 +126,7 @@ pub struct Timespec {
 }
 
 impl Timespec {
-    /// From nanoseconds.
+    /// The timespec of so many nanoseconds.
     #[must_use]
     pub const fn from_ns(ns: u64) -> Self {
         Self { sec: (ns / NS_PER_SEC) as i64, nsec: (ns % NS_PER_SEC) as i64 }
@@ -157,7 +157,7 @@ pub struct Timeval {
 }
 
 impl Timeval {
-    /// From nanoseconds, rounded down.
+    /// The timeval of so many nanoseconds, rounded down.
     #[must_use]
     pub const fn from_ns(ns: u64) -> Self {
         Self { sec: (ns / NS_PER_SEC) as i64, usec: (ns % NS_PER_SEC / 1000) as i64 }

@@ -12,7 +12,7 @@
 pub struct Turns {
     /// Time that requests took, less the time that passed without them; not below 0.
     spent: u64,
-    /// When the last request ended.
+    /// End of the last request.
     last: u64,
     /// The end of the rest, or [`Turns::NONE`].
     rest_end: u64,

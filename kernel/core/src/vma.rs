@@ -45,7 +45,7 @@ impl<F: Clone + PartialEq> Vma<F> {
         self.end - self.start
     }
 
-    /// Range of its pages.
+    /// Range of the mapping's pages.
     #[must_use]
     #[inline(always)] // two words that the caller has
     pub const fn range(&self) -> PageRange {
@@ -58,7 +58,7 @@ impl<F: Clone + PartialEq> Vma<F> {
         self.start >= self.end
     }
 
-    /// Whether `address` lies in it.
+    /// Whether `address` lies in the mapping.
     #[must_use]
     pub const fn contains(&self, address: u64) -> bool {
         address >= self.start && address < self.end
@@ -90,7 +90,7 @@ impl<F: Clone + PartialEq> Vma<F> {
         })
     }
 
-    /// Whether `mprotect` may give it these rights.
+    /// Whether `mprotect` may give the mapping these rights.
     fn may_have(&self, prot: Prot) -> bool {
         self.max_prot.contains(prot) && !self.flags.contains(VmaFlags::FIXED_KERNEL)
     }
@@ -105,7 +105,7 @@ impl<F: Clone + PartialEq> Vma<F> {
     }
 }
 
-/// Where [`VmaMap::find_gap`] looks.
+/// Addresses among which [`VmaMap::find_gap`] looks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Search {
     /// The highest gap that ends at or below this address (`mmap_base`).

@@ -66,7 +66,7 @@ struct Frame {
     marked: bool,
     /// The frame's memory was bad: the frame is not used again.
     bad: bool,
-    /// The writes that it has, a bit each.
+    /// The writes that the frame has, a bit each.
     content: u8,
 }
 
@@ -85,14 +85,14 @@ enum Op {
     /// Gives the right to write back.
     Writable(usize),
     Discard(usize),
-    /// The page to the other one, where nothing is.
+    /// Moves the page to the other address, where nothing is.
     Move(usize),
     Unmap(usize),
-    /// Maps it anew, if nothing is mapped there.
+    /// Maps the page anew, if nothing is mapped there.
     Map(usize),
     /// Maps it anew in place of what is mapped there.
     Replace(usize),
-    /// Finds that its memory was bad.
+    /// Finds that the page's memory was bad.
     Lose(usize),
     /// Serves a fault of Linux.
     Serve(usize, bool),
@@ -124,7 +124,7 @@ struct Thread {
     drop_mapping: u8,
     dead: [u8; 2],
     copies_max: usize,
-    /// The child's pages that it gets copies of.
+    /// The child's pages for which it gets copies.
     copies: [bool; PAGES],
     /// The rights and writes there were at the beginning.
     begin: ([Rights; PAGES], [u8; PAGES], u8),
@@ -171,7 +171,7 @@ enum Asked {
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash, Debug)]
 struct LinuxFault {
     answer: Option<[Entry; PAGES]>,
-    /// A zap came since it asked.
+    /// A zap came since the fault has asked.
     void: bool,
 }
 

@@ -98,7 +98,7 @@ pub enum Being {
 /// Result of an attempt to get a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Acquired {
-    /// The thread has it.
+    /// The thread has the lock.
     Taken,
     /// The thread waits, or would have to wait, for this owner.
     By(u32),
@@ -118,7 +118,7 @@ pub enum Given<W> {
 pub struct Requeued<W> {
     /// The waiter that has the lock now.
     pub woken: Woken<W>,
-    /// How many waiters were woken or moved.
+    /// Number of waiters that were woken or moved.
     pub result: Result<usize>,
 }
 

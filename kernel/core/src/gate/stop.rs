@@ -7,19 +7,19 @@ use hanare_abi::observe::{OBSERVED_ENDED, OBSERVED_RUNS, OBSERVED_STOPPING};
 /// Whether the threads of a process stand, and why.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Stop {
-    /// `OBSERVED_*`: why they stopped, or are about to.
+    /// `OBSERVED_*`: reason why the threads stopped, or are about to.
     why: u64,
     /// Every thread is there.
     complete: bool,
-    /// The thread because of which they stopped, or 0.
+    /// The thread because of which the threads stopped, or 0.
     tid: u32,
-    /// The signal that they stopped by, or 0.
+    /// The signal by which the threads stopped, or 0.
     signal: u32,
     /// The breakpoint or watchpoint that was met, or 0.
     address: u64,
     /// Status of wait(2), once the process has ended.
     ended: Option<u32>,
-    /// The debugger lets go of it.
+    /// The debugger lets go of the process.
     closing: bool,
 }
 
@@ -43,7 +43,7 @@ impl Stop {
         self.why == OBSERVED_RUNS
     }
 
-    /// Whether all of them stand.
+    /// Whether all threads stand.
     pub const fn is_complete(&self) -> bool {
         self.complete
     }
@@ -68,7 +68,7 @@ impl Stop {
         resumes
     }
 
-    /// The debugger goes: they stop no more.
+    /// The debugger goes: the threads stop no more.
     pub fn close(&mut self) {
         (self.closing, self.complete) = (true, false);
     }

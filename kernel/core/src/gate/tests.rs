@@ -76,7 +76,7 @@ fn the_order_is_that_of_the_numbers() {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum At {
     User,
-    /// In a call or a fault, waiting.
+    /// In a call or a fault: the thread waits.
     Kernel,
     Gate,
     Parked,

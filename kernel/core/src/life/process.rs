@@ -13,7 +13,7 @@ pub struct Process {
     /// The maker has gone on ([`Event::Entrust`]): Linux tells if the process ends before its proxy
     /// has come.
     entrusted: bool,
-    /// Threads that it has.
+    /// Threads of the process.
     threads: u32,
     /// Number of the `threads` that are about to leave while others go on: [`T::Exits`],
     /// [`T::Replaced`].
@@ -38,11 +38,11 @@ pub enum Event {
     Entrust,
     /// The process begins to run with the thread, which it has already.
     Begin,
-    /// Linux tells that its proxy is gone.
+    /// Linux tells that the process' proxy is gone.
     Kill,
     /// The process goes on as another process.
     Move,
-    /// Linux has stopped it, or continued it.
+    /// Linux has stopped the process, or continued it.
     Pause(bool),
     /// A thread waits until the process is gone.
     Await,
@@ -65,7 +65,7 @@ pub enum Event {
     Resume,
     /// The thread is about to replace the program.
     Replace,
-    /// The threads beside it have ended.
+    /// The threads beside the one that replaces the program have ended.
     Alone,
     /// The first thread takes the thread's place, in whose state it goes on.
     HandOver,

@@ -8,7 +8,7 @@ use super::{Refused, SpaceState as S, SpaceWord};
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Space {
     state: S,
-    /// Processes that have it.
+    /// Processes that have the space.
     processes: u32,
     /// Number of the `processes` that have not [left](SpaceEvent::Leave) the space.
     occupied: u32,
@@ -19,11 +19,11 @@ pub struct Space {
 pub enum SpaceEvent {
     /// A program starts in it, of Linux or as a child.
     Start,
-    /// A process has it from now on.
+    /// A process has the space from now on.
     Enter,
     /// A process has no thread in it any more. Said once of each.
     Leave,
-    /// Linux has no mapping of it any more.
+    /// Linux has no mapping of the space any more.
     Close,
 }
 

@@ -47,7 +47,7 @@ pub enum Stage {
 pub struct Thread {
     pub state: T,
     pub process: u8,
-    /// The process that it makes.
+    /// The process that the thread makes.
     pub child: u8,
     pub stage: Stage,
     /// The thread looks at what it waits for.
@@ -74,7 +74,7 @@ pub struct Proc {
     pub space: u8,
     /// The process is in the list of its space.
     pub member: bool,
-    /// The thread that makes it.
+    /// The thread that makes the process.
     pub maker: u8,
     /// The thread that waits until it has left the memory.
     pub vfork: u8,

@@ -17,7 +17,7 @@ pub enum Kind {
     Other,
     /// Files: what is called by a path, and what only files can do.
     Files,
-    /// Sockets: what only they can do.
+    /// Sockets: calls that only sockets have.
     Net,
 }
 
@@ -25,7 +25,7 @@ impl Kind {
     /// All kinds.
     pub const ALL: [Kind; BOXES] = [Kind::Other, Kind::Files, Kind::Net];
 
-    /// As options spell it.
+    /// The kind's word in options.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
@@ -41,7 +41,7 @@ impl Kind {
         Kind::ALL.into_iter().find(|kind| kind.word() == word)
     }
 
-    /// Number of its box.
+    /// Number of the kind's box.
     #[must_use]
     pub const fn number(self) -> usize {
         match self {

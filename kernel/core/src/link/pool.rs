@@ -34,7 +34,7 @@ impl Way {
     /// All ways.
     pub const ALL: [Way; 3] = [Way::Direct, Way::Box, Way::Auto];
 
-    /// As options spell it.
+    /// The way's word in options.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
@@ -44,7 +44,7 @@ impl Way {
         }
     }
 
-    /// As the module is told.
+    /// The way's number, `DISPATCH_*`, for the module.
     #[must_use]
     pub const fn dispatch(self) -> u32 {
         match self {
@@ -87,7 +87,7 @@ pub const fn is_crowded(threads: usize, servers: u32) -> bool {
 pub struct Load {
     /// Servers that there are.
     pub servers: u32,
-    /// How many there may be.
+    /// Most servers that there may be.
     pub most: u32,
     /// Calls in the box or with a server, the one that is about to come left out.
     pub calls: u32,
@@ -113,7 +113,7 @@ impl Load {
 pub struct Watch {
     /// Calls that servers had ended when it was looked at last.
     ended: u32,
-    /// When that was.
+    /// Time of that look.
     since_ns: u64,
 }
 

@@ -10,11 +10,11 @@ pub struct Seen {
     pub proxies: usize,
     /// Proxies that are being made, for any task.
     pub asked: usize,
-    /// Most proxies, at least one.
+    /// Most proxies that the pool may have, at least one.
     pub limit: usize,
-    /// How many have come so far.
+    /// Number of proxies that have come so far.
     pub came: u32,
-    /// How many have gone so far.
+    /// Number of proxies that have gone so far.
     pub left: u32,
 }
 
@@ -29,14 +29,14 @@ impl Seen {
 /// Next step of a task that has found no proxy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Asks for one more.
+    /// Asks for one more proxy.
     Ask,
     /// Waits until a proxy comes, goes or is given back, or the making of one has ended, and that
     /// long at most, ns on its clock.
     Wait(u64),
 }
 
-/// Why a task does not ask.
+/// Reason why a task does not ask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Refused {
     /// [`Seen::left`] when the task was refused. Before one more proxy goes, the task would

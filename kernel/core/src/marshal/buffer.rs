@@ -8,7 +8,7 @@ use hanare_abi::message::{MESSAGE_PAGE_MAGIC, MESSAGE_PAGE_NONE, MessageHead, Me
 /// The bytes of a message. The other side may be able to write to them at any time, so what is read
 /// twice may differ.
 pub trait Buffer {
-    /// How many there are.
+    /// Number of bytes in the buffer.
     fn size(&self) -> usize;
 
     /// Reads as many bytes as `to` has; zeros from the end on.
@@ -36,7 +36,7 @@ pub trait Buffer {
 
 /// A [`Buffer`] whose bytes can be borrowed, piece by piece.
 pub trait Runs {
-    /// How many bytes there are.
+    /// Number of bytes in the runs.
     fn bytes(&self) -> usize;
 
     /// The longest run of bytes from `at` on that lies together; empty behind the end.

@@ -7,10 +7,10 @@ use super::wire::{HEAD_BYTES, RESULT_AT, TEXT_MAX, USER_END, head_of};
 use crate::syscalls::arguments::{Counted, Direction};
 use hanare_abi::message::{MESSAGE_MAGIC, MESSAGE_OUTSIDE, MESSAGE_UNMAPPED};
 
-/// Where Linux lets no program map anything (`vm.mmap_min_addr`).
+/// Lowest address that Linux lets a program map (`vm.mmap_min_addr`).
 const UNMAPPED: u64 = 0x1000;
 
-/// Why something is no message.
+/// Reason why something is no message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Malformed {
     /// The head is invalid, or says more bytes than there are.
@@ -34,7 +34,7 @@ pub enum Malformed {
 pub struct Place {
     /// The message.
     pub message: u64,
-    /// The memory of one's own.
+    /// Address in the reader's own memory.
     pub own: u64,
     /// Whether no access is possible behind the last byte of the buffer that the message is in.
     pub has_guard: bool,
@@ -43,7 +43,7 @@ pub struct Place {
 /// A list whose entries Linux writes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Written {
-    /// In the memory of one's own.
+    /// Offset in the reader's own memory.
     own: usize,
     at: usize,
     size: usize,

@@ -20,7 +20,7 @@ pub struct Piece {
     pub(super) addr: u64,
     /// Offset of the piece in the message.
     pub(super) at: usize,
-    /// How many bytes there are of it.
+    /// Bytes of the piece.
     pub(super) length: usize,
     /// Whether there are fewer than the call asks for.
     pub(super) is_partial: bool,
@@ -33,7 +33,7 @@ impl Piece {
         Self { addr: 0, at: 0, length: 0, is_partial: false, rule: Rule::Nothing };
 }
 
-/// Why there is no message of a call.
+/// Reason why a call has no message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// The call has no description, for this reason.
@@ -132,7 +132,7 @@ impl<M: CallerMemory, B: Buffer + ?Sized> Encoder<'_, M, B> {
         (self.next <= self.end).then(|| usize::try_from(at).unwrap_or(usize::MAX))
     }
 
-    /// Where the next piece begins.
+    /// Offset at which the next piece begins.
     const fn start(&self) -> u64 {
         self.next.next_multiple_of(ALIGNMENT as u64)
     }

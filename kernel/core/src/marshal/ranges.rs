@@ -23,7 +23,7 @@ pub fn ranges(
     walk(&mut ranges, u64::from(number), &mut args.clone())
 }
 
-/// Why [`ranges`] has not come to the end.
+/// Reason why [`ranges`] has not come to the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RangesEnd {
     /// The call has no description.

@@ -80,7 +80,7 @@ impl Entry {
 pub struct List {
     /// Bytes of an entry.
     pub size: usize,
-    /// How many.
+    /// Number of entries.
     pub count: u64,
     /// Rule by which the list is written back.
     pub rule: Rule,

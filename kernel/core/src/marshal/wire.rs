@@ -6,14 +6,14 @@ use hanare_abi::message::{MESSAGE_PAGE_HEAD_SIZE, MESSAGE_PAGE_SIZE, MessageHead
 pub const VECTORS_MAX: u64 = 1024;
 /// Most bytes of a string, with its zero (PATH_MAX); Linux refuses longer ones.
 pub const TEXT_MAX: usize = 4096;
-/// Where a program's addresses end.
+/// End of a program's addresses.
 pub const USER_END: u64 = 0x7fff_ffff_f000;
 
 /// Bytes of a message's head.
 pub const HEAD_BYTES: usize = size_of::<MessageHead>();
 /// Bytes of a page.
 pub const PAGE_BYTES: usize = MESSAGE_PAGE_SIZE as usize;
-/// Bytes of its head.
+/// Bytes of a page's head.
 pub const PAGE_HEAD_BYTES: usize = MESSAGE_PAGE_HEAD_SIZE as usize;
 /// Bytes of a message in each page.
 pub const PAYLOAD_BYTES: usize = PAGE_BYTES - PAGE_HEAD_BYTES;
@@ -66,7 +66,7 @@ pub fn head_of(bytes: &[u8; HEAD_BYTES]) -> MessageHead {
     }
 }
 
-/// Where the result stands.
+/// Offset of the result.
 pub const RESULT_AT: usize = 64;
 
 /// A page's head as bytes.

@@ -59,9 +59,9 @@ struct User {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 struct Frame {
     user: usize,
-    /// `None`: Linux is asked about it.
+    /// List of the frame; `None`: Linux is asked about it.
     list: Option<usize>,
-    /// Linux has let go of it then.
+    /// Time at which Linux lets go of the frame.
     free_since_ns: Option<u64>,
 }
 

@@ -79,13 +79,13 @@ impl SigInfo {
         (self.code == SI_TIMER).then_some(self.fields[0] as u32)
     }
 
-    /// How often that has expired beside, as it says.
+    /// Number of further expiries of the timer, as the information has it.
     #[must_use]
     pub fn overrun(&self) -> u32 {
         (self.fields[0] >> 32) as u32
     }
 
-    /// How often that has expired beside.
+    /// Sets the number of further expiries of the timer.
     pub fn set_overrun(&mut self, overrun: u32) {
         self.fields[0] = self.fields[0] & u64::from(u32::MAX) | u64::from(overrun) << 32;
     }
@@ -127,7 +127,7 @@ impl SigInfo {
         zerocopy::transmute!(*words)
     }
 
-    /// To 16 words.
+    /// The information as 16 words.
     #[must_use]
     pub fn to_words(self) -> [u64; 16] {
         zerocopy::transmute!(self)
@@ -161,7 +161,7 @@ impl AltStack {
     /// The state without an alternate stack.
     pub const DISABLED: Self = Self { sp: 0, flags: SS_DISABLE, reserved: 0, size: 0 };
 
-    /// Whether `sp` lies on it, as Linux' `on_sig_stack`.
+    /// Whether `sp` lies on the stack, as Linux' `on_sig_stack`.
     #[must_use]
     pub const fn holds(&self, sp: u64) -> bool {
         // a frame is pushed below sp, so the end counts and the start does not
@@ -407,7 +407,7 @@ pub fn float_code(state: &[u8], x87: bool) -> Option<i32> {
     .find_map(|(bits, code)| (met & bits != 0).then_some(code))
 }
 
-/// Where a frame goes.
+/// Place for a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FramePlace {
     /// Address of the [`RtSigFrame`]: `rsp` of the handler (16n + 8).

@@ -76,7 +76,7 @@ pub enum DefaultAction {
     Ignore,
     /// Stop the process.
     Stop,
-    /// Continue it.
+    /// Continue the process.
     Continue,
 }
 
@@ -106,19 +106,19 @@ impl SigSet {
         if is_valid(signal) { Self(1 << (signal - 1)) } else { Self(0) }
     }
 
-    /// With `signal` added.
+    /// The set with `signal` added.
     #[must_use]
     pub const fn with(self, signal: u32) -> Self {
         Self(self.0 | Self::of(signal).0)
     }
 
-    /// With `signal` removed.
+    /// The set with `signal` removed.
     #[must_use]
     pub const fn without(self, signal: u32) -> Self {
         Self(self.0 & !Self::of(signal).0)
     }
 
-    /// Whether `signal` is in it.
+    /// Whether the set has `signal`.
     #[must_use]
     pub const fn contains(self, signal: u32) -> bool {
         self.0 & Self::of(signal).0 != 0

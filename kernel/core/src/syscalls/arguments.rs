@@ -8,7 +8,7 @@
 /// Direction of a call's access to memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
-    /// The call reads it.
+    /// The call reads the memory.
     In,
     /// The call writes it, all of it where it succeeds and nothing where it fails.
     Out,
@@ -20,13 +20,13 @@ pub enum Direction {
 }
 
 impl Direction {
-    /// Whether the call reads it.
+    /// Whether the call reads the memory.
     #[must_use]
     pub const fn is_read(self) -> bool {
         !matches!(self, Self::Out)
     }
 
-    /// Whether the call writes to it.
+    /// Whether the call writes to the memory.
     #[must_use]
     pub const fn is_written(self) -> bool {
         !matches!(self, Self::In)

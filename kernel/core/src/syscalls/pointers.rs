@@ -11,7 +11,7 @@ pub const POINTERS_MAX: usize = 2;
 pub struct Pointer {
     /// Index of the pointer among the call's pointers.
     pub index: usize,
-    /// Which argument it is.
+    /// Index of the argument.
     pub argument: usize,
     /// The call writes there; else it reads.
     pub writes: bool,
@@ -117,7 +117,7 @@ const fn writes(direction: Direction) -> bool {
     }
 }
 
-/// By number.
+/// Pointers of each call, by number.
 static POINTERS: [Pointers; NUMBERS] = {
     let mut all = [Pointers::NONE; NUMBERS];
     let mut number = 0;

@@ -209,7 +209,7 @@ pub struct Row {
     pub by: By,
     /// Action after a signal has interrupted the call.
     pub restart: Restart,
-    /// The vDSO answers it without a trap, too.
+    /// The vDSO answers the call without a trap, too.
     pub vdso: bool,
 }
 
