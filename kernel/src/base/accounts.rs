@@ -65,7 +65,7 @@ fn next_number(users: &BTreeMap<u32, Known>) -> u32 {
     }
 }
 
-/// As booted, in bytes.
+/// Limits of a user, as booted, in bytes.
 static LIMITS: Once<Limits> = Once::new();
 
 #[derive(Clone, Copy)]
@@ -336,12 +336,12 @@ impl Account {
         self.cpu_group.load(Ordering::Relaxed)
     }
 
-    /// Whether its pages are charged to a control group.
+    /// Whether the account's pages are charged to this control group.
     pub fn is_in(&self, group: Tag) -> bool {
         GROUPS.is_within(*self.group.lock(), group)
     }
 
-    /// Whether its pages are charged to any control group.
+    /// Whether the account's pages are charged to any control group.
     pub fn has_group(&self) -> bool {
         *self.group.lock() != NOBODY
     }
@@ -584,7 +584,7 @@ pub struct RingPlace {
 }
 
 impl RingPlace {
-    /// The order of its pages.
+    /// Order of the ring's pages.
     pub fn order(&self) -> u32 {
         self.order
     }

@@ -59,7 +59,7 @@ impl Run {
         }
     }
 
-    /// Takes `next` in if it follows.
+    /// Takes `next` into the run if it follows.
     fn join(&mut self, next: Run) -> bool {
         let follows = next.frame == self.frame + u64::from(self.pages) * SMALL;
         let alike = !self.large && !next.large && self.named == next.named;
@@ -106,12 +106,12 @@ impl Chain {
         Chain { first: None, pages: 0 }
     }
 
-    /// Whether nothing is in it.
+    /// Whether the chain has no run.
     pub fn is_empty(&self) -> bool {
         self.first.is_none()
     }
 
-    /// Pages in it.
+    /// Pages of all runs.
     pub fn pages(&self) -> u64 {
         self.pages
     }

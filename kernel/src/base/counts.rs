@@ -12,7 +12,7 @@ pub struct Counts {
     pub controls: AtomicU64,
     /// The thread waits for Linux, another thread or a time.
     pub waits: AtomicBool,
-    /// Times it gave the CPU away to wait.
+    /// Times that the thread gave the CPU away to wait.
     pub voluntary: AtomicU64,
     /// Times another thread got the CPU although it could go on.
     pub involuntary: AtomicU64,
@@ -71,7 +71,7 @@ impl Drop for Counted {
     }
 }
 
-/// How many there are of a kind.
+/// Number of objects of a kind.
 pub fn there_are(kind: Kind) -> u64 {
     THERE[kind as usize].load(Ordering::Relaxed)
 }

@@ -6,7 +6,7 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use hanare_hal::context;
 
 static ON: AtomicBool = AtomicBool::new(false);
-/// Allocations since it was asked for.
+/// Allocations since failures were asked for.
 static SEEN: AtomicU64 = AtomicU64::new(0);
 /// The first one that fails, counted from 1; 0: none, they are counted only.
 static FIRST: AtomicU64 = AtomicU64::new(0);

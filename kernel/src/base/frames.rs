@@ -161,7 +161,7 @@ fn kernel_share(zone: &Zone<'static>) -> usize {
     zone.total_pages() / KERNEL_SHARE
 }
 
-/// Why there is no page.
+/// Reason why there is no page.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum NoPage {
     /// There is no memory.
@@ -528,7 +528,7 @@ pub fn is_shared(paddr: PhysAddr) -> bool {
     with_zone(paddr, |z| z.frame(pfn(paddr)).refs > 1)
 }
 
-/// How many mappings a page has.
+/// Number of mappings that a page has.
 pub fn mappings(paddr: PhysAddr) -> u64 {
     with_zone(paddr, |z| u64::from(z.frame(pfn(paddr)).refs)).max(1)
 }

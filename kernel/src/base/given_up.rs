@@ -14,7 +14,7 @@ static ALL: AtomicU64 = AtomicU64::new(0);
 pub struct Quarantined<A> {
     /// The number of these frames, by whether Linux has been asked about them.
     pub known: Inquiry,
-    /// The last round of questions about it alone.
+    /// The last round of questions about this user's frames alone.
     pub round: Round,
     /// Accounts with such frames, by the lists of [`Inquiry`]: each keeps the next one.
     pub first: [Option<Arc<A>>; 2],

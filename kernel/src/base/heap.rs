@@ -41,7 +41,7 @@ pub const SMALL_PARTS: usize = 1024;
 /// Where the heap has its pages from.
 struct Frames;
 
-/// Pages that it has from there.
+/// Pages that the heap has from the frame allocator.
 static PAGES: AtomicU64 = AtomicU64::new(0);
 
 /// Pages of the heap, in pieces, in blocks of their own, and in the reserve.
@@ -111,7 +111,7 @@ pub fn room(bytes: usize) -> Result<()> {
     if is_short() || failing::is_to_fail() { Err(errno::ENOMEM) } else { Ok(()) }
 }
 
-/// An [`Arc`] of it, or `ENOMEM`.
+/// An [`Arc`] of the value, or `ENOMEM`.
 pub fn arc<T>(value: T) -> Result<Arc<T>> {
     room_for_arc::<T>()?;
     Ok(Arc::new(value))

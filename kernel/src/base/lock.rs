@@ -21,7 +21,7 @@ use hanare_hal::cpu;
 pub trait Rank {
     /// Higher ranks are taken while lower ones are held.
     const ORDER: u8;
-    /// For messages.
+    /// Name of the rank, for messages.
     const NAME: &'static str;
 }
 
@@ -294,7 +294,7 @@ mod order {
     struct Holds {
         /// A bit for each rank.
         ranks: [AtomicU64; 2],
-        /// How many of each.
+        /// Number of locks of each rank that are held.
         counts: [AtomicU8; RANKS_MAX],
     }
 

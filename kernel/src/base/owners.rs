@@ -15,7 +15,7 @@ struct Words {
     words: &'static [AtomicU32],
 }
 
-/// In ascending order.
+/// Words of all chunks, in ascending order.
 static ALL: Once<&[Words]> = Once::new();
 
 /// Bytes of the words of a chunk.

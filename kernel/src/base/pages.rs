@@ -15,12 +15,12 @@ pub struct Pages {
 }
 
 impl Pages {
-    /// As many as that, for an owner.
+    /// 2^`order` pages, for an owner.
     pub fn new(order: u32, owner: FrameOwner) -> Result<Pages> {
         Ok(Pages { frame: frames::alloc_user(order, owner).ok_or(errno::ENOMEM)?, order })
     }
 
-    /// For a service.
+    /// The pages as an extent, for a service.
     pub fn extent(&self) -> u64 {
         Extent::of(self.frame.frame(), 1 << self.order).word()
     }

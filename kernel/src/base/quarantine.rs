@@ -45,7 +45,7 @@ static OF_KERNEL: Mutex<OfKernel, rank::QuarantinedAccounts> = Mutex::new(OfKern
 });
 /// Bytes of the kernel's own.
 static BYTES_OF_KERNEL: AtomicU64 = AtomicU64::new(0);
-/// Bytes of all of it.
+/// Bytes in quarantine.
 static BYTES: AtomicU64 = AtomicU64::new(0);
 /// Bytes that have come back so far.
 static CAME_BACK: AtomicU64 = AtomicU64::new(0);

@@ -26,7 +26,7 @@ use hanare_hal::{gdt, shared};
 /// A thread's kernel stack: 32 KiB, of which 12 KiB were seen used (fork, with a request of Linux
 /// served where it waits).
 const ORDER: u32 = 3;
-/// Bytes of it.
+/// Bytes of a stack.
 pub const BYTES: u64 = 4096 << ORDER;
 
 /// Stack of a CPU that idles, and the guard below it.
@@ -53,7 +53,7 @@ impl Stack {
         bottom(self.frame) + BYTES
     }
 
-    /// Whether `addr` lies in the guard below it.
+    /// Whether `addr` lies in the guard below the stack.
     pub fn guards(&self, addr: u64) -> bool {
         (bottom(self.frame) - BYTES..bottom(self.frame)).contains(&addr)
     }
@@ -65,7 +65,7 @@ impl Drop for Stack {
     }
 }
 
-/// Where a block of memory lies as a stack.
+/// Lowest address of a block of memory as a stack.
 fn bottom(block: PhysAddr) -> u64 {
     STACKS_BASE + 2 * block.0 + BYTES
 }

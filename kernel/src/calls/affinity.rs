@@ -46,7 +46,7 @@ fn sched_getaffinity(call: &Context<'_>) -> Result<u64> {
     Ok(mask.len() as u64)
 }
 
-/// Accepted if it leaves a CPU of this instance.
+/// sched_setaffinity(2), which is accepted if the mask leaves a CPU of this instance.
 fn sched_setaffinity(call: &Context<'_>) -> Result<u64> {
     /// More than any machine has CPUs for.
     const BYTES_MAX: usize = 1024;

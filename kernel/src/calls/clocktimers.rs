@@ -60,18 +60,18 @@ fn enter(p: &Process, timer: Timer, clock: Option<CpuClock>) -> Result<()> {
     })
 }
 
-/// timer_settime; `None`: it is Linux' business.
+/// timer_settime; `None`: the timer is Linux'.
 pub fn set_time(p: &Process, a: &[u64; 6]) -> Option<Result<u64>> {
     is_ours(p, a[0] as u32).then(|| set(p, a))
 }
 
-/// timer_gettime; `None`: it is Linux' business.
+/// timer_gettime; `None`: the timer is Linux'.
 pub fn get_time(p: &Process, a: &[u64; 6]) -> Option<Result<u64>> {
     let id = a[0] as u32;
     is_ours(p, id).then(|| get(p, id).and_then(|now| write(a[1], now)))
 }
 
-/// timer_getoverrun; `None`: it is Linux' business.
+/// timer_getoverrun; `None`: the timer is Linux'.
 pub fn overrun(p: &Process, id: u64) -> Option<u64> {
     with(p, id as u32, |t| Ok(t.expiries.overrun())).ok().map(u64::from)
 }

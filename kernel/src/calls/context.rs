@@ -16,7 +16,7 @@ pub struct Context<'a> {
     pub thread: &'static Thread,
     /// The thread's process.
     pub process: &'static Arc<Process>,
-    /// The process' space, and all processes that have it.
+    /// The process' space, with all processes that have the space.
     pub space: &'static ProcessSpace,
     /// The call's row in the table.
     pub row: &'static Row,

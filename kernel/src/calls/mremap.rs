@@ -51,7 +51,7 @@ struct Move {
 }
 
 impl Move {
-    /// The addresses that it takes from.
+    /// Addresses that the mapping is moved from.
     fn source(&self) -> PageRange {
         PageRange::of_user(self.old, self.old.saturating_add(self.old_size.max(SMALL)))
     }
@@ -279,7 +279,7 @@ fn grow_linux(p: &Caller<'_>, vma: &Vma<FileRef>, end: u64) -> Result<()> {
     entered
 }
 
-/// Moves it to where `target` is reserved.
+/// Moves the mapping to the addresses that `target` has reserved.
 fn relocate(
     me: &Thread,
     vma: &Vma<FileRef>,
@@ -317,7 +317,7 @@ fn move_shared(p: &Caller<'_>, m: &Move, target: u64) -> Result<()> {
     })
 }
 
-/// Where a mapping is that was to move.
+/// Place of a mapping after an attempt to move it.
 enum Place {
     /// The old place, though there may be a copy at the new one.
     Old,

@@ -85,7 +85,7 @@ pub fn target(caller: &Arc<Process>, pid: u64) -> Option<Arc<Process>> {
 
 /// Arguments of getrlimit, setrlimit or prlimit64.
 pub struct Change {
-    /// Process whose limit it is; 0: the caller.
+    /// Process whose limit is meant; 0: the caller.
     pub pid: u64,
     /// `RLIMIT_*`.
     pub resource: u64,
@@ -142,9 +142,9 @@ pub enum Before {
     Refused,
     /// A process of the instance, and its soft limit of the address space.
     Known {
-        /// The process whose limit it is.
+        /// The process whose limit is meant.
         process: Arc<Process>,
-        /// A thread of it.
+        /// A thread of the process.
         tid: u32,
         /// RLIMIT_AS.
         soft: u64,

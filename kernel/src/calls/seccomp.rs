@@ -265,7 +265,7 @@ fn listen(me: &Thread, descriptor: u64, filter: &Filter) -> Result<u64> {
     }
 }
 
-/// How a process ends by such a signal.
+/// The end of a process by such a signal.
 fn killed_by(signal: u32) -> Last {
     Last::Request(Control::ExitSignal { signal })
 }

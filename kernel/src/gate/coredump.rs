@@ -33,7 +33,7 @@ const RANGES_MAX: usize = 60_000;
 /// How long the other threads may take to come by, ns.
 const PATIENCE_NS: u64 = 5_000_000_000;
 
-/// Where FPU state lies behind a [`DumpThread`], see `Control::DumpThread`.
+/// Offset of FPU state behind a [`DumpThread`], see `Control::DumpThread`.
 const FPU_AT: usize = 512;
 const FXSAVE: usize = 512;
 

@@ -67,7 +67,7 @@ fn load(thread: Option<&Thread>) {
     LOADED[percpu::index()].store(thread.is_some(), Ordering::Relaxed);
 }
 
-/// Why a debug exception came.
+/// Reason why a debug exception came.
 pub enum Cause {
     /// The running thread met these of its addresses, one bit each; and it may have done a
     /// single step.

@@ -97,7 +97,7 @@ fn name_worker(thread: &Thread, name: &[u8; 16]) {
 pub struct Inherited {
     /// Tracers and debuggers.
     observed: observe::Inherited,
-    /// The program it runs.
+    /// The program that the process runs.
     exe: Vec<u8>,
     affinity: CpuMask,
     /// Name of the thread.
@@ -113,7 +113,7 @@ pub struct Inherited {
     /// Id and limits.
     pub identity: Identity,
     shares_table: bool,
-    /// The thread that makes it.
+    /// The thread that makes the child.
     creator: u32,
     /// Users and groups.
     pub ids: Ids,

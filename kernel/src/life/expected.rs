@@ -28,7 +28,7 @@ impl<T> Entry<T> {
     }
 }
 
-/// Everything of one kind that waits for its proxy.
+/// Entries of one kind, each of which waits for its proxy.
 pub struct Expected<T, R: Rank>(Mutex<BTreeMap<Key, Entry<T>>, R>);
 
 impl<T, R: Rank> Expected<T, R> {
@@ -42,7 +42,7 @@ impl<T, R: Rank> Expected<T, R> {
         heap::trim_list(&self.0);
     }
 
-    /// Whether there is memory for one more.
+    /// Whether there is memory for one more entry.
     pub fn room(&self) -> Result<()> {
         heap::room_for_entry::<Key, Entry<T>>()
     }

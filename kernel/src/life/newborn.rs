@@ -17,7 +17,7 @@ const PATIENCE_NS: u64 = 10_000_000_000;
 /// Time between two looks of an attachment, which no newborn wakes, ns.
 const LOOK_NS: u64 = 1_000_000;
 
-/// How many births there have been.
+/// Number of births so far.
 static BIRTHS: AtomicU64 = AtomicU64::new(0);
 
 /// A birth that goes on until this is dropped: the newborn can be found by its id, or is not going

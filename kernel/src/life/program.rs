@@ -99,7 +99,7 @@ pub fn check_strings(bytes: u64, count: u64) -> Result<()> {
     Ok(())
 }
 
-/// References to all of them. `ENOMEM`.
+/// References to all strings. `ENOMEM`.
 pub fn slices(strings: &[Vec<u8>]) -> Result<Vec<&[u8]>> {
     lists::collected(strings.iter().map(Vec::as_slice))
 }
@@ -109,7 +109,7 @@ pub struct Opened {
     pub file: FileRef,
     pub head: Vec<u8>,
     pub hidden: bool,
-    /// Entries of binfmt_misc may take it.
+    /// Entries of binfmt_misc may take the file.
     pub has_binfmt: bool,
 }
 

@@ -64,7 +64,7 @@ impl Target {
     }
 }
 
-/// A path where the worker of `thread` reads it.
+/// Writes a path to where the worker of `thread` reads it; its address.
 pub fn write_path(thread: &Thread, path: &[u8]) -> Result<u64> {
     let name = lists::joined(&[path, &[0]])?;
     thread.write_scratch(&name)

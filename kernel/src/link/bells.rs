@@ -17,7 +17,7 @@ use hanare_ikc::SlotRef;
 struct Free {
     /// Number of the first one of the list, plus 1; 0: none.
     first: u32,
-    /// From this one on none was ever used.
+    /// First bell of those that were never used.
     unused: u32,
 }
 

@@ -14,19 +14,19 @@ use spin::Once;
 /// cache line.
 #[repr(C, align(64))]
 pub struct Port {
-    /// The slot shared with its worker.
+    /// The slot that the thread shares with its worker.
     pub slot: SlotRef<'static>,
     /// Slot index in the space; 0 is the first thread's of its first process.
     pub slot_index: u32,
     /// The thread's space, which it never leaves.
     pub space: u32,
-    /// How long it polls for an answer.
+    /// How long the thread polls for an answer.
     pub patience: Patience,
     /// The scheduler's part.
     pub task: Task,
     /// File references that it drops, while they are to go together (`services::put_together`).
     pub puts: Mutex<Option<Vec<u64>>, rank::Puts>,
-    /// Until when its calls go past the request box.
+    /// Until when the thread's calls go past the request box.
     pub passes_by: PassesBy,
 }
 
@@ -63,7 +63,7 @@ pub trait Delegates: Runs {
     fn asked(&self, request: Option<&Control>);
 }
 
-/// How the running thread is found.
+/// Function that finds the running thread.
 type Current = fn() -> Option<&'static dyn Delegates>;
 
 static CURRENT: Once<Current> = Once::new();

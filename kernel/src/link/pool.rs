@@ -50,7 +50,7 @@ fn most(number: usize) -> u32 {
     pool::most(asked, p.linux_cpu_ids.saturating_sub(p.cpu_count), SERVERS_MAX)
 }
 
-/// Where a server is, or was.
+/// Place for a server: its slot and its thread.
 #[derive(Default)]
 pub struct Place {
     /// The server's own slot, which a later server with this number has, too.
@@ -89,7 +89,7 @@ impl State {
         self.present.load(Ordering::Relaxed) >> (number % SERVERS_MAX) & 1 != 0
     }
 
-    /// How many there are.
+    /// Number of servers.
     pub fn servers(&self) -> u32 {
         self.present.load(Ordering::Relaxed).count_ones()
     }
@@ -241,7 +241,7 @@ impl Pool {
         self.has_served() || make().map(|page| self.page.call_once(|| page)).is_some()
     }
 
-    /// Box `number`, if they were made.
+    /// Box `number`, if the boxes were made.
     pub fn request_box(&self, number: usize) -> Option<BoxRef<'static>> {
         self.page.get().map(|page| page[number])
     }
@@ -288,7 +288,7 @@ impl Pool {
         Some(number * BOX_SERVERS + server as usize)
     }
 
-    /// How many servers there are.
+    /// Number of servers.
     pub fn servers(&self) -> u32 {
         self.states.iter().map(State::servers).sum()
     }

@@ -70,7 +70,7 @@ fn memory() -> Option<&'static Memory> {
 pub enum By {
     /// A worker of the space.
     Worker,
-    /// A task whose fault in the space needs it.
+    /// A task whose fault in the space needs the service.
     Fault,
     /// The service thread of the module.
     Thread,
@@ -162,7 +162,7 @@ impl Entry {
         shared::service(self.index).withdraw()
     }
 
-    /// The answer, if it is done.
+    /// The answer, if the service is done.
     pub fn answer(&self) -> Option<Result<Answer, Errno>> {
         let r = shared::service(self.index);
         let status = r.poll()?;
@@ -259,7 +259,7 @@ pub fn by_worker_at_once(
     by_worker_in(me, Turn::AtOnce, kind, args, extents)
 }
 
-/// How a service waits for its turn.
+/// Way in which a service waits for its turn.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Turn {
     Awaited,

@@ -83,14 +83,14 @@ impl<T> Default for CpuTimers<T> {
 }
 
 impl<T> CpuTimers<T> {
-    /// Sets some, or looks at them.
+    /// Sets some of the timers, or looks at them.
     pub fn change(&self, f: impl FnOnce(&mut All)) {
         f(&mut self.all.lock());
         self.rearm();
         cpus::request_attention();
     }
 
-    /// Looks again whether one is armed.
+    /// Looks again whether a timer is armed.
     pub fn rearm(&self) {
         // Under the locks: what is set meanwhile is not overlooked.
         let (all, clocks) = (self.all.lock(), self.clocks.lock());

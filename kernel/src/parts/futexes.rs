@@ -3,7 +3,7 @@
 use alloc::sync::Arc;
 use hanare_core::futex::Queues;
 
-/// A thread, as the queues know it.
+/// A thread that waits in a queue of a futex word.
 pub struct Sleeper<T> {
     /// The thread that waits.
     pub thread: Arc<T>,

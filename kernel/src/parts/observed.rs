@@ -20,9 +20,9 @@ use hanare_core::lists::entry_bytes;
 pub struct OfProcess<P> {
     /// [`TRACED`] and the like.
     pub flags: AtomicU32,
-    /// The session that traces it.
+    /// The session that traces the process.
     pub trace: Mutex<Option<Arc<Trace>>, rank::Trace>,
-    /// The one that debugs it.
+    /// The session that debugs the process.
     pub debugger: Mutex<Option<Arc<Debugger<P>>>, rank::Debugger>,
     /// Auxiliary vector of the program, for debuggers.
     pub auxv: Mutex<Vec<u8>, rank::AuxiliaryVector>,
@@ -40,7 +40,7 @@ pub const TRACED: u32 = 1;
 pub const DEBUGGED: u32 = 2;
 /// Every thread is to stop before it enters user mode.
 pub const HELD: u32 = 4;
-/// Linux traces a worker of it.
+/// Linux traces a worker of the process.
 pub const PTRACED: u32 = 8;
 /// No observer watches, but arguments of its calls are copied (`route/copied.rs`), so none takes
 /// the short way.
@@ -64,12 +64,12 @@ impl<P> OfProcess<P> {
         self.has(!COPIES)
     }
 
-    /// Whether one of these is so.
+    /// Whether one of these flags is set.
     pub fn has(&self, flag: u32) -> bool {
         self.flags.load(Ordering::Relaxed) & flag != 0
     }
 
-    /// Sets flags, or takes them away.
+    /// Sets flags, or clears them.
     pub fn set(&self, flag: u32, on: bool) {
         if on {
             self.flags.fetch_or(flag, Ordering::Release);
@@ -83,7 +83,7 @@ impl<P> OfProcess<P> {
         self.set(PTRACED, on);
     }
 
-    /// Whether `hanare gdb` debugs it.
+    /// Whether `hanare gdb` debugs the process.
     pub fn is_debugged(&self) -> bool {
         self.has(DEBUGGED)
     }
@@ -113,9 +113,9 @@ pub struct OfThread {
 
 /// A process as its debugger has it.
 pub struct Debuggee {
-    /// Whether its threads stand, and why.
+    /// Whether the process' threads stand, and why.
     pub stop: Stop,
-    /// Where `int3` stands.
+    /// Addresses where `int3` stands.
     pub breakpoints: Breakpoints,
 }
 
@@ -184,7 +184,7 @@ pub struct Debugger<P> {
     pub state: Mutex<Debuggee, rank::DebuggerStop>,
     /// Watchpoints.
     pub watches: Watches,
-    /// For itself.
+    /// Charge for the session itself.
     pub _charge: Charge,
     /// Counts the session until its last reference goes.
     pub _counted: Counted,
@@ -205,11 +205,11 @@ pub struct Trace {
     pub data_max: usize,
     /// Where records go, as long as there is a tracer.
     pub ring: Mutex<Option<Ring>, rank::TraceRing>,
-    /// Processes that it watches.
+    /// Number of processes that the session watches.
     pub watched: AtomicU64,
     /// The session's tracer is gone.
     pub closed: AtomicBool,
-    /// For itself.
+    /// Charge for the session itself.
     pub _charge: Charge,
     /// Counts the session until its last reference goes.
     pub _counted: Counted,

@@ -19,9 +19,9 @@ use hanare_ikc::{MemberRef, SlotRef};
 pub struct ProxyPool<S> {
     /// Most proxies.
     pub limit: usize,
-    /// The proxies that there are, and those to come.
+    /// The proxies of the pool, and those to come.
     pub members: Mutex<Members<S>, rank::PooledProxies>,
-    /// Threads that wait for one.
+    /// Threads that wait for a proxy.
     pub waiting: Mutex<Vec<Arc<dyn Runs>>, rank::PoolWaiters>,
     /// Counts when a proxy came, went, or was given back, or was not to be had.
     pub changes: AtomicU32,
@@ -33,9 +33,9 @@ pub struct Members<S> {
     pub all: Vec<Arc<Member<S>>>,
     /// Tasks that have asked for one more, which has not come yet.
     asked: usize,
-    /// How many have come.
+    /// Number of proxies that have come.
     came: u32,
-    /// How many have gone.
+    /// Number of proxies that have gone.
     left: u32,
 }
 
@@ -76,12 +76,12 @@ pub struct Member<S> {
     /// The page that says which task has the proxy. Read and written while the space is visited or
     /// the proxy is in the pool's list.
     pub page: MemberRef<'static>,
-    /// Linux has closed its space.
+    /// Linux has closed the proxy's space.
     pub is_gone: AtomicBool,
     /// A task has the proxy. Changed with the pool's list locked, or by the task that has the
     /// proxy. The page says so, too, but the proxy may write there.
     pub is_taken: AtomicBool,
-    /// The thread that has it.
+    /// The thread that has the proxy.
     pub user: Mutex<Option<Arc<dyn Runs>>, rank::TaskProxy>,
 }
 

@@ -64,18 +64,18 @@ pub struct Seccomp {
 pub struct Inherited(pub u8, pub Filters);
 
 impl Seccomp {
-    /// As PR_GET_SECCOMP shows it.
+    /// The mode as PR_GET_SECCOMP shows it.
     pub fn mode(&self) -> u8 {
         self.mode.load(Ordering::Acquire)
     }
 
-    /// As [`ThreadInfo`](hanare_abi::info::ThreadInfo) has it.
+    /// The state as [`ThreadInfo`](hanare_abi::info::ThreadInfo) has it.
     pub fn told(&self) -> u32 {
         let filters = self.filters.lock().as_ref().map_or(0, |f| f.len());
         u32::from(self.mode()) | (filters as u32) << 2
     }
 
-    /// For a new thread or process.
+    /// The part that a new thread or process inherits.
     pub fn inherited(&self) -> Inherited {
         let filters = self.filters.lock();
         Inherited(self.mode(), filters.clone())

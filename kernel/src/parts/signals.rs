@@ -100,7 +100,7 @@ impl ProcessSignals {
         self.pending = pending;
     }
 
-    /// For the child of a fork.
+    /// The signals' state for the child of a fork.
     pub fn inherit(&self) -> ProcessSignals {
         ProcessSignals {
             actions: lists::boxed_within(Actions::clone(&self.actions)),
@@ -180,14 +180,14 @@ pub struct ThreadSignals {
     pub mask: SigSet,
     /// The mask that comes back after a call with a mask of its own; otherwise the same as `mask`.
     pub lasting: SigSet,
-    /// Sent to it, or raised by what it does.
+    /// Signals sent to the thread, or raised by what it does.
     pub pending: Pending,
     /// Sent to the process, and taken for it by the thread's worker: as on Linux no other
     /// thread's business unless this one blocks them or ends.
     chosen: Pending,
     /// Sent to it and not come, where what comes does not tell.
     pub directed: Directed,
-    /// Where handlers with SA_ONSTACK run.
+    /// Stack of handlers with SA_ONSTACK.
     pub alt: AltStack,
     /// Mask the worker has on Linux.
     pub applied: SigSet,
@@ -268,7 +268,7 @@ impl ThreadSignals {
         self.is_held_back = false;
     }
 
-    /// Whether its worker blocks all signals.
+    /// Whether the thread's worker blocks all signals.
     pub fn is_held_back(&self) -> bool {
         self.is_held_back
     }

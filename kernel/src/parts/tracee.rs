@@ -7,9 +7,9 @@ use hanare_core::ptrace::Stop;
 use hanare_core::ptrace::permitted::Permitted;
 use hanare_core::signal::QueuedSignal;
 
-/// Linux traces its worker.
+/// Linux traces the thread's worker.
 pub const TRACED: u32 = 1;
-/// By PTRACE_SEIZE.
+/// The tracer came by PTRACE_SEIZE.
 pub const SEIZED: u32 = 2;
 /// The tracee stops at system calls (PTRACE_SYSCALL).
 pub const CALLS: u32 = 4;
@@ -50,9 +50,9 @@ pub struct OfThread<T> {
 
 /// The messages between a tracee and its tracer.
 pub struct State<T> {
-    /// At what it stopped last.
+    /// The last stop.
     pub stop: Stop,
-    /// The tracer has heard of it.
+    /// The tracer has heard of the stop.
     pub reported: bool,
     /// The signal of `Control::Trap`, if the tracer lets it through.
     pub let_through: Option<QueuedSignal>,
@@ -67,7 +67,7 @@ pub struct State<T> {
     pub is_answered: bool,
     /// The options of [`UNTOLD`].
     pub untold: u64,
-    /// The number of the call that it makes.
+    /// The number of the call that the thread makes.
     pub call: u64,
     /// The status that Linux has told of the stop of [`HEARD`].
     pub heard: u32,
@@ -111,7 +111,7 @@ impl<T> Default for OfThread<T> {
 }
 
 impl<T> OfThread<T> {
-    /// Whether one of these is so.
+    /// Whether one of these flags is set.
     pub fn has(&self, flag: u32) -> bool {
         self.flags.load(Ordering::SeqCst) & flag != 0
     }
@@ -121,7 +121,7 @@ impl<T> OfThread<T> {
         self.flags.fetch_or(flag, Ordering::SeqCst);
     }
 
-    /// Clears flags; whether one was set.
+    /// Clears flags; whether one of them was set.
     pub fn clear(&self, flag: u32) -> bool {
         self.flags.fetch_and(!flag, Ordering::SeqCst) & flag != 0
     }

@@ -12,7 +12,7 @@ pub struct Usage {
     pub user_ns: u64,
     /// Time in this kernel.
     pub system_ns: u64,
-    /// The most memory that one of them had.
+    /// The most memory that one of the processes had.
     pub peak_bytes: u64,
     /// Page faults.
     pub faults: u64,

@@ -6,7 +6,7 @@ use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 /// Area and wishes of a utility thread. Written by the thread itself.
 #[derive(Default)]
 pub struct OfThread {
-    /// Address of its area, 0: it is none.
+    /// Address of the thread's area; 0: it has none.
     area: AtomicU64,
     bytes: AtomicU64,
     cpu: AtomicU64,
@@ -17,13 +17,13 @@ pub struct OfThread {
     bell: AtomicU8,
 }
 
-/// How threads of its process ring it on Linux.
+/// Way in which threads of the process ring the thread on Linux.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Bell {
-    /// No thread rings it.
+    /// No thread rings this one.
     None,
-    /// Linux has an eventfd of it.
+    /// Linux has an eventfd of the thread.
     Eventfd,
     /// The thread is rung as its worker is.
     Worker,
@@ -32,7 +32,7 @@ pub enum Bell {
 /// The request of a thread to execute on Linux.
 #[derive(Clone, Copy)]
 pub struct Wish {
-    /// Address of its area.
+    /// Address of the thread's area.
     pub area: u64,
     /// The area's bytes.
     pub bytes: u64,
@@ -41,7 +41,7 @@ pub struct Wish {
 }
 
 impl OfThread {
-    /// Whether the thread asked for it.
+    /// Whether the thread asked to execute on Linux.
     #[inline]
     pub fn is_wanted(&self) -> bool {
         self.area.load(Ordering::Relaxed) != 0

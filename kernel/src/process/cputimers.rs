@@ -58,7 +58,7 @@ fn deleted(p: &Process, id: u32) {
     p.cpu_timers.with_clock_timers(|timers| timers.retain(|t| t.id != id));
 }
 
-/// ns until the next one expires while `thread` runs.
+/// Time until the next timer expires while `thread` runs, ns.
 fn left(timers: &[ClockTimer<Thread>], thread: &Thread) -> Option<u64> {
     let p = &thread.process;
     let counting = timers.iter().filter(|t| t.clock.counts(thread));

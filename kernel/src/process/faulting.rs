@@ -8,7 +8,7 @@ use crate::process::thread::Thread;
 use crate::process::{Process, limits, oom};
 
 impl Process {
-    /// How far its mappings may grow.
+    /// How far the process' mappings may grow.
     pub fn growth(&self) -> Growth {
         let id = self.identity.lock();
         Growth { space: id.as_soft, stack: id.stack_soft }

@@ -53,7 +53,7 @@ pub struct Offsets {
 }
 
 impl Offsets {
-    /// Whether its clocks are not the machine's.
+    /// Whether the clocks of the process are not the machine's.
     pub fn differ(&self) -> bool {
         self.monotonic_ns != 0 || self.boottime_ns != 0
     }

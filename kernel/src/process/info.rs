@@ -113,7 +113,7 @@ fn polls(t: &Thread) -> bool {
     t.port.slot.state() == SLOT_REQUESTED && t.port.slot.worker_is_awake()
 }
 
-/// `THREAD_*`, by its life.
+/// `THREAD_*` state of a thread, by its life.
 fn state(t: &Thread) -> u32 {
     match t.state() {
         ThreadState::Creates => THREAD_CREATES,
@@ -139,7 +139,7 @@ fn state(t: &Thread) -> u32 {
     }
 }
 
-/// State of its slot | `LINK_*`.
+/// State of a thread's slot, with `LINK_*` flags.
 fn link(t: &Thread) -> u32 {
     let flag = |is_set, flag| if is_set { flag } else { 0 };
     t.port.slot.state()

@@ -42,9 +42,9 @@ pub type Native = pooled::Native<ProcessSpace>;
 
 /// Pools and pooled proxies that there are.
 struct Known {
-    /// By number.
+    /// Pools, by their number.
     pools: BTreeMap<u32, Weak<ProxyPool>>,
-    /// By space.
+    /// Pooled proxies, by their space.
     members: BTreeMap<u32, Arc<Member>>,
 }
 
@@ -154,7 +154,7 @@ pub struct Taken {
     pub is_kept: bool,
 }
 
-/// Why a call has no proxy.
+/// Reason why a call has no proxy.
 pub enum NoProxy {
     /// The thread has to see to something else first.
     Interrupted(Outcome),
@@ -234,7 +234,7 @@ fn is_gone(member: &Member) -> bool {
 }
 
 impl Taken {
-    /// Whether Linux has closed its space.
+    /// Whether Linux has closed the proxy's space.
     pub fn is_gone(&self) -> bool {
         is_gone(&self.member)
     }
@@ -267,7 +267,7 @@ impl Taken {
         *self.member.user.lock() = None;
     }
 
-    /// The call is over, and the task keeps it.
+    /// Keeps the proxy for the task, whose call is over.
     pub fn keep(self) {
         *self.member.user.lock() = None;
     }

@@ -26,7 +26,7 @@ pub struct Listed<L, T> {
 }
 
 impl<L, T> Listed<L, T> {
-    /// With nothing in the list.
+    /// The state `life`, without members.
     pub const fn new(life: L) -> Self {
         Listed { life, all: Vec::new() }
     }

@@ -232,7 +232,7 @@ impl Process {
         self.pid_namespace.load(Ordering::Relaxed)
     }
 
-    /// Said once, before it runs.
+    /// Sets the pid namespace, once, before the process runs.
     pub fn set_pid_namespace(&self, number: u64) {
         self.pid_namespace.store(number, Ordering::Relaxed);
     }
@@ -287,7 +287,7 @@ impl Process {
         }
     }
 
-    /// How many threads live.
+    /// Number of threads that live.
     pub fn thread_count(&self) -> usize {
         self.threads.lock().all.len()
     }
@@ -349,7 +349,7 @@ pub struct Ends {
 
 static ENDS: Once<&Ends> = Once::new();
 
-/// Before the first thread begins.
+/// Registers the ends, before the first thread begins.
 pub fn init_ends(ends: &'static Ends) {
     ENDS.call_once(|| ends);
 }

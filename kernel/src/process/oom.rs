@@ -34,7 +34,7 @@ use hanare_core::shortage::{
 use hanare_hal::cpu;
 use hanare_hal::paging::SMALL;
 
-/// How often a waiter looks, ns.
+/// Time between two looks of a waiter, ns.
 const LOOK_NS: u64 = 5_000_000;
 /// More than this is room where as good as nothing was free, bytes.
 const ROOM: u64 = 256 << 10;
@@ -55,7 +55,7 @@ enum Short {
 }
 
 impl Short {
-    /// Why `p` gets no page.
+    /// Reason why `p` gets no page.
     fn of(p: &Process) -> Short {
         if p.memory().account.is_full() {
             return Short::User(p.memory().account.user().uid());

@@ -79,7 +79,7 @@ fn until_done<T>(
     }
 }
 
-/// Where a lock's owner runs.
+/// Kernel in which a lock's owner runs.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Whereabouts {
     /// In a process that shares this memory, which tells its end here ([`release`]).

@@ -30,18 +30,18 @@ impl Process {
         self.life().is_killed()
     }
 
-    /// Whether a thread of it makes a core dump.
+    /// Whether a thread of the process makes a core dump.
     #[inline]
     pub fn is_dumping(&self) -> bool {
         self.life().state() == ProcessState::Dumping
     }
 
-    /// Whether Linux has stopped it.
+    /// Whether Linux has stopped the process.
     pub fn is_paused(&self) -> bool {
         self.life().is_paused()
     }
 
-    /// Whether its proxy is still to come.
+    /// Whether the process' proxy is still to come.
     pub fn is_expected(&self) -> bool {
         self.life().state().is_awaited()
     }
@@ -344,7 +344,7 @@ impl Process {
         }
     }
 
-    /// Whether its parent waits for that.
+    /// Whether the parent waits for this process to leave its memory.
     pub fn is_vforked(&self) -> bool {
         self.parent_waits.lock().is_some()
     }

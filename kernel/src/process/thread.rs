@@ -57,7 +57,7 @@ pub struct Thread {
     /// The worker of the thread has descriptors, directories or filters of its own, which no
     /// other worker can take over: its execve is Linux'.
     pub is_apart: AtomicBool,
-    /// Which attributes its worker has, see `slots`.
+    /// Attributes that the thread's worker has, see `slots`.
     pub attributes: AtomicU64,
     /// Users and groups in whose name the thread calls; its worker has the same.
     pub ids: Mutex<Ids, rank::ThreadIds>,
@@ -65,7 +65,7 @@ pub struct Thread {
     pub name: Mutex<Option<[u8; 16]>, rank::ThreadName>,
     /// The time stamp counter may not be read (`PR_SET_TSC`).
     pub no_tsc: AtomicBool,
-    /// Pages that its calls have handed to Linux.
+    /// Pages that the thread's calls have handed to Linux.
     pub handed: offer::HandedPages,
     /// NUMA policy (`set_mempolicy`).
     pub policy: ThreadPolicy,
@@ -75,7 +75,7 @@ pub struct Thread {
     pub birth: Mutex<Option<Birth>, rank::Birth>,
     /// Registration with rseq(2).
     pub rseq: rseq::OfThread,
-    /// Whether its user-mode code is to execute on Linux.
+    /// Whether the thread's user-mode code is to execute on Linux.
     pub utility: utility::OfThread,
     /// Head of the robust futex list; see [`Thread::set_robust_list`].
     pub robust_list: AtomicU64,
@@ -85,7 +85,7 @@ pub struct Thread {
     /// The thread ended with a robust mutex that has priority inheritance, for which others wait on
     /// Linux: until its worker ends.
     pub has_waiters_on_linux: AtomicBool,
-    /// Which calls it may make.
+    /// Filters of the calls that the thread may make.
     pub seccomp: seccomp::Seccomp,
     /// Calls that it had made on Linux when that was last asked for limits.
     pub limits_looked: AtomicU64,
@@ -137,7 +137,7 @@ pub struct Birth {
 }
 
 impl Birth {
-    /// From the running thread `me`.
+    /// A birth from the running thread `me`.
     pub fn of(me: &Thread, regs: &Regs) -> Birth {
         let mut fpu = FpuState::new();
         fpu.save();
@@ -292,7 +292,7 @@ impl Thread {
         self.process.memory().write_scratch(self.port.slot_index, bytes)
     }
 
-    /// Whether a tracer or a debugger holds it.
+    /// Whether a tracer or a debugger holds the thread.
     pub fn is_held(&self) -> bool {
         self.parking.now().is_held(self.process.observed.holds())
     }

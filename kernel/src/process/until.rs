@@ -18,7 +18,7 @@ impl Until {
     /// No time.
     pub const NEVER: Until = Until { clock: Clock::Monotonic, ns: u64::MAX };
 
-    /// When a clock of `p` shows `ns`.
+    /// The time at which a clock of `p` shows `ns`.
     pub fn at(p: &Process, clock: Clock, ns: u64) -> Until {
         Until { clock, ns: timens::of_machine(p, clock, ns) }
     }
@@ -43,7 +43,7 @@ impl Until {
         self.ns.saturating_sub(time::now(self.clock).unwrap_or(0))
     }
 
-    /// Whether the clock shows it.
+    /// Whether the clock shows the time.
     pub fn has_come(self) -> bool {
         !self.is_never() && self.left() == 0
     }

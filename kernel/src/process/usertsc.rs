@@ -4,7 +4,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use hanare_hal::boot::CPUS_MAX;
 use hanare_hal::{cpu, percpu};
 
-/// CPUs on which it is forbidden now.
+/// CPUs on which reading the TSC is forbidden now.
 static FORBIDDEN: [AtomicBool; CPUS_MAX] = [const { AtomicBool::new(false) }; CPUS_MAX];
 
 /// The CPU goes on with a thread that has forbidden it, or not.

@@ -32,7 +32,7 @@ struct Told {
     is_end: bool,
     /// Whether the child was stopped.
     is_stop: bool,
-    /// Where `struct rusage` is to be written; 0: nowhere.
+    /// Address where `struct rusage` is to be written; 0: nowhere.
     rusage: u64,
     /// The child stays as it is (`WNOWAIT`).
     keep: bool,
@@ -58,7 +58,7 @@ pub enum Call {
 /// gave none.
 pub struct Place<'a> {
     at: u64,
-    /// The thread in whose scratch page it is.
+    /// The thread whose scratch page has the result.
     scratch: Option<&'a Thread>,
 }
 
@@ -91,7 +91,7 @@ impl Place<'_> {
         usercopy::read_u32(UserAddr::behind(self.at, offset)).map_err(|_| errno::EFAULT)
     }
 
-    /// Where the program finds it; 0: nowhere.
+    /// Address where the program finds the result; 0: nowhere.
     pub fn of_program(&self, offset: u64) -> u64 {
         if self.is_scratch() { 0 } else { self.at.saturating_add(offset) }
     }

@@ -17,7 +17,7 @@ use hanare_hal::addr::PhysAddr;
 use hanare_hal::memory;
 use hanare_hal::paging::SMALL;
 
-/// Why a call is not packed.
+/// Reason why a call is not packed.
 pub enum NotPacked {
     /// The call is one that cannot be packed.
     Refused(Refusal),
@@ -74,7 +74,7 @@ impl Places for Pages {
 }
 
 impl Pages {
-    /// How many there are that a message may have.
+    /// Number of pages that a message may have.
     fn count(&self) -> usize {
         (self.frames.pages() as usize - 1).min(PACKED_PAGES as usize)
     }

@@ -156,7 +156,7 @@ fn done_with(taken: Taken, task: &Native) {
 enum Sent {
     /// The result, or why the call was not sent.
     Done(i64),
-    /// The thread does not wait for it any longer.
+    /// The thread does not wait for the proxy any longer.
     Abandoned,
     /// The proxy has died; `is_lost`: it had begun, or kept something for the task. Otherwise
     /// another one may have the call.

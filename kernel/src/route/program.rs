@@ -19,9 +19,9 @@ const PART_BYTES: usize = 512;
 /// Bytes that are copied at a time.
 const STEP_BYTES: usize = 256 << 10;
 
-/// Where the bytes of a message lie.
+/// Addresses of the bytes of a message.
 pub trait Places {
-    /// How many there are.
+    /// Number of bytes.
     fn size(&self) -> usize;
     /// Where the byte at an offset lies, and how many lie together from there on, itself among
     /// them.
@@ -32,7 +32,7 @@ pub trait Places {
 pub struct InFrames<P> {
     /// Which.
     pub places: P,
-    /// Bytes that were written to it.
+    /// Bytes that were written to the message.
     pub loaded: u64,
     /// Bytes that were taken out of it to the program.
     pub stored: Cell<u64>,

@@ -54,7 +54,7 @@ impl CpuMask {
         })
     }
 
-    /// Whether a CPU is in it.
+    /// Whether the mask has a CPU.
     pub fn contains(&self, cpu: usize) -> bool {
         self.0[cpu / 64] & 1 << (cpu % 64) != 0
     }
@@ -71,7 +71,7 @@ impl CpuMask {
         (mask != CpuMask::none()).then_some(mask)
     }
 
-    /// In Linux' numbers, as large as Linux' own.
+    /// The mask in Linux' numbers, as large as Linux' own.
     pub fn to_linux(self) -> Result<Vec<u8>> {
         let mut bytes = heap::zeroed(shared::params().linux_cpumask_size as usize)?;
         for cpu in (0..count()).filter(|&c| self.contains(c)) {

@@ -35,7 +35,7 @@ pub struct Cpu {
     pub(super) asleep: BTreeMap<Sleeper, Arc<dyn Runs>>,
     /// When those are to be woken at the latest: TSC value.
     pub(super) alarms: BTreeSet<(u64, Sleeper)>,
-    /// The running one.
+    /// The running task.
     pub(super) current: Option<Running>,
     /// The one that ran before the last switch, until that is complete.
     pub(super) previous: Option<Running>,

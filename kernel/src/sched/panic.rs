@@ -77,7 +77,7 @@ fn backtrace(callers: impl Iterator<Item = u64>) {
     }
 }
 
-/// How long the other CPUs are waited for, ms.
+/// Most time that the other CPUs are waited for, ms.
 const PATIENCE_MS: u64 = 1000;
 
 fn stop() -> ! {

@@ -64,7 +64,7 @@ pub trait Runs: Send + Sync {
     fn leaves_registers(&self);
     /// Whether the thread has to leave whatever it waits for.
     fn must_end(&self) -> bool;
-    /// Whether a signal waits that it does not block.
+    /// Whether a signal waits that the thread does not block.
     fn has_signal(&self) -> bool;
     /// Whether the thread has something to do on its way to user mode, though it may not go there.
     fn is_wanted(&self) -> bool {
@@ -126,9 +126,9 @@ pub struct Task {
     pub system_cycles: AtomicU64,
     /// Counters of the thread, for statistics.
     pub counts: Counts,
-    /// CPU time that its control group has granted it.
+    /// CPU time that the thread's control group has granted.
     allowance: Allowance,
-    /// Bell of its slot.
+    /// Bell of the thread's slot.
     pub bell: u32,
     /// CPU on whose queue it is, or that runs it; whether it was kicked and the CPU has not looked
     /// yet.
@@ -143,7 +143,7 @@ pub struct Task {
     is_bound: AtomicBool,
     /// The thread that the task is a part of.
     whole: Weak<dyn Runs>,
-    /// CPUs it may run on, see [`bind`](Self::bind).
+    /// CPUs that the thread may run on, see [`bind`](Self::bind).
     pub affinity: Mutex<CpuMask, rank::Affinity>,
     /// The account whose control group is charged for the thread's CPU time.
     account: Arc<Account>,
@@ -220,7 +220,7 @@ impl Task {
         self.stack.guards(addr)
     }
 
-    /// Whether a CPU runs on its stack.
+    /// Whether a CPU runs on the thread's stack.
     pub fn is_on_cpu(&self) -> bool {
         self.extended.is_taken()
     }
@@ -303,12 +303,12 @@ impl Task {
         self.renew_time()
     }
 
-    /// Whether a control group has granted it CPU time.
+    /// Whether a control group has granted the thread's CPU time.
     pub fn has_group(&self) -> bool {
         self.allowance.has_group()
     }
 
-    /// Whether its control group has CPU time now.
+    /// Whether the thread's control group has CPU time now.
     pub fn has_time(&self) -> bool {
         quota::has_time(&self.account)
     }

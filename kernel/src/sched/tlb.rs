@@ -28,7 +28,7 @@ pub type CpuSet = hanare_ikc::CpuSet<{ CPUS_MAX / 64 }>;
 /// A request to a CPU to forget translations, and its answer.
 struct Mailbox {
     asked: Line<Asked>,
-    /// Questions that it has answered.
+    /// Questions that the CPU has answered.
     done: Line<AtomicU64>,
 }
 

@@ -16,7 +16,7 @@ use hanare_hal::traps::Regs;
 use hanare_hal::{gdt, usercopy};
 use zerocopy::IntoBytes;
 
-/// Puts the frame of a handler on its stack.
+/// Puts the frame of a handler on the handler's stack.
 pub fn build(
     queued: &QueuedSignal,
     action: &SigAction,

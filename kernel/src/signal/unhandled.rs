@@ -42,7 +42,7 @@ pub fn log(thread: &Thread, signal: u32, trap: Trap, regs: &Regs) {
     }
 }
 
-/// As Linux names it.
+/// Linux' name of an exception.
 fn description(number: u8) -> &'static str {
     match number {
         vector::DIVIDE => "trap divide error",

@@ -57,7 +57,7 @@ impl Debugger<Process> {
         Ok(d)
     }
 
-    /// Where `int3` stands, and for what.
+    /// Addresses where `int3` stands, and the byte that it replaces.
     pub fn breakpoints(&self) -> Result<Vec<(u64, u8)>> {
         lists::collected(self.state.lock().breakpoints.all().iter().map(|(a, b)| (*a, *b)))
     }

@@ -36,7 +36,7 @@ pub struct Inherited {
 }
 
 impl Inherited {
-    /// From the parent.
+    /// State that a child of `p` inherits.
     ///
     /// # Errors
     /// `ENOMEM`.

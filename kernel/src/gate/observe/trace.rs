@@ -32,7 +32,7 @@ const PATIENCE_NS: u64 = 50_000_000;
 const LOOK_NS: u64 = 1_000_000;
 
 impl Trace {
-    /// With the flags and sizes of `OBSERVE_TRACE`.
+    /// A trace with the flags and sizes of `OBSERVE_TRACE`.
     pub fn new(
         session: u32,
         flags: u64,
@@ -60,7 +60,7 @@ impl Trace {
         self.ring.lock().as_ref().map(Ring::place)
     }
 
-    /// Processes that it watches.
+    /// Number of processes that the trace watches.
     pub fn watched(&self) -> u64 {
         self.watched.load(Ordering::Relaxed)
     }
@@ -103,7 +103,7 @@ impl Trace {
         self.closed.load(Ordering::Acquire)
     }
 
-    /// A process that it watched is gone.
+    /// Notes that a watched process is gone.
     pub fn gone(&self, p: &Process) {
         let pid = p.pid();
         self.record(&Record { kind: RECORD_GONE, pid, tid: pid, ..record() }, &Captures::default());

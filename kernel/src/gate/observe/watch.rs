@@ -34,7 +34,7 @@ impl Watches {
         }
     }
 
-    /// The first of those that were met.
+    /// The first of the watchpoints that were met.
     fn first_of(&self, hits: u64) -> Option<Watch> {
         let all = self.0.lock();
         (0..ADDRESSES).filter(|n| hits >> n & 1 != 0).map(|n| all[n]).find(|w| w.bytes != 0)

@@ -25,7 +25,7 @@ use zerocopy::IntoBytes;
 
 /// How long a write waits for Linux, which is to forget a page, ns.
 const PATIENCE_NS: u64 = 10_000_000_000;
-/// How often it tries, ns.
+/// Time between two tries, ns.
 const LOOK_NS: u64 = 1_000_000;
 
 /// Writes a tracee's memory as a debugger does, by the running thread, which can wait.
@@ -132,7 +132,7 @@ fn seek(me: &Thread, fd: u64, offset: u64, whence: u64) -> Result<u64> {
 /// A read or a write of a `mem` file in /proc, as the call's arguments say it.
 struct Access {
     write: bool,
-    /// Where in the file; `None`: at its position.
+    /// Offset in the file; `None`: at the file's position.
     at: Option<u64>,
     /// Addresses and sizes of the caller's buffers.
     parts: Vec<(u64, u64)>,

@@ -53,9 +53,9 @@ struct Seen {
     pid: u32,
     /// Signal, and above it an event of Linux'.
     status: u32,
-    /// Where the program has it from; 0: nowhere.
+    /// Address in the program where the status was written; 0: nowhere.
     at: u64,
-    /// How far the status is shifted there.
+    /// Bits by which the status is shifted there.
     shift: u32,
 }
 

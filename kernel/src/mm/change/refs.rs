@@ -42,7 +42,7 @@ pub enum Clear {
 }
 
 impl Clear {
-    /// By the number that is written.
+    /// The clearing that a number written to `clear_refs` asks for.
     pub const fn of(number: u64) -> Option<Clear> {
         match number {
             1 => Some(Clear::Accessed),

@@ -45,7 +45,7 @@ pub struct AddressSpace {
     pub(super) vmas: VmaMap<FileRef>,
     /// The hardware's view.
     pub(super) table: PageTable,
-    /// Where that has its pages from.
+    /// The supply of pages for that page table.
     pub(super) tables: UserTables,
     pub(super) heap: Heap,
     pub(super) mmap_base: u64,
@@ -185,12 +185,12 @@ impl AddressSpace {
         self.account.as_ref().is_none_or(|account| account.take(paddr))
     }
 
-    /// Whether its user may have no more pages.
+    /// Whether the space's user may have no more pages.
     pub fn is_full(&self) -> bool {
         self.account.as_ref().is_some_and(|account| account.is_full())
     }
 
-    /// Whether its user may have more mappings.
+    /// Whether the space's user may have more mappings.
     pub fn may_have_mappings(&self) -> bool {
         self.account.as_ref().is_none_or(|account| account.may_have(SMALL).is_ok())
     }
@@ -403,9 +403,9 @@ impl Drop for AddressSpace {
 #[derive(Default)]
 struct Gathered {
     frame: PhysAddr,
-    /// Behind the last one.
+    /// Address behind the last one.
     end: u64,
-    /// A large page is one.
+    /// Number of pages; a large page counts as one.
     pages: u32,
     is_large: bool,
     /// Linux may have been told of these mappings.

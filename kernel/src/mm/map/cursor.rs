@@ -177,7 +177,7 @@ impl AddressSpace {
         self.coherence.end_fork();
     }
 
-    /// How many pages are lent to Linux, at most.
+    /// Number of pages that are lent to Linux, at most.
     pub(in crate::mm) fn lent_pages(&self) -> u64 {
         self.written_by_linux
     }

@@ -48,7 +48,7 @@ pub struct PendingFill {
     pub entry: Entry,
     /// The pages.
     pub fill: Fill,
-    /// TSC value when the task was told of it.
+    /// TSC value when the task was told of the fill.
     pub since: u64,
 }
 
@@ -199,7 +199,7 @@ impl Fill {
         self.runs.iter().map(|&(_, n)| u64::from(n) * SMALL).sum()
     }
 
-    /// The addresses it brings pages to for certain.
+    /// The addresses to which the fill brings pages for certain.
     pub fn addresses(&self) -> Range<u64> {
         self.start..self.start + self.certain
     }

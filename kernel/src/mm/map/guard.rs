@@ -45,12 +45,12 @@ impl MmLock {
         self.lock().vmas.iter().any(|v| matches!(v.backing, Backing::SharedLinux { .. }))
     }
 
-    /// CPUs that have its table loaded.
+    /// CPUs that have the space's page table loaded.
     pub fn active(&self) -> &tlb::CpuSet {
         &self.active
     }
 
-    /// Loads its table on the calling CPU.
+    /// Loads the space's page table on the calling CPU.
     pub fn activate(&self) {
         if !self.root.is_active() {
             self.active.insert(percpu::index());

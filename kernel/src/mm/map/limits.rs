@@ -38,7 +38,7 @@ impl Limits {
     }
 }
 
-/// How far a mapping may grow down, bytes.
+/// Bytes by which a mapping may grow down.
 #[derive(Clone, Copy)]
 pub struct Growth {
     /// RLIMIT_AS.

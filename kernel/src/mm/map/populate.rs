@@ -44,7 +44,7 @@ pub(in crate::mm) enum Gained {
     /// Nothing: it is to be copied, once CPUs have dropped it, when the lock is given back, and
     /// Linux has forgotten it, if `ask`.
     Waits {
-        /// Linux may have it.
+        /// Linux has to be asked first, since it may have the page.
         ask: bool,
     },
     /// Nothing: a fork is under way, and gives the child a copy of the page. Then threads that wait

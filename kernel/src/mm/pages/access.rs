@@ -56,7 +56,7 @@ impl FaultInfo {
 pub enum Signal {
     /// SIGSEGV, SEGV_MAPERR: nothing is mapped there.
     NotMapped,
-    /// SIGSEGV, SEGV_ACCERR: not with these rights.
+    /// SIGSEGV, SEGV_ACCERR: the mapping has not these rights.
     NotAllowed,
     /// SIGBUS, BUS_ADRERR: behind the end of the file.
     Bus,

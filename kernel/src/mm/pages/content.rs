@@ -196,7 +196,7 @@ impl Drop for Content {
 /// A file that mappings hold, by its id in the module.
 #[derive(Debug)]
 pub struct FileHandle {
-    /// Space that holds it.
+    /// Space that holds the file.
     pub space: u32,
     /// Id in the module.
     pub id: u64,
@@ -204,7 +204,7 @@ pub struct FileHandle {
     pub inode: u64,
     /// The device of the file's inode.
     pub device: u64,
-    /// How long it was when it was mapped.
+    /// Bytes of the file when it was mapped.
     pub bytes: u64,
     /// Name, if known.
     pub name: String,
@@ -230,7 +230,7 @@ impl Drop for FileHandle {
     }
 }
 
-/// A counted reference to it.
+/// A counted reference to a file.
 pub type FileRef = Arc<FileHandle>;
 
 impl FileHandle {

@@ -88,7 +88,7 @@ pub fn sight(entry: Entry) -> Sight {
     }
 }
 
-/// The bits of an entry that say it.
+/// The bits of an entry for a sight.
 pub fn sight_bits(sight: Sight) -> Bits {
     match sight {
         Sight::Unseen => Bits::NONE,

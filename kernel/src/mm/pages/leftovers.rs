@@ -13,7 +13,7 @@ use hanare_core::vma::Vma;
 pub struct Removed {
     /// Frames that Linux has seen, and may hold.
     pub(in crate::mm) seen: Chain,
-    /// The charge for them.
+    /// The charge for these frames.
     pub(in crate::mm) passing: Passing,
     /// Addresses where Linux has the frames mapped.
     pub(in crate::mm) range: Option<PageRange>,

@@ -242,7 +242,7 @@ fn ask_of_new(p: Owner, mut given_up: Chain, mut passing: Passing, whose: Whose<
     true
 }
 
-/// How Linux is asked.
+/// Way in which Linux is asked.
 #[derive(Clone, Copy)]
 pub enum How<'a> {
     /// The running thread, which this is, waits for the answers.

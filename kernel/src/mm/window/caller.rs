@@ -7,7 +7,7 @@ use crate::link::caller::Delegates;
 /// The running thread's view for memory operations: its space, slot and NUMA policy.
 #[derive(Clone, Copy)]
 pub struct Caller<'a> {
-    /// The memory of its process.
+    /// The memory of the thread's process.
     pub memory: &'a Space,
     /// The thread's slot.
     pub slot: u32,

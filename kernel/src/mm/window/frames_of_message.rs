@@ -14,7 +14,7 @@ const BLOCKS_MAX: usize = 64;
 
 /// The frames of a message, one block behind the other.
 pub struct Frames {
-    /// Each with its order in the low bits.
+    /// The blocks, each with its order in the low bits.
     blocks: [u64; BLOCKS_MAX],
     count: usize,
     pages: u64,
@@ -44,17 +44,17 @@ impl Frames {
         self.unused.store(calls, Ordering::Relaxed);
     }
 
-    /// How many pages they are.
+    /// Number of pages.
     pub fn pages(&self) -> u64 {
         self.pages
     }
 
-    /// How many blocks.
+    /// Number of blocks.
     pub fn count(&self) -> usize {
         self.count
     }
 
-    /// How many bytes they have.
+    /// Number of bytes.
     pub fn bytes(&self) -> usize {
         (self.pages * 4096) as usize
     }

@@ -42,7 +42,7 @@ pub fn by_default() -> bool {
     BY_DEFAULT.load(Ordering::Relaxed)
 }
 
-/// Whether an address is one of a message.
+/// Whether an address lies in the area of messages.
 pub fn contains(addr: u64) -> bool {
     (MESSAGES_BASE..MESSAGES_END).contains(&addr)
 }

@@ -86,11 +86,11 @@ pub struct Space {
     control: Mutex<BTreeMap<u64, PhysAddr>, rank::ControlPages>,
     /// Messages of calls whose arguments are copied, by slot.
     messages: Mutex<BTreeMap<u32, Arc<Frames>>, rank::Messages>,
-    /// The proxy has mapped them.
+    /// The proxy has mapped the messages.
     pub(super) maps_messages: AtomicBool,
     /// Slots that were ever given out: the lowest ones.
     slots_made: AtomicU32,
-    /// Their bells, where they were used.
+    /// The bells of these slots, where they were used.
     bells: Mutex<BTreeMap<u32, Bell>, rank::SpaceBells>,
     /// Free slots among those that were given out: their process is gone.
     slots_free: Mutex<Vec<u32>, rank::FreeSlots>,
@@ -110,7 +110,7 @@ pub struct Opener {
 }
 
 impl Opener {
-    /// From the words of `REQUEST_SPACE_OPEN`.
+    /// The opener in the words of `REQUEST_SPACE_OPEN`.
     fn of(words: &[u64]) -> Opener {
         let word = |i: usize| words.get(i).map_or(0, |word| *word as u32);
         Opener { pid: word(0), ids: core::array::from_fn(|i| word(i + 1)) }
@@ -208,7 +208,7 @@ impl Space {
         self.life.store(life.word().bits(), Ordering::SeqCst);
     }
 
-    /// Whether several processes have it.
+    /// Whether several processes have the space.
     pub fn is_shared(&self) -> bool {
         self.life().is_shared()
     }
@@ -249,7 +249,7 @@ impl Space {
         self.bounces.load(Ordering::Relaxed) & COPIES != 0
     }
 
-    /// Says so, before it has a process that runs.
+    /// Sets whether arguments are copied, before the space has a process that runs.
     pub fn set_copies(&self, copies: bool) {
         self.bounces.store(if copies { COPIES } else { bounce::CALLS_MAX }, Ordering::Relaxed);
     }

@@ -10,7 +10,7 @@ pub(in crate::mm) const WINDOW: u64 = 64;
 /// one after the other for a while.
 #[derive(Default)]
 pub struct Writes {
-    /// The page behind it.
+    /// The page behind the last write.
     pub(in crate::mm) next: AtomicU64,
     run: AtomicU64,
 }
