@@ -24,7 +24,7 @@ pub struct Comparison {
     meaning: &'static str,
     old: Source,
     new: Source,
-    /// In what the machines differ.
+    /// Differences between the machines.
     differences: Vec<String>,
     figures: Vec<Compared>,
     only_in_old: Vec<String>,
@@ -38,7 +38,7 @@ const MEANING: &str = "Compared is the ratio of the LWK to Linux, or the LWK's m
     'unknown': fewer than three samples, or no such number; 'failed': measured in the old run only, and an error in \
     the new.";
 
-/// Where a run came from.
+/// Origin of a run.
 #[derive(Debug, Serialize)]
 struct Source {
     commit: Option<String>,
@@ -277,7 +277,7 @@ fn compared(old: &Measured, new: &Measured) -> Compared {
     }
 }
 
-/// Whether its samples are enough to have a spread.
+/// Whether the figure has enough samples for a spread.
 fn has_spread(figure: &Measured, by: BoundOf) -> bool {
     let (lwk, linux) = (figure.lwk.samples.len(), figure.linux.samples.len());
     figure.unit == COUNT || lwk >= SAMPLES_MIN && (by == BoundOf::Lwk || linux >= SAMPLES_MIN)

@@ -66,7 +66,7 @@ impl Figure {
 /// A program of others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tool {
-    /// As PATH has it.
+    /// Name of the program in PATH.
     pub program: &'static str,
     /// Debian's package.
     pub package: &'static str,

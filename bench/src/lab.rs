@@ -348,12 +348,12 @@ impl Lab {
         Ok(samples)
     }
 
-    /// Says how far it is.
+    /// Says how far the measurement is.
     pub fn progress(&self, text: &str) {
         progress(text);
     }
 
-    /// Leaves the machine as it was.
+    /// Puts the machine back as it was.
     pub fn close(&mut self) -> Result<()> {
         self.progress("");
         self.shutdown()
@@ -426,7 +426,7 @@ pub struct Guest {
 }
 
 impl Guest {
-    /// Starts it, with its output read line by line.
+    /// Starts the program, with its output read line by line.
     fn start(mut command: Command) -> Result<Self> {
         command.stdin(Stdio::null()).stdout(Stdio::piped());
         let mut child =
@@ -466,7 +466,7 @@ impl Guest {
         sample.with_context(|| format!("the measured program printed '{line}'")).map(Some)
     }
 
-    /// Allows it so much longer than any usual run.
+    /// Allows the program so much longer than any usual run.
     pub fn allow(&mut self, time: Duration) {
         self.deadline += time;
     }
@@ -483,7 +483,7 @@ impl Guest {
         bail!("the measured program ended before it said '{id}'")
     }
 
-    /// All samples, to its end.
+    /// All samples until the program's end.
     pub fn samples(mut self) -> Result<Vec<(String, f64)>> {
         let mut samples = Vec::new();
         while let Some(sample) = self.next()? {

@@ -7,7 +7,7 @@ pub struct Published {
     pub id: &'static str,
     /// Subject of the figure, in a few words.
     pub what: &'static str,
-    /// Groups and figures of this command that answer it.
+    /// Groups and figures of this command that answer the published one.
     pub by: &'static [&'static str],
     /// Document or test that answers it elsewhere, or why nothing does.
     pub elsewhere: Option<&'static str>,

@@ -100,7 +100,7 @@ pub struct Side {
     pub cpus: String,
     /// Number of these CPUs.
     pub cpu_count: usize,
-    /// Bytes of its memory.
+    /// Bytes of the kernel's memory.
     pub memory_bytes: Option<u64>,
     /// Boot options of the kernel; those of a group of the LWK's figures stand with the figures.
     pub boot_options: Option<String>,
@@ -120,7 +120,7 @@ pub struct Side {
 pub struct Measured {
     /// Id of the figure.
     pub id: String,
-    /// Name of its group.
+    /// Name of the figure's group.
     pub group: String,
     /// Description in one line.
     pub what: String,
@@ -167,7 +167,7 @@ pub enum Better {
 }
 
 impl Better {
-    /// In one word.
+    /// The direction in one word.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Lower => "lower",

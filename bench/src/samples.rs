@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// Where a sample was taken.
+/// Kernel on which a sample was taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     /// The Linux beside the LWK.
@@ -83,7 +83,7 @@ pub struct Summary {
     pub median: f64,
     /// Largest.
     pub max: f64,
-    /// Where the samples lie but for outliers.
+    /// Range of the samples, but for outliers.
     pub spread: Range,
 }
 

@@ -86,10 +86,10 @@ pub enum Place {
     AtCall,
 }
 
-/// Where the worker goes on after the handler.
+/// Place where the worker goes on after the handler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GoOn {
-    /// Where the signal met it.
+    /// The place where the signal met the worker.
     There,
     /// At the abort path: the call is not started.
     Abort,

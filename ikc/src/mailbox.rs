@@ -181,7 +181,7 @@ impl<'a, const MUTANT: u8> Bells<'a, MUTANT> {
         Self { rung, words }
     }
 
-    /// LWK: whether there may be one to take.
+    /// LWK: whether there may be a bell to take.
     #[must_use]
     pub fn any(&self) -> bool {
         self.rung.load(Ordering::Relaxed) != 0

@@ -87,14 +87,14 @@ impl<T: Atomic, By> OneWriter<T, By> {
         &self.0
     }
 
-    /// Either side: loads it.
+    /// Either side: loads the value.
     #[must_use]
     #[inline(always)]
     pub fn load(&self, order: Ordering) -> T::Value {
         self.0.load(order)
     }
 
-    /// The side that stores it.
+    /// The side that may store: stores a value.
     #[inline(always)]
     pub fn store(&self, _by: By, value: T::Value, order: Ordering) {
         self.0.store(value, order);

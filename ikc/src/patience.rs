@@ -11,7 +11,7 @@ use core::sync::atomic::{AtomicU32, Ordering};
 /// The whole of a longest window, in parts.
 const WHOLE: u32 = 8;
 
-/// One waiter's window. It alone reads and writes it.
+/// One waiter's window, which only the waiter reads and writes.
 #[derive(Debug)]
 #[repr(transparent)]
 pub struct Patience(AtomicU32);

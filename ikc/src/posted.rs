@@ -80,7 +80,7 @@ impl<'a, T> Slots<'a, T> {
         Self { first, mask: slots.len() as u64 - 1, slots: PhantomData }
     }
 
-    /// How many there are.
+    /// Number of slots.
     #[must_use]
     #[inline(always)]
     #[allow(clippy::len_without_is_empty, reason = "there is at least one")]

@@ -196,7 +196,7 @@ const AWAKE: u32 = 0;
 const BY_FUTEX: u32 = 1;
 const RUNG: u32 = 2;
 
-/// How a worker sleeps.
+/// Way in which a worker sleeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
     /// On the futex that is [`Nap::word`], while that has the value [`Nap::VALUE`].

@@ -67,7 +67,7 @@ impl<const WORDS: usize, const MUTANT: u8> CpuSet<WORDS, MUTANT> {
         self
     }
 
-    /// Whether a CPU is in it.
+    /// Whether the set has a CPU.
     #[must_use]
     pub fn contains(&self, cpu: usize) -> bool {
         self.0[cpu / 64].load(Ordering::Relaxed) & 1 << (cpu % 64) != 0

@@ -364,7 +364,7 @@ impl<'a, const MUTANT: u8> SlotRef<'a, MUTANT> {
         Some(if state == SLOT_CONTROL { Kind::Request } else { Kind::Call })
     }
 
-    /// Worker: what it is asked for.
+    /// Worker: takes the call or request from the slot.
     #[must_use]
     pub fn worker_takes(&self, kind: Kind) -> Asked {
         let args = core::array::from_fn(|i| self.words.args[i].load(Ordering::Relaxed));

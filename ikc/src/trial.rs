@@ -39,7 +39,7 @@ impl Default for Trial {
 }
 
 impl Trial {
-    /// Before the first trial.
+    /// A trial that has not begun.
     #[must_use]
     pub const fn new() -> Self {
         let (turn, rest) = (TURNS + 1, REST_MIN);

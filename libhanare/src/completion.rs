@@ -25,7 +25,7 @@ impl Completion {
         self.is_done.load(Ordering::Acquire) != 0
     }
 
-    /// Worker: it is done.
+    /// Worker: the closure is done.
     pub fn finish(&self) {
         self.is_done.store(1, Ordering::Release);
         fence(Ordering::SeqCst);

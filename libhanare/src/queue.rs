@@ -79,7 +79,7 @@ impl Queue {
         Self::builder().build()
     }
 
-    /// To say what it is to be like.
+    /// A builder, for a queue with other attributes.
     #[must_use]
     pub fn builder() -> Builder {
         Builder::default()

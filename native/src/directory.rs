@@ -12,7 +12,7 @@ use crate::errno::{Errno, Result};
 use crate::status::Status;
 use crate::sys::{self, Fd};
 
-/// How much is read of it at once.
+/// Bytes of a directory that are read at once.
 const BUFFER_BYTES: usize = 32 << 10;
 
 /// An open directory. It is closed when it is dropped, and lives no longer than the guard that

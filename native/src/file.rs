@@ -17,19 +17,19 @@ use crate::sys::{self, Fd};
 pub struct Flags(u32);
 
 impl Flags {
-    /// For reading.
+    /// Opens the file for reading.
     pub const READ: Self = Self(O_RDONLY);
-    /// For writing.
+    /// Opens the file for writing.
     pub const WRITE: Self = Self(O_WRONLY);
-    /// For both.
+    /// Opens the file for reading and writing.
     pub const READ_WRITE: Self = Self(O_RDWR);
     /// Makes the file if there is none.
     pub const CREATE: Self = Self(O_CREAT);
-    /// Fails if there is one.
+    /// Fails if there is a file of that name.
     pub const NEW: Self = Self(O_CREAT | O_EXCL);
-    /// Empties it.
+    /// Empties the file.
     pub const TRUNCATE: Self = Self(O_TRUNC);
-    /// Each write goes to its end.
+    /// Each write goes to the file's end.
     pub const APPEND: Self = Self(O_APPEND);
     /// Fails if the path's last part is a link.
     pub const NO_LINK: Self = Self(O_NOFOLLOW);
@@ -64,7 +64,7 @@ impl File<'_> {
         read_full(self.0.fd(), to)
     }
 
-    /// Writes once; gives how much it was.
+    /// Writes once; gives the number of bytes written.
     pub fn write(&self, bytes: &[u8]) -> Result<usize> {
         sys::write(self.0.fd(), bytes)
     }
@@ -79,12 +79,12 @@ impl File<'_> {
         sys::fstat(self.0.fd()).map(Status::new)
     }
 
-    /// Sets its permissions, whatever the umask is.
+    /// Sets the permissions of the file, whatever the umask is.
     pub fn set_mode(&self, mode: u32) -> Result<()> {
         sys::fchmod(self.0.fd(), mode)
     }
 
-    /// Closes it, and says if that failed.
+    /// Closes the file, and says if that failed.
     pub fn close(self) -> Result<()> {
         self.0.close()
     }

@@ -11,7 +11,7 @@ use crate::sys::{self, Fd};
 pub struct Input(());
 
 impl Input {
-    /// The one that there is.
+    /// The standard input.
     pub const STANDARD: Self = Self(());
 
     /// Reads once: 0 at the end; else some of what there is.
@@ -35,7 +35,7 @@ impl Output {
     /// Standard error output.
     pub const ERROR: Self = Self(Fd::ERROR);
 
-    /// Writes once; gives how much it was.
+    /// Writes once; gives the number of bytes written.
     pub fn write(self, bytes: &[u8]) -> Result<usize> {
         sys::write(self.0, bytes)
     }

@@ -63,7 +63,7 @@ impl Status {
         self.0.st_size.unsigned_abs() // never negative
     }
 
-    /// Whether both are of one file.
+    /// Whether both statuses are of one file.
     #[must_use]
     pub fn is_same_file(&self, other: &Self) -> bool {
         (self.0.st_dev, self.0.st_ino) == (other.0.st_dev, other.0.st_ino)

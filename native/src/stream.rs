@@ -69,7 +69,7 @@ impl Stream<'_> {
         read_full(self.0.fd(), to)
     }
 
-    /// Writes once; gives how much it was.
+    /// Writes once; gives the number of bytes written.
     pub fn write(&self, bytes: &[u8]) -> Result<usize> {
         sys::write(self.0.fd(), bytes)
     }
@@ -84,7 +84,7 @@ impl Stream<'_> {
         sys::shutdown(self.0.fd(), SHUT_WR)
     }
 
-    /// Closes it, and says if that failed.
+    /// Closes the stream, and says if that failed.
     pub fn close(self) -> Result<()> {
         self.0.close()
     }

@@ -10,7 +10,7 @@ use rustix::io::Errno;
 
 use crate::{Error, Result, name, raw};
 
-/// Where the device is.
+/// Path of the device.
 pub const DEVICE_PATH: &str = "/dev/hanare";
 
 /// An open descriptor of the device, as a manager.
@@ -157,7 +157,7 @@ pub enum Debug {
     Panic,
     /// Stop answering.
     Hang {
-        /// For how long, ms; 0: for ever.
+        /// Time to hang, ms; 0: for ever.
         ms: u64,
     },
     /// Log and report memory.
@@ -216,12 +216,12 @@ pub struct Space {
     device: Device,
     /// Space id.
     pub id: u32,
-    /// CPUs it may run on.
+    /// CPUs that the program may run on.
     pub cpu_count: u32,
 }
 
 impl Space {
-    /// Time and memory it used so far.
+    /// Time and memory that the program used so far.
     pub fn usage(&self) -> Result<Usage> {
         let mut usage = ioctl::Usage { user_ns: 0, system_ns: 0, resident_bytes: 0, peak_bytes: 0 };
         raw::usage(self.as_fd(), &mut usage)
@@ -238,9 +238,9 @@ pub struct Usage {
     pub user_ns: u64,
     /// Time in the LWK.
     pub system_ns: u64,
-    /// Memory it has now.
+    /// Memory that the program has now.
     pub resident_bytes: u64,
-    /// Most memory it had.
+    /// Most memory that the program had.
     pub peak_bytes: u64,
 }
 

@@ -71,7 +71,7 @@ pub enum Error {
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
-    /// The errno behind it, if there is one.
+    /// The errno behind the error, if there is one.
     pub fn errno(&self) -> Option<Errno> {
         match self {
             Self::Open(errno)

@@ -24,13 +24,13 @@ pub struct Observed {
     pub watched: u64,
     /// `OBSERVED_*`.
     pub why: u64,
-    /// The signal it stopped for.
+    /// The signal that the process stopped for.
     pub signal: u32,
     /// The thread that stopped.
     pub tid: u32,
-    /// Wait status, as of wait(2), if it has ended.
+    /// Wait status, as of wait(2), if the process has ended.
     pub exit_status: u32,
-    /// Address of the breakpoint or watchpoint that stopped it.
+    /// Address of the breakpoint or watchpoint that stopped the process.
     pub address: u64,
 }
 

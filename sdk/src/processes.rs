@@ -23,7 +23,7 @@ pub struct End {
     pub waits: bool,
     /// Threads that the LWK had of the process when it answered last.
     pub threads: u32,
-    /// Thread id of one of them.
+    /// Thread id of one of the threads.
     pub tid: Option<u32>,
     /// Time since the process has ended.
     pub since: Duration,
@@ -49,9 +49,9 @@ pub struct Thread {
     pub system_ns: u64,
     /// Calls that Linux served.
     pub delegated_calls: u64,
-    /// Times it gave the CPU away to wait.
+    /// Times that the thread gave the CPU away to wait.
     pub voluntary_switches: u64,
-    /// Times it lost the CPU to another thread.
+    /// Times that the thread lost the CPU to another one.
     pub involuntary_switches: u64,
     /// The delegated call, or control request, that the thread waits for.
     pub asks: Option<Asked>,
@@ -66,7 +66,7 @@ pub struct Asked {
     /// Whether this is a control request, by which the LWK has Linux do something for the process.
     /// Not known once it is answered.
     pub is_request: bool,
-    /// How far it has come.
+    /// Stage of the request.
     pub stage: Stage,
 }
 
@@ -79,7 +79,7 @@ pub enum Stage {
     Asked,
     /// The call is in the request box, or a server executes it.
     Boxed,
-    /// The worker is awake: it executes it.
+    /// The worker is awake: it executes the call.
     Executed,
     /// The answer is there; the thread polls for it.
     Answered,
@@ -116,7 +116,7 @@ pub struct Process {
 }
 
 impl Process {
-    /// Whether one of its threads runs, or could.
+    /// Whether one of the process' threads runs, or could.
     #[must_use]
     pub fn running(&self) -> bool {
         self.threads.iter().any(|thread| thread.running)

@@ -140,7 +140,7 @@ pub struct Cause {
     pub is_exception: bool,
     /// The cause's name for people.
     pub name: String,
-    /// How many came.
+    /// Number of interrupts or exceptions that came.
     pub count: u64,
 }
 
@@ -232,7 +232,7 @@ pub struct Arguments {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Mapped {
-    /// For people.
+    /// Reason in words, for people.
     pub why: &'static str,
     /// Calls.
     pub count: u64,

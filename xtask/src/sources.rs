@@ -23,7 +23,7 @@ impl Source {
         self.text.lines().count()
     }
 
-    /// Whether its name ends so.
+    /// Whether the name of the source ends in one of these extensions.
     pub fn is(&self, extensions: &[&str]) -> bool {
         let extension = self.path.rsplit_once('.').map_or("", |(_, extension)| extension);
         extensions.contains(&extension)

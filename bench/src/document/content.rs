@@ -408,7 +408,7 @@ fn file_name(text: &str) -> String {
     kept.map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' }).collect()
 }
 
-/// Why that one may differ.
+/// Note for a table: why `spectre_v2` may differ.
 const SPECTRE_V2: &str = " spectre_v2: Linux' own code has retpolines instead of indirect jumps where the CPU has no \
                           IBRS. The LWK, whose compiler has none, uses IBRS where the CPU has it, as Linux does there.";
 

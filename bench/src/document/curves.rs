@@ -100,7 +100,7 @@ impl Curves {
         parts(&figure.id).is_some_and(|(kind, ..)| kind == self.kind)
     }
 
-    /// A picture of them; `None`: it cannot be drawn.
+    /// A picture of the curves; `None`: they cannot be drawn.
     pub fn draw(&self) -> Option<String> {
         let points = || self.curves.iter().flat_map(|curve| curve.points.iter());
         let across = Axis::of(points().map(|point| point.0))?;

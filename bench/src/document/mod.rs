@@ -17,7 +17,7 @@ use anyhow::{Context, Result, bail};
 use super::run::Run;
 use parts::Block;
 
-/// Where a report goes, and in which form.
+/// File and form of a report.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReportFile {
     path: PathBuf,

@@ -26,7 +26,7 @@ pub enum Block {
 pub struct Table {
     /// Names of the columns.
     pub header: &'static [Column],
-    /// As long as the header, each.
+    /// Rows, each as long as the header.
     pub rows: Vec<Vec<Cell>>,
 }
 

@@ -91,7 +91,7 @@ impl Axis {
         (axis.high - axis.low).is_finite().then_some(axis)
     }
 
-    /// Where a value stands.
+    /// Place of a value on the axis.
     pub fn at(&self, value: f64) -> f64 {
         if self.is_log { value.log10() } else { value }
     }

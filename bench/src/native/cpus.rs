@@ -20,7 +20,7 @@ pub enum Relation {
 }
 
 impl Relation {
-    /// For JSON.
+    /// The relation's name, for JSON.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Cache(_) => "shared-cache",
@@ -30,7 +30,7 @@ impl Relation {
         }
     }
 
-    /// For people.
+    /// The relation in words, for people.
     pub fn describe(self) -> String {
         match self {
             Self::Cache(level) => format!("two cores that share a cache of level {level}"),
@@ -41,7 +41,7 @@ impl Relation {
     }
 }
 
-/// A CPU, and where it is.
+/// A CPU, with its core, node and caches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Place {
     cpu: u32,

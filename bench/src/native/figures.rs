@@ -49,6 +49,6 @@ pub struct Wish<'a> {
     pub json: bool,
     /// Which figures.
     pub wants: &'a dyn Fn(&str) -> bool,
-    /// Says how far it is.
+    /// Says how far the measurement is.
     pub progress: &'a dyn Fn(&str),
 }

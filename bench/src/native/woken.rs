@@ -74,7 +74,7 @@ struct Way {
     to: Option<OwnedFd>,
 }
 
-/// Two of them, and what is written.
+/// Two descriptors, and what is written to them.
 struct Descriptors {
     there: Way,
     back: Way,

@@ -12,7 +12,7 @@ pub struct Measured {
     /// The CPU.
     #[serde(flatten)]
     pub place: Place,
-    /// Statistics of its quanta.
+    /// Statistics of the CPU's quanta.
     #[serde(flatten)]
     pub statistics: Statistics,
     /// During `seconds` of the run.

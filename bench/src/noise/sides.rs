@@ -12,11 +12,11 @@ use hanare_common::{failure, machine};
 pub struct Place {
     /// `linux` or `lwk`.
     pub side: &'static str,
-    /// By Linux' number.
+    /// Number of the CPU on Linux.
     pub cpu: u32,
     /// Name of the LWK's instance; `None`: a CPU of Linux.
     pub instance: Option<String>,
-    /// Linux' load balancing leaves it alone (`isolcpus`).
+    /// Linux' load balancing leaves the CPU alone (`isolcpus`).
     pub isolated: bool,
     /// Linux stops its tick while one program runs there (`nohz_full`).
     pub nohz_full: bool,

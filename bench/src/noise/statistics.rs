@@ -5,11 +5,11 @@ use serde::Serialize;
 /// Lengths of quanta of the same work, µs.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Statistics {
-    /// How many.
+    /// Number of quanta.
     pub quanta: usize,
     /// The shortest: what the work takes.
     pub min_us: f64,
-    /// The middle one.
+    /// The median.
     pub median_us: f64,
     /// Length that 99.9 % of the quanta do not exceed.
     pub p999_us: f64,

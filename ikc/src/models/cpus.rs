@@ -19,7 +19,7 @@ pub(super) struct Cpu<const MUTANT: u8> {
     pub(super) mailbox: Mailbox,
     /// Counts what its peers have posted.
     posted: [AtomicU32; 2],
-    /// Two threads of it sleep in calls.
+    /// Slots of two threads of the CPU, which sleep in calls.
     slots: [SlotWords; 2],
     thread_bells: [BellWord; 2],
     rung: AtomicU64,
@@ -113,7 +113,7 @@ enum Waker {
     Worker(usize),
 }
 
-/// Where the CPU is when it is woken.
+/// Place in its code where the CPU is when it is woken.
 #[derive(Clone, Copy, PartialEq)]
 enum At {
     /// The CPU halts after it polled.

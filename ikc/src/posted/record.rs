@@ -120,7 +120,7 @@ impl Record {
 /// The verdict of a record on a submission that a worker has taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Begun {
-    /// Execute it.
+    /// Execute the submission.
     Run,
     /// The submission was cancelled: complete it with ECANCELED.
     Cancelled,
@@ -139,7 +139,7 @@ pub struct Completed {
     pub is_asked: bool,
 }
 
-/// How far a submission is.
+/// Progress of a submission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Look {
     /// Not done.
@@ -222,7 +222,7 @@ impl<'a, const MUTANT: u8> RecordRef<'a, MUTANT> {
         Begun::Forged
     }
 
-    /// Worker: it is done.
+    /// Worker: the submission is done.
     #[inline(always)]
     pub fn complete(&self, ticket: Ticket, result: u64) -> Completed {
         self.record.result.store(result, Ordering::Relaxed);
@@ -253,7 +253,7 @@ impl<'a, const MUTANT: u8> RecordRef<'a, MUTANT> {
         self.record.state.store(ticket.word(), publish::<MUTANT>());
     }
 
-    /// Owner: the result, if it is done: one look.
+    /// Owner: the result, if the submission is done: one look.
     #[must_use]
     #[inline(always)]
     pub fn result(&self, ticket: Ticket) -> Option<u64> {
@@ -261,7 +261,7 @@ impl<'a, const MUTANT: u8> RecordRef<'a, MUTANT> {
             .then(|| self.record.result.load(Ordering::Relaxed))
     }
 
-    /// Owner: how far it is.
+    /// Owner: the progress of the submission.
     #[must_use]
     pub fn look(&self, ticket: Ticket) -> Look {
         let state = self.record.state.load(Ordering::Acquire);

@@ -90,7 +90,7 @@ impl<const MUTANT: u8> Filled<'_, MUTANT> {
 pub struct Submission {
     /// Kind and flags of the submission; of a call its number, too.
     pub what: u32,
-    /// The ticket of its record, as a word.
+    /// The ticket of the submission's record, as a word.
     pub ticket: u64,
     /// Arguments of the submission.
     pub args: [u64; ARGS],
@@ -174,7 +174,7 @@ impl<'a, const MUTANT: u8> Submissions<'a, MUTANT> {
         tail.wrapping_sub(self.entries.len())
     }
 
-    /// How many were taken since.
+    /// Number of submissions that were taken since.
     #[must_use]
     pub fn taken(&self) -> u64 {
         self.head.load(Ordering::Acquire).wrapping_sub(self.entries.len())

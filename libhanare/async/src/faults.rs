@@ -7,7 +7,7 @@ pub type Mask = u64;
 pub const SIGNALS: [i32; 5] =
     [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP];
 
-/// The set of them.
+/// The signals that faults raise.
 pub const FAULTS: Mask = {
     let mut mask = 0;
     let mut at = 0;

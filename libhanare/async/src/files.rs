@@ -37,7 +37,7 @@ struct Descriptor {
     inode: AtomicU64,
     size: AtomicU64,
     position: AtomicU64,
-    /// Up to where it was read ahead.
+    /// Offset up to which the file was read ahead.
     ahead: AtomicU64,
     /// The record of the last readahead.
     record: AtomicU64,
@@ -101,7 +101,7 @@ pub fn role(fd: u64) -> Role {
     })
 }
 
-/// The program has opened it.
+/// Notes that the program has opened a file.
 pub fn opened(_: &mut Locked, fd: u64, flags: i32) {
     let Some(descriptor) = at(fd) else { return };
     sockets::replaced(fd);
@@ -277,14 +277,14 @@ pub fn is_being_written(locked: &mut Locked, fd: u64) -> bool {
         .with(locked, |inodes| inodes.written.iter().any(|known| is_it(known) && known.last > done))
 }
 
-/// A posted call on it has failed.
+/// Notes that a posted call on the descriptor has failed.
 pub fn fail(fd: i32, error: i32) {
     if let Some(descriptor) = at(fd as u64) {
         let _ = descriptor.error.compare_exchange(0, error, Ordering::SeqCst, Ordering::SeqCst);
     }
 }
 
-/// Whether one has, and the program was not told.
+/// Whether a posted call on the descriptor has failed, and the program was not told.
 pub fn has_failed(fd: i32) -> bool {
     at(fd as u64).is_some_and(|descriptor| descriptor.error.load(Ordering::SeqCst) != 0)
 }

@@ -32,7 +32,7 @@ pub enum What {
     Close,
     /// `fsync`, or `fdatasync`.
     Sync(i64),
-    /// To a connection.
+    /// A reply to a connection.
     Send,
     /// From, how much.
     ReadAhead(u64, u64),
@@ -53,7 +53,7 @@ impl What {
     }
 }
 
-/// One of those that were posted.
+/// A posted call.
 #[derive(Clone, Copy)]
 pub struct Record {
     /// The call.
@@ -136,7 +136,7 @@ static DATA_TAIL: AtomicU64 = AtomicU64::new(0);
 static NAP: Nap = Nap::new();
 /// The worker's thread id where it sleeps on Linux, beside an LWK; 0: it sleeps on a futex.
 static RUNG: AtomicI32 = AtomicI32::new(0);
-/// How often a reply was awaited.
+/// Number of replies that were awaited.
 static REPLIES_AWAITED: AtomicU64 = AtomicU64::new(0);
 static PROGRESS: Progress = Progress::new();
 
@@ -235,7 +235,7 @@ pub fn next() -> u64 {
     HEAD.load(Ordering::Relaxed) + 1
 }
 
-/// How many are done.
+/// Number of posted calls that are done.
 pub fn done() -> u64 {
     TAIL.load(Ordering::Acquire)
 }

@@ -129,7 +129,7 @@ fn is_worth_it(locked: &mut Locked) -> bool {
     const TRIES: u32 = 32;
     const PAUSE: u32 = 2048;
     static AWAITED: AtomicU64 = AtomicU64::new(0);
-    /// Replies one after the other that were awaited.
+    /// Number of replies in a row that were awaited.
     static IN_VAIN: AtomicU32 = AtomicU32::new(0);
     static LEFT_OUT: AtomicU32 = AtomicU32::new(0);
     let left_out = LEFT_OUT.load(Ordering::Relaxed);

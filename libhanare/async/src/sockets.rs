@@ -194,7 +194,7 @@ pub fn fail(fd: i32, error: i32) {
     }
 }
 
-/// Whether one has, and the program was not told.
+/// Whether a posted reply on the descriptor has failed, and the program was not told.
 pub fn has_failed(fd: i32) -> bool {
     at(fd as u64).is_some_and(|socket| socket.error.load(Ordering::SeqCst) != 0)
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU32, AtomicU64, O
 use crate::faults::FAULTS;
 use crate::sys::{self, local};
 
-/// Why nothing is posted any more.
+/// Reason why nothing is posted any more.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 #[allow(missing_docs)]

@@ -48,7 +48,7 @@ pub fn may_be_there() -> bool {
     WORKER.may_be_there()
 }
 
-/// Whether there is one.
+/// Whether there is a worker.
 pub fn is_there() -> bool {
     WORKER.is_there()
 }

@@ -120,7 +120,7 @@ impl Data {
         (total != 0).then_some(Self { vectors, count, size: total })
     }
 
-    /// How much it is.
+    /// Bytes to be written.
     pub fn size(&self) -> u64 {
         self.size
     }

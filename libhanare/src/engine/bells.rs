@@ -16,7 +16,7 @@ use crate::sys;
 const BELLS: usize = 256;
 
 struct Pool {
-    /// Descriptor plus one; 0: not made yet.
+    /// Descriptors plus one; 0: not made yet.
     descriptors: [AtomicI32; BELLS],
     /// A bit for each that is in use. Bell 0 is none.
     used: [AtomicU64; BELLS / 64],
@@ -69,7 +69,7 @@ impl Bell {
         None
     }
 
-    /// For [`ring`].
+    /// Number of the bell, for [`ring`].
     #[must_use]
     pub const fn number(&self) -> u8 {
         self.number

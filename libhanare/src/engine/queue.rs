@@ -31,10 +31,10 @@ pub struct Words {
     pub is_short_shared: AtomicU32,
     /// Attributes with which the queue was made.
     pub attributes: Attributes,
-    /// Where each worker runs.
+    /// CPU of each worker.
     pub cpus: [i32; WORKERS_MAX as usize],
 
-    /// Where several producers post.
+    /// Position where several producers post.
     shared_tail: Line<AtomicU64>,
     /// Which workers sleep.
     pub idle: Line<Idle>,
@@ -48,13 +48,13 @@ pub struct Words {
     pub told: AtomicI32,
     /// Bell of a thread that waits for room; 0: none waits.
     pub room_bell: AtomicU32,
-    /// How many are to be done before exit.
+    /// Number of submissions that are to be done before exit.
     pub at_exit: AtomicU64,
     /// Number of detached calls that the posting thread made at once and that ended with an error.
     pub errors_at_once: AtomicU64,
     /// Error number of the last detached submission that ended with an error.
     pub last_error: AtomicI32,
-    /// For what happens seldom.
+    /// Lock for what happens seldom.
     pub lock: Lock,
     /// Not zero: the queue is to end.
     pub stop: AtomicU32,
@@ -72,13 +72,13 @@ pub struct Words {
 }
 
 impl Queue {
-    /// Whether several threads use it.
+    /// Whether several threads use the queue.
     #[must_use]
     pub fn is_shared(&self) -> bool {
         self.attributes.flags & MULTI_PRODUCER != 0
     }
 
-    /// Whether submissions wait where it is full.
+    /// Whether submissions wait while the queue is full.
     #[must_use]
     pub fn is_blocking(&self) -> bool {
         self.attributes.flags & BLOCKING != 0
@@ -104,7 +104,7 @@ impl Queue {
         }
     }
 
-    /// The ring of those that are done.
+    /// The ring of submissions that are done.
     #[must_use]
     pub fn finished(&self) -> Finished<'_> {
         Finished::new(&self.finished_head.0, &self.finished_tail.0, self.finished_entries())
@@ -140,7 +140,7 @@ impl Queue {
         }
     }
 
-    /// How many were posted.
+    /// Number of submissions that were posted.
     #[must_use]
     pub fn posted(&self) -> u64 {
         let tail = match self.is_shared() {
@@ -183,7 +183,7 @@ impl Queue {
     }
 }
 
-/// How many were posted in a lane.
+/// Number of submissions that were posted in a lane.
 fn posted_in(lane: &Lane) -> u64 {
     lane.ring().posted(lane.tail.0.load(Ordering::Acquire))
 }

@@ -10,12 +10,12 @@ use super::time::ticks_of_ns;
 use super::{Error, IS_NEXT, error, worker};
 use crate::sys;
 
-/// When a wait ends.
+/// Time at which a wait ends.
 #[derive(Clone, Copy, Debug)]
 pub struct Deadline(Option<u64>);
 
 impl Deadline {
-    /// In so many nanoseconds; never, if that is negative.
+    /// The time in so many nanoseconds; never, if that is negative.
     #[must_use]
     pub fn after(timeout_ns: i64) -> Self {
         Self(u64::try_from(timeout_ns).ok().map(|ns| sys::now_ns().saturating_add(ns)))

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicI32, Ordering};
 
-/// 0: the usual one.
+/// The signal that interrupts workers; 0: the usual one.
 static SIGNAL: AtomicI32 = AtomicI32::new(0);
 
 /// Number of the signal.

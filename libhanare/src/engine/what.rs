@@ -28,7 +28,7 @@ pub mod flags {
     pub const NEXT: u64 = 1 << 17;
     /// Waits for room.
     pub const BLOCK: u64 = 1 << 18;
-    /// exit(3) waits for it.
+    /// exit(3) waits for the submission.
     pub const AT_EXIT: u64 = 1 << 19;
     /// The submission has a key, in the upper half.
     pub const KEYED: u64 = 1 << 20;
@@ -107,7 +107,7 @@ impl What {
         self.0 & BEFORE_EXIT != 0
     }
 
-    /// A future waits for it.
+    /// Whether a future waits for the submission.
     #[must_use]
     pub const fn has_waker(self) -> bool {
         self.0 & WAKER != 0

@@ -15,7 +15,7 @@ use super::ring::Ring;
 #[derive(Debug)]
 pub struct Lane {
     head: Line<AtomicU64>,
-    /// Where producers post.
+    /// Position where producers post.
     pub tail: Line<AtomicU64>,
     entries: Slots<'static, Entry>,
 }

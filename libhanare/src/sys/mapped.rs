@@ -30,7 +30,7 @@ pub struct Mapped<T> {
     bytes: usize,
     /// Threads that use it, and one more while it is in a list.
     users: AtomicU32,
-    /// The next one in the list.
+    /// The next queue in the list.
     pub(super) next: AtomicPtr<Self>,
     pub(super) free: Line<Free>,
     head: Line<AtomicU64>,
@@ -104,7 +104,7 @@ impl<T> Mapped<T> {
         self.links
     }
 
-    /// Entries of the ring of those that are done.
+    /// Entries of the ring of submissions that are done.
     #[must_use]
     pub const fn finished_entries(&self) -> Slots<'_, FinishedEntry> {
         self.finished_entries

@@ -17,7 +17,7 @@ impl<T> Pointer<T> {
         Self(std::ptr::null())
     }
 
-    /// The address of these.
+    /// The address of a slice.
     #[must_use]
     pub const fn of(slice: &[T]) -> Self {
         Self(slice.as_ptr())

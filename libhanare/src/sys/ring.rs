@@ -69,7 +69,7 @@ impl<'a> Ring<'a> {
         self.0.posted(tail)
     }
 
-    /// How many were taken since.
+    /// Number of submissions that were taken since.
     #[must_use]
     pub fn taken(&self) -> u64 {
         self.0.taken()

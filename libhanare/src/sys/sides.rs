@@ -18,7 +18,7 @@ const AREA_BYTES: usize = 64 << 10;
 #[derive(Debug)]
 pub struct Area {
     start: AtomicPtr<u8>,
-    /// Not zero: a thread has it.
+    /// Not zero: a thread has the area.
     is_used: AtomicU32,
 }
 

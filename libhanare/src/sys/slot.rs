@@ -17,7 +17,7 @@ unsafe impl<T: Send> Send for Slot<T> {}
 /// Side that puts the value there.
 pub struct Giver<T>(Arc<Slot<T>>);
 
-/// Side that takes it.
+/// Side that takes the value.
 pub struct Taker<T>(Arc<Slot<T>>);
 
 /// An empty place: its two sides.

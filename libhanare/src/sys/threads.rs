@@ -90,7 +90,7 @@ impl Thread {
         }
     }
 
-    /// Waits for its end, if there is one.
+    /// Waits for the end of the thread, if there is one.
     pub fn join(&self) {
         let thread = self.0.swap(0, Ordering::AcqRel);
         if thread != 0 {
@@ -99,7 +99,7 @@ impl Thread {
         }
     }
 
-    /// Whether there is one.
+    /// Whether there is a thread.
     #[must_use]
     pub fn is_there(&self) -> bool {
         self.0.load(Ordering::Acquire) != 0

@@ -28,7 +28,7 @@ pub struct Heap {
 }
 
 struct Inside {
-    /// By class, the first free block.
+    /// The first free block of each class.
     free: [*mut Block; CLASSES],
     /// Pages of which no block has been made yet.
     rest: *mut u8,

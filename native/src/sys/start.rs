@@ -19,7 +19,7 @@ pub struct Program {
 }
 
 impl Program {
-    /// The name by which it was called, without folders.
+    /// The name by which the program was called, without folders.
     #[must_use]
     pub fn name(&self) -> &'static CStr {
         self.name
@@ -37,7 +37,7 @@ impl Program {
         self.environment
     }
 
-    /// The value of a variable of its environment.
+    /// The value of a variable of the program's environment.
     #[must_use]
     pub fn variable(&self, name: &str) -> Option<&'static [u8]> {
         self.environment

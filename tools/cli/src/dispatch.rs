@@ -19,7 +19,7 @@ pub enum Mode {
 }
 
 impl Mode {
-    /// As options have it.
+    /// The mode's word in options.
     pub fn word(self) -> &'static str {
         match self {
             Self::Direct => "direct",
@@ -50,7 +50,7 @@ pub struct Dispatch {
 }
 
 impl Dispatch {
-    /// As boot options.
+    /// The dispatch as boot options.
     pub fn options(self) -> impl Iterator<Item = String> {
         let mode = self.dispatch.map(|mode| format!("dispatch={}", mode.word()));
         mode.into_iter().chain(self.boxes).chain(self.servers).chain(self.server_cpus)

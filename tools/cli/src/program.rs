@@ -46,7 +46,7 @@ impl fmt::Display for Arguments {
 pub struct InPool {
     /// Descriptor of the pool.
     pub fd: i32,
-    /// Pooled proxies that it starts before the program.
+    /// Pooled proxies that the command starts before the program.
     pub members: u32,
     /// The task keeps a proxy from the beginning.
     pub keeps: bool,
@@ -155,7 +155,7 @@ fn look_up_in(program: &OsStr, path: &OsStr) -> Result<PathBuf> {
     })
 }
 
-/// Why a file cannot be run.
+/// Reason why a file cannot be run.
 enum Problem {
     Missing,
     Directory,

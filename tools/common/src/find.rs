@@ -55,7 +55,7 @@ pub fn bench_guest() -> Result<PathBuf> {
     find("HANARE_BENCH_GUEST", "hanare-bench-guest", &["", "../lib/hanare"], next)
 }
 
-/// The web server that it measures.
+/// The web server that `hanare bench` measures.
 pub fn bench_web() -> Result<PathBuf> {
     let next = "build it: make; or name it: HANARE_BENCH_WEB=FILE";
     find("HANARE_BENCH_WEB", "hanare-bench-web", &["", "../lib/hanare"], next)

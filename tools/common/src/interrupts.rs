@@ -10,9 +10,9 @@ use crate::machine;
 pub struct Source {
     /// Number or name of the interrupt: `24`, `LOC`.
     pub name: String,
-    /// Description that Linux gives of it.
+    /// Description that Linux gives of the source.
     pub what: String,
-    /// How many.
+    /// Number of interrupts.
     pub count: u64,
 }
 

@@ -69,7 +69,7 @@ pub fn asked(asked: Option<Asked>) -> String {
     name + stage
 }
 
-/// The CPUs of its threads, each once.
+/// The CPUs of the process' threads, each once.
 pub fn cpus(process: &Process) -> String {
     let mut cpus: Vec<u32> = process.threads.iter().filter_map(|thread| thread.cpu).collect();
     cpus.sort_unstable();

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// A line that makes an arrow.
 #[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub struct Place {
-    /// From 1.
+    /// Number of the line, from 1.
     pub line: usize,
     /// Name or include that makes the arrow.
     pub text: String,

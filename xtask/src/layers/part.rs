@@ -11,7 +11,7 @@ use crate::sources::Source;
 pub struct Part {
     /// Plan of the part, as the list of layers has it.
     pub plan: plan::Part,
-    /// By path, with the index of the layer.
+    /// Index of the layer of each file, by path.
     pub layer_of: BTreeMap<String, usize>,
     /// Arrows between the part's files, and the lines that make them.
     pub arrows: Arrows,
@@ -19,7 +19,7 @@ pub struct Part {
 
 /// Files that all lead to each other.
 pub struct Circle<'a> {
-    /// By path.
+    /// Paths of the files.
     pub files: BTreeSet<&'a str>,
     /// Number of arrows between the files.
     pub arrows: usize,
@@ -80,7 +80,7 @@ impl Part {
         self.layer(from) < self.layer(to)
     }
 
-    /// Why there is an arrow.
+    /// Lines that make an arrow.
     pub fn places(&self, from: &str, to: &str) -> &BTreeSet<arrows::Place> {
         &self.arrows[&(from.to_string(), to.to_string())]
     }
@@ -113,7 +113,7 @@ impl Circle<'_> {
         self.arrows <= other.arrows && self.files.iter().all(|file| other.files.contains(file))
     }
 
-    /// As the list of exceptions has it.
+    /// The circle as a line of the list of exceptions.
     pub fn line(&self) -> String {
         format!("circle {}: {}", self.arrows, Vec::from_iter(self.files.iter().copied()).join(" "))
     }

@@ -23,7 +23,7 @@ pub struct Part {
     pub folder: String,
     /// Root file of a crate in `folder`; `None`: C.
     pub root: Option<String>,
-    /// From the lowest to the highest.
+    /// Layers, from the lowest to the highest.
     pub layers: Vec<Layer>,
 }
 
@@ -44,11 +44,11 @@ pub struct Set {
     pub name: String,
     /// Files, or folders with a `/` at their end.
     pub paths: Vec<String>,
-    /// Whether its files may be missing.
+    /// Whether the set's files may be missing.
     pub is_optional: bool,
 }
 
-/// Where a file belongs, by indices.
+/// Layer or set of a file, by indices.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Place {
     /// In this layer of this part.

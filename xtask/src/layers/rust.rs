@@ -33,7 +33,7 @@ type Asked = HashSet<(usize, String, bool)>;
 struct Module {
     parent: Option<usize>,
     file: String,
-    /// Where the files of its `mod x;` lie.
+    /// Folder with the files of the module's `mod x;`.
     folder: String,
     children: HashMap<String, usize>,
     items: HashSet<String>,

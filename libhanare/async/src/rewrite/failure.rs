@@ -1,6 +1,6 @@
 //! Why system calls cannot be led to the library.
 
-/// Why an object's calls cannot be seen.
+/// Reason why an object's calls cannot be seen.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Failure {
     /// An instruction has no room for a jump.

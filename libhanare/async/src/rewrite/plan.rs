@@ -22,7 +22,7 @@ pub struct Patch {
     pub before: Vec<u8>,
     /// Instructions that the stub executes after the call.
     pub after: Vec<u8>,
-    /// Where the stub goes on.
+    /// Address where the stub goes on.
     pub back: u64,
 }
 

@@ -25,7 +25,7 @@ pub struct Neighbour {
 /// A `syscall` instruction.
 pub struct Site {
     pub at: u64,
-    /// The nearest one last.
+    /// The instructions before the call, the nearest one last.
     pub before: [Option<Neighbour>; BEFORE],
     pub after: Option<Neighbour>,
     /// The function around it has jumps whose targets are computed.

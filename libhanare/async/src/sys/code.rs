@@ -33,7 +33,7 @@ impl Area {
 
 /// A jump that takes the place of instructions.
 pub struct Jump {
-    /// Address of the long one, and its bytes.
+    /// Address of the long jump, and its bytes.
     pub long: (u64, [u8; 5]),
     /// Address and bytes of a short one to it, where that stands elsewhere.
     pub short: Option<(u64, [u8; 2])>,

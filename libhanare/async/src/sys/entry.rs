@@ -29,7 +29,7 @@ pub struct Frame {
     pub rax: u64,
     /// Arguments of the call.
     pub args: [u64; 6],
-    /// Where the stub goes on.
+    /// Address where the stub goes on.
     pub resume: u64,
 }
 

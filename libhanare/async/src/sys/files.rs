@@ -103,7 +103,7 @@ pub fn is_file_size_unlimited() -> bool {
 /// The file that standard error is when the library is loaded: device, inode, and what a device
 /// file stands for.
 static STANDARD_ERROR: [AtomicU64; 3] = [const { AtomicU64::new(0) }; 3];
-/// There is one.
+/// There is a standard error.
 static HAS_STANDARD_ERROR: AtomicBool = AtomicBool::new(false);
 
 fn identity_of(stat: &libc::stat) -> [u64; 3] {

@@ -78,7 +78,7 @@ pub struct Actions {
 }
 
 impl Actions {
-    /// `None`: the kernel cannot read them.
+    /// The actions that a call points to; `None`: the kernel cannot read them.
     pub fn of(args: &Arguments) -> Option<Self> {
         let size = size_of::<Action>() as u64 - 1;
         let is_there = |at: u64| at == 0 || is_readable(at) && is_readable(at + size);

@@ -25,7 +25,7 @@ pub struct Action {
     pub handler: u64,
     pub flags: u64,
     pub restorer: u64,
-    /// Signals that it blocks.
+    /// Signals that the action blocks.
     pub mask: Mask,
 }
 

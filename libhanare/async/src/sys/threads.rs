@@ -152,7 +152,7 @@ pub fn sleep_on(word: &AtomicU32, value: u32) {
     let _ = unsafe { call(libc::SYS_futex, args) };
 }
 
-/// Wakes all that sleep on it.
+/// Wakes all threads that sleep on a word.
 pub fn wake_on(word: &AtomicU32) {
     let wake = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
     let args = [ptr::from_ref(word) as u64, wake as u64, i32::MAX as u64, 0, 0, 0];

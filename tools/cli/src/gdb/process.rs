@@ -34,7 +34,7 @@ pub struct Process {
 pub struct Watch {
     /// Where.
     pub address: u64,
-    /// How many bytes.
+    /// Number of bytes.
     pub bytes: u64,
     /// The kind that GDB asked for, and by which it is told.
     pub kind: WatchKind,
@@ -53,7 +53,7 @@ impl Process {
         Ok(Self { observer, breakpoints: BTreeMap::new(), watches: [None; 4] })
     }
 
-    /// Waits until it has stopped.
+    /// Waits until the process has stopped.
     pub fn stopped(&self) -> Result<Observed> {
         let until = Instant::now() + STOP;
         loop {
@@ -71,7 +71,7 @@ impl Process {
         }
     }
 
-    /// Ids of its threads.
+    /// Ids of the process' threads.
     pub fn threads(&self) -> Result<Vec<u32>> {
         let mut all: Vec<u32> = Vec::new();
         loop {

@@ -23,7 +23,7 @@ use super::target::Gdb;
 /// How often the process is looked at, should news be lost.
 const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 500_000_000 };
 
-/// Where GDB is.
+/// Connection to GDB.
 pub enum Wire {
     /// At the other end of our standard input and output.
     Standard,
@@ -81,12 +81,12 @@ impl Connection for Buffered {
     }
 }
 
-/// How a session ended.
+/// End of a session.
 #[derive(Debug, PartialEq)]
 pub enum End {
     /// GDB let the process go, or is gone.
     Detached,
-    /// GDB wants it killed.
+    /// GDB wants the process killed.
     Killed,
     /// The process has ended.
     Ended,

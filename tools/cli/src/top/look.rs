@@ -15,7 +15,7 @@ use hanare_common::processes::{self, Placed};
 pub struct Look {
     /// Instances.
     pub instances: Vec<Machine>,
-    /// Processes of all of them.
+    /// Processes of all instances.
     pub processes: Vec<Busy>,
 }
 
@@ -26,7 +26,7 @@ pub struct Machine {
     pub name: String,
     /// State of the instance.
     pub state: State,
-    /// Memory reserved for it.
+    /// Memory reserved for the instance.
     pub memory_bytes: u64,
     /// CPUs of the instance.
     pub cpus: Vec<BusyCpu>,
@@ -49,7 +49,7 @@ pub struct Busy {
     pub rates: Rates,
     /// The difference of each thread, in the order of `process.threads`.
     pub thread_rates: Vec<Rates>,
-    /// The instance it runs on.
+    /// The instance that the process runs on.
     pub instance: String,
     /// The process.
     pub process: Process,
@@ -105,7 +105,7 @@ impl Counters {
 /// The last look.
 #[derive(Default)]
 struct Last {
-    /// By instance, space and thread (0: the process).
+    /// Counters by instance, space and thread (0: the process).
     counters: HashMap<(String, u32, u32), Counters>,
     /// Idle time of each CPU, by Linux' number.
     idle_ns: HashMap<u32, u64>,

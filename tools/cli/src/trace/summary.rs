@@ -31,7 +31,7 @@ impl Summary {
         count.ns = count.ns.saturating_add(head.duration_ns);
     }
 
-    /// As a table, the most time first.
+    /// The summary as a table, the most time first.
     pub fn text(&self) -> String {
         let mut rows: Vec<_> = self.counts.iter().collect();
         rows.sort_by_key(|(number, count)| (u64::MAX - count.ns, **number));

@@ -124,7 +124,7 @@ impl Device {
         }
     }
 
-    /// Whether the caller was still waiting for it.
+    /// Whether the caller was still waiting for the answer.
     fn respond(&self, id: u64, result: i64, flags: u32) -> bool {
         let (value, error) = if result < 0 { (0, result as i32) } else { (result, 0) };
         let response = Response { id, value, error, flags };

@@ -369,7 +369,7 @@ impl Lwk {
         self.device.state.lock().unwrap().signals.len()
     }
 
-    /// How often the proxy rang.
+    /// Number of times that the proxy rang.
     pub fn rings(&self) -> u32 {
         self.device.state.lock().unwrap().rings
     }

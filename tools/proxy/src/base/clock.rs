@@ -23,7 +23,7 @@ impl Clock {
         Self { start_ns: sys::monotonic_ns(), start_tsc: tsc(), rate: AtomicU64::new(0) }
     }
 
-    /// How many ticks `us` microseconds are.
+    /// Number of ticks in `us` microseconds.
     pub fn ticks(&self, us: u32) -> u64 {
         let mut rate = self.rate.load(Ordering::Relaxed);
         if rate == 0 {

@@ -43,9 +43,9 @@ pub struct Options {
     pub pool: Option<u32>,
     /// The native task keeps a pooled proxy from the beginning.
     pub keeps: bool,
-    /// How many pooled proxies to start before the program.
+    /// Number of pooled proxies to start before the program.
     pub members: u32,
-    /// Where to tell that this pooled proxy is ready.
+    /// Descriptor on which to tell that this pooled proxy is ready.
     pub ready: Option<u32>,
     /// The program to run.
     pub path: &'static CStr,

@@ -27,11 +27,11 @@ pub struct Process {
     pub clock: Clock,
     /// Print a line of counters at the end.
     stats: AtomicBool,
-    /// Where that line goes; `None`: nowhere.
+    /// Stderr, for that line; `None`: there is none.
     pub stderr: Option<Stderr>,
     /// Calls made for the application, if they are to be told at the end, and some else.
     pub calls: AtomicU64,
-    /// How often a worker slept.
+    /// Number of times that a worker slept.
     pub sleeps: AtomicU64,
     /// Whether a thread is already reporting that the LWK died.
     dying: AtomicU32,

@@ -32,7 +32,7 @@ pub struct Inherited {
 }
 
 impl Inherited {
-    /// Reads all of it, before the proxy changes anything.
+    /// Reads all of the inherited state, before the proxy changes anything.
     pub fn look(options: &Options) -> Self {
         let sigmask = signal::set_mask(!0);
         signal::set_mask(sigmask);

@@ -77,7 +77,7 @@ pub struct Code {
     pub fs: u64,
     /// GS base of the program's thread.
     pub gs: u64,
-    /// A descriptor that it may not close.
+    /// A descriptor that the thread may not close.
     pub control_fd: u32,
 }
 

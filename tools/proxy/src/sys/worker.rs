@@ -18,9 +18,9 @@ use super::filter::Filter;
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(C, u32)]
 pub enum Role {
-    /// The process' first one.
+    /// The first worker of the process.
     First,
-    /// For a thread that was made.
+    /// The worker of a thread that was made.
     Thread,
     /// For a worker that takes the place of one that ended, and says so first
     /// (`Control::ThreadRenew`).
@@ -84,7 +84,7 @@ pub struct Worker {
     pub role: Role,
     /// List of robust futexes that Linux has of this thread.
     robust_list: AtomicU64,
-    /// How long it polls for the next request.
+    /// How long the worker polls for the next request.
     pub patience: Patience,
     /// A filter of system calls on its way.
     pub filter: Filter,
@@ -94,7 +94,7 @@ pub struct Worker {
     pub cpu: AtomicU64,
     /// Address of the worker's [`Lists`], or 0.
     lists: AtomicU64,
-    /// The memory of its thread.
+    /// The memory of the worker's thread.
     pub block: Block,
 }
 
@@ -125,7 +125,7 @@ impl Worker {
         }
     }
 
-    /// Index of its slot.
+    /// Index of the worker's slot.
     pub fn slot(&self) -> u32 {
         self.slot.load(Ordering::Relaxed)
     }

@@ -55,7 +55,7 @@ pub fn call(process: &Process, worker: &Worker, args: &[u64; 6]) -> Answer {
 /// A call in memory of this process' own.
 struct Taken {
     call: Decoded,
-    /// How many pages it has.
+    /// Number of pages of the call's message.
     pages: usize,
     has_guard: bool,
 }

@@ -55,7 +55,7 @@ pub fn start(process: &Process, slot: u32, number: u32, has_cpus: bool) -> sys::
     Ok(tid)
 }
 
-/// How a call is made, and a request served.
+/// Way in which a call is made, and a request served.
 pub struct Means {
     /// Makes the call in a slot.
     pub call: fn(&Process, &'static Worker, SlotRef) -> Answer,
@@ -128,7 +128,7 @@ impl Serves<'_> {
         hanare_ikc::serve(self.calls, from, self.serving, &self.worker.interrupted, slot_of)
     }
 
-    /// Serves what is in its own slot.
+    /// Serves the call or request in the server's own slot.
     fn serve_own(&self) {
         let own = self.slot();
         let result = match own.worker_poll() {
