@@ -20,9 +20,9 @@ const MARGIN_MOST: Duration = Duration::from_secs(20);
 /// Which kernel, which CPU (by Linux' number), for how long.
 #[derive(Clone, Copy)]
 pub struct Computation {
-    /// Where.
+    /// Kernel on which the program computes.
     pub side: Side,
-    /// On which CPU.
+    /// CPU on which the program computes.
     pub cpu: u32,
     /// How long the CPU's counters are watched; the program computes a little longer.
     pub seconds: u64,

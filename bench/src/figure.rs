@@ -49,7 +49,7 @@ impl Figure {
         Self { target, ..self }
     }
 
-    /// Whether that is so; `None` where nothing is promised or nothing known.
+    /// Whether the target is met; `None` where nothing is promised or nothing known.
     pub fn is_met(&self, median: f64, ratio: Option<f64>) -> Option<bool> {
         let (value, bound) = match self.target {
             Target::None => return None,

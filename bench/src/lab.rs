@@ -70,7 +70,7 @@ pub struct Phases {
 }
 
 impl Lab {
-    /// On the instance of that name, the only one, or one booted when needed.
+    /// A lab on the instance of that name, the only one, or one booted when needed.
     pub fn new(on: Option<&str>, rounds: u32, quick: bool) -> Result<Self> {
         let device = Device::open()?;
         let given = match on {

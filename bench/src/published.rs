@@ -83,12 +83,12 @@ pub const ALL: &[Published] = &[
     },
 ];
 
-/// The one with that id, in capitals or not.
+/// The published figure with that id, in capitals or not.
 pub fn find(id: &str) -> Option<&'static Published> {
     ALL.iter().find(|published| published.id.eq_ignore_ascii_case(id))
 }
 
-/// Groups and figures that are meant by such names, ids among them.
+/// Names of groups and figures, in place of ids of published ones.
 pub fn resolve(names: &[String]) -> Vec<String> {
     let ours = |name: &String| match find(name) {
         Some(published) => published.by.iter().map(|&name| name.into()).collect(),

@@ -156,7 +156,7 @@ impl<const MUTANT: u8> Progress<MUTANT> {
         self.awaited.store(NOBODY, Ordering::Release);
     }
 
-    /// On what waiters sleep.
+    /// Word on which waiters sleep.
     pub const fn word(&self) -> &AtomicU32 {
         &self.word
     }

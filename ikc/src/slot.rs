@@ -448,8 +448,8 @@ impl<'a, const MUTANT: u8> SlotRef<'a, MUTANT> {
         self.words.doorbell.load(Ordering::Relaxed)
     }
 
-    /// Worker: says that, for the next time that it sleeps. A line of its own is written only where
-    /// something changes.
+    /// Worker: sets the doorbell for the next time that it sleeps. A line of its own is written
+    /// only where something changes.
     #[inline(always)]
     pub fn set_doorbell(&self, doorbell: u32) {
         if self.doorbell() != doorbell {

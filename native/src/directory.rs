@@ -29,7 +29,7 @@ pub struct Directory<'k> {
 /// A name in a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry<'d> {
-    /// Without folders.
+    /// The name, without folders.
     pub name: &'d CStr,
 }
 

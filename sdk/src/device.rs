@@ -194,7 +194,7 @@ pub struct MemoryReport {
     pub blocks: u64,
     /// Blocks that are too large for the heap.
     pub large_bytes: u64,
-    /// In use of what was put aside for the time when there is no memory.
+    /// Bytes in use of the reserve for the time when there is no memory.
     pub reserve_bytes: u64,
     /// Address spaces.
     pub spaces: u64,

@@ -79,7 +79,7 @@ fn check(update: bool) -> Result<Vec<String>, String> {
     Ok(complaints)
 }
 
-/// By its extension, or a script that says so itself.
+/// Whether the source is ours: by its extension, or as a script.
 fn is_ours(source: &Source) -> bool {
     source.is(OURS) || source.text.starts_with("#!")
 }

@@ -12,7 +12,8 @@ const BATCH: u32 = 1000;
 /// Until the thread of Linux sleeps: no batch meets that.
 const IDLE_MS: u32 = 1000;
 
-/// The thread of Linux is kept on the answerer's CPU.
+/// Measures round trips by io_uring with a thread of Linux (SQPOLL), which is kept on the
+/// answerer's CPU.
 pub fn measure(pair: &Pair) -> Result<Batches> {
     let made = IoUring::builder().setup_sqpoll(IDLE_MS).setup_sqpoll_cpu(pair.answerer).build(8);
     let ring = match made {

@@ -51,7 +51,7 @@ impl Place {
 
 /// CPUs of Linux, and which of them are tuned.
 pub struct Linux {
-    /// On which Linux runs.
+    /// CPUs on which Linux runs.
     pub online: CpuList,
     /// `isolcpus`.
     pub isolated: CpuList,

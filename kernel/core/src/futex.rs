@@ -342,7 +342,7 @@ mod tests {
 
     #[derive(Clone, Debug)]
     enum Op {
-        /// Without memory, or with.
+        /// A waiter, for which there is memory or not.
         Push(u64, u32, bool),
         Wake(u64, usize, u32),
         Requeue(u64, u64, usize),

@@ -14,11 +14,11 @@ pub const MAP_SHARED: u64 = general::MAP_SHARED as u64;
 pub const MAP_PRIVATE: u64 = general::MAP_PRIVATE as u64;
 /// Like [`MAP_SHARED`]: flags that are not known are refused.
 pub const MAP_SHARED_VALIDATE: u64 = general::MAP_SHARED_VALIDATE as u64;
-/// At the given address.
+/// Maps at the given address.
 pub const MAP_FIXED: u64 = general::MAP_FIXED as u64;
-/// Without a file.
+/// Maps memory without a file.
 pub const MAP_ANONYMOUS: u64 = general::MAP_ANONYMOUS as u64;
-/// In the lowest 2 GiB.
+/// Maps in the lowest 2 GiB.
 pub const MAP_32BIT: u64 = general::MAP_32BIT as u64;
 /// The mapping grows down when the addresses below it are touched.
 pub const MAP_GROWSDOWN: u64 = general::MAP_GROWSDOWN as u64;
@@ -34,7 +34,7 @@ pub const MAP_NONBLOCK: u64 = general::MAP_NONBLOCK as u64;
 pub const MAP_STACK: u64 = general::MAP_STACK as u64;
 /// Large pages, or none.
 pub const MAP_HUGETLB: u64 = general::MAP_HUGETLB as u64;
-/// At the given address, if it is free.
+/// Maps at the given address, if nothing is mapped there.
 pub const MAP_FIXED_NOREPLACE: u64 = general::MAP_FIXED_NOREPLACE as u64;
 
 const KIND: u64 = 0xf;

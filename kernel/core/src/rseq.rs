@@ -75,7 +75,8 @@ pub struct Section {
 }
 
 impl Section {
-    /// From user memory. `EINVAL`: Linux ends the program for such a one.
+    /// Reads a section from words of user memory. `EINVAL`: the section is one for which Linux ends
+    /// the program.
     ///
     /// # Errors
     /// `EINVAL`

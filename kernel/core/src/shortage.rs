@@ -70,7 +70,7 @@ pub fn step<S: Shortage>(short: &mut S) -> Step<S::Victim> {
     short.victim().map_or(Step::Refuse, Step::Kill)
 }
 
-/// Until when the last victim is waited for.
+/// Time until which the last victim is waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Patience {
     until_ns: u64,

@@ -113,8 +113,8 @@ impl UserLimits {
     pub const NONE: Self =
         Self { processes: u64::MAX, kernel_memory: Amount::Unlimited, memory: Amount::Unlimited };
 
-    /// Reads `key=value` words with commas between them; what is not named has its default.
-    /// `None`: they are not such.
+    /// Reads `key=value` words with commas between them; what is not named has its default. `None`:
+    /// the text is not of that form.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         if text == "none" {

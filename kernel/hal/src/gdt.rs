@@ -42,7 +42,7 @@ struct Tables {
     tss: Tss,
 }
 
-/// On pages of their own: user mode's page tables may have them.
+/// Tables of all CPUs, on pages of their own: user mode's page tables may have them.
 #[repr(C, align(4096))]
 struct All(UnsafeCell<[Tables; CPUS_MAX]>);
 // SAFETY: each CPU writes only its own element, before loading it.

@@ -6,7 +6,7 @@ use core::cell::UnsafeCell;
 
 const GATES: usize = 256;
 
-/// On a page of its own: user mode's page tables may have it.
+/// The IDT, on a page of its own: user mode's page tables may have it.
 #[repr(C, align(4096))]
 struct Idt(UnsafeCell<[[u64; 2]; GATES]>);
 // SAFETY: written by the first CPU before it is loaded anywhere.

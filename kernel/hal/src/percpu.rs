@@ -217,13 +217,13 @@ pub(crate) fn mailbox() -> u64 {
     v
 }
 
-/// Says what runs on the calling CPU.
+/// Sets the task that runs on the calling CPU.
 pub fn set_task(task: u64) {
     // SAFETY: GS points at this CPU's block; the field is written only here.
     unsafe { asm!("mov gs:[{}], {}", const TASK, in(reg) task, options(nostack, preserves_flags)) };
 }
 
-/// Says what a system call looks at before it returns to user mode.
+/// Sets the attention word that a system call looks at before it returns to user mode.
 pub fn set_attention(attention: &'static Attention) {
     let at = core::ptr::from_ref(attention) as u64;
     // SAFETY: as above.

@@ -530,7 +530,7 @@ extern "C" fn rust_leave(regs: &mut Regs) -> bool {
     can_sysret(fast, regs)
 }
 
-/// Not with TF or RF set, nor to an address that sysret mishandles.
+/// Whether `sysret` may be used: not with TF or RF set, nor to an address that it mishandles.
 fn can_sysret(fast: bool, regs: &mut Regs) -> bool {
     sanitize(regs);
     fast && regs.rip < SYSRET_RIP_MAX

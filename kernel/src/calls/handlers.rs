@@ -64,7 +64,7 @@ static HANDLERS: [Option<Handler>; NUMBERS] = {
     all
 };
 
-/// Serves a call, whose row says that it is served here.
+/// Serves a call whose row says that the LWK serves it.
 pub fn serve(call: &mut Context<'_>) -> Served {
     let handler = HANDLERS[usize::from(call.row.number)].expect("of a row that is local");
     handler(call)

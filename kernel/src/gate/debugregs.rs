@@ -19,7 +19,7 @@ static LOADED: [AtomicBool; CPUS_MAX] = [const { AtomicBool::new(false) }; CPUS_
 /// CPUs whose steps go to the next branch.
 static BLOCKS: [AtomicBool; CPUS_MAX] = [const { AtomicBool::new(false) }; CPUS_MAX];
 
-/// The running thread's new program has none.
+/// Clears the running thread's debug registers: its new program has none.
 pub fn reset(thread: &Thread) {
     if thread.debug.reset() {
         load(None);

@@ -71,7 +71,7 @@ pub struct State {
     pub present: AtomicU64,
     /// The servers' slots, by which one is rung.
     slots: [AtomicU32; BOX_SERVERS],
-    /// Until when none is asked for, TSC.
+    /// TSC value until which no further server is asked for.
     pub refused: AtomicU64,
     /// Calls in the box or with a server.
     pub calls: AtomicU32,

@@ -11,7 +11,7 @@ use hanare_core::cputimer::{CpuSeconds, Expiries, IntervalTimer};
 pub struct CpuClock<T> {
     /// Thread whose time is counted; `None`: the process'.
     pub thread: Option<Weak<T>>,
-    /// Without what the kernel did.
+    /// Time in user mode alone is counted.
     pub user: bool,
 }
 

@@ -121,7 +121,7 @@ impl<S> Native<S> {
 }
 
 impl<S> ProxyPool<S> {
-    /// Without proxies.
+    /// A pool without proxies.
     ///
     /// # Errors
     /// `ENOMEM`.

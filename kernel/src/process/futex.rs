@@ -76,7 +76,7 @@ pub fn wait_until(thread: &Thread, until: Until) {
     wait_until_or(thread, until, || false);
 }
 
-/// As [`wait_until`], or until it is kicked and that is so.
+/// As [`wait_until`], but the wait also ends if the thread is kicked and `is_over` holds.
 pub fn wait_until_or(thread: &Thread, until: Until, is_over: impl Fn() -> bool + Sync) {
     // By `rouse`, by a thread that sends a signal, ends the process or sets the clock, or by the
     // time.
@@ -142,7 +142,7 @@ pub struct Waiting {
     pub word: Key,
     /// Value that the word must have when the wait begins.
     pub value: u32,
-    /// Until when.
+    /// Time until which the thread waits.
     pub until: Until,
     /// Which wake-ups.
     pub bitset: u32,

@@ -30,9 +30,9 @@ pub struct Slots {
     taken: Vec<u32>,
     /// Workers that wait for threads.
     pub spare: Vec<Spare>,
-    /// Without a worker.
+    /// Slots that have no worker.
     dropped: Vec<u32>,
-    /// Their workers were told to end.
+    /// Slots whose workers were told to end.
     ending: Vec<(u32, SlotRef<'static>)>,
     /// The first thread has ended, and its worker, with these attributes, is free.
     pub leader: Option<u64>,

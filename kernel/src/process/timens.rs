@@ -50,8 +50,8 @@ pub fn begin(thread: &Thread) {
     }
 }
 
-/// The running thread's process may be in another namespace than before. Whether it is known to
-/// be in the one of its children to come.
+/// Asks Linux for the offsets of the running thread's process, which may be in another namespace
+/// than before. False: they are not known, or not those of its children to come.
 pub fn refresh(thread: &Thread) -> bool {
     let p = &thread.process;
     // Without /proc nothing is known; then the clocks stay as they are.

@@ -56,7 +56,7 @@ extern "C" fn with_pointers(
     at_once(regs.orig_rax as u32, [a, b, c, d, e, f], true)
 }
 
-/// Like [`with_pointers`], of those that a program makes when it begins.
+/// Like [`with_pointers`], for calls that programs make when they begin.
 extern "C" fn early(a: u64, b: u64, c: u64, d: u64, e: u64, f: u64, regs: &mut Regs) -> u64 {
     let me = thread::current();
     if me.process.memory().is_indirect() {

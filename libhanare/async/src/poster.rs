@@ -24,9 +24,9 @@ const SPINS: u32 = 2000;
 /// A posted call.
 #[derive(Clone, Copy)]
 pub enum What {
-    /// At the descriptor's offset.
+    /// A write at the descriptor's offset.
     Write,
-    /// At an offset.
+    /// A write at an offset.
     WriteAt(i64),
     /// `close`.
     Close,
@@ -121,12 +121,13 @@ fn place_of(record: u64) -> &'static Place {
     &RING[(record % RECORDS) as usize]
 }
 
-/// How many were posted; how many are done.
+/// Number of posted calls.
 static HEAD: AtomicU64 = AtomicU64::new(0);
+/// Number of posted calls that are done.
 static TAIL: AtomicU64 = AtomicU64::new(0);
-/// Like HEAD, after the last one that is neither readahead nor a reply.
+/// Value of `HEAD` after the last call that is neither readahead nor a reply.
 static LAST_OF_FILES: AtomicU64 = AtomicU64::new(0);
-/// Like HEAD, after the last one that is not readahead.
+/// Value of `HEAD` after the last call that is not readahead.
 static LAST: AtomicU64 = AtomicU64::new(0);
 /// Data of outstanding writes. It has memory before the first worker.
 pub static DATA: Buffer<DATA_BYTES> = Buffer::new();

@@ -17,7 +17,7 @@ const SEGMENT_BYTES_MIN: u32 = 500;
 /// Memory of a packet beyond its payload is at most 1280 bytes: head, `struct sk_buff` and
 /// `struct skb_shared_info`. With segments of 500 bytes that are 3.6 bytes of memory for a byte.
 const MEMORY_OF_BYTE: u64 = 4;
-/// A write begins one more packet. Twice as much as is needed.
+/// Memory of the packet that a write may begin. Twice as much as is needed.
 const MEMORY_OF_WRITE: u64 = 4096;
 /// A limit on unsent data that is never reached: the default has all bits set.
 const NO_LIMIT: u32 = 1 << 31;
@@ -36,9 +36,9 @@ struct Socket {
     role: AtomicU8,
     /// An error that came late and was not told.
     error: AtomicI32,
-    /// How much memory it may still use before the library has to look.
+    /// Memory that the connection may still use before the library has to look.
     room: AtomicU64,
-    /// How much there was when nothing was queued; 0: no thread has looked.
+    /// Memory that there was when nothing was queued; 0: no thread has looked.
     room_max: AtomicU64,
     /// The value of [`LOOKS`] at its last look; 0: it has to be looked at.
     look: AtomicU64,

@@ -140,7 +140,8 @@ struct Loop<'a> {
 }
 
 impl Loop<'_> {
-    /// Until its end. `false`: this is the child of a fork, in which the queue has other workers.
+    /// Executes submissions until the worker's end. `false`: this is the child of a fork, in which
+    /// the queue has other workers.
     fn run(&self) -> bool {
         let is_alone = self.queue.attributes.workers_max == 1;
         loop {

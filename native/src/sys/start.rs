@@ -49,7 +49,7 @@ impl Program {
 /// Strings that the kernel has put on the stack; an iterator over them.
 #[derive(Clone, Copy, Debug)]
 pub struct Strings {
-    /// At the next one; the last one is followed by zero.
+    /// Pointer to the next string; the last one is followed by zero.
     next: *const *const c_char,
 }
 

@@ -60,7 +60,7 @@ impl Part {
         self.layer(file).map_or("?", |layer| &self.plan.layers[layer].name)
     }
 
-    /// Without the part's folder.
+    /// Path of a file without the part's folder.
     pub fn short<'a>(&self, file: &'a str) -> &'a str {
         file[self.plan.folder.len()..].trim_start_matches('/')
     }

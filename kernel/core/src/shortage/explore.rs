@@ -229,7 +229,7 @@ impl World {
         self.look_at_bound(user, false);
     }
 
-    /// Does it, if it can be done.
+    /// Takes an action. False: it cannot be taken now.
     fn does(&mut self, action: Action) -> bool {
         match action {
             Action::Take(user) if self.users[user].process == Process::Runs => {

@@ -75,7 +75,7 @@ macro_rules! service {
     };
 }
 
-/// Every delegated row says it.
+/// Task that executes a delegated call, which each delegated row names.
 macro_rules! by {
     (delegated $hook:ident, $by:ident) => {
         By::$by

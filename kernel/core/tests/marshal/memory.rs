@@ -85,7 +85,7 @@ impl Region {
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), addr as *mut u8, count) }
     }
 
-    /// All of it, but for what is not to be compared.
+    /// All bytes, with zeros in place of those that are not to be compared.
     pub fn contents(&self, unlike: &[(u64, usize)]) -> Vec<u8> {
         let mut bytes = vec![0; self.0.size];
         self.read(self.start(), &mut bytes).expect("it is there");

@@ -413,7 +413,7 @@ struct Gathered {
 }
 
 impl Gathered {
-    /// Not too much for one look at the marks of frames.
+    /// Most pages for one look at the marks of frames.
     const MOST: u32 = 512;
 
     fn of(leaf: &Leaf, is_told: bool) -> Gathered {

@@ -16,7 +16,7 @@ pub(super) unsafe fn call(nr: i64, args: [u64; 6]) -> i64 {
     unsafe { hanare_syscall::syscall(nr as u64, args) }
 }
 
-/// Like [`call`]; an error is one.
+/// Like [`call`], with an error as `Err`.
 ///
 /// # Safety
 ///

@@ -63,7 +63,8 @@ pub enum Command {
 }
 
 impl Command {
-    /// Does it; the result is the exit status. `whole` makes the command line with all its help.
+    /// Executes the command; the result is the exit status. `whole` makes the command line with all
+    /// its help.
     pub fn execute(self, whole: fn() -> clap::Command) -> anyhow::Result<i32> {
         match self {
             Self::Boot(boot) => boot.execute().map(|()| 0),

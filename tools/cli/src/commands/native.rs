@@ -63,7 +63,7 @@ pub struct Native {
 }
 
 impl Native {
-    /// Does it; the result is the exit status.
+    /// Executes the command; the result is the exit status.
     pub fn execute(self) -> Result<i32> {
         let limit = self.pool_max.unwrap_or(self.pool.max(self.tasks));
         anyhow::ensure!(

@@ -25,11 +25,11 @@ const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 500_000_000 };
 
 /// Connection to GDB.
 pub enum Wire {
-    /// At the other end of our standard input and output.
+    /// Our standard input and output.
     Standard,
-    /// At a Unix socket.
+    /// A Unix socket.
     Unix(UnixStream),
-    /// At a TCP port.
+    /// A TCP port.
     Tcp(TcpStream),
 }
 

@@ -36,7 +36,7 @@ pub fn enter_handler(stack: u64) -> Option<&'static Worker> {
     Some(worker)
 }
 
-/// At the end of that handler: the code goes on.
+/// Ends the handler that was entered: the code goes on.
 pub fn leave_handler(worker: &Worker) {
     let fs = worker.utility.fs.load(Ordering::Relaxed);
     let _ = plain(__NR_arch_prctl, [ARCH_SET_FS, fs, 0, 0, 0, 0]);

@@ -216,7 +216,7 @@ pub struct Once<T> {
 unsafe impl<T: Sync> Sync for Once<T> {}
 
 impl<T> Once<T> {
-    /// Not set.
+    /// A value that is not set yet.
     pub const fn new() -> Self {
         Self { ready: AtomicU32::new(0), value: UnsafeCell::new(MaybeUninit::uninit()) }
     }

@@ -149,7 +149,7 @@ impl Frame<'_> {
     pub fn trap(&self) -> u64 {
         self.context.trap
     }
-    /// Goes on `bytes` earlier.
+    /// Has the interrupted code go on `bytes` earlier.
     pub fn step_back(&mut self, bytes: u64) {
         self.context.registers[RIP] -= bytes;
     }
@@ -283,12 +283,12 @@ pub fn queue(fd: u32, tid: u32, signal: u32, code: i32) -> Result<()> {
     send(fd, signal, tid, &Info::new(signal, code), false)
 }
 
-/// Where a signal is to be pending.
+/// Place where a signal is to be pending.
 #[derive(Clone, Copy)]
 pub struct Place {
-    /// On the process, not on this thread.
+    /// The signal is pending for the process, not for this thread.
     pub process: bool,
-    /// Before what is pending there: the signal was taken from there.
+    /// The signal comes before those pending there, because it was taken from there.
     pub first: bool,
 }
 

@@ -22,8 +22,7 @@ pub enum Role {
     First,
     /// The worker of a thread that was made.
     Thread,
-    /// For a worker that takes the place of one that ended, and says so first
-    /// (`Control::ThreadRenew`).
+    /// A worker that takes the place of one that ended, and says so first (`Control::ThreadRenew`).
     Successor,
     /// The first one of a process that shares its creator's memory (`Control::Share`).
     Sharer,
