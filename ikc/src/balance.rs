@@ -119,7 +119,7 @@ pub struct Takers<const WORDS: usize>(CpuSet<WORDS>);
 
 #[allow(clippy::new_without_default, reason = "const")]
 impl<const WORDS: usize> Takers<WORDS> {
-    /// No CPU.
+    /// A set without a CPU.
     #[must_use]
     #[cfg(not(loom))]
     pub const fn new() -> Self {

@@ -150,7 +150,7 @@ impl<'a, const MUTANT: u8> OfferRef<'a, MUTANT> {
 #[cfg(any(test, loom))]
 #[allow(clippy::new_without_default, reason = "for tests")]
 impl OfferWords {
-    /// No offer.
+    /// Words without an offer.
     pub fn new() -> Self {
         Self {
             sequence: AtomicU32::new(0),

@@ -244,7 +244,7 @@ pub struct Serving<const MUTANT: u8 = REAL>(AtomicU32);
 
 #[allow(clippy::new_without_default, reason = "const")]
 impl<const MUTANT: u8> Serving<MUTANT> {
-    /// None.
+    /// A server that serves no call.
     #[must_use]
     #[cfg(not(loom))]
     pub const fn new() -> Self {
@@ -266,7 +266,7 @@ impl<const MUTANT: u8> Serving<MUTANT> {
         self.0.store(0, Ordering::Relaxed);
     }
 
-    /// The slot.
+    /// Slot of the call that the server serves.
     #[must_use]
     pub fn slot(&self) -> Option<u32> {
         self.0.load(Ordering::Relaxed).checked_sub(1)

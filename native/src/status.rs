@@ -9,7 +9,7 @@ use crate::sys::RawStatus;
 /// Kind of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Bytes.
+    /// A file with bytes.
     File,
     /// Names.
     Directory,

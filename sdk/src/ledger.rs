@@ -64,7 +64,7 @@ pub struct Ledger {
     pub free: u64,
     /// The kernel's own.
     pub kernel: Frames,
-    /// All users'.
+    /// Frames of all users.
     pub users_frames: Frames,
     /// The users, by id.
     pub users: Vec<User>,

@@ -90,7 +90,7 @@ fn why_local(name: &str) -> &'static str {
     }
 }
 
-/// The file.
+/// Text of the generated file.
 pub fn file() -> String {
     let mut classes = [0_u8; NUMBERS];
     let mut reasons: BTreeMap<&str, Vec<u16>> = BTreeMap::new();

@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use hanare_core::seccomp::worker::reach::{OF_CALLS, OF_COMMANDS, OF_PRCTLS, Reach};
 
-/// The page.
+/// Text of the generated page.
 pub fn page() -> String {
     let mut page = String::from(
         "# What a forged slot reaches

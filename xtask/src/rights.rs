@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use hanare_core::syscalls::{PRCTL_RIGHTS, rows};
 
-/// The file.
+/// Text of the generated file.
 pub fn file() -> String {
     let mut file = String::from(HEAD);
     for row in rows().iter().filter(|row| row.changes_rights()) {

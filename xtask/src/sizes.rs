@@ -40,7 +40,7 @@ struct Lines {
     code: usize,
     /// Lines of tests, in files or modules of their own.
     tests: usize,
-    /// All.
+    /// All lines.
     all: usize,
 }
 

@@ -23,7 +23,7 @@ svg [fill='#009E73']{fill:var(--green)}svg [stroke='#009E73']{stroke:var(--green
 @media print{body{max-width:none}table,figure{break-inside:avoid}}
 ";
 
-/// The file.
+/// The HTML file of a document.
 pub fn render(document: &Document) -> String {
     let title = escape(&document.title);
     let mut text = format!(

@@ -47,7 +47,7 @@ pub struct Wish<'a> {
     pub quick: bool,
     /// Machine-readable output.
     pub json: bool,
-    /// Which figures.
+    /// Whether a figure, by its id, is wanted.
     pub wants: &'a dyn Fn(&str) -> bool,
     /// Says how far the measurement is.
     pub progress: &'a dyn Fn(&str),

@@ -31,7 +31,7 @@ struct Series {
     failed: Option<String>,
 }
 
-/// The JSON.
+/// The report as JSON.
 #[derive(Serialize)]
 struct Printed<'a> {
     kernel: String,

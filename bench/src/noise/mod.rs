@@ -63,7 +63,7 @@ pub struct Noise {
 /// Most quanta of a CPU: each is kept until the end.
 const QUANTA_MAX: u64 = 2_000_000;
 
-/// The JSON.
+/// The report as JSON.
 #[derive(Serialize)]
 struct Report {
     kernel: String,

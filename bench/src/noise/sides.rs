@@ -29,7 +29,7 @@ impl Place {
         Self { side: "lwk", cpu, instance, isolated: false, nohz_full: false }
     }
 
-    /// Which kernel.
+    /// Kernel whose CPU this is.
     pub fn side(&self) -> Side {
         if self.instance.is_some() { Side::Lwk } else { Side::Linux }
     }

@@ -142,7 +142,7 @@ pub struct Completed {
 /// Progress of a submission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Look {
-    /// Not done.
+    /// The submission is not done.
     NotYet,
     /// Done, with this result.
     Done(u64),

@@ -32,9 +32,9 @@ pub struct Limit {
 /// How large a grant is.
 #[derive(Clone, Copy, Debug)]
 pub struct Slices {
-    /// No smaller, though less is left: what is too much is a debt.
+    /// Smallest grant, though less is left: what is too much is a debt.
     pub least: u64,
-    /// No larger.
+    /// Largest grant.
     pub most: u64,
 }
 

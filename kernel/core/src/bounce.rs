@@ -39,7 +39,7 @@ pub enum What {
 /// An argument that points to memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// Which argument.
+    /// Index of the argument.
     pub argument: usize,
     /// Use that the call makes of the piece.
     pub what: What,

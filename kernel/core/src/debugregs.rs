@@ -38,7 +38,7 @@ pub struct DebugRegisters {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Field {
     kind: u64,
-    /// Bytes.
+    /// Bytes at the address.
     len: u64,
 }
 

@@ -118,7 +118,7 @@ pub struct Ledger {
     pub free: u64,
     /// The kernel's own.
     pub kernel: BySubject,
-    /// All users'.
+    /// Frames of all users.
     pub users: BySubject,
     /// Frames of the user that is asked for, by subject.
     pub one: BySubject,

@@ -12,7 +12,7 @@ pub struct PageRange {
 }
 
 impl PageRange {
-    /// No pages.
+    /// A range without pages.
     pub const NONE: PageRange = PageRange { start: 0, end: 0 };
 
     /// All pages but the last one, which has no end.
@@ -75,7 +75,7 @@ impl PageRange {
         self.end
     }
 
-    /// Bytes.
+    /// Bytes of the range.
     #[must_use]
     pub const fn len(self) -> u64 {
         self.end - self.start

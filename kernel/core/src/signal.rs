@@ -70,7 +70,7 @@ pub struct SigAction {
 }
 
 impl SigAction {
-    /// The default.
+    /// The default action.
     pub const DEFAULT: Self = Self { handler: SIG_DFL, flags: 0, restorer: 0, mask: SigSet::EMPTY };
 
     /// Whether there is a handler.
@@ -110,7 +110,7 @@ impl Default for Actions {
 }
 
 impl Actions {
-    /// All default.
+    /// Actions that are all the default.
     #[must_use]
     pub const fn new() -> Self {
         Self { table: [SigAction::DEFAULT; SIGNAL_MAX as usize], is_init: false }
@@ -278,7 +278,7 @@ impl QueuedSignal {
 pub struct UserSignals(AtomicUsize);
 
 impl UserSignals {
-    /// None.
+    /// A user without queued signals.
     #[must_use]
     pub const fn new() -> Self {
         Self(AtomicUsize::new(0))
@@ -491,7 +491,7 @@ impl Pending {
         }
     }
 
-    /// Forgets everything.
+    /// Forgets all signals.
     pub fn clear(&mut self) {
         self.discard(SigSet::ALL);
     }

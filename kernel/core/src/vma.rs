@@ -39,7 +39,7 @@ pub struct Vma<F> {
 }
 
 impl<F: Clone + PartialEq> Vma<F> {
-    /// Bytes.
+    /// Bytes of the mapping.
     #[must_use]
     pub const fn len(&self) -> u64 {
         self.end - self.start
@@ -160,7 +160,7 @@ impl<F: Clone + PartialEq> VmaMap<F> {
         PageRange::of(self.min, self.max)
     }
 
-    /// Bytes mapped.
+    /// Bytes that are mapped.
     #[must_use]
     pub const fn total_bytes(&self) -> u64 {
         self.total_bytes

@@ -19,7 +19,7 @@ pub struct Condition {
 const LOOKED_AT: *mut Look<'static> = ptr::without_provenance_mut(1);
 
 impl Condition {
-    /// None.
+    /// A place without a condition.
     pub const fn new() -> Self {
         Condition { place: AtomicPtr::new(ptr::null_mut()) }
     }

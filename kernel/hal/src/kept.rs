@@ -80,7 +80,7 @@ pub trait Behind {
 }
 
 impl Kept {
-    /// None.
+    /// Lists without blocks.
     pub const fn new() -> Kept {
         const NONE: List = List { first: null_mut(), count: 0 };
         Kept([const { Own(Mutex::new(Lists([NONE; SIZES]))) }; CPUS_MAX])

@@ -137,7 +137,7 @@ impl Entry {
         (low | high << 1) as u8
     }
 
-    /// The frame.
+    /// Frame that the entry leads to.
     #[must_use]
     pub const fn frame(self) -> PhysAddr {
         PhysAddr(self.0 & ADDRESS.0)

@@ -21,7 +21,7 @@ pub struct Quarantined<A> {
 }
 
 impl<A> Quarantined<A> {
-    /// Nothing.
+    /// A user without frames in quarantine.
     pub const NOTHING: Self =
         Quarantined { known: Inquiry::NOTHING, round: Round::NONE, first: [const { None }; 2] };
 }
@@ -37,7 +37,7 @@ pub struct GivenUp<A> {
 }
 
 impl<A> GivenUp<A> {
-    /// Nothing.
+    /// An account without frames in quarantine.
     pub const NOTHING: Self = GivenUp { frames: Chain::new(), next: None, is_listed: false };
 }
 

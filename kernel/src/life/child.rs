@@ -106,7 +106,7 @@ pub struct Inherited {
     seccomp: seccomp::Inherited,
     /// Dispositions.
     signals: ProcessSignals,
-    /// The mask.
+    /// Signals of the child's thread, which inherits the mask.
     thread_signals: ThreadSignals,
     /// Limit of CPU time, seconds.
     cpu_limit: (u64, u64),

@@ -32,7 +32,7 @@ impl<T> Entry<T> {
 pub struct Expected<T, R: Rank>(Mutex<BTreeMap<Key, Entry<T>>, R>);
 
 impl<T, R: Rank> Expected<T, R> {
-    /// None.
+    /// A list without entries.
     pub const fn new() -> Self {
         Expected(Mutex::new(BTreeMap::new()))
     }

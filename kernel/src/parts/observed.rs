@@ -130,7 +130,7 @@ impl Breakpoints {
     /// least.
     const COST: u64 = entry_bytes::<u64, u8>() as u64 / 10;
 
-    /// None yet.
+    /// Breakpoints of a process: none yet.
     pub fn new(account: Arc<Account>) -> Breakpoints {
         Breakpoints { all: BTreeMap::new(), account }
     }
@@ -218,7 +218,7 @@ pub struct Trace {
 /// A watchpoint of a debugger.
 #[derive(Clone, Copy, Default)]
 pub struct Watch {
-    /// Where.
+    /// Address of the watchpoint.
     pub address: u64,
     /// 0: there is none.
     pub bytes: u64,

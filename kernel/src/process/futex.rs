@@ -138,13 +138,13 @@ pub fn with_queues<T>(
 /// A wait for a word that is to have a value.
 #[derive(Clone, Copy)]
 pub struct Waiting {
-    /// The word.
+    /// Word that the thread waits for.
     pub word: Key,
     /// Value that the word must have when the wait begins.
     pub value: u32,
     /// Time until which the thread waits.
     pub until: Until,
-    /// Which wake-ups.
+    /// Wake-ups that the thread waits for, as FUTEX_WAIT_BITSET has them.
     pub bitset: u32,
 }
 

@@ -15,7 +15,7 @@ pub struct Until {
 }
 
 impl Until {
-    /// No time.
+    /// A time that never comes.
     pub const NEVER: Until = Until { clock: Clock::Monotonic, ns: u64::MAX };
 
     /// The time at which a clock of `p` shows `ns`.

@@ -16,12 +16,12 @@ const _: () = assert!(MASK_WORDS <= CPU_SET_WORDS);
 pub struct CpuMask([u64; MASK_WORDS]);
 
 impl CpuMask {
-    /// All.
+    /// The mask of all CPUs.
     pub const fn all() -> CpuMask {
         CpuMask([u64::MAX; MASK_WORDS])
     }
 
-    /// No CPU.
+    /// The mask without a CPU.
     pub const fn none() -> CpuMask {
         CpuMask([0; MASK_WORDS])
     }

@@ -23,7 +23,7 @@ pub struct Area {
 }
 
 impl Area {
-    /// None yet.
+    /// A place for an area, without memory yet.
     #[must_use]
     pub const fn none() -> Self {
         Self { start: AtomicPtr::new(null_mut()), is_used: AtomicU32::new(0) }

@@ -21,7 +21,7 @@ impl Table {
         self.0.store(table.cast_mut(), Ordering::Release);
     }
 
-    /// The table.
+    /// The table of classes.
     #[must_use]
     #[inline(always)]
     pub fn get(&self) -> &'static Classes {

@@ -55,7 +55,7 @@ struct Start<T> {
 }
 
 impl Thread {
-    /// None yet.
+    /// A place for a thread, without one yet.
     #[must_use]
     pub const fn none() -> Self {
         Self(AtomicU64::new(0))

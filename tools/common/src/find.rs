@@ -43,7 +43,7 @@ pub fn image() -> Result<PathBuf> {
     find("HANARE_IMAGE", "hanare-lwk", &["../lib/hanare", "../lwk"], next)
 }
 
-/// The proxy.
+/// Path of the proxy.
 pub fn proxy() -> Result<PathBuf> {
     let next = "build it: make native; or name it: HANARE_PROXY=FILE";
     find("HANARE_PROXY", "hanare-proxy", &["", "../lib/hanare"], next)

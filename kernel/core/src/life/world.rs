@@ -135,7 +135,7 @@ pub enum Step {
     LeaveSpace(u8),
 }
 
-/// The machine.
+/// The machine of the model.
 #[derive(Clone, Copy, Debug)]
 pub struct World {
     pub threads: [Thread; MOST],

@@ -146,7 +146,7 @@ pub struct AltStack {
     pub flags: i32,
     /// Zero.
     pub reserved: i32,
-    /// Bytes.
+    /// Bytes of the stack.
     pub size: u64,
 }
 

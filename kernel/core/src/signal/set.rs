@@ -88,7 +88,7 @@ pub enum DefaultAction {
 pub struct SigSet(pub u64);
 
 impl SigSet {
-    /// No signal.
+    /// The set without a signal.
     pub const EMPTY: Self = Self(0);
     /// Every signal.
     pub const ALL: Self = Self(u64::MAX);

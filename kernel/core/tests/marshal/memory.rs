@@ -46,7 +46,7 @@ impl Guarded {
     }
 }
 
-/// The caller's.
+/// Memory of the caller.
 pub struct Region(Guarded);
 
 /// Byte that fills the caller's memory before a call.

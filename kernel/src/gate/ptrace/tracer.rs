@@ -25,7 +25,7 @@ use hanare_hal::usercopy::UserAddr;
 use linux_raw_sys::general::__NR_getppid;
 use zerocopy::IntoBytes;
 
-/// ptrace(2).
+/// Serves ptrace(2).
 pub fn call(me: &Thread, a: &[u64; 6]) -> Result<u64> {
     let what = a[0];
     if what == request::TRACEME {

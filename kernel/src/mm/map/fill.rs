@@ -36,7 +36,7 @@ pub struct Fill {
     /// Bytes that are read however long it takes. What is behind comes only if Linux has it in its
     /// page cache.
     certain: u64,
-    /// Which file.
+    /// File that the pages are of.
     file: FileRef,
     /// Runs of frames: (address, pages).
     runs: Vec<(PhysAddr, u32)>,
@@ -44,9 +44,9 @@ pub struct Fill {
 
 /// A [`Fill`] that a faulting Linux task runs (see `STATUS_SERVE_FIRST`).
 pub struct PendingFill {
-    /// The service.
+    /// Entry of the service that reads the pages.
     pub entry: Entry,
-    /// The pages.
+    /// Pages that are read.
     pub fill: Fill,
     /// TSC value when the task was told of the fill.
     pub since: u64,

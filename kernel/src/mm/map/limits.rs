@@ -127,7 +127,7 @@ impl AddressSpace {
         self.vmas.find(addr).cloned()
     }
 
-    /// Bytes locked.
+    /// Bytes that are locked.
     pub fn locked_bytes(&self) -> u64 {
         self.vmas.bytes_where(|v| v.flags.contains(VmaFlags::LOCKED))
     }

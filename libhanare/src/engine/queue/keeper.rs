@@ -16,7 +16,7 @@ pub struct Keeper {
 }
 
 impl Keeper {
-    /// None yet.
+    /// A keeper whose thread is not started yet.
     #[must_use]
     pub const fn new() -> Self {
         Self { watch: Watch::new(), bell: AtomicI32::new(-1), thread: Thread::none() }

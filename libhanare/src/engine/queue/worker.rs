@@ -64,7 +64,7 @@ pub fn be_remote(is_remote: bool) {
 }
 
 impl Worker {
-    /// None yet.
+    /// A worker whose thread is not started yet.
     #[must_use]
     pub const fn new() -> Self {
         Self {

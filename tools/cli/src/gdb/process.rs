@@ -32,7 +32,7 @@ pub struct Process {
 /// A watchpoint.
 #[derive(Clone, Copy, PartialEq)]
 pub struct Watch {
-    /// Where.
+    /// Address of the watchpoint.
     pub address: u64,
     /// Number of bytes.
     pub bytes: u64,
