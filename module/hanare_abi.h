@@ -2623,7 +2623,7 @@ struct hanare_forward {
 	__u64 ignored_too;
 	/* In: address of the handler. */
 	__u64 handler;
-	/* In: address that it returns to. */
+	/* In: address that the handler returns to. */
 	__u64 restorer;
 };
 

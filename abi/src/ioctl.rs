@@ -192,7 +192,7 @@ pub struct Forward {
     pub ignored_too: u64,
     /// In: address of the handler.
     pub handler: u64,
-    /// In: address that it returns to.
+    /// In: address that the handler returns to.
     pub restorer: u64,
 }
 

@@ -59,7 +59,8 @@ fn is_path(name: &str) -> bool {
         && !name.contains("PROPERTY")
 }
 
-/// Such as `page_up`, `Sight::Unseen`, `SpaceWord`; what may be a plain word is none.
+/// Whether a name is an identifier, such as `page_up`, `Sight::Unseen`, `SpaceWord`. A name that
+/// may be a plain word is none.
 fn is_identifier(name: &str) -> bool {
     let pairs = || name.chars().zip(name.chars().skip(1));
     name.starts_with(char::is_alphabetic)

@@ -5,7 +5,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use hanare_core::debugregs::DebugRegisters;
 use hanare_core::errno::Result;
 
-/// One thread's.
+/// Debug registers of one thread.
 #[derive(Default)]
 pub struct OfThread {
     /// The CPU has to have them while the thread runs.

@@ -47,7 +47,7 @@ impl Deref for Filter {
     }
 }
 
-/// One thread's part.
+/// Filters of one thread, and what follows from them.
 #[derive(Default)]
 pub struct Seccomp {
     /// [`NONE`], [`STRICT`], [`FILTER`].

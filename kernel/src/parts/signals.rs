@@ -174,7 +174,7 @@ impl OfThread {
     }
 }
 
-/// One thread's part.
+/// Signals of one thread: mask, pending signals, alternate stack.
 pub struct ThreadSignals {
     /// Signals that are blocked.
     pub mask: SigSet,

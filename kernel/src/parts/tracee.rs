@@ -36,7 +36,7 @@ pub const REPLACED: u32 = 0x2000;
 /// Another thread of its tracer's process has heard of its stop.
 pub const HEARD: u32 = 0x1000;
 
-/// One thread's part.
+/// State of one thread as a tracee of ptrace(2).
 pub struct OfThread<T> {
     /// [`TRACED`] and the like.
     pub flags: AtomicU32,

@@ -76,9 +76,9 @@ pub struct Proc {
     pub member: bool,
     /// The thread that makes the process.
     pub maker: u8,
-    /// The thread that waits until it has left the memory.
+    /// The thread that waits until the process has left the memory.
     pub vfork: u8,
-    /// The process that goes on as it.
+    /// The process that goes on as this one (execve), or none.
     pub old: u8,
     /// The process has to leave its space.
     pub leaves: bool,
@@ -259,7 +259,7 @@ impl World {
         Ok(effects)
     }
 
-    /// The child `p` has left the memory of the thread that waits for that.
+    /// Wakes the thread whose memory its child `p` has left.
     fn release(&mut self, p: u8) -> Done {
         let parent = core::mem::replace(&mut self.pr(p).vfork, NONE);
         if parent == NONE {

@@ -24,7 +24,7 @@ const PIECE_MAPPINGS: usize = 64;
 /// The purpose of an unmapping.
 #[derive(Clone, Copy)]
 enum For {
-    /// Nothing: the addresses are free then.
+    /// Nothing follows: the addresses are free then.
     Nothing,
     /// A mapping of the caller's, which changes what is beside later.
     Mapping { beside: PageRange },

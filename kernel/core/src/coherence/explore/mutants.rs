@@ -62,7 +62,8 @@ pub(in super::super) enum Mutant {
     AsksCpusUnlocked,
     /// A page whose memory was bad counts as one that Linux has not seen.
     ForgetsBad,
-    /// An access that Linux has no page for is a signal, though the mapping was about to move.
+    /// An access to a page that Linux does not have ends in a signal, though the mapping was about
+    /// to move.
     TouchesOnce,
     /// An access to what is being replaced finds that nothing is mapped.
     SeesHole,
