@@ -380,7 +380,7 @@ def held():
         hanare('shutdown', '--all')
         boot(*BOOT, '--option', 'hold_ms=150')
     check('boot-holding', held_boot, lwk=False, prepares=True)
-    for name in 'concurrent-memory-calls', 'refused-mappings', 'ended-threads':
+    for name in 'concurrent-memory-calls', 'refused-mappings', 'ended-threads', 'futex-waitv':
         by_form(name, lambda label, path: same(label + '-held', [path, 'held']))
 
 

@@ -11,6 +11,7 @@
 
 mod operation;
 mod pi;
+pub mod split;
 
 pub use operation::{Command, Operation, Timed, WakeOp};
 pub use pi::{Acquired, Being, Fault, Given, Memory, Owner, Requeued, Stop};

@@ -1,7 +1,7 @@
 //! The direct map: physical memory of the instance at `DIRECT_BASE + paddr`.
 
 use crate::addr::PhysAddr;
-use core::sync::atomic::AtomicU64;
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use hanare_abi::boot::MemoryChunk;
 use hanare_abi::layout::DIRECT_BASE;
 
@@ -64,6 +64,18 @@ pub fn write(paddr: PhysAddr, from: &[u8]) {
     let p = checked(paddr, from.len());
     // SAFETY: within the instance's memory.
     unsafe { core::ptr::copy(from.as_ptr(), p, from.len()) };
+}
+
+/// Writes an aligned word that Linux may read meanwhile: after it, other kernels see what was
+/// written before.
+///
+/// # Panics
+/// If the address is not a multiple of 4.
+pub fn store_u32(paddr: PhysAddr, value: u32) {
+    let p = checked(paddr, 4).cast::<u32>();
+    assert!(p.is_aligned(), "no word at {paddr:?}");
+    // SAFETY: aligned, within the instance's memory; any bytes are a word.
+    unsafe { AtomicU32::from_ptr(p) }.store(value, Ordering::Release);
 }
 
 /// A block of 2^n pages that its holder has to itself: no other part of the kernel touches it.

@@ -1,24 +1,30 @@
 //! futex_waitv(2): waiting on several words at once.
 //!
 //! Words of the program's own memory are waited on here, those in memory that Linux shares among
-//! processes on Linux. Of a mixture Linux has all: to it the words of the program are private ones,
-//! and a wake-up here reaches them there, too.
+//! processes on Linux. With a mixture the thread is in the queues for the first kind, and its
+//! worker waits on Linux for the second (`hanare_core::futex::split`).
 
 use crate::base::user;
 use crate::base::{heap, lists};
 use crate::calls::context::handlers;
-use crate::parts::futexes::Futexes;
+use crate::parts::futexes::{Futexes, Note};
 use crate::process::Process;
 use crate::process::futex::{self, Sleeper};
 use crate::process::thread::Thread;
 use crate::process::until::Until;
 use crate::route;
+use crate::sched::hold;
 use alloc::vec::Vec;
+use core::iter;
 use core::sync::atomic::Ordering;
+use hanare_abi::layout::scratch;
 use hanare_core::errno::{self, Result};
+use hanare_core::futex::split::{self, NOTE_WAITS};
 use hanare_core::futex::{Key, MATCH_ANY, Operation, Place};
 use hanare_core::syscalls::{Restart, Row};
 use hanare_core::time::Clock;
+use hanare_hal::memory;
+use hanare_hal::paging::SMALL;
 use hanare_hal::usercopy::{self, UserAddr};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -56,16 +62,17 @@ fn futex_waitv(thread: &Thread, row: &Row, a: &[u64; 6]) -> Result<u64> {
         return route::call(thread, row, *a);
     }
     heap::room(words.len() * Futexes::<Thread>::ENTRY_BYTES)?;
-    let mixed = places.contains(&Place::Linux);
+    let is_mixed = places.contains(&Place::Linux);
+    let note = if is_mixed { Some(new_note(thread)?) } else { None };
     thread.futex_woken.store(false, Ordering::Relaxed);
     for (i, key) in local(&places) {
-        if let Err(e) = queue(thread, i, key, words[i].value, mixed) {
+        if let Err(e) = queue(thread, i, key, words[i].value, note) {
             // Something may have been woken meanwhile, which counts.
             return give_up(thread, local(&places[..i])).ok_or(e);
         }
     }
-    if mixed {
-        return wait_on_linux(thread, row, a, &words, &places);
+    if let Some(note) = note {
+        return wait_on_linux(thread, row, a, note, &words, &places);
     }
     futex::wait_until(thread, until);
     match give_up(thread, local(&places)) {
@@ -107,12 +114,11 @@ fn words(addr: u64, count: usize) -> Result<Vec<Waiter>> {
 }
 
 /// Waits on one word if it has the value wanted.
-fn queue(me: &Thread, index: usize, key: Key, value: u64, mixed: bool) -> Result<()> {
+fn queue(me: &Thread, index: usize, key: Key, value: u64, note: Option<Note>) -> Result<()> {
     futex::with_queues(me, key.addr(), |queues| {
         let same = usercopy::read_u32(UserAddr::of(key.addr()))? == value as u32;
         if same {
-            let sleeper = Sleeper::one_of(me, index, mixed.then_some(key.addr()));
-            return Ok(queues.push(key, sleeper, MATCH_ANY));
+            return Ok(queues.push(key, Sleeper::one_of(me, index, note), MATCH_ANY));
         }
         Ok(Err(errno::EAGAIN))
     })?
@@ -130,26 +136,48 @@ fn give_up(me: &Thread, words: impl Iterator<Item = (usize, Key)>) -> Option<u64
     woken
 }
 
+/// Where the note of a thread lies in its scratch page: behind the words that Linux is told.
+const NOTE_OFFSET: u64 = (MOST + 1) * size_of::<Waiter>() as u64;
+const _: () = assert!(NOTE_OFFSET + 4 <= SMALL);
+
+/// The note of the running thread, which none has woken.
+fn new_note(thread: &Thread) -> Result<Note> {
+    let page = scratch(thread.port.slot_index);
+    let frame = thread.process.memory().control_page(page)?;
+    let note = Note { addr: page + NOTE_OFFSET, place: frame + NOTE_OFFSET };
+    memory::store_u32(note.place, NOTE_WAITS);
+    Ok(note)
+}
+
 /// The rest of a wait on words of both kinds.
 fn wait_on_linux(
     thread: &Thread,
     row: &Row,
     a: &[u64; 6],
+    note: Note,
     words: &[Waiter],
     places: &[Place],
 ) -> Result<u64> {
-    let told = words.iter().zip(places).map(|(w, &place)| {
-        let private = if place == Place::Linux { 0 } else { Operation::PRIVATE };
-        Waiter { flags: w.flags | private, ..*w }
-    });
-    let scratch = lists::collected(told).and_then(|told| thread.write_scratch(told.as_bytes()));
-    let result =
-        scratch.and_then(|scratch| route::call(thread, row, [scratch, a[1], a[2], a[3], a[4], 0]));
-    match give_up(thread, local(places)) {
-        Some(index) if result.is_err() => {
-            thread.signals.lock().clear_interrupted();
-            Ok(index)
+    let flags = SIZE_32 | Operation::PRIVATE;
+    let note = Waiter { value: NOTE_WAITS.into(), addr: note.addr, flags, reserved: 0 };
+    let of_linux = split::of_linux(places).map(|i| words[i as usize]);
+    let told = lists::collected(iter::once(note).chain(of_linux));
+    hold::at("waitv-queued");
+    let on_linux = told.and_then(|told| loop {
+        let scratch = thread.write_scratch(told.as_bytes())?;
+        let args = [scratch, told.len() as u64, a[2], a[3], a[4], 0];
+        let on_linux = route::call(thread, row, args);
+        let is_woken = thread.futex_woken.load(Ordering::Acquire);
+        if !split::is_late(&on_linux, is_woken) {
+            break on_linux;
         }
-        _ => result,
+        if thread.must_end() || thread.has_signal() {
+            break futex::interrupted(thread, Until::NEVER, Restart::Sys);
+        }
+    });
+    let woken = give_up(thread, local(places));
+    if woken.is_some() && on_linux.is_err() {
+        thread.signals.lock().clear_interrupted();
     }
+    split::result(on_linux, woken, places)
 }

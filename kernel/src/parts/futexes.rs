@@ -2,6 +2,7 @@
 
 use alloc::sync::Arc;
 use hanare_core::futex::Queues;
+use hanare_hal::addr::PhysAddr;
 
 /// A thread that waits in a queue of a futex word.
 pub struct Sleeper<T> {
@@ -9,8 +10,18 @@ pub struct Sleeper<T> {
     pub thread: Arc<T>,
     /// Which of several words of futex_waitv(2).
     pub index: usize,
-    /// The address at which the thread's worker waits on Linux as well, and is to be woken there.
-    pub on_linux: Option<u64>,
+    /// Where the thread's worker waits on Linux as well.
+    pub note: Option<Note>,
+}
+
+/// A word in the scratch page of a thread, for which its worker waits on Linux
+/// (`hanare_core::futex::split`).
+#[derive(Clone, Copy)]
+pub struct Note {
+    /// Its address for Linux.
+    pub addr: u64,
+    /// Its place, which is the space's until that is reaped, after its threads.
+    pub place: PhysAddr,
 }
 
 impl<T> PartialEq for Sleeper<T> {

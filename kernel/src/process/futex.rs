@@ -6,7 +6,7 @@
 
 use crate::base::user;
 use crate::link::delegate;
-use crate::parts::futexes::{self, Futexes};
+use crate::parts::futexes::{self, Futexes, Note};
 use crate::parts::signals::{Interrupted, Rest};
 use crate::process::Process;
 use crate::process::thread::{self, Thread};
@@ -14,10 +14,12 @@ use crate::process::until::Until;
 use crate::sched::cpus;
 use core::sync::atomic::Ordering;
 use hanare_core::errno::{self, Result};
+use hanare_core::futex::split::NOTE_WOKEN;
 use hanare_core::futex::{Key, MATCH_ANY, Operation, Place, Woken};
 use hanare_core::syscalls::Restart;
 use hanare_core::time::Timespec;
 use hanare_core::vma::{Backing, Prot};
+use hanare_hal::memory;
 use hanare_hal::usercopy::{self, UserAddr};
 use linux_raw_sys::general::{__NR_futex, FUTEX_WAKE};
 
@@ -66,8 +68,8 @@ pub type Sleeper = futexes::Sleeper<Thread>;
 
 impl Sleeper {
     /// The running thread `me`, which waits on one word of several.
-    pub fn one_of(me: &Thread, index: usize, on_linux: Option<u64>) -> Sleeper {
-        Sleeper { thread: me.arc(), index, on_linux }
+    pub fn one_of(me: &Thread, index: usize, note: Option<Note>) -> Sleeper {
+        Sleeper { thread: me.arc(), index, note }
     }
 }
 
@@ -231,18 +233,23 @@ pub fn requeue(
 /// Marks threads that were woken, with the queues locked: a thread that looks under that lock, and
 /// is not marked, is in a queue.
 pub fn mark(woken: Woken<Sleeper>) -> Woken<Sleeper> {
-    woken.iter().for_each(|w| w.thread.futex_woken.store(true, Ordering::Release));
+    for w in woken.iter() {
+        w.thread.futex_woken.store(true, Ordering::Release);
+        if let Some(note) = w.note {
+            memory::store_u32(note.place, NOTE_WOKEN);
+        }
+    }
     woken
 }
 
 /// Has the woken sleepers go on.
 pub fn rouse(me: &Thread, woken: &Woken<Sleeper>) {
     for w in woken.iter() {
-        match w.on_linux {
+        match w.note {
             None => cpus::kick(w.thread.task()),
-            Some(word) => {
+            Some(note) => {
                 let op = u64::from(FUTEX_WAKE | Operation::PRIVATE);
-                let all = [word, op, i32::MAX as u64, 0, 0, 0];
+                let all = [note.addr, op, i32::MAX as u64, 0, 0, 0];
                 let _ = delegate::for_process(me, __NR_futex, all);
             }
         }
