@@ -18,9 +18,9 @@ pub struct Sleeper<T> {
 /// (`hanare_core::futex::split`).
 #[derive(Clone, Copy)]
 pub struct Note {
-    /// Its address for Linux.
+    /// Address for Linux.
     pub addr: u64,
-    /// Its place, which is the space's until that is reaped, after its threads.
+    /// Place in the instance's memory: the space's until that is reaped, after its threads.
     pub place: PhysAddr,
 }
 

@@ -36,7 +36,7 @@ enum Waiter {
     /// Linux compares and queues the word of that number of those that it was told.
     Begins(u8),
     Sleeps,
-    /// It leaves Linux' queues, with the error if none was woken.
+    /// Leaves Linux' queues, with the error if none was woken.
     Leaves(Errno),
     Judges(Result<u64>),
     GivesUp(Result<u64>),
@@ -221,7 +221,7 @@ impl World {
         made.then_some(self)
     }
 
-    /// What has to hold where no step is left.
+    /// Conditions of a state in which no step is left.
     fn rests(&self) -> core::result::Result<(), &'static str> {
         let Waiter::Done(result) = self.waiter else {
             // A waker that changed nothing has come before it, and found none.
