@@ -10,8 +10,8 @@
 #include <linux/ctype.h>
 #include <linux/dcache.h>
 #include <linux/device.h>
-#include <linux/kernfs.h>
 #include <linux/nodemask.h>
+#include <linux/pci.h>
 #include <linux/topology.h>
 #include <asm/cpufeature.h>
 
@@ -399,22 +399,29 @@ hanare_show hanare_system_show(const struct hanare_instance *inst, const char *p
 }
 
 /*
- * Which CPUs are near to a device: those of its node, or all. hwloc puts the device there.
- * A directory's kobject is that of the device whose attribute this is.
+ * Which CPUs are near to a device: those of its node, or all. hwloc puts the device there. The
+ * directory is named as the device is. Its kernfs_node outlives the device while the file is open,
+ * so the bus is asked, which has a device until that is removed.
  */
 hanare_show hanare_device_show(struct dentry *dentry, int *node)
 {
 	bool list = !strcmp(dentry->d_name.name, "local_cpulist");
 	hanare_show show = list ? show_cpu_list : show_cpu_map;
-	struct kernfs_node *directory;
+	struct name_snapshot name;
+	struct device *device;
 	struct dentry *parent;
 
 	if (!list && strcmp(dentry->d_name.name, "local_cpus"))
 		return NULL;
 	parent = dget_parent(dentry);
-	directory = d_inode(parent)->i_private;
-	*node = dev_to_node(kobj_to_dev(directory->priv));
+	take_dentry_name_snapshot(&name, parent);
+	device = bus_find_device_by_name(&pci_bus_type, NULL, name.name.name);
+	release_dentry_name_snapshot(&name);
 	dput(parent);
+	if (!device)
+		return NULL;
+	*node = dev_to_node(device);
+	put_device(device);
 	return show;
 }
 

@@ -402,6 +402,27 @@ print("done")
     check('pseudo-files-beside-threads-that-close', body)
 
 
+def removed_device():
+    """The node of a device is not looked for where the device was, once it is removed."""
+    bus = '/sys/bus/pci'
+    place = os.path.realpath(f'{bus}/devices/0000:00:1f.3')
+    expect(os.path.exists(place + '/local_cpulist'), place)
+    program = subprocess.Popen([GUEST + '/module-forged-proxy', 'default', 'opened', place + '/local_cpulist'],
+                               stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    try:
+        expect(program.stdout.readline() == b'open\n', 'it is open')
+        with open(place + '/remove', 'w') as file:
+            file.write('1')
+        said, _ = program.communicate(b'\n', timeout=TIMEOUT)
+        expect(said == b"as Linux' own\n", said)
+    finally:
+        program.kill()
+        program.wait(TIMEOUT)
+        with open(bus + '/rescan', 'w') as file:
+            file.write('1')
+    expect(os.path.exists(place + '/local_cpulist'), 'the device is back')
+
+
 def vulnerabilities():
     """Not Linux' mitigations, but the LWK's own. tests/vm/tables.py looks at them on a CPU that has more leaks."""
     folder = '/sys/devices/system/cpu/vulnerabilities'
@@ -436,6 +457,7 @@ cpu_numbers(before, numbers_of_linux)
 outside()
 vulnerabilities()
 check('files-by-frame-are-not-there', frames)
+check('file-of-a-removed-device', removed_device)
 check('pending-signals-in-another-pid-namespace', pending)
 check('states-of-waiting-and-ended-threads', states)
 hostile()

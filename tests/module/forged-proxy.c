@@ -6,6 +6,8 @@
  *   forged-proxy NAME manage      asks its descriptor for all that manages instances and looks at
  *                                 others
  *   forged-proxy NAME fill        start blocks as large as they may be, in an instance of 64 MiB
+ *   forged-proxy NAME opened FILE opens it, and asks after a line of input whether it shows the
+ *                                 LWK's machine
  *   forged-proxy - steal PID      on the LWK: says what it got
  */
 #define _GNU_SOURCE
@@ -217,6 +219,23 @@ static int manage(void)
 	return 0;
 }
 
+/* ---- opened ---- */
+
+static int opened(const char *path)
+{
+	struct hanare_opened opened = { .fd = open(path, O_RDONLY) };
+	int fd;
+
+	need((int)opened.fd >= 0, path);
+	attach(&fd);
+	puts("open");
+	fflush(stdout);
+	getchar();
+	need(!ioctl(fd, HANARE_IOCTL_OPENED, &opened), "OPENED");
+	puts(opened.shows == HANARE_OPENED_OURS ? "ours" : "as Linux' own");
+	return 0;
+}
+
 int main(int argc, char **argv)
 {
 	self = argv[0];
@@ -224,6 +243,8 @@ int main(int argc, char **argv)
 		name = argv[1];
 	if (argc == 4 && !strcmp(argv[2], "steal"))
 		return strcmp(name, "-") ? steal(argv[3]) : thief(atoi(argv[3]));
+	if (argc == 4 && !strcmp(argv[2], "opened"))
+		return opened(argv[3]);
 	if (argc == 3 && !strcmp(argv[2], "fill"))
 		return fill();
 	if (argc == 3 && !strcmp(argv[2], "manage"))
