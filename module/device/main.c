@@ -278,10 +278,17 @@ static int on_reboot(struct notifier_block *nb, unsigned long code, void *data)
 
 	mutex_lock(&hanare_lock);
 	list_for_each_entry(inst, &hanare_instances, entry) {
-		if (!inst->reach.shared)
+		/*
+		 * A shutdown frees what the end of an instance wakes. While that is, no CPU of it
+		 * runs any more.
+		 */
+		if (!down_read_trylock(&inst->live))
 			continue;
-		hanare_halt_cpus(inst);
-		hanare_die(inst, HANARE_INSTANCE_STOPPING, -EIO);
+		if (inst->reach.shared) {
+			hanare_halt_cpus(inst);
+			hanare_die(inst, HANARE_INSTANCE_STOPPING, -EIO);
+		}
+		up_read(&inst->live);
 	}
 	mutex_unlock(&hanare_lock);
 	return NOTIFY_DONE;
