@@ -332,6 +332,12 @@ static ssize_t pseudo_write(struct file *file, const char __user *from, size_t b
 	return -EIO;
 }
 
+/* Where Linux' file has nothing to write back, it says whether that is an error. */
+static int pseudo_fsync(struct file *file, loff_t start, loff_t end, int datasync)
+{
+	return vfs_fsync_range(linux_file_of(file), start, end, datasync);
+}
+
 /* poll(2) never reports a change. */
 static __poll_t pseudo_poll(struct file *file, poll_table *table)
 {
@@ -344,6 +350,7 @@ static __poll_t pseudo_poll(struct file *file, poll_table *table)
 	.read		= seq_read,			\
 	.read_iter	= seq_read_iter,		\
 	.write		= pseudo_write,			\
+	.fsync		= pseudo_fsync,			\
 	.splice_read	= hanare_splice_read,		\
 	.llseek		= pseudo_llseek,		\
 	.release	= pseudo_release
@@ -370,7 +377,37 @@ static int pseudo_getattr(HANARE_IDMAP *idmap, const struct path *path, struct k
 	return vfs_getattr(&what->linux_file->f_path, stat, mask, flags & AT_STATX_SYNC_TYPE);
 }
 
-static const struct inode_operations pseudo_iops = { .getattr = pseudo_getattr };
+/*
+ * Mode and owner are Linux' file's to change, or to keep. Our inode has the same, by which it is
+ * opened again.
+ */
+static int pseudo_setattr(HANARE_IDMAP *idmap, struct dentry *dentry, struct iattr *attr)
+{
+	struct inode *inode = d_inode(dentry), *of_linux;
+	struct hanare_pseudo *what = inode->i_private;
+	const struct path *path = &what->linux_file->f_path;
+	int err = mnt_want_write(path->mnt);
+
+	if (err)
+		return err;
+	of_linux = d_inode(path->dentry);
+	attr->ia_valid &= ~(ATTR_FILE | ATTR_OPEN);
+	inode_lock(of_linux);
+	err = notify_change(hanare_idmap(path->mnt), path->dentry, attr, NULL);
+	inode_unlock(of_linux);
+	mnt_drop_write(path->mnt);
+	if (err)
+		return err;
+	inode->i_mode = of_linux->i_mode;
+	inode->i_uid = of_linux->i_uid;
+	inode->i_gid = of_linux->i_gid;
+	return 0;
+}
+
+static const struct inode_operations pseudo_iops = {
+	.getattr = pseudo_getattr,
+	.setattr = pseudo_setattr,
+};
 
 static int pseudo_statfs(struct dentry *dentry, struct kstatfs *buf)
 {

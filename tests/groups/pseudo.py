@@ -91,6 +91,8 @@ def compared():
     def prepare(folder):
         os.chmod(folder, 0o777)
     same('pseudo-files-static', [f'{GUEST}/static/pseudo-files'])
+    same('pseudo-files-that-are-changed', ['/usr/bin/python3', '-c', CHANGED])
+    same('pseudo-files-changed-by-nobody', ['/usr/bin/python3', '-c', CHANGED], prefix=NOBODY, prepare=prepare)
     with only_long('pseudo-files-static makes the same calls'):
         same('pseudo-files-dynamic', [f'{GUEST}/dynamic/pseudo-files'])
     same('files-of-a-process', ['/usr/bin/python3', f'{ROOT}/tests/lib/procfiles.py'])
@@ -400,6 +402,28 @@ print("done")
         result = run('/usr/bin/python3', '-c', text)
         expect(result.out == b'done\n', result)
     check('pseudo-files-beside-threads-that-close', body)
+
+
+# What becomes of the file, not of its contents. Of a mode that is changed every process hears.
+CHANGED = """
+import os
+def tell(path, what, call):
+    try:
+        print(path, what, call())
+    except OSError as error:
+        print(path, what, error.strerror)
+for path in ('/proc/self/status', '/proc/self/maps', '/proc/self/cmdline', '/proc/stat', '/proc/uptime',
+             '/sys/devices/system/cpu/online', '/sys/devices/system/cpu/vulnerabilities/meltdown'):
+    fd = os.open(path, os.O_RDONLY)
+    mode = os.fstat(fd).st_mode & 0o7777
+    for other in 0o400, mode:
+        tell(path, 'fchmod', lambda: os.fchmod(fd, other))
+        tell(path, 'mode', lambda: (oct(os.stat(path).st_mode), oct(os.fstat(fd).st_mode)))
+    tell(path, 'chmod', lambda: os.chmod(f'/proc/self/fd/{fd}', mode))
+    tell(path, 'fchown', lambda: os.fchown(fd, os.getuid(), -1))
+    tell(path, 'fsync', lambda: os.fsync(fd))
+    os.close(fd)
+"""
 
 
 def removed_device():
