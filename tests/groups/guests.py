@@ -24,7 +24,7 @@ COMPARED = {
         'pi-mutexes', 'rseq', 'calls-beside-blocked-threads', 'control-beside-blocked-read',
         'full-descriptor-table', 'proc-self',
         'signal-delivery', 'concurrent-memory-calls', 'refused-mappings', 'utility-threads', 'utility-memory', 'utility-area', 'utility-again', 'utility-shared',
-        'utility-descriptors', 'thread-ids', 'ended-threads', 'madvise-vdso', 'overflowing-arguments', 'program-addresses',
+        'utility-descriptors', 'thread-ids', 'attributes-of-new-threads', 'ended-threads', 'madvise-vdso', 'overflowing-arguments', 'program-addresses',
     ],
     # signals, times, futexes
     'waits': [

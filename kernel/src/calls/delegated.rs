@@ -26,8 +26,8 @@ use hanare_core::sysfs::{LOOKED_AT, may_be_hidden, process_link};
 use hanare_hal::cpu;
 use hanare_hal::usercopy::{self, UserAddr};
 use linux_raw_sys::general::{
-    __NR_close, __NR_close_range, __NR_faccessat2, __NR_lstat, __NR_newfstatat, __NR_openat,
-    __NR_readlink, __NR_readlinkat, __NR_statx,
+    __NR_close, __NR_close_range, __NR_faccessat2, __NR_ioprio_set, __NR_lstat, __NR_newfstatat,
+    __NR_openat, __NR_readlink, __NR_readlinkat, __NR_setpriority, __NR_statx, PRIO_PROCESS,
 };
 
 /// Serves a call whose row says `delegated`.
@@ -56,7 +56,7 @@ pub fn serve(call: &Context<'_>, hook: Hook) -> Result<u64> {
         Hook::Credentials => call.forward().inspect(|_| credentials_changed(me)),
         Hook::Unshare => unshare(call),
         Hook::Setns => setns(call),
-        Hook::Attributes => call.forward().inspect(|_| workers::attributes_changed(me)),
+        Hook::Attributes => call.forward().inspect(|_| attributes_changed(call)),
         Hook::Rights => call.forward().inspect(|_| workers::rights_changed(me)),
         Hook::Getitimer => {
             itimer::itimer(call.process, args[0], None, args[1]).unwrap_or_else(|| call.forward())
@@ -358,6 +358,21 @@ pub fn interruptible(me: &Thread, mask: SigSet, argument: u64, size: usize) -> R
     copy[8..16].copy_from_slice(&scratch.to_ne_bytes());
     me.write_scratch(&copy)?;
     Ok(scratch + 8)
+}
+
+/// A thread has another priority or policy: the one that the call names by its id, or the running
+/// one.
+fn attributes_changed(call: &Context<'_>) {
+    const IOPRIO_WHO_PROCESS: u32 = 1;
+    let args = call.args;
+    let id = match call.row.number as u32 {
+        __NR_setpriority if args[0] as u32 == PRIO_PROCESS => args[1],
+        __NR_ioprio_set if args[0] as u32 == IOPRIO_WHO_PROCESS => args[1],
+        __NR_setpriority | __NR_ioprio_set => 0,
+        _ => args[0],
+    } as u32;
+    let named = call.process.threads().find(|t| id != 0 && t.tid() == id);
+    workers::attributes_changed_of(call.thread, named.as_deref().unwrap_or(call.thread));
 }
 
 /// The running thread has other users, groups or namespaces.

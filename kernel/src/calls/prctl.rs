@@ -13,15 +13,20 @@ use hanare_core::native::PR_HANARE_PROXY;
 use hanare_core::syscalls::{Row, prctl_changes_rights};
 use hanare_hal::usercopy::{self, UserAddr};
 use linux_raw_sys::prctl::{
-    PR_GET_AUXV, PR_GET_MEMORY_MERGE, PR_GET_SECCOMP, PR_GET_TID_ADDRESS, PR_GET_TSC,
-    PR_SET_MEMORY_MERGE, PR_SET_MM, PR_SET_NAME, PR_SET_SECCOMP, PR_SET_SYSCALL_USER_DISPATCH,
-    PR_SET_TIMERSLACK, PR_SET_TSC, PR_SET_VMA, PR_TSC_ENABLE, PR_TSC_SIGSEGV,
+    PR_GET_AUXV, PR_GET_MEMORY_MERGE, PR_GET_SECCOMP, PR_GET_TID_ADDRESS, PR_GET_TSC, PR_MCE_KILL,
+    PR_SCHED_CORE, PR_SET_IO_FLUSHER, PR_SET_MEMORY_MERGE, PR_SET_MM, PR_SET_NAME, PR_SET_SECCOMP,
+    PR_SET_SPECULATION_CTRL, PR_SET_SYSCALL_USER_DISPATCH, PR_SET_TIMERSLACK, PR_SET_TSC,
+    PR_SET_VMA, PR_TSC_ENABLE, PR_TSC_SIGSEGV,
 };
 
 handlers! { call:
     __NR_prctl => prctl(call.thread, call.row, call.args),
 }
 
+/// Operations that change what Linux keeps for the calling thread, and threads that it makes
+/// inherit; no right is among it.
+const ATTRIBUTES: [u32; 5] =
+    [PR_MCE_KILL, PR_SCHED_CORE, PR_SET_IO_FLUSHER, PR_SET_SPECULATION_CTRL, PR_SET_TIMERSLACK];
 const TSC_ENABLE: u64 = PR_TSC_ENABLE as u64;
 const TSC_SIGSEGV: u64 = PR_TSC_SIGSEGV as u64;
 
@@ -69,7 +74,7 @@ fn prctl(thread: &Thread, row: &Row, a: [u64; 6]) -> Result<u64> {
             let result = route::call(thread, row, a)?;
             if prctl_changes_rights(other) {
                 workers::rights_changed(thread);
-            } else if other == PR_SET_TIMERSLACK {
+            } else if ATTRIBUTES.contains(&other) {
                 workers::attributes_changed(thread);
             }
             Ok(result)

@@ -44,8 +44,13 @@ const SPARES_MAX: usize = 16;
 /// The running thread changed something that Linux keeps for each thread. Servers end that are like
 /// no thread.
 pub fn attributes_changed(thread: &Thread) {
+    attributes_changed_of(thread, thread);
+}
+
+/// Like [`attributes_changed`], of a thread of the running one's process.
+pub fn attributes_changed_of(me: &Thread, thread: &Thread) {
     attributes_differ(thread);
-    shed_servers(thread);
+    shed_servers(me);
 }
 
 /// Gives the thread attributes that no other thread has: Linux keeps something of its own for it.
