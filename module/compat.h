@@ -76,6 +76,15 @@ static inline void hanare_vm_flags_set(struct vm_area_struct *vma, vm_flags_t fl
 #define hanare_dump_shared(mm) set_bit(MMF_DUMP_MAPPED_SHARED, &(mm)->flags)
 #endif
 
+/* PR_SET_MDWE came with 6.3. */
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 18, 0)
+#define hanare_denies_write_exec(mm) mm_flags_test(MMF_HAS_MDWE, mm)
+#elif LINUX_VERSION_CODE >= KERNEL_VERSION(6, 3, 0)
+#define hanare_denies_write_exec(mm) test_bit(MMF_HAS_MDWE, &(mm)->flags)
+#else
+#define hanare_denies_write_exec(mm) false
+#endif
+
 /* PAGEMAP_SCAN came with 6.7; without it these only stand for it. */
 #include <linux/fs.h>
 #ifdef PAGEMAP_SCAN

@@ -28,7 +28,7 @@
  * is never taken for the same. The module refuses an image of another version and names both; so
  * do the proxy and the command.
  */
-#define HANARE_VERSION 0xb4ba5841U
+#define HANARE_VERSION 0xccb2aa68U
 /* Bytes of a base page. */
 #define HANARE_PAGE_SIZE 4096ULL
 /* Bytes of a large page, and the granule in which memory is reserved. */
@@ -893,6 +893,11 @@ struct hanare_clock_page {
  * superuser.
  */
 #define HANARE_USER_WORD 57
+/*
+ * Bit of the word at `USER_WORD`, above the user id: the process' memory is never to be writable
+ * and executable, nor to become executable (`PR_SET_MDWE`, which Linux keeps in the memory map).
+ */
+#define HANARE_DENIES_WRITE_EXEC 0x100000000ULL
 /*
  * Run the program in the start block of `space` (see `crate::start`); args: [0] = 0,
  * or the first slot of a process that shares it (`IOCTL_SHARE`), which begins; [1] = its

@@ -66,6 +66,9 @@ const _: () = assert!(CHILD_WORDS <= PAGES_MAX);
 /// Linux' first user namespace; in another namespace that of its maker, unless that was the
 /// superuser.
 pub const USER_WORD: usize = CHILD_WORDS - 2;
+/// Bit of the word at [`USER_WORD`], above the user id: the process' memory is never to be writable
+/// and executable, nor to become executable (`PR_SET_MDWE`, which Linux keeps in the memory map).
+pub const DENIES_WRITE_EXEC: u64 = 1 << 32;
 /// Run the program in the start block of `space` (see [`crate::start`]); args: [0] = 0,
 /// or the first slot of a process that shares it (`IOCTL_SHARE`), which begins; [1] = its
 /// process id namespace; [2] = its process id.

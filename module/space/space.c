@@ -398,6 +398,8 @@ static int space_open(struct hanare_space *space, struct hanare_space *parent,
 	memcpy(&child[HANARE_GROUPS_WORD], space->limits.groups, sizeof(space->limits.groups));
 	space->user = hanare_user_of_caller();
 	child[HANARE_USER_WORD] = __kuid_val(space->user);
+	if (hanare_denies_write_exec(current->mm))
+		child[HANARE_USER_WORD] |= HANARE_DENIES_WRITE_EXEC;
 	child[HANARE_CHILD_WORDS - 1] = get_random_u64();
 	/* Killed or not: the LWK ends a process whose program it has, and uses its slot again. */
 	if (from && from->program)

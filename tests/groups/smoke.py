@@ -26,6 +26,9 @@ same('guest-mmap', [GUEST + '/static/mmap'])
 same('guest-interrupted-calls', [GUEST + '/static/interrupted-calls'])
 for name in 'io-uring', 'process-vm-access', 'pagemap', 'pagemap-scan':
     same('guest-' + name, [f'{GUEST}/static/{name}'], files=False)
+same('guest-memory-denies-execution', [GUEST + '/static/memory-denies-execution'], files=False)
+same('memory-that-linux-denies-execution', None, files=False, both=lambda launch: [
+    GUEST + '/static/memory-denies-execution', 'set', *(launch or ['/usr/bin/env']), GUEST + '/static/memory-denies-execution', 'look'])
 same('death-by-signal', [GUEST + '/static/die', 'null'], status=-11)
 with only_long('shared-files, guest-mmap, guest-interrupted-calls, guest-io-uring, guest-process-vm-access and guest-pagemap show what depends on this kernel'):
     same('python', ['/usr/bin/python3', '-c', 'import json, mmap; print(json.dumps([1, 2]))'])

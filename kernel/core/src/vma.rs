@@ -90,9 +90,11 @@ impl<F: Clone + PartialEq> Vma<F> {
         })
     }
 
-    /// Whether `mprotect` may give the mapping these rights.
-    fn may_have(&self, prot: Prot) -> bool {
-        self.max_prot.contains(prot) && !self.flags.contains(VmaFlags::FIXED_KERNEL)
+    /// Whether `mprotect` may give the mapping these rights. `denies`: see [`VmaMap::deny_write_exec`].
+    fn may_have(&self, prot: Prot, denies: bool) -> bool {
+        self.max_prot.contains(prot)
+            && !self.flags.contains(VmaFlags::FIXED_KERNEL)
+            && !(denies && gains_exec(self.prot, prot))
     }
 
     /// Lowest address another mapping should reach up to: leaves the guard gap.
@@ -103,6 +105,12 @@ impl<F: Clone + PartialEq> Vma<F> {
             self.start
         }
     }
+}
+
+/// Whether memory with the rights `old` would become executable, or writable and executable, as
+/// `map_deny_write_exec` of Linux has it.
+fn gains_exec(old: Prot, new: Prot) -> bool {
+    new.contains(Prot::EXEC) && (new.contains(Prot::WRITE) || !old.contains(Prot::EXEC))
 }
 
 /// Addresses among which [`VmaMap::find_gap`] looks.
@@ -133,13 +141,27 @@ pub struct VmaMap<F> {
     total_bytes: u64,
     peak_bytes: u64,
     hint: Option<GapHint>,
+    denies_write_exec: bool,
 }
 
 impl<F: Clone + PartialEq> VmaMap<F> {
     /// An empty map for the addresses `min..max` (page aligned).
     #[must_use]
     pub const fn new(min: u64, max: u64) -> Self {
-        Self { min, max, vmas: BTreeMap::new(), total_bytes: 0, peak_bytes: 0, hint: None }
+        let vmas = BTreeMap::new();
+        let (total_bytes, peak_bytes, hint) = (0, 0, None);
+        Self { min, max, vmas, total_bytes, peak_bytes, hint, denies_write_exec: false }
+    }
+
+    /// From now on no mapping becomes writable and executable, or executable (`PR_SET_MDWE`).
+    pub const fn deny_write_exec(&mut self) {
+        self.denies_write_exec = true;
+    }
+
+    /// Whether a new mapping may have these rights.
+    #[must_use]
+    pub fn may_map(&self, prot: Prot) -> bool {
+        !(self.denies_write_exec && gains_exec(prot, prot))
     }
 
     /// Lowest address that can be mapped.
@@ -313,10 +335,12 @@ impl<F: Clone + PartialEq> VmaMap<F> {
     /// # Errors
     /// `ENOMEM`: there is a hole (everything below it is changed), or too many
     /// mappings. `EACCES`: a mapping does not allow these rights, or is the
-    /// kernel's (everything below it is changed). `EINVAL`: not page aligned.
+    /// kernel's, or would become executable (`deny_write_exec`; everything below it is
+    /// changed). `EINVAL`: not page aligned.
     pub fn protect(&mut self, start: u64, end: u64, prot: Prot) -> Result<()> {
+        let denies = self.denies_write_exec;
         self.update(start, end, |vma| {
-            if !vma.may_have(prot) {
+            if !vma.may_have(prot, denies) {
                 return Err(EACCES);
             }
             vma.prot = prot;

@@ -14,9 +14,9 @@ use hanare_core::syscalls::{Row, prctl_changes_rights};
 use hanare_hal::usercopy::{self, UserAddr};
 use linux_raw_sys::prctl::{
     PR_GET_AUXV, PR_GET_MEMORY_MERGE, PR_GET_SECCOMP, PR_GET_TID_ADDRESS, PR_GET_TSC, PR_MCE_KILL,
-    PR_SCHED_CORE, PR_SET_IO_FLUSHER, PR_SET_MEMORY_MERGE, PR_SET_MM, PR_SET_NAME, PR_SET_SECCOMP,
-    PR_SET_SPECULATION_CTRL, PR_SET_SYSCALL_USER_DISPATCH, PR_SET_TIMERSLACK, PR_SET_TSC,
-    PR_SET_VMA, PR_TSC_ENABLE, PR_TSC_SIGSEGV,
+    PR_SCHED_CORE, PR_SET_IO_FLUSHER, PR_SET_MDWE, PR_SET_MEMORY_MERGE, PR_SET_MM, PR_SET_NAME,
+    PR_SET_SECCOMP, PR_SET_SPECULATION_CTRL, PR_SET_SYSCALL_USER_DISPATCH, PR_SET_TIMERSLACK,
+    PR_SET_TSC, PR_SET_VMA, PR_TSC_ENABLE, PR_TSC_SIGSEGV,
 };
 
 handlers! { call:
@@ -27,6 +27,8 @@ handlers! { call:
 /// inherit; no right is among it.
 const ATTRIBUTES: [u32; 5] =
     [PR_MCE_KILL, PR_SCHED_CORE, PR_SET_IO_FLUSHER, PR_SET_SPECULATION_CTRL, PR_SET_TIMERSLACK];
+/// The bit of PR_SET_MDWE that denies execution; other bits say who inherits it, which Linux knows.
+const REFUSE_EXEC_GAIN: u64 = 1;
 const TSC_ENABLE: u64 = PR_TSC_ENABLE as u64;
 const TSC_SIGSEGV: u64 = PR_TSC_SIGSEGV as u64;
 
@@ -74,6 +76,8 @@ fn prctl(thread: &Thread, row: &Row, a: [u64; 6]) -> Result<u64> {
             let result = route::call(thread, row, a)?;
             if prctl_changes_rights(other) {
                 workers::rights_changed(thread);
+            } else if other == PR_SET_MDWE && a[1] & REFUSE_EXEC_GAIN != 0 {
+                thread.process.memory().mm.lock().deny_write_exec();
             } else if ATTRIBUTES.contains(&other) {
                 workers::attributes_changed(thread);
             }

@@ -58,6 +58,9 @@ pub fn shmat(me: &Thread, id: u64, addr: u64, flags: u64) -> Result<u64> {
     let size = size_of(p, id)?;
     let mut prot = if flags & SHM_RDONLY != 0 { Prot::READ } else { Prot::READ | Prot::WRITE };
     prot.set(Prot::EXEC, flags & SHM_EXEC != 0);
+    if !p.memory.mm.lock().mappings().may_map(prot) {
+        return Err(errno::EACCES);
+    }
     let attach = |addr, is_large| attach(me, id, addr, flags, size, prot, is_large);
     if addr == 0 {
         return match attach(0, false) {

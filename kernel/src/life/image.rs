@@ -249,6 +249,9 @@ fn map_segments(mm: &mut AddressSpace, program: &Program, bias: u64) -> Result<(
     for s in &program.plan.segments {
         let [start, middle, end] =
             [s.map_start(), s.file_map_end(), s.map_end()].map(|at| moved(bias, at));
+        if !mm.mappings().may_map(s.prot) {
+            return Err(errno::EACCES);
+        }
         drop(mm.cursor(PageRange::of(start, end)).remove());
         if middle > start {
             let backing =

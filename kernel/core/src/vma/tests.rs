@@ -131,6 +131,24 @@ fn protect_stops_at_a_hole() {
 }
 
 #[test]
+fn memory_that_denies_execution_gains_none() {
+    let (read, write, exec) = (Prot::READ, Prot::READ | Prot::WRITE, Prot::READ | Prot::EXEC);
+    let mut map = map();
+    map.insert(anonymous(MIN, MIN + P)).unwrap();
+    map.insert(anonymous(MIN + P, MIN + 3 * P)).unwrap();
+    map.protect(MIN, MIN + P, exec).unwrap();
+    map.deny_write_exec();
+    assert!(map.may_map(write) && map.may_map(exec) && !map.may_map(write | exec));
+    assert_eq!(map.protectable(MIN, MIN + 3 * P, exec), MIN + P);
+    assert_eq!(map.protect(MIN, MIN + 3 * P, exec), Err(EACCES));
+    assert_eq!(map.protect(MIN, MIN + P, write | exec), Err(EACCES));
+    assert_eq!(map.protect(MIN, MIN + 3 * P, write), Ok(()));
+    assert_eq!(map.protect(MIN, MIN + P, exec), Err(EACCES));
+    assert_eq!(map.protect(MIN, MIN + 3 * P, read), Ok(()));
+    map.check();
+}
+
+#[test]
 fn stacks_grow_and_keep_their_distance() {
     let gap = STACK_GUARD_GAP;
     let top = MIN + 64 * gap;

@@ -20,7 +20,7 @@ impl<F: Clone + PartialEq> VmaMap<F> {
     pub fn protectable(&self, start: u64, end: u64, prot: Prot) -> u64 {
         let mut at = start;
         for vma in self.range(start, end) {
-            if vma.start > at || !vma.may_have(prot) {
+            if vma.start > at || !vma.may_have(prot, self.denies_write_exec) {
                 break;
             }
             at = vma.end;

@@ -108,6 +108,11 @@ impl AddressSpace {
         }
     }
 
+    /// Denies execution from now on, see [`VmaMap::deny_write_exec`].
+    pub fn deny_write_exec(&mut self) {
+        self.vmas.deny_write_exec();
+    }
+
     /// Sets a large leaf; false if something is in its way or there is no memory.
     pub(in crate::mm) fn map_large(&mut self, addr: u64, entry: Entry) -> bool {
         let mapped =

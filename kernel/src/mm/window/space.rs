@@ -24,7 +24,7 @@ use hanare_abi::layout::{
     BOX_BASE, CONTROL_BASE, CONTROL_END, PARTS_ALL, SCRATCH_BASE, SCRATCH_END, SLOT_BASE,
     SLOTS_MAX, START_BASE, START_SIZE, scratch,
 };
-use hanare_abi::request::{CHILD_WORDS, GROUPS_WORD, USER_WORD};
+use hanare_abi::request::{CHILD_WORDS, DENIES_WRITE_EXEC, GROUPS_WORD, USER_WORD};
 use hanare_abi::requestbox::{BOXES, RequestBox};
 use hanare_abi::slot::Slot;
 use hanare_abi::start::StartBlock;
@@ -128,10 +128,13 @@ impl Space {
     pub fn new(
         id: u32,
         cpus: CpuMask,
-        mm: AddressSpace,
+        mut mm: AddressSpace,
         account: Arc<Account>,
         words: &[u64],
     ) -> Space {
+        if words.get(USER_WORD).is_some_and(|user| user & DENIES_WRITE_EXEC != 0) {
+            mm.deny_write_exec();
+        }
         Space {
             id,
             user: words.get(USER_WORD).map_or(0, |user| *user as u32),
