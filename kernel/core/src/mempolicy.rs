@@ -6,6 +6,7 @@ use alloc::collections::BTreeMap;
 use crate::errno::{EINVAL, ENOENT, EOPNOTSUPP, Result};
 use crate::lists;
 use crate::nodes::{Nodes, Placement};
+use crate::pagerange::PageRange;
 
 const DEFAULT: u32 = 0;
 const PREFERRED: u32 = 1;
@@ -172,17 +173,19 @@ impl Policies {
         self.0.len()
     }
 
-    /// No fewer than there would be with another policy for `start..end`.
+    /// No fewer than there would be with another policy for a range.
     #[must_use]
-    pub fn count_with(&self, start: u64, end: u64) -> usize {
+    pub fn count_with(&self, range: PageRange) -> usize {
+        let (start, end) = (range.start(), range.end());
         let replaced = self.0.range(start..end).count();
         let cut = self.0.range(..end).next_back().is_some_and(|(_, piece)| piece.0 > end);
         self.count() - replaced + usize::from(cut) + 1
     }
 
-    /// Whether all of `start..end` has one policy.
+    /// Whether all of a range has one policy.
     #[must_use]
-    pub fn is_one(&self, start: u64, end: u64) -> bool {
+    pub fn is_one(&self, range: PageRange) -> bool {
+        let (start, end) = (range.start(), range.end());
         let ends_inside = self
             .0
             .range(..start)
@@ -200,12 +203,13 @@ impl Policies {
         if self.0.is_empty() { Ok(()) } else { lists::room_for_entries::<u64, (u64, Policy)>(2) }
     }
 
-    /// `start..end` has the default policy again: it is another mapping, or none. It cannot fail:
+    /// A range has the default policy again: it is another mapping, or none. It cannot fail:
     /// where the room was not asked for and there is none, what lies behind loses its policy, too.
-    pub fn clear(&mut self, start: u64, end: u64) {
-        if start >= end {
+    pub fn clear(&mut self, range: PageRange) {
+        if range.is_empty() {
             return;
         }
+        let (start, end) = (range.start(), range.end());
         self.cut(start);
         self.cut(end);
         while let Some((&inside, _)) = self.0.range(start..end).next() {
@@ -226,20 +230,21 @@ impl Policies {
         }
     }
 
-    /// Sets the policy of `start..end`.
+    /// Sets the policy of a range.
     ///
     /// # Errors
     /// `ENOMEM`: nothing was changed.
-    pub fn set(&mut self, start: u64, end: u64, policy: Policy) -> Result<()> {
+    pub fn set(&mut self, range: PageRange, policy: Policy) -> Result<()> {
         if self.0.is_empty() && policy == Policy::default() {
             return Ok(());
         }
         // Both ends may cut a piece, and there is a new one.
         lists::room_for_entries::<u64, (u64, Policy)>(3)?;
-        self.clear(start, end);
-        if policy == Policy::default() || start >= end {
+        self.clear(range);
+        if policy == Policy::default() || range.is_empty() {
             return Ok(());
         }
+        let (start, end) = (range.start(), range.end());
         let (mut first, mut last) = (start, end);
         if let Some((&below, &(_, other))) =
             self.0.range(..start).next_back().filter(|(_, piece)| piece.0 == start)
@@ -262,15 +267,15 @@ impl Policies {
     /// # Errors
     /// `EOPNOTSUPP`: a policy that has no use for it. `ENOENT`: nothing in the range has a policy.
     /// `ENOMEM`.
-    pub fn set_home(&mut self, start: u64, end: u64, node: u32) -> Result<()> {
-        let (mut at, mut result) = (start, Err(ENOENT));
+    pub fn set_home(&mut self, range: PageRange, node: u32) -> Result<()> {
+        let (mut at, end, mut result) = (range.start(), range.end(), Err(ENOENT));
         while at < end {
             let behind = self.end_of(at, end);
             if let Some(&policy) = self.find(at) {
                 if !matches!(plain(policy.mode), BIND | PREFERRED_MANY) {
                     return Err(EOPNOTSUPP);
                 }
-                self.set(at, behind, Policy { home: Some(node), ..policy })?;
+                self.set(PageRange::of(at, behind), Policy { home: Some(node), ..policy })?;
                 result = Ok(());
             }
             at = behind;
@@ -282,8 +287,14 @@ impl Policies {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::addr::PAGE_SIZE;
     use crate::errno::ENOMEM;
     use crate::lists::failing;
+
+    /// Range between two pages, by their numbers.
+    fn pages(start: u64, end: u64) -> PageRange {
+        PageRange::of(start * PAGE_SIZE, end * PAGE_SIZE)
+    }
 
     fn nodes(word: u64) -> Nodes {
         let mut nodes = Nodes::default();
@@ -347,16 +358,17 @@ mod tests {
         let two = nodes(3);
         let many = Policy::new(PREFERRED_MANY, two, &two).unwrap();
         let mut all = Policies::default();
-        assert_eq!(all.set_home(0, 9, 1), Err(ENOENT));
-        all.set(2, 4, many).unwrap();
-        all.set(5, 7, many).unwrap();
-        assert_eq!(all.set_home(0, 6, 1), Ok(()));
-        let homes = [2, 3, 5, 6].map(|page| all.get(page).placement(&two, page).first);
+        assert_eq!(all.set_home(pages(0, 9), 1), Err(ENOENT));
+        all.set(pages(2, 4), many).unwrap();
+        all.set(pages(5, 7), many).unwrap();
+        assert_eq!(all.set_home(pages(0, 6), 1), Ok(()));
+        let homes = [2, 3, 5, 6].map(|page| all.get(page * PAGE_SIZE).placement(&two, page).first);
         assert_eq!(homes, [Some(1), Some(1), Some(1), None]);
-        all.set(7, 8, Policy::new(INTERLEAVE, two, &two).unwrap()).unwrap();
-        assert_eq!(all.set_home(6, 8, 0), Err(EOPNOTSUPP));
-        assert_eq!(all.get(6).placement(&two, 6).first, Some(0));
-        let ends = [0, 2, 3, 4, 6, 7, 8].map(|page| all.end_of(page, 10));
+        all.set(pages(7, 8), Policy::new(INTERLEAVE, two, &two).unwrap()).unwrap();
+        assert_eq!(all.set_home(pages(6, 8), 0), Err(EOPNOTSUPP));
+        assert_eq!(all.get(6 * PAGE_SIZE).placement(&two, 6).first, Some(0));
+        let ends = [0, 2, 3, 4, 6, 7, 8]
+            .map(|page| all.end_of(page * PAGE_SIZE, 10 * PAGE_SIZE) / PAGE_SIZE);
         assert_eq!(ends, [2, 4, 4, 5, 7, 8, 10]);
     }
 
@@ -367,25 +379,31 @@ mod tests {
     #[test]
     fn a_range_keeps_its_policy_within_another() {
         let mut all = Policies::default();
-        all.set(10, 50, bind(1)).unwrap();
-        all.set(20, 30, bind(2)).unwrap();
+        all.set(pages(10, 50), bind(1)).unwrap();
+        all.set(pages(20, 30), bind(2)).unwrap();
         assert_eq!(
-            [5, 10, 19, 20, 29, 30, 49, 50].map(|a| all.get(a).nodes.0[0]),
+            [5, 10, 19, 20, 29, 30, 49, 50].map(|a| all.get(a * PAGE_SIZE).nodes.0[0]),
             [0, 1, 1, 2, 2, 1, 1, 0]
         );
         assert!(
-            all.is_one(20, 30) && all.is_one(12, 15) && all.is_one(50, 90) && all.is_one(20, 20)
+            all.is_one(pages(20, 30))
+                && all.is_one(pages(12, 15))
+                && all.is_one(pages(50, 90))
+                && all.is_one(pages(20, 20))
         );
         assert!(
-            !all.is_one(19, 21)
-                && !all.is_one(29, 31)
-                && !all.is_one(5, 11)
-                && !all.is_one(49, 51)
-                && !all.is_one(5, 90)
+            !all.is_one(pages(19, 21))
+                && !all.is_one(pages(29, 31))
+                && !all.is_one(pages(5, 11))
+                && !all.is_one(pages(49, 51))
+                && !all.is_one(pages(5, 90))
         );
-        all.clear(15, 25);
-        assert_eq!([10, 15, 24, 25, 30].map(|a| all.get(a).nodes.0[0]), [1, 0, 0, 2, 1]);
-        all.set(0, 100, Policy::default()).unwrap();
+        all.clear(pages(15, 25));
+        assert_eq!(
+            [10, 15, 24, 25, 30].map(|a| all.get(a * PAGE_SIZE).nodes.0[0]),
+            [1, 0, 0, 2, 1]
+        );
+        all.set(pages(0, 100), Policy::default()).unwrap();
         assert_eq!(all.count(), 0);
     }
 
@@ -393,33 +411,33 @@ mod tests {
     fn neighbours_with_one_policy_are_joined() {
         let mut all = Policies::default();
         for page in [0, 2, 1, 4, 3] {
-            all.set(page, page + 1, bind(1)).unwrap();
+            all.set(pages(page, page + 1), bind(1)).unwrap();
         }
-        assert_eq!((all.count(), all.is_one(0, 5)), (1, true));
-        all.set(2, 3, bind(2)).unwrap();
+        assert_eq!((all.count(), all.is_one(pages(0, 5))), (1, true));
+        all.set(pages(2, 3), bind(2)).unwrap();
         assert_eq!(all.count(), 3);
-        all.set(2, 3, bind(1)).unwrap();
+        all.set(pages(2, 3), bind(1)).unwrap();
         assert_eq!(all.count(), 1);
     }
 
     proptest::proptest! {
         #[test]
         fn policies_are_as_an_array_of_pages(calls in proptest::collection::vec((0u64..24, 0u64..8, 0u64..3, proptest::bool::ANY), 1..40)) {
-            let (mut all, mut pages) = (Policies::default(), [0; 32]);
+            let (mut all, mut known) = (Policies::default(), [0; 32]);
             for (start, len, n, fails) in calls {
                 let policy = if n == 0 { Policy::default() } else { bind(n) };
                 let needs_memory = all.count() > 0 || n > 0;
                 if fails && needs_memory {
                     let before = all.clone();
-                    assert_eq!(failing::at(0, || all.set(start, start + len, policy)), (Err(ENOMEM), true));
+                    assert_eq!(failing::at(0, || all.set(pages(start, start + len), policy)), (Err(ENOMEM), true));
                     assert_eq!(all.0, before.0);
                 }
-                let most = all.count_with(start, start + len);
-                all.set(start, start + len, policy).unwrap();
-                pages[start as usize..(start + len) as usize].fill(n);
+                let most = all.count_with(pages(start, start + len));
+                all.set(pages(start, start + len), policy).unwrap();
+                known[start as usize..(start + len) as usize].fill(n);
                 assert!(all.count() <= most);
-                assert_eq!(core::array::from_fn(|a| all.get(a as u64).nodes.0[0]), pages);
-                let borders = pages.windows(2).filter(|w| w[1] != 0 && w[0] != w[1]).count() + usize::from(pages[0] != 0);
+                assert_eq!(core::array::from_fn(|a| all.get(a as u64 * PAGE_SIZE).nodes.0[0]), known);
+                let borders = known.windows(2).filter(|w| w[1] != 0 && w[0] != w[1]).count() + usize::from(known[0] != 0);
                 assert_eq!(all.count(), borders);
             }
         }

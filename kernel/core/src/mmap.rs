@@ -4,6 +4,7 @@
 
 use crate::addr::{PAGE_SIZE, align_up};
 use crate::errno::{EINVAL, ENOMEM, EOPNOTSUPP, EOVERFLOW, EPERM, Result};
+use crate::pagerange::PageRange;
 use crate::vma::{Prot, VmaFlags};
 use hanare_abi::layout::{USER_MAX, USER_MIN};
 use linux_raw_sys::general;
@@ -255,10 +256,10 @@ impl Plan {
         self.flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) == MAP_FIXED
     }
 
-    /// Address behind the last one, of a fixed mapping.
+    /// Range of a fixed mapping.
     #[must_use]
-    pub const fn end(&self) -> u64 {
-        self.addr + self.len
+    pub const fn range(&self) -> PageRange {
+        PageRange::of(self.addr, self.addr + self.len)
     }
 
     fn check_fixed(&self) -> Result<()> {
@@ -447,7 +448,7 @@ mod tests {
             prop_assert_eq!(plan.flags, args[3]);
             if plan.is_fixed() {
                 prop_assert!(is_page_aligned(plan.addr) && plan.addr.is_multiple_of(size));
-                prop_assert!(USER_MIN <= plan.addr && plan.end() <= USER_MAX);
+                prop_assert!(USER_MIN <= plan.addr && plan.range().end() <= USER_MAX);
             }
             let is_shared = plan.vma_flags.contains(VmaFlags::SHARED);
             let is_linux = matches!(plan.behind, Behind::Linux { .. });

@@ -2,6 +2,7 @@
 
 use crate::addr::{PAGE_SIZE, is_page_aligned, page_down, page_up};
 use core::fmt;
+use core::ops::Range;
 use hanare_abi::layout::USER_MAX;
 
 /// Addresses `start()..end()` of whole pages; perhaps none.
@@ -73,6 +74,12 @@ impl PageRange {
     #[must_use]
     pub const fn end(self) -> u64 {
         self.end
+    }
+
+    /// The addresses, for a page table.
+    #[must_use]
+    pub const fn addresses(self) -> Range<u64> {
+        self.start..self.end
     }
 
     /// Bytes of the range.

@@ -10,7 +10,7 @@ mod walk;
 
 use alloc::collections::{BTreeMap, LinkedList};
 
-use crate::addr::{PAGE_SIZE, align_down, align_up, is_page_aligned};
+use crate::addr::{PAGE_SIZE, align_down, align_up};
 use crate::errno::{EACCES, EFAULT, EINVAL, ENOMEM, Result};
 use crate::limits::{MAX_VMAS, STACK_GUARD_GAP, STACK_STEP};
 use crate::lists;
@@ -77,15 +77,14 @@ impl<F: Clone + PartialEq> Vma<F> {
         }
     }
 
-    /// The part of it within `start..end`, with the backing adjusted; `None` if empty.
+    /// The part of it within a range, with the backing adjusted; `None` if empty.
     #[must_use]
-    pub fn slice(&self, start: u64, end: u64) -> Option<Self> {
-        let start = start.max(self.start);
-        let end = end.min(self.end);
-        (start < end).then(|| Self {
-            start,
-            end,
-            backing: self.backing.advanced(start - self.start),
+    pub fn slice(&self, range: PageRange) -> Option<Self> {
+        let part = self.range().intersect(range)?;
+        Some(Self {
+            start: part.start(),
+            end: part.end(),
+            backing: self.backing.advanced(part.start() - self.start),
             ..self.clone()
         })
     }
@@ -223,29 +222,35 @@ impl<F: Clone + PartialEq> VmaMap<F> {
         self.vmas.range(..address).next_back().map(|(_, vma)| vma)
     }
 
-    /// The mappings that have a byte in `start..end`, by address, whole.
-    pub fn range(&self, start: u64, end: u64) -> impl Iterator<Item = &Vma<F>> {
-        let first = self.find(start).map_or(start, |vma| vma.start);
-        self.vmas.range(first..end.max(first)).map(|(_, vma)| vma)
+    /// The mappings that have a page in a range, by address, whole.
+    pub fn range(&self, range: PageRange) -> impl Iterator<Item = &Vma<F>> {
+        let first = self.find(range.start()).map_or(range.start(), |vma| vma.start);
+        self.vmas.range(first..range.end()).map(|(_, vma)| vma)
     }
 
-    /// Whether a byte of `start..end` is mapped.
-    #[must_use]
-    pub fn overlaps(&self, start: u64, end: u64) -> bool {
-        self.find_next(start).is_some_and(|vma| vma.start < end) && start < end
+    /// The mappings of a range, each with its pages there.
+    pub fn parts(&self, range: PageRange) -> impl Iterator<Item = (&Vma<F>, PageRange)> {
+        self.range(range).filter_map(move |vma| Some((vma, vma.range().intersect(range)?)))
     }
 
-    /// Whether every byte of `start..end` is mapped.
+    /// Whether a page of a range is mapped.
     #[must_use]
-    pub fn is_covered(&self, start: u64, end: u64) -> bool {
-        let mut at = start;
-        for vma in self.range(start, end) {
+    pub fn overlaps(&self, range: PageRange) -> bool {
+        self.find_next(range.start()).is_some_and(|vma| vma.start < range.end())
+            && !range.is_empty()
+    }
+
+    /// Whether every page of a range is mapped.
+    #[must_use]
+    pub fn is_covered(&self, range: PageRange) -> bool {
+        let mut at = range.start();
+        for vma in self.range(range) {
             if vma.start > at {
                 return false;
             }
             at = vma.end;
         }
-        at >= end
+        at >= range.end()
     }
 
     /// Adds a mapping where nothing is mapped, and merges it with compatible
@@ -272,10 +277,10 @@ impl<F: Clone + PartialEq> VmaMap<F> {
         if more == 0 { Ok(()) } else { lists::room_for_entries::<u64, Vma<F>>(more) }
     }
 
-    /// How many more mappings there are if `start` and `end` are to be edges.
-    fn cuts(&self, start: u64, end: u64) -> usize {
+    /// How many more mappings there are if both ends of a range are to be edges.
+    fn cuts(&self, range: PageRange) -> usize {
         let cuts = |at: u64| usize::from(self.find(at).is_some_and(|vma| vma.start < at));
-        cuts(start) + cuts(end)
+        cuts(range.start()) + cuts(range.end())
     }
 
     fn add_bytes(&mut self, more: u64) {
@@ -283,15 +288,16 @@ impl<F: Clone + PartialEq> VmaMap<F> {
         self.peak_bytes = self.peak_bytes.max(self.total_bytes);
     }
 
-    /// Removes whatever is mapped in `start..end` and returns the pieces, cut at
+    /// Removes whatever is mapped in a range and returns the pieces, cut at
     /// the edges. The number of mappings may exceed the limit by one; system calls
     /// use [`try_remove`](Self::try_remove).
-    pub fn remove(&mut self, start: u64, end: u64) -> LinkedList<Vma<F>> {
+    pub fn remove(&mut self, range: PageRange) -> LinkedList<Vma<F>> {
         // A list: tens of thousands must need no contiguous memory.
         let mut removed = LinkedList::new();
-        if start >= end {
+        if range.is_empty() {
             return removed;
         }
+        let (start, end) = (range.start(), range.end());
         self.split_at(start);
         self.split_at(end);
         while let Some((&key, _)) = self.vmas.range(start..end).next() {
@@ -314,10 +320,11 @@ impl<F: Clone + PartialEq> VmaMap<F> {
     /// As [`remove`](Self::remove), with the checks of `munmap`.
     ///
     /// # Errors
-    /// `EINVAL`: not page aligned, empty, or outside. `ENOMEM`: a mapping would be
+    /// `EINVAL`: empty, or outside. `ENOMEM`: a mapping would be
     /// cut in two and there are too many already, or no memory; nothing was changed.
-    pub fn try_remove(&mut self, start: u64, end: u64) -> Result<LinkedList<Vma<F>>> {
-        if start >= end || !is_page_aligned(start) || !is_page_aligned(end) || end > self.max {
+    pub fn try_remove(&mut self, range: PageRange) -> Result<LinkedList<Vma<F>>> {
+        let (start, end) = (range.start(), range.end());
+        if range.is_empty() || end > self.max {
             return Err(EINVAL);
         }
         if self.count() >= MAX_VMAS
@@ -325,21 +332,21 @@ impl<F: Clone + PartialEq> VmaMap<F> {
         {
             return Err(ENOMEM);
         }
-        self.room_for(self.cuts(start, end))?;
-        Ok(self.remove(start, end))
+        self.room_for(self.cuts(range))?;
+        Ok(self.remove(range))
     }
 
-    /// Changes the rights of `start..end`. As Linux' `mprotect` it goes from the
+    /// Changes the rights of a range. As Linux' `mprotect` it goes from the
     /// lowest mapping up and keeps what it did when it has to stop.
     ///
     /// # Errors
     /// `ENOMEM`: there is a hole (everything below it is changed), or too many
     /// mappings. `EACCES`: a mapping does not allow these rights, or is the
     /// kernel's, or would become executable (`deny_write_exec`; everything below it is
-    /// changed). `EINVAL`: not page aligned.
-    pub fn protect(&mut self, start: u64, end: u64, prot: Prot) -> Result<()> {
+    /// changed).
+    pub fn protect(&mut self, range: PageRange, prot: Prot) -> Result<()> {
         let denies = self.denies_write_exec;
-        self.update(start, end, |vma| {
+        self.update(range, |vma| {
             if !vma.may_have(prot, denies) {
                 return Err(EACCES);
             }
@@ -352,23 +359,17 @@ impl<F: Clone + PartialEq> VmaMap<F> {
         })
     }
 
-    /// Sets the flags `add` and clears `remove` in `start..end`.
+    /// Sets the flags `add` and clears `remove` in a range.
     ///
     /// # Errors
     /// `ENOMEM`: there is a hole (as `mlock` and `madvise` of Linux, everything
     /// else in the range is changed all the same), too many mappings, or no memory
-    /// (nothing was changed). `EINVAL`: not page aligned.
-    pub fn set_flags(
-        &mut self,
-        start: u64,
-        end: u64,
-        add: VmaFlags,
-        remove: VmaFlags,
-    ) -> Result<()> {
-        self.may_cut(start, end)?;
-        let (mut at, mut holes) = (start, Ok(()));
+    /// (nothing was changed).
+    pub fn set_flags(&mut self, range: PageRange, add: VmaFlags, remove: VmaFlags) -> Result<()> {
+        self.may_cut(range)?;
+        let (mut at, end, mut holes) = (range.start(), range.end(), Ok(()));
         while at < end
-            && let Err(error) = self.update_within(at, end, |vma| {
+            && let Err(error) = self.update_within(PageRange::of(at, end), |vma| {
                 vma.flags = (vma.flags - remove) | add;
                 Ok(())
             })
@@ -387,28 +388,24 @@ impl<F: Clone + PartialEq> VmaMap<F> {
         holes
     }
 
-    /// Applies `change` to the mappings of `start..end` from the lowest up, cut at
+    /// Applies `change` to the mappings of a range from the lowest up, cut at
     /// the edges and merged again afterwards, until a hole or an error.
     ///
     /// # Errors
-    /// `EINVAL`: not page aligned. `ENOMEM`: a hole, too many mappings, or no memory (nothing was
-    /// changed). And those of `change`.
+    /// `ENOMEM`: a hole, too many mappings, or no memory (nothing was changed). And those of
+    /// `change`.
     pub fn update(
         &mut self,
-        start: u64,
-        end: u64,
+        range: PageRange,
         change: impl FnMut(&mut Vma<F>) -> Result<()>,
     ) -> Result<()> {
-        self.may_cut(start, end)?;
-        if start < end { self.update_within(start, end, change) } else { Ok(()) }
+        self.may_cut(range)?;
+        if range.is_empty() { Ok(()) } else { self.update_within(range, change) }
     }
 
-    /// Whether `start` and `end` may become edges.
-    fn may_cut(&self, start: u64, end: u64) -> Result<()> {
-        if !is_page_aligned(start) || !is_page_aligned(end) {
-            return Err(EINVAL);
-        }
-        let more = if start < end { self.cuts(start, end) } else { 0 };
+    /// Whether both ends of a range may become edges.
+    fn may_cut(&self, range: PageRange) -> Result<()> {
+        let more = if range.is_empty() { 0 } else { self.cuts(range) };
         if more != 0 && self.count() + more > MAX_VMAS {
             return Err(ENOMEM);
         }
@@ -418,10 +415,10 @@ impl<F: Clone + PartialEq> VmaMap<F> {
     /// Updates like [`update`](Self::update), where there is room for the mappings that are cut.
     fn update_within(
         &mut self,
-        start: u64,
-        end: u64,
+        range: PageRange,
         mut change: impl FnMut(&mut Vma<F>) -> Result<()>,
     ) -> Result<()> {
+        let (start, end) = (range.start(), range.end());
         self.split_at(start);
         self.split_at(end);
         let mut result = Ok(());
@@ -436,7 +433,7 @@ impl<F: Clone + PartialEq> VmaMap<F> {
             }
             at = vma.end;
         }
-        self.merge(start, end);
+        self.merge(range);
         if result.is_ok() && at < end {
             result = Err(ENOMEM);
         }
@@ -539,10 +536,6 @@ impl<F: Clone + PartialEq> VmaMap<F> {
         fit_above(floor, self.max, len, align)
     }
 
-    fn is_range(&self, start: u64, end: u64) -> bool {
-        is_page_aligned(start) && is_page_aligned(end) && start >= self.min && end <= self.max
-    }
-
     /// Cuts the mapping that has `address` inside.
     fn split_at(&mut self, address: u64) {
         let Some((_, vma)) = self.vmas.range_mut(..address).next_back() else {
@@ -551,7 +544,7 @@ impl<F: Clone + PartialEq> VmaMap<F> {
         if vma.end <= address {
             return;
         }
-        let Some(upper) = vma.slice(address, vma.end) else {
+        let Some(upper) = vma.slice(PageRange::of(address, vma.end)) else {
             return;
         };
         vma.end = address;
@@ -567,7 +560,7 @@ impl<F: Clone + PartialEq> VmaMap<F> {
         let mut total = 0;
         for (&key, vma) in &self.vmas {
             assert_eq!(key, vma.start);
-            assert!(self.is_range(vma.start, vma.end) && !vma.is_empty());
+            assert!(self.whole().covers(vma.range()) && !vma.is_empty());
             if let Some(last) = last {
                 assert!(last.end <= vma.start, "overlap");
                 assert!(!last.joins(vma), "not merged at {:#x}", vma.start);

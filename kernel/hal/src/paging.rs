@@ -514,11 +514,12 @@ impl PageTable {
         Ok(())
     }
 
-    /// Calls `f` for each leaf that begins in `start..end`; what `f` returns is
+    /// Calls `f` for each leaf that begins in a range; what `f` returns is
     /// stored ([`Entry::NONE`] removes the leaf). The caller flushes the TLB.
-    pub fn update(&mut self, start: u64, end: u64, f: &mut dyn FnMut(Leaf) -> Entry) {
+    pub fn update(&mut self, range: Range<u64>, f: &mut dyn FnMut(Leaf) -> Entry) {
         if self.root != NO_ROOT {
-            update_below(self.root | pte::ALL_USED, 3, 0, start..end.min(USER_END), f);
+            let range = range.start..range.end.min(USER_END);
+            update_below(self.root | pte::ALL_USED, 3, 0, range, f);
         }
     }
 

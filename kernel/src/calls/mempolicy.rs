@@ -60,9 +60,9 @@ fn mode(word: u64) -> Result<u32> {
 }
 
 /// `start..start + len` in whole pages.
-fn range(start: u64, len: u64) -> Result<(u64, u64)> {
+fn range(start: u64, len: u64) -> Result<PageRange> {
     let end = start.wrapping_add(len.wrapping_add(SMALL - 1) & !(SMALL - 1));
-    if !start.is_multiple_of(SMALL) || end < start { Err(errno::EINVAL) } else { Ok((start, end)) }
+    PageRange::new(start, end).ok_or(errno::EINVAL)
 }
 
 /// set_mempolicy(2), of the running thread.
@@ -84,20 +84,19 @@ pub fn mbind(call: &Context<'_>) -> Result<u64> {
     if flags & MOVE_ALL != 0 && call.thread.ids.lock().euid != 0 {
         return Err(errno::EPERM);
     }
-    let (start, end) = range(start, len)?;
-    if end == start {
+    let range = range(start, len)?;
+    if range.is_empty() {
         return Ok(0);
     }
     let policy = Policy::new(mode, wished, frames::nodes())?;
     let mut mm = call.process.memory().mm.lock();
-    let mapped: u64 =
-        mm.mappings().range(start, end).map(|v| v.end.min(end) - v.start.max(start)).sum();
+    let mapped: u64 = mm.mappings().parts(range).map(|(_, part)| part.len()).sum();
     // The default may be given back over holes.
-    if mapped == 0 || mapped != end - start && policy != Policy::default() {
+    if mapped == 0 || mapped != range.len() && policy != Policy::default() {
         return Err(errno::EFAULT);
     }
     // On Linux a piece with a policy of its own is a mapping of its own.
-    if mm.policies().count_with(start, end) + mm.mappings().count() > MAX_VMAS
+    if mm.policies().count_with(range) + mm.mappings().count() > MAX_VMAS
         || !limits::room_for_mappings(0)
     {
         return Err(errno::ENOMEM);
@@ -105,16 +104,16 @@ pub fn mbind(call: &Context<'_>) -> Result<u64> {
     // What lies elsewhere is not moved: with MOVE that is seen afterwards, as on Linux.
     let is_strict = flags & STRICT != 0 && policy != Policy::default();
     let elsewhere = Nodes(wished.0.map(|word| !word));
-    let fails = is_strict && mm.pages_on(&elsewhere, start, end) > 0;
+    let fails = is_strict && mm.pages_on(&elsewhere, range) > 0;
     if !fails || flags & (MOVE | MOVE_ALL) != 0 {
-        mm.cursor(PageRange::of(start, end)).set_policy(policy)?;
+        mm.cursor(range).set_policy(policy)?;
     }
     if fails { Err(errno::EIO) } else { Ok(0) }
 }
 
 /// set_mempolicy_home_node(2).
 pub fn set_home(p: &Process, start: u64, len: u64, node: u64, flags: u64) -> Result<u64> {
-    let (start, end) = range(start, len)?;
+    let range = range(start, len)?;
     let has_cpu = |node: u32| {
         (0..shared::params().cpu_count as usize).any(|cpu| shared::cpu(cpu).node() == node)
     };
@@ -122,7 +121,7 @@ pub fn set_home(p: &Process, start: u64, len: u64, node: u64, flags: u64) -> Res
     if flags != 0 || !frames::nodes().contains(node) && !has_cpu(node) {
         return Err(errno::EINVAL);
     }
-    if end == start {
+    if range.is_empty() {
         return Ok(0);
     }
     let mut mm = p.memory().mm.lock();
@@ -130,7 +129,7 @@ pub fn set_home(p: &Process, start: u64, len: u64, node: u64, flags: u64) -> Res
     {
         return Err(errno::ENOMEM);
     }
-    mm.cursor(PageRange::of(start, end)).set_home(node)?;
+    mm.cursor(range).set_home(node)?;
     Ok(0)
 }
 

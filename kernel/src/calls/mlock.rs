@@ -132,15 +132,14 @@ pub fn mlock(me: &Thread, addr: u64, len: u64, flags: u64) -> Result<u64> {
     }
     let limit = LockLimit::ask(me)?;
     let range = span(addr, len)?;
-    let (start, end) = (range.start(), range.end());
     let on_fault = flags != 0;
     {
         let mut mm = lock_settled(&me.caller(), range)?;
         let there: u64 = mm
             .mappings()
-            .range(start, end)
-            .filter(|v| v.flags.contains(VmaFlags::LOCKED))
-            .map(|v| v.end.min(end) - v.start.max(start))
+            .parts(range)
+            .filter(|(v, _)| v.flags.contains(VmaFlags::LOCKED))
+            .map(|(_, part)| part.len())
             .sum();
         if !limit.allows(range.len().saturating_add(mm.locked_bytes() - there)) {
             return Err(errno::ENOMEM);
@@ -258,7 +257,7 @@ pub fn mincore(me: &Thread, addr: u64, len: u64, vec: u64) -> Result<u64> {
             let vma = mm.mappings().find(at).cloned().ok_or(errno::ENOMEM)?;
             let stop = vma.end.min(end).min(at + CHUNK * SMALL);
             let is_own = matches!(vma.backing, Backing::Anonymous);
-            resident(&mut mm, at, stop, is_own, &mut bytes);
+            resident(&mut mm, PageRange::of(at, stop), is_own, &mut bytes);
             (vma, stop)
         };
         let n = ((stop - at) / SMALL) as usize;
@@ -299,7 +298,8 @@ fn is_linux(v: &Vma<FileRef>) -> bool {
 /// One byte a page: whether it is there. Of memory of the process's own (`is_own`) pages count that
 /// a CPU or Linux has accessed. More may have been brought in ahead, and Linux, which has no such,
 /// shows none.
-fn resident(mm: &mut AddressSpace, start: u64, end: u64, is_own: bool, bytes: &mut [u8]) {
+fn resident(mm: &mut AddressSpace, range: PageRange, is_own: bool, bytes: &mut [u8]) {
+    let (start, end) = (range.start(), range.end());
     bytes.fill(0);
     let first = mm.leaf(start).map_or(start, |l| l.addr);
     mm.pages().each(PageRange::of(first, end.min(USER_MAX)), |l| {

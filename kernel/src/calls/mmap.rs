@@ -114,9 +114,9 @@ fn reserve(me: &Thread, request: &Request, plan: &Plan) -> Result<Place> {
     let mut unused = None;
     if plan.replaces()
         && matches!(plan.behind, Behind::Linux { of_file: true })
-        && p.memory.mm.lock().mappings().overlaps(plan.addr, plan.end())
+        && p.memory.mm.lock().mappings().overlaps(plan.range())
     {
-        unused = unused_reservation(p, PageRange::of(plan.addr, plan.end()));
+        unused = unused_reservation(p, plan.range());
         if unused.is_none() {
             let Request { fd, offset, .. } = *request;
             shared::try_elsewhere(me, plan.len, plan.prot, plan.flags, fd, offset)?;
@@ -170,7 +170,7 @@ fn unused_reservation(p: &Caller<'_>, range: PageRange) -> Option<Vma<FileRef>> 
     let mut mm = p.memory.mm.lock();
     let plain =
         |v: &&Vma<FileRef>| v.end >= end && v.prot.is_empty() && v.backing == Backing::Anonymous;
-    let vma = mm.mappings().find(start).filter(plain)?.slice(start, end)?;
+    let vma = mm.mappings().find(start).filter(plain)?.slice(range)?;
     let mut used = false;
     mm.pages().each(range, |_| used = true);
     (!used).then_some(vma)
@@ -181,9 +181,9 @@ fn check_fixed(p: &Caller<'_>, plan: &Plan) -> Result<()> {
     if !plan.is_fixed() {
         return Ok(());
     }
-    let range = PageRange::of(plan.addr, plan.end());
+    let range = plan.range();
     let mm = lock_settled(p, range)?;
-    if plan.has(MAP_FIXED_NOREPLACE) && mm.mappings().overlaps(plan.addr, plan.end()) {
+    if plan.has(MAP_FIXED_NOREPLACE) && mm.mappings().overlaps(range) {
         return Err(errno::EEXIST);
     }
     mm.may_cut(range)
@@ -196,8 +196,7 @@ fn within_limits(me: &Thread, plan: &Plan) -> Result<()> {
     let replaced: u64 = if !plan.has(MAP_FIXED) {
         0
     } else {
-        let (start, end) = (plan.addr, plan.end());
-        mm.mappings().range(start, end).map(|v| v.end.min(end) - v.start.max(start)).sum()
+        mm.mappings().parts(plan.range()).map(|(_, part)| part.len()).sum()
     };
     if limits.allow(&mm, plan.len - replaced, plan.is_data()) { Ok(()) } else { Err(errno::ENOMEM) }
 }
@@ -244,24 +243,21 @@ pub fn mprotect(me: &Thread, addr: u64, len: u64, prot: u64) -> Result<u64> {
         }
         start = v.start;
     }
-    let prot = with_implied(me, prot_of(prot));
+    let (range, prot) = (PageRange::of(start, end), with_implied(me, prot_of(prot)));
     if prot.contains(Prot::WRITE) {
         let (limits, mm) = (rlimits::of_memory(me), p.memory.mm.lock());
-        let gains = |v: &&Vma<FileRef>| {
-            !v.prot.contains(Prot::WRITE) && !v.flags.contains(VmaFlags::SHARED)
+        let gains = || {
+            mm.mappings().parts(range).filter(|(v, _)| {
+                !v.prot.contains(Prot::WRITE) && !v.flags.contains(VmaFlags::SHARED)
+            })
         };
-        let bytes = |v: &Vma<FileRef>| v.end.min(end) - v.start.max(start);
-        if !limits.allow_data(&mm, mm.mappings().range(start, end).filter(gains).map(bytes).sum()) {
+        if !limits.allow_data(&mm, gains().map(|(_, part)| part.len()).sum()) {
             return Err(errno::ENOMEM);
         }
-        let promised = mm
-            .mappings()
-            .range(start, end)
-            .filter(gains)
-            .filter(|v| limits::is_accounted(prot, v.flags));
-        limits::enough_memory(promised.map(bytes).max().unwrap_or(0))?;
+        let promised = gains().filter(|(v, _)| limits::is_accounted(prot, v.flags));
+        limits::enough_memory(promised.map(|(_, part)| part.len()).max().unwrap_or(0))?;
     }
-    let (end, refused) = protect_shared(p, PageRange::of(start, end), prot);
+    let (end, refused) = protect_shared(p, range, prot);
     let result = protect::private(p, PageRange::of(start, end), prot);
     refused.and(result)?;
     if wanted > USER_MAX { Err(errno::ENOMEM) } else { Ok(0) }
@@ -270,13 +266,12 @@ pub fn mprotect(me: &Thread, addr: u64, len: u64, prot: u64) -> Result<u64> {
 /// Changes what Linux has mapped, up to where the rest of the call will have to stop; how far
 /// the call gets, and why no further if it is Linux that refuses.
 fn protect_shared(p: &Caller<'_>, range: PageRange, prot: Prot) -> (u64, Result<()>) {
-    let (start, end) = (range.start(), range.end());
     let protect = |s: u64, e: u64| {
         delegate::linux(p.thread, __NR_mprotect, [s, e - s, u64::from(prot.bits()), 0, 0, 0])
     };
-    let reach = p.memory.mm.lock().mappings().protectable(start, end, prot);
-    let Ok(parts) = shared_parts(p, PageRange::of(start, reach)) else {
-        return (start, Err(errno::ENOMEM));
+    let reach = p.memory.mm.lock().mappings().protectable(range, prot);
+    let Ok(parts) = shared_parts(p, PageRange::of(range.start(), reach)) else {
+        return (range.start(), Err(errno::ENOMEM));
     };
     for part in parts {
         let (s, e) = (part.start(), part.end());
@@ -284,7 +279,10 @@ fn protect_shared(p: &Caller<'_>, range: PageRange, prot: Prot) -> (u64, Result<
             continue;
         }
         // One of its pieces; those below are changed.
-        let piece = |at| p.memory.mm.lock().mappings().range(at, e).next().map(|v| v.end.min(e));
+        let piece = |at| {
+            let rest = PageRange::of(at, e);
+            p.memory.mm.lock().mappings().range(rest).next().map(|v| v.end.min(e))
+        };
         let mut at = s;
         while let Some(end) = piece(at).filter(|&end| end > at) {
             if let Err(error) = protect(at, end) {
@@ -293,17 +291,14 @@ fn protect_shared(p: &Caller<'_>, range: PageRange, prot: Prot) -> (u64, Result<
             at = end;
         }
     }
-    (end, Ok(()))
+    (range.end(), Ok(()))
 }
 
 fn shared_parts(p: &Caller<'_>, range: PageRange) -> Result<Vec<PageRange>> {
-    let (start, end) = (range.start(), range.end());
     let mm = lock_settled(p, range)?;
     let mut parts: Vec<PageRange> = Vec::new();
-    for v in
-        mm.mappings().range(start, end).filter(|v| matches!(v.backing, Backing::SharedLinux { .. }))
-    {
-        let part = PageRange::of(v.start.max(start), v.end.min(end));
+    let is_linux = |v: &Vma<FileRef>| matches!(v.backing, Backing::SharedLinux { .. });
+    for (_, part) in mm.mappings().parts(range).filter(|(v, _)| is_linux(v)) {
         // Neighbours as one: a mapping may be in thousands of pieces, each a call.
         match parts.last_mut() {
             Some(last) if last.end() == part.start() => *last = last.join(part),
@@ -360,12 +355,13 @@ fn grow_heap(me: &Thread, old: u64, wanted: u64) -> Result<bool> {
     reach(p, more)?;
     {
         // A page is kept free between the heap and what follows.
-        let mut mm = lock_settled(p, PageRange::of(from, to + SMALL))?;
+        let with_gap = PageRange::of(from, to + SMALL);
+        let mut mm = lock_settled(p, with_gap)?;
         let heap = mm.heap();
         if heap.end != old {
             return Ok(false);
         }
-        if !limits.allow(&mm, to - from, true) || !mm.mappings().is_free(from, to + SMALL) {
+        if !limits.allow(&mm, to - from, true) || !mm.mappings().is_free(with_gap) {
             return Err(errno::ENOMEM);
         }
         let flags = VmaFlags::HEAP | lock_flags;
@@ -399,12 +395,11 @@ pub fn msync(me: &Thread, addr: u64, len: u64, flags: u64) -> Result<u64> {
         return Ok(0);
     }
     let range = PageRange::of_user(addr, wanted); // what is behind is a hole
-    let (start, end) = (range.start(), range.end());
     let p = &me.caller();
     if flags & INVALIDATE != 0
         && lock_settled(p, range)?
             .mappings()
-            .range(start, end)
+            .range(range)
             .any(|v| v.flags.contains(VmaFlags::LOCKED))
     {
         return Err(errno::EBUSY);
@@ -412,7 +407,7 @@ pub fn msync(me: &Thread, addr: u64, len: u64, flags: u64) -> Result<u64> {
     for part in shared_parts(p, range)? {
         delegate::linux(me, __NR_msync, [part.start(), part.len(), flags, 0, 0, 0])?;
     }
-    if wanted <= USER_MAX && p.memory.mm.lock().mappings().is_covered(start, end) {
+    if wanted <= USER_MAX && p.memory.mm.lock().mappings().is_covered(range) {
         Ok(0)
     } else {
         Err(errno::ENOMEM)

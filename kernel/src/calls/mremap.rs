@@ -181,7 +181,7 @@ fn resizable(me: &Thread, vma: &Vma<FileRef>, m: &Move) -> Result<VmaFlags> {
     }
     // As Linux, where another policy makes another mapping.
     if m.old_size > vma.end - m.old
-        || !p.memory.mm.lock().policies().is_one(m.old, m.old + m.old_size)
+        || !p.memory.mm.lock().policies().is_one(PageRange::of(m.old, m.old + m.old_size))
     {
         return Err(errno::EFAULT);
     }
@@ -224,7 +224,7 @@ fn grow(p: &Caller<'_>, vma: &Vma<FileRef>, m: &Move, end: u64) -> Result<bool> 
     }
     {
         let mut mm = lock_settled(p, PageRange::of_user(m.old, end))?;
-        if end > USER_MAX || mm.mappings().overlaps(vma.end, end) {
+        if end > USER_MAX || mm.mappings().overlaps(PageRange::of(vma.end, end)) {
             return Ok(false);
         }
         let more = PageRange::of(vma.end, end);
@@ -459,8 +459,8 @@ pub fn file_pages(me: &Thread, a: &[u64; 6]) -> Result<u64> {
         v.flags.contains(VmaFlags::SHARED) && matches!(v.backing, Backing::SharedLinux { .. })
     };
     // Anything else is the device's in the proxy, which must not be touched.
-    let mut at = start;
-    for v in p.memory.mm.lock().mappings().range(start, end).filter(|&v| shared(v)) {
+    let (mut at, range) = (start, PageRange::of(start, end));
+    for v in p.memory.mm.lock().mappings().range(range).filter(|&v| shared(v)) {
         if v.start <= at {
             at = v.end;
         }
@@ -470,7 +470,7 @@ pub fn file_pages(me: &Thread, a: &[u64; 6]) -> Result<u64> {
     }
     delegate::linux(me, __NR_remap_file_pages, [addr, len, prot, page, flags, 0])?;
     let offset = offset.ok_or(errno::EOVERFLOW)?; // as Linux has said, whatever a proxy says
-    p.memory.mm.lock().cursor(PageRange::of(start, end)).update(|v| {
+    p.memory.mm.lock().cursor(range).update(|v| {
         let distance = v.start - start;
         if let Backing::SharedLinux { offset: o, .. } = &mut v.backing {
             *o = offset + distance;

@@ -172,7 +172,8 @@ pub fn shmdt(me: &Thread, addr: u64) -> Result<u64> {
     loop {
         let part = {
             let mm = p.memory.mm.lock();
-            mm.mappings().range(addr, USER_MAX).find(|v| belongs(v, addr)).map(Vma::range)
+            let above = PageRange::of_user(addr, USER_MAX);
+            mm.mappings().range(above).find(|v| belongs(v, addr)).map(Vma::range)
         };
         let Some(part) = part else { break };
         // The device takes its place in the proxy, which detaches it there.

@@ -464,7 +464,9 @@ fn pagemap(p: &Process, r: &RequestRef<'_>, from: u64, to: u64) {
     let to = (to & !(SMALL - 1)).min(from.saturating_add(PAGEMAP_BYTES_MAX));
     let mut words = [0; PAGES_MAX];
     let mut runs = Runs::new(&mut words, from);
-    p.memory().mm.lock().pagemap(from, to, &mut runs);
+    if let Some(range) = PageRange::new(from, to) {
+        p.memory().mm.lock().pagemap(range, &mut runs);
+    }
     let (end, used) = (runs.end(), runs.len());
     r.set_arg(1, end);
     r.set_words(&words[..used]);

@@ -2,6 +2,7 @@
 //! soft-dirty.
 
 use super::{Vma, VmaFlags, VmaMap};
+use crate::pagerange::PageRange;
 
 impl<F: Clone + PartialEq> Vma<F> {
     /// Whether `next` could be one mapping with this one. Whether they are soft-dirty does not keep
@@ -29,8 +30,9 @@ impl<F: Clone + PartialEq> VmaMap<F> {
         self.vmas.values_mut().for_each(|vma| vma.flags |= VmaFlags::SOFT_CLEAN);
     }
 
-    /// Merges the mappings that touch or lie in `start..end`.
-    pub(super) fn merge(&mut self, start: u64, end: u64) {
+    /// Merges the mappings that touch or lie in a range.
+    pub(super) fn merge(&mut self, range: PageRange) {
+        let (start, end) = (range.start(), range.end());
         let mut key = self.find_before(start).map_or(start, |vma| vma.start);
         loop {
             let Some((_, vma)) = self.vmas.range(key..).next() else {

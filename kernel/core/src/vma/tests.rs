@@ -58,10 +58,10 @@ fn a_mapping_that_could_once_be_written_to_is_not_unwritten_again() {
     let is_unwritten = |map: &VmaMap<File>, page| {
         map.find(MIN + page * P).unwrap().flags.contains(VmaFlags::UNWRITTEN)
     };
-    map.protect(MIN, MIN + 4 * P, Prot::READ | Prot::EXEC).unwrap();
+    map.protect(PageRange::of(MIN, MIN + 4 * P), Prot::READ | Prot::EXEC).unwrap();
     assert!(is_unwritten(&map, 0));
-    map.protect(MIN + P, MIN + 2 * P, Prot::READ | Prot::WRITE).unwrap();
-    map.protect(MIN, MIN + 4 * P, Prot::READ).unwrap();
+    map.protect(PageRange::of(MIN + P, MIN + 2 * P), Prot::READ | Prot::WRITE).unwrap();
+    map.protect(PageRange::of(MIN, MIN + 4 * P), Prot::READ).unwrap();
     assert_eq!([0, 1, 2].map(|page| is_unwritten(&map, page)), [true, false, true]);
 }
 
@@ -77,9 +77,9 @@ fn a_mapping_beside_one_that_is_clean_makes_the_whole_soft_dirty() {
     map.clear_soft_dirty();
     assert!(clean(&map, 0) && clean(&map, 4));
     // What is cut stays clean.
-    map.protect(MIN + P, MIN + 2 * P, Prot::empty()).unwrap();
+    map.protect(PageRange::of(MIN + P, MIN + 2 * P), Prot::empty()).unwrap();
     assert!(clean(&map, 0) && clean(&map, 1));
-    map.protect(MIN + P, MIN + 2 * P, Prot::READ).unwrap();
+    map.protect(PageRange::of(MIN + P, MIN + 2 * P), Prot::READ).unwrap();
     assert_eq!(map.count(), 2);
     // From below and from above.
     map.insert(anonymous(MIN + 2 * P, MIN + 3 * P)).unwrap();
@@ -93,20 +93,25 @@ fn a_mapping_beside_one_that_is_clean_makes_the_whole_soft_dirty() {
 fn removing_a_middle_cuts_a_mapping_in_two() {
     let mut map = map();
     map.insert(file(MIN, MIN + 10 * P, 0)).unwrap();
-    let removed = map.remove(MIN + 3 * P, MIN + 5 * P);
+    let removed = map.remove(PageRange::of(MIN + 3 * P, MIN + 5 * P));
     assert!(removed.iter().eq([&file(MIN + 3 * P, MIN + 5 * P, 3 * P)]));
     assert_eq!(map.find(MIN + 5 * P).unwrap(), &file(MIN + 5 * P, MIN + 10 * P, 5 * P));
-    assert!(map.is_covered(MIN, MIN + 3 * P) && !map.is_covered(MIN, MIN + 4 * P));
-    assert!(!map.overlaps(MIN + 3 * P, MIN + 5 * P) && map.overlaps(MIN, MIN + 4 * P));
+    assert!(
+        map.is_covered(PageRange::of(MIN, MIN + 3 * P))
+            && !map.is_covered(PageRange::of(MIN, MIN + 4 * P))
+    );
+    assert!(
+        !map.overlaps(PageRange::of(MIN + 3 * P, MIN + 5 * P))
+            && map.overlaps(PageRange::of(MIN, MIN + 4 * P))
+    );
     // it grows together again
     map.insert(file(MIN + 3 * P, MIN + 5 * P, 3 * P)).unwrap();
     assert_eq!(map.count(), 1);
-    assert_eq!(map.remove(MIN, MAX).len(), 1);
+    assert_eq!(map.remove(PageRange::of(MIN, MAX)).len(), 1);
     assert_eq!((map.count(), map.total_bytes()), (0, 0));
-    assert!(map.remove(MIN, MAX).is_empty());
-    assert_eq!(map.try_remove(MIN, MIN), Err(EINVAL));
-    assert_eq!(map.try_remove(MIN + 1, MIN + P), Err(EINVAL));
-    assert_eq!(map.try_remove(MIN, MAX + P), Err(EINVAL));
+    assert!(map.remove(PageRange::of(MIN, MAX)).is_empty());
+    assert_eq!(map.try_remove(PageRange::of(MIN, MIN)), Err(EINVAL));
+    assert_eq!(map.try_remove(PageRange::of(MIN, MAX + P)), Err(EINVAL));
 }
 
 #[test]
@@ -115,18 +120,18 @@ fn protect_stops_at_a_hole() {
     map.insert(anonymous(MIN, MIN + 2 * P)).unwrap();
     map.insert(anonymous(MIN + 3 * P, MIN + 5 * P)).unwrap();
     let all = Prot::READ | Prot::WRITE;
-    assert_eq!(map.protect(MIN + P, MIN + 4 * P, all), Err(ENOMEM));
+    assert_eq!(map.protect(PageRange::of(MIN + P, MIN + 4 * P), all), Err(ENOMEM));
     assert_eq!(map.find(MIN + P).unwrap().prot, all);
     assert_eq!(map.find(MIN + 3 * P).unwrap().prot, Prot::READ);
     assert_eq!(map.count(), 3);
-    assert_eq!(map.protect(MIN + P, MIN + 2 * P, Prot::READ), Ok(()));
+    assert_eq!(map.protect(PageRange::of(MIN + P, MIN + 2 * P), Prot::READ), Ok(()));
     assert_eq!(map.count(), 2);
-    assert_eq!(map.protect(MIN + 2 * P, MIN + 3 * P, all), Err(ENOMEM));
+    assert_eq!(map.protect(PageRange::of(MIN + 2 * P, MIN + 3 * P), all), Err(ENOMEM));
     let mut read_only = anonymous(MIN + 8 * P, MIN + 9 * P);
     read_only.max_prot = Prot::READ;
     map.insert(read_only).unwrap();
-    assert_eq!(map.protect(MIN + 8 * P, MIN + 9 * P, all), Err(EACCES));
-    assert_eq!(map.protect(MIN + 8 * P, MIN + 9 * P, Prot::empty()), Ok(()));
+    assert_eq!(map.protect(PageRange::of(MIN + 8 * P, MIN + 9 * P), all), Err(EACCES));
+    assert_eq!(map.protect(PageRange::of(MIN + 8 * P, MIN + 9 * P), Prot::empty()), Ok(()));
     map.check();
 }
 
@@ -168,7 +173,7 @@ fn stacks_grow_and_keep_their_distance() {
     assert_eq!(map.grow_down(top - 3 * gap + P, 8 << 20), Err(ENOMEM));
     assert_eq!(map.grow_down(top - 2 * gap, 8 << 20), Ok(top - STACK_STEP));
     // no guard towards a mapping that cannot be touched
-    map.protect(top - 4 * gap, top - 3 * gap, Prot::empty()).unwrap();
+    map.protect(PageRange::of(top - 4 * gap, top - 3 * gap), Prot::empty()).unwrap();
     assert_eq!(map.grow_down(top - 3 * gap, 8 << 20), Ok(top - 2 * gap));
     assert_eq!(map.grow_down(top - 5 * gap, 8 << 20), Err(EFAULT));
     map.check();
@@ -187,11 +192,14 @@ fn more_mappings_than_the_limit_are_enomem() {
     map.insert(anonymous(P, 2 * P)).unwrap();
     assert_eq!(map.count(), MAX_VMAS);
     map.insert(anonymous(end, end + P)).unwrap();
-    assert_eq!(map.try_remove(P, 2 * P), Err(ENOMEM));
-    assert_eq!(map.protect(P, 2 * P, Prot::empty()), Err(ENOMEM));
-    assert_eq!(map.set_flags(P, 2 * P, VmaFlags::LOCKED, VmaFlags::empty()), Err(ENOMEM));
+    assert_eq!(map.try_remove(PageRange::of(P, 2 * P)), Err(ENOMEM));
+    assert_eq!(map.protect(PageRange::of(P, 2 * P), Prot::empty()), Err(ENOMEM));
+    assert_eq!(
+        map.set_flags(PageRange::of(P, 2 * P), VmaFlags::LOCKED, VmaFlags::empty()),
+        Err(ENOMEM)
+    );
     assert!(map.find(P).is_some());
-    assert_eq!(map.try_remove(0, P).map(|removed| removed.len()), Ok(1));
+    assert_eq!(map.try_remove(PageRange::of(0, P)).map(|removed| removed.len()), Ok(1));
     map.check();
 }
 
@@ -254,15 +262,15 @@ fn apply(map: &mut VmaMap<File>, op: &Op) -> Result<()> {
         }
         Op::Remove { page, count } => {
             let (start, end) = range(page, count);
-            map.try_remove(start, end).map(drop)
+            map.try_remove(PageRange::of(start, end)).map(drop)
         }
         Op::Protect { page, count, prot } => {
             let (start, end) = range(page, count);
-            map.protect(start, end, Prot::from_bits_truncate(prot))
+            map.protect(PageRange::of(start, end), Prot::from_bits_truncate(prot))
         }
         Op::Flags { page, count, .. } => {
             let (start, end) = range(page, count);
-            map.set_flags(start, end, VmaFlags::LOCKED, VmaFlags::empty())
+            map.set_flags(PageRange::of(start, end), VmaFlags::LOCKED, VmaFlags::empty())
         }
         Op::Gap { .. } => Ok(()),
     }
@@ -334,7 +342,7 @@ proptest! {
                 }
                 Op::Remove { page, count } => {
                     let end = (page + count).min(PAGES);
-                    let removed = map.try_remove(address(page), address(end)).unwrap();
+                    let removed = map.try_remove(PageRange::of(address(page), address(end))).unwrap();
                     for piece in removed {
                         prop_assert!(piece.start >= address(page) && piece.end <= address(end));
                         for at in (piece.start..piece.end).step_by(P as usize) {
@@ -355,7 +363,7 @@ proptest! {
                             None => { expected = Err(ENOMEM); break; }
                         }
                     }
-                    prop_assert_eq!(map.protect(address(page), address(end), prot), expected);
+                    prop_assert_eq!(map.protect(PageRange::of(address(page), address(end)), prot), expected);
                 }
                 Op::Flags { page, count, add } => {
                     let end = (page + count).min(PAGES);
@@ -364,7 +372,7 @@ proptest! {
                     for known in pages[page..end].iter_mut().flatten() {
                         known.flags = (known.flags - remove) | add;
                     }
-                    let done = map.set_flags(address(page), address(end), add, remove);
+                    let done = map.set_flags(PageRange::of(address(page), address(end)), add, remove);
                     prop_assert_eq!(done, if covered { Ok(()) } else { Err(ENOMEM) });
                 }
                 Op::Gap { pages: count, align, limit, top_down, map: insert } => {
@@ -389,14 +397,14 @@ proptest! {
                 let found = map.find_next(at).map(|vma| vma.start.max(at));
                 prop_assert_eq!(found, next.map(address));
                 let some = pages[page..].iter().take(4).any(Option::is_some);
-                prop_assert_eq!(map.overlaps(at, at + 4 * P), some);
+                prop_assert_eq!(map.overlaps(PageRange::of(at, at + 4 * P)), some);
                 let end = (page + 4).min(PAGES);
                 let all = pages[page..end].iter().all(Option::is_some);
-                prop_assert_eq!(map.is_covered(at, address(end)), all);
+                prop_assert_eq!(map.is_covered(PageRange::of(at, address(end))), all);
             }
             let mapped = pages.iter().flatten().count() as u64 * P;
             prop_assert_eq!(map.total_bytes(), mapped);
-            let total: u64 = map.range(MIN, MAX).map(Vma::len).sum();
+            let total: u64 = map.range(PageRange::of(MIN, MAX)).map(Vma::len).sum();
             prop_assert_eq!(total, mapped);
         }
     }
@@ -412,7 +420,7 @@ fn what_takes_a_place_is_not_refused() {
     // The upper half of one: what takes its place is one more.
     let mut other = anonymous(P, 2 * P);
     other.prot = Prot::WRITE;
-    assert_eq!(map.try_remove(P, 2 * P).unwrap().len(), 1);
+    assert_eq!(map.try_remove(PageRange::of(P, 2 * P)).unwrap().len(), 1);
     assert_eq!(map.insert(other.clone()), Err(ENOMEM));
     map.insert_anyway(other.clone()).unwrap();
     assert_eq!(map.insert_anyway(other), Err(EEXIST));
@@ -433,10 +441,11 @@ fn a_piece_is_held_if_range_and_file_are_the_same() {
     assert!(
         !map.holds(&anonymous(MIN, MIN + P)) && !map.holds(&anonymous(MIN + 5 * P, MIN + 7 * P))
     );
-    map.protect(MIN + 3 * P, MIN + 4 * P, Prot::empty()).unwrap();
+    map.protect(PageRange::of(MIN + 3 * P, MIN + 4 * P), Prot::empty()).unwrap();
     assert!(map.holds(&file(MIN, MIN + 3 * P, 0)) && !map.holds(&file(MIN, MIN + 4 * P, 0)));
-    let gone =
-        map.remove_where(MIN + P, MAX, |v| v.backing != Backing::Anonymous && !v.prot.is_empty());
+    let gone = map.remove_where(PageRange::of(MIN + P, MAX), |v| {
+        v.backing != Backing::Anonymous && !v.prot.is_empty()
+    });
     assert_eq!(gone, [file(MIN + P, MIN + 3 * P, P)].into());
     assert!(map.holds(&file(MIN, MIN + P, 0)) && map.holds(&anonymous(MIN + 6 * P, MIN + 8 * P)));
     assert_eq!(map.count(), 3);

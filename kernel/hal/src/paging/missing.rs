@@ -2,22 +2,22 @@
 
 use super::{LARGE, NoMemory, PageTable, SMALL, TableSource, get, index, set};
 use crate::pte::{self, Entry};
+use core::ops::Range;
 
 impl PageTable {
-    /// Sets small leaves where none is in `start..end`: each to what `entry` says of its address,
+    /// Sets small leaves where none is in a range: each to what `entry` says of its address,
     /// if anything, with `VALID` added.
     ///
     /// # Errors
     /// There was no page for a table: those below what it is for are set.
     pub fn map_missing(
         &mut self,
-        start: u64,
-        end: u64,
+        range: Range<u64>,
         source: &mut dyn TableSource,
         entry: &mut dyn FnMut(u64) -> Option<Entry>,
     ) -> Result<(), NoMemory> {
-        assert!(end <= 1 << 47 && start.is_multiple_of(SMALL));
-        let mut addr = start;
+        let Range { start: mut addr, end } = range;
+        assert!(end <= 1 << 47 && addr.is_multiple_of(SMALL));
         while addr < end {
             let stop = end.min((addr & !(LARGE - 1)) + LARGE);
             let is_large =
@@ -43,9 +43,9 @@ impl PageTable {
         self.table(addr, 0).is_some()
     }
 
-    /// The first address in `start..end` that a leaf beginning there covers, else `end`.
-    pub fn first_leaf(&self, start: u64, end: u64) -> u64 {
-        let mut addr = start;
+    /// The first address in a range that a leaf beginning there covers, else its end.
+    pub fn first_leaf(&self, range: Range<u64>) -> u64 {
+        let Range { start: mut addr, end } = range;
         while addr < end {
             let stop = end.min((addr & !(LARGE - 1)) + LARGE);
             if let Some(pd) = self.table(addr, 1) {

@@ -45,7 +45,7 @@ fn find(mm: &mut AddressSpace, addr: u64, len: u64, flags: u64) -> Option<u64> {
     let end_max = if low { LOW_MAX } else { USER_MAX };
     let fits =
         hint != 0 && hint % least == 0 && hint.checked_add(len).is_some_and(|end| end <= end_max);
-    if fits && mm.mappings().is_free(hint, hint + len) {
+    if fits && mm.mappings().is_free(PageRange::of(hint, hint + len)) {
         return Some(hint);
     }
     if low {

@@ -32,12 +32,11 @@ pub fn private(p: &Caller<'_>, range: PageRange, prot: Prot) -> Result<()> {
             if prot.contains(Prot::WRITE | Prot::EXEC) {
                 return Ok(None); // Linux has no more than that
             }
-            let start = range.start();
-            let reach = mm.mappings().protectable(start, range.end(), prot);
+            let reach = mm.mappings().protectable(range, prot);
             let (reads, writes) = (!prot.is_empty(), prot.contains(Prot::WRITE));
             // Linux may execute what it has seen and the program may execute.
             let executes = |leaf: &Leaf| !leaf.entry.has(pte::NO_EXECUTE);
-            Ok(mm.must_forget(PageRange::of(start, reach), change, |leaf, s| {
+            Ok(mm.must_forget(PageRange::of(range.start(), reach), change, |leaf, s| {
                 s.exceeds(reads, writes)
                     || !prot.contains(Prot::EXEC) && executes(leaf) && s.is_seen()
             }))

@@ -152,20 +152,21 @@ impl AddressSpace {
         Ok(())
     }
 
-    /// Adds the state of the pages of `start..end` for `pagemap`, as far as there is room.
-    pub fn pagemap(&self, start: u64, end: u64, runs: &mut Runs<'_>) {
-        let mut at = start;
+    /// Adds the state of the pages of a range for `pagemap`, as far as there is room.
+    pub fn pagemap(&self, range: PageRange, runs: &mut Runs<'_>) {
+        let (mut at, end) = (range.start(), range.end());
         while at < end && !runs.is_full() {
             match self.mappings().find_next(at).filter(|v| v.start < end) {
                 None => runs.add(PAGEMAP_UNMAPPED, end),
                 Some(v) if v.start > at => runs.add(PAGEMAP_UNMAPPED, v.start),
-                Some(v) => self.pagemap_of(v, at, v.end.min(end), runs),
+                Some(v) => self.pagemap_of(v, PageRange::of(at, v.end.min(end)), runs),
             }
             at = runs.end();
         }
     }
 
-    fn pagemap_of(&self, v: &Vma<FileRef>, start: u64, end: u64, runs: &mut Runs<'_>) {
+    fn pagemap_of(&self, v: &Vma<FileRef>, range: PageRange, runs: &mut Runs<'_>) {
+        let (mut at, end) = (range.start(), range.end());
         let is_dirty = !v.flags.contains(VmaFlags::SOFT_CLEAN);
         let none = if is_dirty { PAGEMAP_SOFT_DIRTY } else { 0 };
         match v.backing {
@@ -177,7 +178,6 @@ impl AddressSpace {
             Backing::Special(_) => return runs.add(PAGEMAP_UNMAPPED | none, end),
             _ => {}
         }
-        let mut at = start;
         while at < end && !runs.is_full() {
             match self.leaf(at) {
                 // It was brought in ahead, and Linux has no such page yet.
@@ -192,8 +192,8 @@ impl AddressSpace {
                     runs.add(state | none | frame, end.min(leaf.addr + leaf.size));
                 }
                 None => {
-                    let stop = PageRange::around(at, end).map_or(end, |r| self.first_leaf(r));
-                    self.pagemap_of_hole(at, stop.min(end), none, runs)
+                    let stop = self.first_leaf(PageRange::of(at, end));
+                    self.pagemap_of_hole(PageRange::of(at, stop), none, runs)
                 }
             }
             at = runs.end();
@@ -202,9 +202,9 @@ impl AddressSpace {
 }
 
 impl AddressSpace {
-    /// The pages of `start..end`, of which none is there.
-    fn pagemap_of_hole(&self, start: u64, end: u64, state: u64, runs: &mut Runs<'_>) {
-        let mut at = start;
+    /// The pages of a range, of which none is there.
+    fn pagemap_of_hole(&self, range: PageRange, state: u64, runs: &mut Runs<'_>) {
+        let (mut at, end) = (range.start(), range.end());
         while at < end && !runs.is_full() {
             let stop = end.min((at & !(LARGE - 1)) + LARGE);
             let table = if self.has_small_table(at) { PAGEMAP_TABLE } else { 0 };

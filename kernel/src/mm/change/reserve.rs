@@ -23,7 +23,7 @@ pub fn fill_reserved(p: &Caller<'_>, vma: &Vma<FileRef>) -> Result<()> {
     let mut mm = p.memory.mm.lock();
     for own in take_reserved(p.memory, &mut mm, p.slot, vma.range()) {
         mm.cursor(own.range()).clear_policy();
-        vma.slice(own.start, own.end).map_or(Ok(()), |part| mm.insert_anyway(part))?;
+        vma.slice(own.range()).map_or(Ok(()), |part| mm.insert_anyway(part))?;
     }
     Ok(())
 }
@@ -32,8 +32,8 @@ pub fn fill_reserved(p: &Caller<'_>, vma: &Vma<FileRef>) -> Result<()> {
 /// has reserved: all of it or nothing. `ENOMEM`: the reservation is not whole any more.
 pub fn fill_whole(p: &Space, mm: &mut AddressSpace, slot: u32, vma: Vma<FileRef>) -> Result<()> {
     let range = vma.range();
-    let is_whole = mm.mappings().is_covered(range.start(), range.end())
-        && mm.mappings().range(range.start(), range.end()).all(|v| is_reserved_by(slot, v));
+    let is_whole = mm.mappings().is_covered(range)
+        && mm.mappings().range(range).all(|v| is_reserved_by(slot, v));
     if !is_whole {
         return Err(errno::ENOMEM);
     }
@@ -70,7 +70,7 @@ fn set_free(
     for v in freed {
         let next = match Kept::after_asking(is_forgotten) {
             Some(next) => Some(kept(next, 0, v.range())),
-            None => back.and_then(|back| back.slice(v.start, v.end)),
+            None => back.and_then(|back| back.slice(v.range())),
         };
         let _ = next.map(|next| mm.insert_anyway(next));
     }
@@ -101,7 +101,7 @@ fn is_reserved_by(slot: u32, v: &Vma<FileRef>) -> bool {
 /// [`wait_until_settled`], which is called when the lock has been given back.
 pub fn must_wait(p: &Space, mm: &AddressSpace, range: PageRange) -> Option<u32> {
     let waits = |v| kept_for(v).is_some_and(Kept::keeps_waiting);
-    let mut there = mm.mappings().range(range.start(), range.end());
+    let mut there = mm.mappings().range(range);
     there.any(waits).then(|| p.settled.load(Ordering::Relaxed))
 }
 
@@ -113,8 +113,7 @@ pub fn must_wait_to_reserve(
     range: PageRange,
     beside: PageRange,
 ) -> Option<u32> {
-    let kept =
-        |range: PageRange| mm.mappings().range(range.start(), range.end()).filter_map(kept_for);
+    let kept = |range| mm.mappings().range(range).filter_map(kept_for);
     must_wait_to_keep(kept(range), kept(beside)).then(|| p.settled.load(Ordering::Relaxed))
 }
 
@@ -210,7 +209,7 @@ pub fn begin_move(p: &Caller<'_>, range: PageRange) -> Result<Vma<FileRef>> {
     let (start, end) = (range.start(), range.end());
     let whole =
         |v: &&Vma<FileRef>| v.end >= end && matches!(v.backing, Backing::SharedLinux { .. });
-    let found = mm.mappings().find(start).filter(whole).and_then(|v| v.slice(start, end));
+    let found = mm.mappings().find(start).filter(whole).and_then(|v| v.slice(range));
     let vma = found.ok_or(errno::EFAULT)?;
     mm.cursor(range).set_flags(VmaFlags::MOVING, VmaFlags::empty())?;
     Ok(vma)

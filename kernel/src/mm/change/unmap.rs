@@ -117,14 +117,14 @@ fn may_unmap(mm: &mut AddressSpace, range: PageRange) -> Result<()> {
 
 /// Whether a range has at most the mappings that are removed at once.
 fn is_one_piece(mm: &AddressSpace, range: PageRange) -> bool {
-    mm.mappings().range(range.start(), range.end()).nth(PIECE_MAPPINGS).is_none()
+    mm.mappings().range(range).nth(PIECE_MAPPINGS).is_none()
 }
 
 fn unmap_pieces(p: &Caller<'_>, range: PageRange, what_for: For) -> Result<()> {
     let (mut at, end) = (range.start(), range.end());
     while at < end {
-        let behind =
-            p.memory.mm.lock().mappings().range(at, end).nth(PIECE_MAPPINGS).map(|v| v.start);
+        let rest = PageRange::of(at, end);
+        let behind = p.memory.mm.lock().mappings().range(rest).nth(PIECE_MAPPINGS).map(|v| v.start);
         let stop = behind.unwrap_or(end);
         match unmap_piece(p, PageRange::of(at, stop), what_for)? {
             Some(busy) => wait_until_settled(p, busy)?,
@@ -148,7 +148,7 @@ fn unmap_piece(p: &Caller<'_>, range: PageRange, what_for: For) -> Result<Option
         if busy.is_some() {
             return Ok(busy);
         }
-        let count = mm.mappings().range(range.start(), range.end()).count();
+        let count = mm.mappings().range(range).count();
         if count > 1 {
             heap::room(count * 2 * size_of::<Vma<FileRef>>())?;
         }

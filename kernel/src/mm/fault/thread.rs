@@ -16,7 +16,9 @@ use crate::mm::window::caller::Caller;
 use crate::mm::window::release;
 use crate::mm::window::space::Space;
 use core::sync::atomic::Ordering;
+use hanare_abi::layout::USER_MAX;
 use hanare_abi::service::SERVICE_FILL;
+use hanare_core::addr::page_down;
 use hanare_core::coherence::Change;
 use hanare_core::errno;
 use hanare_core::link::Failure;
@@ -234,7 +236,7 @@ impl AddressSpace {
     #[cold]
     fn is_settling_above(&self, addr: u64) -> bool {
         let mut is_busy = false;
-        for vma in self.mappings().range(addr, u64::MAX) {
+        for vma in self.mappings().range(PageRange::of_user(page_down(addr), USER_MAX)) {
             match kept_for(vma) {
                 Some(kept) if kept.holds_accesses() => return true,
                 // A thread unmaps there: when it has, the mapping above may grow.
@@ -300,9 +302,9 @@ pub fn finish(p: &Space, mut fill: Fill, read: Option<u64>, addr: u64) -> Result
     let came = bytes > page - fill.start;
     let mut at = fill.start;
     for (frame, pages) in fill.take_runs() {
-        let end = at + u64::from(pages) * SMALL;
-        mm.install(&fill, frame, (at, end), bytes);
-        at = end;
+        let run = PageRange::of(at, at + u64::from(pages) * SMALL);
+        mm.install(&fill, frame, run, bytes);
+        at = run.end();
     }
     // Too little memory for the whole window is no error if the page itself came.
     let is_reached = at > addr;

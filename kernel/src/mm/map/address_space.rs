@@ -209,7 +209,7 @@ impl AddressSpace {
     pub(in crate::mm) fn check_resident(&mut self) {
         if cfg!(debug_assertions) {
             let mut delta = RssDelta::default();
-            self.table.update(self.vmas.min(), self.vmas.max(), &mut |leaf| {
+            self.table.update(self.vmas.whole().addresses(), &mut |leaf| {
                 delta.replace(leaf.size / SMALL, Counted::Not, counted(leaf.entry));
                 leaf.entry
             });
@@ -266,7 +266,7 @@ impl AddressSpace {
         let mut gathered = Gathered::default();
         let (free, seen) = (&mut self.stale.blocks, &mut removed.seen);
         let hides_none = is_flushed && change.has_forgotten(range);
-        self.table.update(range.start(), range.end(), &mut |leaf| {
+        self.table.update(range.addresses(), &mut |leaf| {
             let is_told = leaf.entry.has(pte::SEEN);
             let first = gone.map_or(leaf.addr, PageRange::start);
             gone = Some(PageRange::of(first, leaf.addr + leaf.size));
@@ -299,7 +299,7 @@ impl AddressSpace {
     /// up. Returns whether that has to wait: other CPUs drop them when the lock is given back.
     pub fn hide_shared(&mut self, range: PageRange, change: &Change) -> bool {
         let mut hidden = None;
-        self.table.update(range.start(), range.end(), &mut |leaf| {
+        self.table.update(range.addresses(), &mut |leaf| {
             if !is_to_hide(&leaf, change, false) {
                 return leaf.entry;
             }
@@ -362,7 +362,7 @@ impl AddressSpace {
         exceeds: impl Fn(&Leaf, Sight) -> bool,
     ) -> Option<PageRange> {
         let mut needed = None;
-        self.table.update(range.start(), range.end(), &mut |leaf| {
+        self.table.update(range.addresses(), &mut |leaf| {
             if exceeds(&leaf, change.sight(pages_of(&leaf), sight(leaf.entry))) {
                 needed = Some(tlb::join(needed, pages_of(&leaf)));
             }
@@ -492,7 +492,7 @@ fn split_all(
     loop {
         let mut some = [0; AT_ONCE];
         let mut places = some.iter_mut();
-        table.update(at, end, &mut |leaf| {
+        table.update(at..end, &mut |leaf| {
             if leaf.size == LARGE
                 && is_meant(&leaf)
                 && let Some(place) = places.next()

@@ -36,7 +36,7 @@ impl AddressSpace {
             return false;
         }
         let (mut pages, mut seen) = (0, Bits::NONE);
-        self.table.update(base, end, &mut |l| {
+        self.table.update(base..end, &mut |l| {
             pages += u64::from(follows(l));
             seen |= l.entry.only(pte::SEEN | pte::SEEN_WRITE | pte::LENT);
             l.entry
@@ -48,7 +48,7 @@ impl AddressSpace {
             self.written_by_linux += LARGE / SMALL; // of the large page, what Linux may of one of its
         }
         let entry = first.frame() | pte_bits(vma.prot) | pte::DIRTY | seen;
-        self.table.update(base, end, &mut |_| Entry::NONE);
+        self.table.update(base..end, &mut |_| Entry::NONE);
         self.flush(PageRange::of(base, end));
         if self.map_large(base, entry) {
             return true;

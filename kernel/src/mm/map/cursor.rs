@@ -22,7 +22,7 @@ pub struct Pages<'a>(&'a mut PageTable);
 impl Pages<'_> {
     /// Calls `f` for each leaf that begins in a range.
     pub fn each(&mut self, range: PageRange, mut f: impl FnMut(&Leaf)) {
-        self.0.update(range.start(), range.end(), &mut |leaf| {
+        self.0.update(range.addresses(), &mut |leaf| {
             f(&leaf);
             leaf.entry
         });
@@ -30,7 +30,7 @@ impl Pages<'_> {
 
     /// Sets bits of each leaf that begins in a range. None of them goes.
     pub(in crate::mm) fn mark(&mut self, range: PageRange, f: &mut dyn FnMut(Leaf) -> Entry) {
-        self.0.update(range.start(), range.end(), f);
+        self.0.update(range.addresses(), f);
     }
 
     /// Calls `f` for each leaf of a range, with the number of pages of 4 KiB that it has there.
@@ -69,7 +69,7 @@ impl AddressSpace {
         f: &mut dyn FnMut(Leaf) -> Entry,
     ) {
         let mut delta = RssDelta::default();
-        self.table.update(range.start(), range.end(), &mut |leaf| {
+        self.table.update(range.addresses(), &mut |leaf| {
             let entry = f(leaf);
             delta.replace(leaf.size / SMALL, counted(leaf.entry), counted(entry));
             entry
@@ -85,10 +85,9 @@ impl AddressSpace {
         wanted: impl Fn(&Vma<FileRef>) -> bool,
         mut f: impl FnMut(&Vma<FileRef>, Leaf) -> Entry,
     ) {
-        let (start, end) = (range.start(), range.end());
         let mut delta = RssDelta::default();
-        for v in self.vmas.range(start, end).filter(|v| wanted(v)) {
-            self.table.update(v.start.max(start), v.end.min(end), &mut |leaf| {
+        for (v, part) in self.vmas.parts(range).filter(|(v, _)| wanted(v)) {
+            self.table.update(part.addresses(), &mut |leaf| {
                 let entry = f(v, leaf);
                 delta.replace(leaf.size / SMALL, counted(leaf.entry), counted(entry));
                 entry
@@ -124,7 +123,7 @@ impl AddressSpace {
 
     /// The first address of a range that a leaf covers, or its end.
     pub(in crate::mm) fn first_leaf(&self, range: PageRange) -> u64 {
-        self.table.first_leaf(range.start(), range.end())
+        self.table.first_leaf(range.addresses())
     }
 
     /// Whether there is a table of small pages for `addr`.
@@ -200,7 +199,7 @@ impl AddressSpace {
     /// Takes all mappings out, and their policies.
     pub(in crate::mm) fn take_mappings(&mut self) -> VmaMap<FileRef> {
         let vmas = self.vmas.take();
-        self.policies.clear(vmas.min(), vmas.max());
+        self.policies.clear(vmas.whole());
         vmas
     }
 
@@ -295,7 +294,7 @@ pub struct Cursor<'a> {
 impl Cursor<'_> {
     /// Removes the mappings and their policies, see [`VmaMap::remove`].
     pub fn remove(&mut self) -> LinkedList<Vma<FileRef>> {
-        let removed = self.mm.vmas.remove(self.range.start(), self.range.end());
+        let removed = self.mm.vmas.remove(self.range);
         self.clear_policy();
         removed
     }
@@ -303,7 +302,7 @@ impl Cursor<'_> {
     /// Removes the mappings and their policies, see [`VmaMap::try_remove`].
     pub fn try_remove(&mut self) -> Result<LinkedList<Vma<FileRef>>> {
         self.mm.policies.room_to_clear()?;
-        let removed = self.mm.vmas.try_remove(self.range.start(), self.range.end())?;
+        let removed = self.mm.vmas.try_remove(self.range)?;
         self.clear_policy();
         Ok(removed)
     }
@@ -313,36 +312,36 @@ impl Cursor<'_> {
         &mut self,
         wanted: impl Fn(&Vma<FileRef>) -> bool,
     ) -> LinkedList<Vma<FileRef>> {
-        self.mm.vmas.remove_where(self.range.start(), self.range.end(), wanted)
+        self.mm.vmas.remove_where(self.range, wanted)
     }
 
     /// Changes the mappings, see [`VmaMap::update`].
     pub fn update(&mut self, change: impl FnMut(&mut Vma<FileRef>) -> Result<()>) -> Result<()> {
-        self.mm.vmas.update(self.range.start(), self.range.end(), change)
+        self.mm.vmas.update(self.range, change)
     }
 
     /// Sets flags of the mappings and clears others, see [`VmaMap::set_flags`].
     pub fn set_flags(&mut self, add: VmaFlags, remove: VmaFlags) -> Result<()> {
-        self.mm.vmas.set_flags(self.range.start(), self.range.end(), add, remove)
+        self.mm.vmas.set_flags(self.range, add, remove)
     }
 
     /// Changes the rights of the mappings, see [`VmaMap::protect`].
     pub fn protect(&mut self, prot: Prot) -> Result<()> {
-        self.mm.vmas.protect(self.range.start(), self.range.end(), prot)
+        self.mm.vmas.protect(self.range, prot)
     }
 
     /// Sets the NUMA policy.
     pub fn set_policy(&mut self, policy: Policy) -> Result<()> {
-        self.mm.policies.set(self.range.start(), self.range.end(), policy)
+        self.mm.policies.set(self.range, policy)
     }
 
     /// Sets the node of the NUMA policies that is tried first (`set_mempolicy_home_node`).
     pub fn set_home(&mut self, node: u32) -> Result<()> {
-        self.mm.policies.set_home(self.range.start(), self.range.end(), node)
+        self.mm.policies.set_home(self.range, node)
     }
 
     /// Takes the NUMA policy away.
     pub fn clear_policy(&mut self) {
-        self.mm.policies.clear(self.range.start(), self.range.end());
+        self.mm.policies.clear(self.range);
     }
 }

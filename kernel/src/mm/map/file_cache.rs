@@ -18,15 +18,12 @@ pub(in crate::mm) fn is_kept(file: &FileHandle, offset: u64, frame: PhysAddr) ->
 impl AddressSpace {
     /// Forgets what is known of the files mapped in a range, which are to be read anew.
     pub fn forget_known(&mut self, range: PageRange) {
-        let (start, end) = (range.start(), range.end());
-        for v in self.vmas.range(start, end) {
+        for (v, part) in self.vmas.parts(range) {
             let Backing::PrivateFile { file, .. } = &v.backing else { continue };
-            let (Some(content), Some(low)) = (&file.content, v.file_offset(v.start.max(start)))
-            else {
+            let (Some(content), Some(low)) = (&file.content, v.file_offset(part.start())) else {
                 continue;
             };
-            let high = low + (v.end.min(end) - v.start.max(start));
-            content.forget(low, high);
+            content.forget(low, low + part.len());
         }
     }
 
@@ -49,7 +46,7 @@ impl AddressSpace {
         let bits = new_page_bits(vma, vma.prot - Prot::WRITE);
         let (mut shared, mut mapped) = (crate::base::mappings::Sharing::default(), 0);
         // Without memory for a table nothing is mapped: the window is within one.
-        let _ = self.table.map_missing(low, high, &mut self.tables, &mut |at| {
+        let _ = self.table.map_missing(range.addresses(), &mut self.tables, &mut |at| {
             let offset = first + (at - low);
             while known.next_if(|&(&of, _)| of < offset).is_some() {}
             let (_, &frame) = known.next_if(|&(&of, _)| of == offset)?;

@@ -98,7 +98,7 @@ impl AddressSpace {
         if end == high && self.is_read_on(vma, page) {
             let file_end = start + file.bytes.saturating_sub(fill.offset).next_multiple_of(SMALL);
             let most = (start + CACHED_WINDOW * SMALL).min(vma.end).min(file_end);
-            let stop = self.table.first_leaf(end, most.max(end));
+            let stop = self.table.first_leaf(end..most.max(end));
             self.alloc_for(&mut fill, vma, stop); // as many as there are
         }
         Some(fill)
@@ -127,13 +127,14 @@ impl AddressSpace {
         &mut self,
         fill: &Fill,
         frame: PhysAddr,
-        (start, end): (u64, u64),
+        run: PageRange,
         bytes: u64,
     ) {
+        let (start, end) = (run.start(), run.end());
         let read_end = fill.start + bytes;
         let come_end = end.min(read_end.next_multiple_of(SMALL));
-        let free = |from: u64, to: u64| {
-            frames::free_run(frame + (from - start), ((to - from) / SMALL) as u32);
+        let free = |part: PageRange| {
+            frames::free_run(frame + (part.start() - start), part.pages() as u32);
         };
         let (mut at, mut free_from, mut mapped) = (start, start, 0);
         while at < come_end
@@ -148,20 +149,20 @@ impl AddressSpace {
             let all = new_page_bits(v, prot);
             let read_only = new_page_bits(v, prot - Prot::WRITE);
             // Without memory for a table the rest is free.
-            let _ = self.table.map_missing(from, to, &mut self.tables, &mut |page| {
+            let _ = self.table.map_missing(from..to, &mut self.tables, &mut |page| {
                 let own = frame + (page - start);
                 if read_end - page < SMALL {
                     memory::zero(own + (read_end - page), (SMALL - (read_end - page)) as usize);
                 }
                 if free_from < page {
-                    free(free_from, page);
+                    free(PageRange::of(free_from, page));
                 }
                 (free_from, mapped) = (page + SMALL, mapped + 1);
                 let is_kept = is_kept(&fill.file, offset + (page - from), own);
                 Some(own | if is_kept { read_only } else { all })
             });
         }
-        free(free_from, end);
+        free(PageRange::of(free_from, end));
         self.count_mapped(mapped, Counted::Own);
     }
 

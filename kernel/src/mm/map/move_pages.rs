@@ -21,7 +21,7 @@ impl AddressSpace {
         self.coherence.arrive(placed_at);
         for part in (start..end).step_by(LARGE as usize) {
             leaves.clear();
-            self.table.update(part, end.min(part + LARGE), &mut |l| {
+            self.table.update(part..end.min(part + LARGE), &mut |l| {
                 lists::push_within(&mut leaves, l);
                 l.entry
             });
@@ -47,7 +47,7 @@ impl AddressSpace {
 
     /// Undoes one of the two mappings of such pages.
     pub fn displace_leaves(&mut self, range: PageRange) {
-        self.table.update(range.start(), range.end(), &mut |_| Entry::NONE);
+        self.table.update(range.addresses(), &mut |_| Entry::NONE);
         self.flush(range);
     }
 }

@@ -5,7 +5,7 @@ use super::address_space::is_shared;
 use crate::base::frames;
 use crate::mm::pages::content::FileRef;
 use crate::mm::pages::entry::{is_lost, new_page_bits, sight, sight_bits, with_rights};
-use crate::mm::pages::entry::{is_owned, kind_bits, pte_bits};
+use crate::mm::pages::entry::{is_owned, kind_bits, pages_of, pte_bits};
 use hanare_core::coherence::{Change, ForWrite, for_write};
 use hanare_core::framekind::FrameKind;
 use hanare_core::pagerange::PageRange;
@@ -144,7 +144,7 @@ impl AddressSpace {
             return Ok(Gained::Forks);
         }
         if is_present {
-            self.table.update(page.start(), page.end(), &mut |l| l.entry & !pte::PRESENT);
+            self.table.update(page.addresses(), &mut |l| l.entry & !pte::PRESENT);
             self.coherence.disturb(page);
         }
         if self.table.is_active() {
@@ -179,7 +179,7 @@ impl AddressSpace {
     /// written then was, or is about to be.
     pub(in crate::mm) fn refresh(&mut self, addr: u64, prot: Prot) {
         let Some(leaf) = self.table.find(addr).filter(|l| !is_lost(l)) else { return };
-        self.table.update(leaf.addr, leaf.addr + leaf.size, &mut |l| {
+        self.table.update(pages_of(&leaf).addresses(), &mut |l| {
             let seen = sight_bits(sight(l.entry));
             if prot.contains(Prot::WRITE) {
                 with_rights(l.entry & !pte::SOFT_CLEAN, prot) | pte::DIRTY | pte::ACCESSED | seen

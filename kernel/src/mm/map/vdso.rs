@@ -6,7 +6,6 @@ use crate::base::frames;
 use crate::base::lists;
 use alloc::vec::Vec;
 use hanare_core::ledger::{FrameOwner, Subject};
-use hanare_core::pagerange::PageRange;
 use hanare_core::vma::{Backing, Prot, Search, SpecialKind, Vma, VmaFlags};
 use hanare_hal::addr::PhysAddr;
 use hanare_hal::memory;
@@ -51,16 +50,15 @@ pub fn set_traps(mm: &mut AddressSpace, traps: bool) {
     } else {
         (SpecialKind::VvarEmpty, SpecialKind::Vvar)
     };
-    let found =
-        mm.vmas.iter().find(|v| v.backing == Backing::Special(from)).map(|v| (v.start, v.end));
-    let Some((start, end)) = found else { return };
-    let changed = mm.vmas.update(start, end, |v| {
+    let found = mm.vmas.iter().find(|v| v.backing == Backing::Special(from)).map(Vma::range);
+    let Some(pages) = found else { return };
+    let changed = mm.vmas.update(pages, |v| {
         v.backing = Backing::Special(to);
         Ok(())
     });
     if changed.is_ok() {
-        mm.change_pages(PageRange::of(start, end), &mut |_| Entry::NONE);
-        mm.flush(PageRange::of(start, end));
+        mm.change_pages(pages, &mut |_| Entry::NONE);
+        mm.flush(pages);
     }
 }
 

@@ -58,16 +58,16 @@ impl Space {
             let Some(vma) = mm.mappings().find_next(from) else { return pages };
             let start = vma.start.max(from);
             from = vma.end.min(start + PIECE);
-            pages += mm.pages_on(nodes, start, from);
+            pages += mm.pages_on(nodes, PageRange::of(start, from));
         }
     }
 }
 
 impl AddressSpace {
     /// Pages of 4 KiB of its own in a range that lie on some nodes.
-    pub fn pages_on(&mut self, nodes: &Nodes, start: u64, end: u64) -> u64 {
+    pub fn pages_on(&mut self, nodes: &Nodes, range: PageRange) -> u64 {
         let mut pages = 0;
-        self.pages().each_within(PageRange::of(start, end), |leaf, n| {
+        self.pages().each_within(range, |leaf, n| {
             if is_owned(leaf.entry) && node_of(leaf).is_some_and(|node| nodes.contains(node)) {
                 pages += n;
             }

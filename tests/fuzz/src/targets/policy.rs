@@ -1,8 +1,10 @@
 //! NUMA policies: sets of nodes in a program's memory, modes, and ranges that have a policy.
 
+use hanare_core::addr::PAGE_SIZE;
 use hanare_core::errno::{EFAULT, EINVAL};
 use hanare_core::mempolicy::{Policies, Policy, check_mode, plain};
 use hanare_core::nodes::Nodes;
+use hanare_core::pagerange::PageRange;
 
 use crate::input::Input;
 use crate::memory::Memory;
@@ -90,36 +92,38 @@ fn ranges(mut input: Input, policy: Policy) {
     for _ in 0..16 {
         let (what, start, end) =
             (input.byte(), u64::from(input.byte()) % PAGES, u64::from(input.byte()) % (PAGES + 1));
-        let most = policies.count_with(start, end.max(start));
-        let range = start as usize..end.max(start) as usize;
+        let end = end.max(start);
+        let (range, numbers) =
+            (PageRange::of(start * PAGE_SIZE, end * PAGE_SIZE), start as usize..end as usize);
+        let most = policies.count_with(range);
         match what & 3 {
             0 => {
-                policies.set(start, end, policy).expect("there is memory");
-                pages[range].fill(policy);
+                policies.set(range, policy).expect("there is memory");
+                pages[numbers].fill(policy);
                 assert!(policies.count() <= most);
             }
             1 => {
-                policies.clear(start, end);
-                pages[range].fill(Policy::default());
+                policies.clear(range);
+                pages[numbers].fill(Policy::default());
             }
             2 => {
-                policies.set(start, end, interleaves).expect("there is memory");
-                pages[range].fill(interleaves);
+                policies.set(range, interleaves).expect("there is memory");
+                pages[numbers].fill(interleaves);
                 assert!(policies.count() <= most);
             }
             // What comes before an error is changed, so it is looked up.
             _ => {
-                let _ = policies.set_home(start, end, 2);
-                for page in range {
-                    let now = policies.get(page as u64);
+                let _ = policies.set_home(range, 2);
+                for page in numbers {
+                    let now = policies.get(page as u64 * PAGE_SIZE);
                     assert_eq!((now.mode, now.nodes), (pages[page].mode, pages[page].nodes));
                     pages[page] = now;
                 }
             }
         }
         for (page, expected) in (0..).zip(&pages) {
-            assert_eq!(policies.get(page), *expected, "page {page}");
-            let behind = policies.end_of(page, PAGES);
+            assert_eq!(policies.get(page * PAGE_SIZE), *expected, "page {page}");
+            let behind = policies.end_of(page * PAGE_SIZE, PAGES * PAGE_SIZE) / PAGE_SIZE;
             assert!(
                 behind > page
                     && pages[page as usize..behind as usize].iter().all(|p| p == expected)
