@@ -15,6 +15,7 @@ use core::sync::atomic::Ordering;
 use hanare_abi::observe::OBSERVED_STEP;
 use hanare_core::signal::SIGTRAP;
 use hanare_hal::traps::{self, Handlers, NO_CALL, Regs, vector};
+use hanare_hal::usercopy::UserAddr;
 use hanare_hal::{apic, cpu, shared};
 
 /// Installed at boot.
@@ -120,7 +121,7 @@ fn user_exception(regs: &mut Regs, v: u8) {
     if v == vector::PAGE_FAULT {
         shared::here().count_page_fault();
         let addr = cpu::cr2();
-        if let Err(signal) = fault::in_user_mode(me, addr, regs.orig_rax) {
+        if let Err(signal) = fault::in_user_mode(me, UserAddr::of(addr), regs.orig_rax) {
             raise::fault(me, signal, addr, regs);
         }
     } else if v == vector::DEBUG {
@@ -169,7 +170,7 @@ fn kernel_fault(addr: u64, write: bool) -> bool {
     }
     let error = access::USER | if write { access::WRITE } else { 0 };
     // For a killed process nothing is brought in, and the copy must not be tried again for ever.
-    fault::user(thread, addr, error).is_ok() && !thread.process.is_killed()
+    fault::user(thread, UserAddr::of(addr), error).is_ok() && !thread.process.is_killed()
 }
 
 /// The work of an interrupt. A peer's has none: it ends a halt, or has the CPU pass the gate.

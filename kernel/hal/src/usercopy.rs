@@ -162,6 +162,12 @@ impl UserAddr {
         }
     }
 
+    /// The number, to look up what is mapped there, or to pass it on to Linux.
+    #[must_use]
+    pub const fn get(self) -> u64 {
+        self.0
+    }
+
     /// Whether the address is null.
     #[must_use]
     pub const fn is_null(self) -> bool {

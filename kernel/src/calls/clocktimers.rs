@@ -26,7 +26,7 @@ const TIMER_ABSTIME: u64 = 1;
 
 /// timer_create, on whatever clock. Linux tells the number here, so that its timer goes again
 /// if the program cannot have it.
-pub fn create(thread: &Thread, clock: u64, event: u64, at: u64) -> Result<u64> {
+pub fn create(thread: &Thread, clock: u64, event: u64, at: UserAddr) -> Result<u64> {
     let p = &thread.process;
     let ours = CpuClock::of(thread, clock as i32, p);
     let scratch = thread.write_scratch(&[0; 4]).map_err(|_| errno::EAGAIN)?;
@@ -34,7 +34,7 @@ pub fn create(thread: &Thread, clock: u64, event: u64, at: u64) -> Result<u64> {
     delegate::linux(thread, __NR_timer_create, [linux_clock, event, scratch, 0, 0, 0])?;
     let id: u32 = p.memory().control(scratch);
     enter(p, Timer { id, is_of_thread: is_of_thread(event) }, ours)
-        .and_then(|()| put(UserAddr::of(at), id.as_bytes()))
+        .and_then(|()| put(at, id.as_bytes()))
         .inspect_err(|_| {
             // A thread that has to end cannot: then execve does.
             if delete(thread, id) {
@@ -68,7 +68,7 @@ pub fn set_time(p: &Process, a: &[u64; 6]) -> Option<Result<u64>> {
 /// timer_gettime; `None`: the timer is Linux'.
 pub fn get_time(p: &Process, a: &[u64; 6]) -> Option<Result<u64>> {
     let id = a[0] as u32;
-    is_ours(p, id).then(|| get(p, id).and_then(|now| write(a[1], now)))
+    is_ours(p, id).then(|| get(p, id).and_then(|now| write(UserAddr::of(a[1]), now)))
 }
 
 /// timer_getoverrun; `None`: the timer is Linux'.
@@ -111,15 +111,18 @@ fn get(p: &Process, id: u32) -> Result<(u64, u64)> {
     with(p, id, |t| Ok(t.clock.now(p).map_or((0, 0), |now| t.timer.get(now))))
 }
 
-fn write(at: u64, (left, interval): (u64, u64)) -> Result<u64> {
-    put(UserAddr::of(at), [Timespec::from_ns(interval), Timespec::from_ns(left)].as_bytes())
+fn write(at: UserAddr, (left, interval): (u64, u64)) -> Result<u64> {
+    put(at, [Timespec::from_ns(interval), Timespec::from_ns(left)].as_bytes())
 }
 
 fn set(p: &Process, a: &[u64; 6]) -> Result<u64> {
     if a[2] == 0 {
         return Err(errno::EINVAL);
     }
-    let (interval, value) = (futex::read_timespec(a[2])?, futex::read_timespec(a[2] + 16)?);
+    let (interval, value) = (
+        futex::read_timespec(UserAddr::of(a[2]))?,
+        futex::read_timespec(UserAddr::behind(a[2], 16))?,
+    );
     let before = with(p, a[0] as u32, |t| {
         let now = t.clock.now(p).ok_or(errno::ESRCH)?;
         let before = t.timer.get(now);
@@ -132,7 +135,7 @@ fn set(p: &Process, a: &[u64; 6]) -> Result<u64> {
     })?;
     cputimers::look_again(p);
     if a[3] != 0 {
-        write(a[3], before)?;
+        write(UserAddr::of(a[3]), before)?;
     }
     Ok(0)
 }

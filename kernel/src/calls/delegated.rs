@@ -64,7 +64,7 @@ pub fn serve(call: &Context<'_>, hook: Hook) -> Result<u64> {
         Hook::Setitimer => itimer::itimer(call.process, args[0], Some(args[1]), args[2])
             .unwrap_or_else(|| call.forward()),
         Hook::TimerCreate if !limits::room_for_mappings(0) => Err(errno::EAGAIN),
-        Hook::TimerCreate => clocktimers::create(me, args[0], args[1], args[2]),
+        Hook::TimerCreate => clocktimers::create(me, args[0], args[1], call.address(2)),
         Hook::TimerSettime => {
             clocktimers::set_time(call.process, &args).unwrap_or_else(|| call.forward())
         }

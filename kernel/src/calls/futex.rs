@@ -4,6 +4,7 @@
 //! that would be moved is woken, as if for nothing, which programs have to expect, and looks for
 //! itself.
 
+use crate::base::user::UserAddr;
 use crate::calls::context::handlers;
 use crate::link::delegate;
 use crate::parts::signals::Interrupted;
@@ -30,7 +31,8 @@ fn futex(me: &Thread, row: &Row, a: [u64; 6]) -> Result<u64> {
     let p = &me.process;
     let op = Operation::of(a[1] as u32);
     let (value, most, bits) = (a[2], a[3], a[5] as u32);
-    let first = place_of(p, a[0], op.is_private);
+    let words = [a[0], a[4]].map(UserAddr::of);
+    let first = place_of(p, words[0], op.is_private);
     let second = match op.command() {
         Ok(
             Command::Requeue
@@ -38,12 +40,12 @@ fn futex(me: &Thread, row: &Row, a: [u64; 6]) -> Result<u64> {
             | Command::WakeOp
             | Command::WaitRequeuePi
             | Command::CmpRequeuePi,
-        ) => place_of(p, a[4], op.is_private),
+        ) => place_of(p, words[1], op.is_private),
         _ => first,
     };
     let second = match op.command() {
         Ok(Command::WakeOp | Command::WaitRequeuePi | Command::CmpRequeuePi)
-            if !op.is_private && is_read_only(p, a[4]) =>
+            if !op.is_private && is_read_only(p, words[1]) =>
         {
             second.and(Err(errno::EFAULT))
         }
@@ -52,7 +54,7 @@ fn futex(me: &Thread, row: &Row, a: [u64; 6]) -> Result<u64> {
     if first == Ok(Place::Linux) && second == Ok(Place::Linux) {
         return route::call(me, row, a);
     }
-    let until = until(p, op, a[3])?;
+    let until = until(p, op, UserAddr::of(a[3]))?;
     let key = || match first? {
         Place::Queues(key) => Ok(key),
         Place::Linux => Err(errno::EAGAIN), // the second is the first
@@ -76,7 +78,7 @@ fn futex(me: &Thread, row: &Row, a: [u64; 6]) -> Result<u64> {
         Command::TrylockPi => pi::try_lock(me, key()?),
         Command::UnlockPi => {
             if first.is_err() {
-                pi::check_owner(me, a[0])?;
+                pi::check_owner(me, words[0])?;
             }
             pi::unlock(me, key()?)
         }
@@ -94,10 +96,10 @@ fn futex(me: &Thread, row: &Row, a: [u64; 6]) -> Result<u64> {
 }
 
 /// Until when an operation waits.
-fn until(p: &Process, op: Operation, pointer: u64) -> Result<Until> {
+fn until(p: &Process, op: Operation, pointer: UserAddr) -> Result<Until> {
     let clock = match op.timed() {
         Timed::No => return Ok(Until::NEVER),
-        _ if pointer == 0 => return Ok(Until::NEVER),
+        _ if pointer.is_null() => return Ok(Until::NEVER),
         Timed::FromNow => return Ok(Until::after(futex::read_timespec(pointer)?)),
         Timed::Monotonic => Clock::Monotonic,
         Timed::Realtime => Clock::Realtime,
@@ -134,7 +136,7 @@ fn wake_op(me: &Thread, places: (Place, Place), a: &[u64; 6]) -> Result<u64> {
         Place::Queues(key) => futex::wake(me, key, most, MATCH_ANY),
         Place::Linux => delegate::linux(me, __NR_futex, [addr, FUTEX_WAKE.into(), most, 0, 0, 0]),
     };
-    let old = futex::exchange(a[4], |old| code.apply(old))?;
+    let old = futex::exchange(UserAddr::of(a[4]), |old| code.apply(old))?;
     let also = code.also_wakes(old)?;
     let woken = wake(places.0, a[0], a[2])?;
     let also_woken = if also { wake(places.1, a[4], a[3])? } else { 0 };

@@ -31,7 +31,7 @@ handlers! { call:
     __NR_get_mempolicy => {
         get(call, call.address(0), call.address(1), call.args[2], call.args[3], call.args[4])
     },
-    __NR_set_mempolicy => set(call.thread, call.args[0], call.args[1], call.args[2]),
+    __NR_set_mempolicy => set(call.thread, call.args[0], call.address(1), call.args[2]),
     __NR_set_mempolicy_home_node => {
         set_home(call.process, call.args[0], call.args[1], call.args[2], call.args[3])
     },
@@ -49,8 +49,8 @@ const MOVE: u64 = 2;
 const MOVE_ALL: u64 = 4;
 
 /// A set of nodes of the application.
-fn read_nodes(at: u64, max_node: u64) -> Result<Nodes> {
-    Nodes::read(&Running, at, max_node)
+fn read_nodes(at: UserAddr, max_node: u64) -> Result<Nodes> {
+    Nodes::read(&Running, at.get(), max_node)
 }
 
 /// A mode that this Linux has, too.
@@ -66,7 +66,7 @@ fn range(start: u64, len: u64) -> Result<PageRange> {
 }
 
 /// set_mempolicy(2), of the running thread.
-pub fn set(me: &Thread, mode: u64, at: u64, max_node: u64) -> Result<u64> {
+pub fn set(me: &Thread, mode: u64, at: UserAddr, max_node: u64) -> Result<u64> {
     let mode = self::mode(mode)?;
     let policy = Policy::new(mode, read_nodes(at, max_node)?, frames::nodes())?;
     me.policy.set(policy, me.process.memory());
@@ -77,7 +77,7 @@ pub fn set(me: &Thread, mode: u64, at: u64, max_node: u64) -> Result<u64> {
 pub fn mbind(call: &Context<'_>) -> Result<u64> {
     let [start, len, mode, at, max_node, flags] = call.args;
     let (mode, flags) = (self::mode(mode)?, flags & 0xffff_ffff);
-    let wished = read_nodes(at, max_node)?;
+    let wished = read_nodes(UserAddr::of(at), max_node)?;
     if flags & !(STRICT | MOVE | MOVE_ALL) != 0 {
         return Err(errno::EINVAL);
     }
@@ -138,7 +138,8 @@ pub fn set_home(p: &Process, start: u64, len: u64, node: u64, flags: u64) -> Res
 pub fn migrate_pages(call: &Context<'_>) -> Result<u64> {
     let [pid, max_node, from, to, ..] = call.args;
     let of_linux = delegate::linux(call.thread, __NR_migrate_pages, call.args)?;
-    let (from, to) = (read_nodes(from, max_node)?, read_nodes(to, max_node)?);
+    let (from, to) =
+        (read_nodes(UserAddr::of(from), max_node)?, read_nodes(UserAddr::of(to), max_node)?);
     let Some(p) = rlimits::target(call.process, pid) else { return Ok(of_linux) };
     // That was the worker's word.
     if !Arc::ptr_eq(&p, call.process) {

@@ -61,7 +61,7 @@ pub fn populate(
         let leaf = p.memory().mm.lock().leaf(at).filter(|l| l.entry.only(needed) == needed);
         match leaf {
             Some(l) => at = l.addr + l.size,
-            None => fault::user(me, at, error)?,
+            None => fault::user(me, UserAddr::of(at), error)?,
         }
     }
     Ok(())

@@ -67,7 +67,7 @@ pub fn clock_nanosleep(call: &Context<'_>) -> Result<u64> {
 }
 
 fn begin(me: &Thread, kind: Kind, flags: u64, request: u64, remaining: u64) -> Result<u64> {
-    let ns = futex::read_timespec(request)?.min(LAST_NS);
+    let ns = futex::read_timespec(UserAddr::of(request))?.min(LAST_NS);
     let absolute = flags & TIMER_ABSTIME != 0;
     let kind = match kind {
         // Setting the clock does not change for how long others sleep.

@@ -25,7 +25,7 @@ use hanare_core::syscalls::{Restart, Row};
 use hanare_core::time::Clock;
 use hanare_hal::memory;
 use hanare_hal::paging::SMALL;
-use hanare_hal::usercopy::{self, UserAddr};
+use hanare_hal::usercopy::UserAddr;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 handlers! { call:
@@ -51,12 +51,12 @@ fn futex_waitv(thread: &Thread, row: &Row, a: &[u64; 6]) -> Result<u64> {
     if flags != 0 || count == 0 || u64::from(count) > MOST || a[0] == 0 {
         return Err(errno::EINVAL);
     }
-    let until = timeout(&thread.process, a[3], a[4] as i32)?;
-    let words = words(a[0], count as usize)?;
+    let until = timeout(&thread.process, UserAddr::of(a[3]), a[4] as i32)?;
+    let words = words(UserAddr::of(a[0]), count as usize)?;
     let p = &thread.process;
     let mut places = lists::filled(words.len(), Place::Linux)?;
     for (place, w) in places.iter_mut().zip(&words) {
-        *place = futex::place_of(p, w.addr, w.flags & Operation::PRIVATE != 0)?;
+        *place = futex::place_of(p, UserAddr::of(w.addr), w.flags & Operation::PRIVATE != 0)?;
     }
     if places.iter().all(|&place| place == Place::Linux) {
         return route::call(thread, row, *a);
@@ -90,8 +90,8 @@ fn local(places: &[Place]) -> impl Iterator<Item = (usize, Key)> + '_ {
 }
 
 /// The timeout, a time of one of two clocks.
-fn timeout(p: &Process, pointer: u64, clock: i32) -> Result<Until> {
-    if pointer == 0 {
+fn timeout(p: &Process, pointer: UserAddr, clock: i32) -> Result<Until> {
+    if pointer.is_null() {
         return Ok(Until::NEVER);
     }
     let clock = Clock::from_id(clock)
@@ -101,9 +101,9 @@ fn timeout(p: &Process, pointer: u64, clock: i32) -> Result<Until> {
     Ok(Until::at(p, clock, ns))
 }
 
-fn words(addr: u64, count: usize) -> Result<Vec<Waiter>> {
+fn words(addr: UserAddr, count: usize) -> Result<Vec<Waiter>> {
     let mut words = lists::filled(count, Waiter::default())?;
-    user::read(UserAddr::of(addr), words.as_mut_bytes())?;
+    user::read(addr, words.as_mut_bytes())?;
     if words.iter().any(|w| w.flags & !Operation::PRIVATE != SIZE_32 || w.reserved != 0) {
         return Err(errno::EINVAL);
     }
@@ -115,8 +115,8 @@ fn words(addr: u64, count: usize) -> Result<Vec<Waiter>> {
 
 /// Waits on one word if it has the value wanted.
 fn queue(me: &Thread, index: usize, key: Key, value: u64, note: Option<Note>) -> Result<()> {
-    futex::with_queues(me, key.addr(), |queues| {
-        let same = usercopy::read_u32(UserAddr::of(key.addr()))? == value as u32;
+    futex::with_queues(me, key, |queues| {
+        let same = futex::value_of(key)? == value as u32;
         if same {
             return Ok(queues.push(key, Sleeper::one_of(me, index, note), MATCH_ANY));
         }

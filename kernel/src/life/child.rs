@@ -79,8 +79,8 @@ pub extern "C" fn first_step() -> ! {
 
 /// CLONE_CHILD_CLEARTID of the running thread, which ends.
 pub fn clear_tid(thread: &Thread) {
-    let word = thread.clear_tid.swap(0, Ordering::Relaxed);
-    if word != 0 && usercopy::write(UserAddr::of(word), &[0; 4]).is_ok() {
+    let word = UserAddr::of(thread.clear_tid.swap(0, Ordering::Relaxed));
+    if !word.is_null() && usercopy::write(word, &[0; 4]).is_ok() {
         futex::wake_anywhere(thread, word);
     }
 }

@@ -27,40 +27,40 @@ use linux_raw_sys::general::{__NR_futex, FUTEX_WAKE};
 const LAST: u64 = (1 << 47) - 4096 - 4;
 
 /// Which kernel has the waiters of a word, with the errors of Linux' get_futex_key.
-pub fn place_of(p: &Process, addr: u64, is_private: bool) -> Result<Place> {
-    let place = Place::of(addr, is_private, !is_private && is_common(p, addr))?;
+pub fn place_of(p: &Process, addr: UserAddr, is_private: bool) -> Result<Place> {
+    let place = Place::of(addr.get(), is_private, !is_private && is_common(p, addr))?;
     // A shared word has to be there, and to have a page of its own.
-    let is_there = || usercopy::read_u32(UserAddr::of(addr)).is_ok() && !is_constant(p, addr);
-    if place != Place::Linux && (addr > LAST || !is_private && !is_there()) {
+    let is_there = || usercopy::read_u32(addr).is_ok() && !is_constant(p, addr);
+    if place != Place::Linux && (addr.get() > LAST || !is_private && !is_there()) {
         return Err(errno::EFAULT);
     }
     Ok(place)
 }
 
 /// Whether a word lies in memory that Linux shares among processes.
-pub fn is_common(p: &Process, addr: u64) -> bool {
+pub fn is_common(p: &Process, addr: UserAddr) -> bool {
     p.memory()
         .mm
         .lock()
         .mappings()
-        .find(addr)
+        .find(addr.get())
         .is_some_and(|v| matches!(v.backing, Backing::SharedLinux { .. }))
 }
 
 /// Whether the word lies in memory of no file that may not be written: Linux finds no page there
 /// that processes could have in common.
-fn is_constant(p: &Process, addr: u64) -> bool {
+fn is_constant(p: &Process, addr: UserAddr) -> bool {
     p.memory()
         .mm
         .lock()
         .mappings()
-        .find(addr)
+        .find(addr.get())
         .is_some_and(|v| matches!(v.backing, Backing::Anonymous) && !v.prot.contains(Prot::WRITE))
 }
 
 /// Whether a word lies in memory that may not be written.
-pub fn is_read_only(p: &Process, addr: u64) -> bool {
-    p.memory().mm.lock().mappings().find(addr).is_some_and(|v| !v.prot.contains(Prot::WRITE))
+pub fn is_read_only(p: &Process, addr: UserAddr) -> bool {
+    p.memory().mm.lock().mappings().find(addr.get()).is_some_and(|v| !v.prot.contains(Prot::WRITE))
 }
 
 /// A thread, as the queues know it.
@@ -107,8 +107,13 @@ pub fn sleep_until(thread: &Thread, until: Until) -> Result<()> {
 }
 
 /// A `struct timespec` of the application in ns; `EINVAL` if it is none.
-pub fn read_timespec(pointer: u64) -> Result<u64> {
-    user::get::<Timespec>(UserAddr::of(pointer))?.to_ns()
+pub fn read_timespec(pointer: UserAddr) -> Result<u64> {
+    user::get::<Timespec>(pointer)?.to_ns()
+}
+
+/// The value of a word of the running thread's program.
+pub fn value_of(word: Key) -> core::result::Result<u32, usercopy::Fault> {
+    usercopy::read_u32(UserAddr::of(word.addr()))
 }
 
 /// Runs `f` under the lock of the queues, with the running thread's memory as it is.
@@ -120,19 +125,17 @@ pub fn in_place<T>(me: &Thread, f: impl FnOnce(&mut Futexes<Thread>) -> T) -> T 
     result
 }
 
-/// Like [`in_place`]; if `f` meets a page that is not there, the page is brought in without the
-/// lock and `f` runs again.
+/// Like [`in_place`]; if `f` meets a page of `word` that is not there, the page is brought in
+/// without the lock and `f` runs again.
 pub fn with_queues<T>(
     me: &Thread,
-    addr: u64,
+    word: Key,
     f: impl Fn(&mut Futexes<Thread>) -> core::result::Result<T, usercopy::Fault>,
 ) -> Result<T> {
     loop {
         match in_place(me, &f) {
             Ok(value) => return Ok(value),
-            Err(usercopy::Fault) => {
-                usercopy::read_u32(UserAddr::of(addr)).map_err(|_| errno::EFAULT)?
-            }
+            Err(usercopy::Fault) => value_of(word).map_err(|_| errno::EFAULT)?,
         };
     }
 }
@@ -161,8 +164,8 @@ impl Waiting {
     pub fn wait(&self, thread: &Thread) -> Result<u64> {
         let Waiting { word, value, until, bitset } = *self;
         thread.futex_woken.store(false, Ordering::Relaxed);
-        with_queues(thread, word.addr(), |queues| {
-            let same = usercopy::read_u32(UserAddr::of(word.addr()))? == value;
+        with_queues(thread, word, |queues| {
+            let same = value_of(word)? == value;
             if same {
                 // Without memory it cannot wait: the program looks at the word again.
                 let queued = queues.push(word, Sleeper::one_of(thread, 0, None), bitset);
@@ -216,9 +219,9 @@ pub fn requeue(
     (wake, most): (u64, u64),
     expected: Option<u32>,
 ) -> Result<u64> {
-    let (woken, moved) = with_queues(me, from.addr(), |queues| {
+    let (woken, moved) = with_queues(me, from, |queues| {
         if let Some(expected) = expected
-            && usercopy::read_u32(UserAddr::of(from.addr()))? != expected
+            && value_of(from)? != expected
         {
             return Ok(Err(errno::EAGAIN));
         }
@@ -262,11 +265,11 @@ pub fn count(value: u64) -> usize {
 }
 
 /// Replaces a word by what `f` makes of it, as one access; what was there.
-pub fn exchange(addr: u64, f: impl Fn(u32) -> Result<u32>) -> Result<u32> {
-    let mut old = usercopy::read_u32(UserAddr::of(addr)).map_err(|_| errno::EFAULT)?;
+pub fn exchange(addr: UserAddr, f: impl Fn(u32) -> Result<u32>) -> Result<u32> {
+    let mut old = usercopy::read_u32(addr).map_err(|_| errno::EFAULT)?;
     loop {
-        let found = usercopy::compare_exchange_u32(UserAddr::of(addr), old, f(old)?)
-            .map_err(|_| errno::EFAULT)?;
+        let found =
+            usercopy::compare_exchange_u32(addr, old, f(old)?).map_err(|_| errno::EFAULT)?;
         if found == old {
             return Ok(old);
         }
@@ -276,13 +279,13 @@ pub fn exchange(addr: u64, f: impl Fn(u32) -> Result<u32>) -> Result<u32> {
 
 /// Wakes one waiter of a word of a thread that ends; in memory that processes share
 /// they wait on Linux.
-pub fn wake_anywhere(thread: &Thread, word: u64) {
-    match Place::of(word, false, is_common(&thread.process, word)) {
+pub fn wake_anywhere(thread: &Thread, word: UserAddr) {
+    match Place::of(word.get(), false, is_common(&thread.process, word)) {
         Ok(Place::Linux) => {
             let _ = delegate::for_process(
                 thread,
                 __NR_futex,
-                [word, u64::from(FUTEX_WAKE), 1, 0, 0, 0],
+                [word.get(), u64::from(FUTEX_WAKE), 1, 0, 0, 0],
             );
         }
         Ok(Place::Queues(key)) => {

@@ -8,7 +8,7 @@ use crate::parts::futexes::Futexes;
 use crate::parts::signals::Interrupted;
 use crate::process::Process;
 use crate::process::futex::{
-    Sleeper, count, in_place, mark, rouse, wait_until, wait_until_or, with_queues,
+    Sleeper, count, in_place, mark, rouse, value_of, wait_until, wait_until_or, with_queues,
 };
 use crate::process::thread::Thread;
 use crate::process::until::Until;
@@ -31,7 +31,7 @@ struct Words;
 
 impl Memory for Words {
     fn read(&self, key: Key) -> core::result::Result<u32, Fault> {
-        usercopy::read_u32(UserAddr::of(key.addr())).map_err(|usercopy::Fault| Fault)
+        value_of(key).map_err(|usercopy::Fault| Fault)
     }
     fn exchange(&self, key: Key, old: u32, new: u32) -> core::result::Result<u32, Fault> {
         usercopy::compare_exchange_u32(UserAddr::of(key.addr()), old, new)
@@ -206,8 +206,8 @@ pub fn unlock(me: &Thread, key: Key) -> Result<u64> {
 
 /// Checks first what FUTEX_UNLOCK_PI checks first, for a word at `addr` of any memory. `EFAULT`: it
 /// is not there. `EPERM`: the caller does not own it.
-pub fn check_owner(me: &Thread, addr: u64) -> Result<()> {
-    let value = usercopy::read_u32(UserAddr::of(addr)).map_err(|usercopy::Fault| errno::EFAULT)?;
+pub fn check_owner(me: &Thread, addr: UserAddr) -> Result<()> {
+    let value = usercopy::read_u32(addr).map_err(|usercopy::Fault| errno::EFAULT)?;
     if value & OWNER == me.tid() { Ok(()) } else { Err(errno::EPERM) }
 }
 
@@ -235,8 +235,8 @@ pub fn wait_for_lock(
 ) -> Result<u64> {
     me.futex_woken.store(false, Ordering::Relaxed);
     me.looks_for_owner.store(false, Ordering::Relaxed);
-    with_queues(me, word.addr(), |queues| {
-        if usercopy::read_u32(UserAddr::of(word.addr()))? != value {
+    with_queues(me, word, |queues| {
+        if value_of(word)? != value {
             return Ok(Err(errno::EAGAIN));
         }
         let who = Sleeper::one_of(me, 0, None);

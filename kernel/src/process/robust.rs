@@ -40,7 +40,7 @@ fn walk(thread: &Thread) {
         if word % 4 != 0 {
             return false;
         }
-        let pi = entry & PI != 0;
+        let (word, pi) = (UserAddr::of(word), entry & PI != 0);
         let change = |value: u32| {
             if value & OWNER == tid {
                 Ok(value & WAITERS | OWNER_DIED)
@@ -62,7 +62,7 @@ fn walk(thread: &Thread) {
             {
                 wake_anywhere(thread, word)
             }
-            Err(errno::EFAULT) => return usercopy::read_u32(UserAddr::of(word)).is_ok(),
+            Err(errno::EFAULT) => return usercopy::read_u32(word).is_ok(),
             _ => {}
         }
         true

@@ -171,7 +171,7 @@ fn prepare(me: &Thread, wish: &Wish, regs: &mut Regs) -> Result<[u64; 6]> {
     rseq::before_linux(me, regs)?;
     let Wish { area, bytes, cpu: wanted } = *wish;
     let stack = AltStack { sp: area + AREA_STACK, flags: 0, reserved: 0, size: bytes - AREA_STACK };
-    sigframe::put_context(regs, area + AREA_FRAME, area + AREA_FPU, stack)?;
+    sigframe::put_context(regs, UserAddr::of(area + AREA_FRAME), area + AREA_FPU, stack)?;
     let control_fd = u64::from(me.process.identity.lock().control_fd);
     Ok([area, bytes, cpu::fs_base(), wanted, control_fd, cpu::user_gs_base()])
 }
@@ -184,7 +184,7 @@ fn come_back(me: &'static Thread, wish: &Wish, regs: &mut Regs, left: u64, serve
     const OVERFLOW: u64 = LEFT_TRAP + vector::OVERFLOW as u64;
     let fs_base = usercopy::read_u64(UserAddr::of(wish.area + AREA_FS_BASE));
     let gs_base = usercopy::read_u64(UserAddr::of(wish.area + AREA_GS_BASE));
-    let taken = sigframe::take_context(regs, left & !LEFT_MASK);
+    let taken = sigframe::take_context(regs, UserAddr::of(left & !LEFT_MASK));
     let (Ok(fs_base), Ok(gs_base), Ok(())) = (fs_base, gs_base, taken) else {
         me.utility.clear();
         raise::exception(me, regs, vector::PROTECTION);

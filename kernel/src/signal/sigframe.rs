@@ -113,7 +113,7 @@ fn context_of(r: &Regs, trap: Trap, mask: SigSet, fpstate: u64) -> SigContext {
 
 /// Puts the registers of the running thread where rt_sigreturn(2) of Linux takes them from: the
 /// context at `at`, the FPU state at `fpstate`. Linux sets `stack` as the alternate one by that.
-pub fn put_context(regs: &Regs, at: u64, fpstate: u64, stack: AltStack) -> Result<()> {
+pub fn put_context(regs: &Regs, at: UserAddr, fpstate: u64, stack: AltStack) -> Result<()> {
     save_fpu(fpstate)?;
     let context = UContext {
         flags: signal::UC_FP_XSTATE | signal::UC_SIGCONTEXT_SS | signal::UC_STRICT_RESTORE_SS,
@@ -122,12 +122,12 @@ pub fn put_context(regs: &Regs, at: u64, fpstate: u64, stack: AltStack) -> Resul
         mcontext: context_of(regs, Trap::default(), SigSet(0), fpstate),
         sigmask: SigSet(0),
     };
-    put(UserAddr::of(at), context.as_bytes()).map(drop)
+    put(at, context.as_bytes()).map(drop)
 }
 
 /// Takes the registers of the running thread from a context in which Linux has put them.
-pub fn take_context(regs: &mut Regs, at: u64) -> Result<()> {
-    let context: UContext = user::get(UserAddr::of(at))?;
+pub fn take_context(regs: &mut Regs, at: UserAddr) -> Result<()> {
+    let context: UContext = user::get(at)?;
     load(regs, &context.mcontext)
 }
 

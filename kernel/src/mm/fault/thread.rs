@@ -27,6 +27,7 @@ use hanare_core::vma::{Backing, Prot, SpecialKind, Vma, VmaFlags};
 use hanare_hal::addr::PhysAddr;
 use hanare_hal::paging::SMALL;
 use hanare_hal::pte::{self, Bits};
+use hanare_hal::usercopy::UserAddr;
 use hanare_hal::{cpu, shared as region};
 
 /// The thread that faults. Only threads are: they stand above the memory, which calls up for
@@ -67,13 +68,13 @@ enum Plan {
 }
 
 /// A fault of the running thread in a user copy, or before one. May wait.
-pub fn user(thread: &impl Faulting, addr: u64, error: u64) -> Result<(), Signal> {
+pub fn user(thread: &impl Faulting, addr: UserAddr, error: u64) -> Result<(), Signal> {
     serve(thread, FaultInfo::of(addr, error, false))
 }
 
 /// A fault of the running thread in user mode. May wait; not when a signal has come: it faults
 /// again after that.
-pub fn in_user_mode(thread: &impl Faulting, addr: u64, error: u64) -> Result<(), Signal> {
+pub fn in_user_mode(thread: &impl Faulting, addr: UserAddr, error: u64) -> Result<(), Signal> {
     serve(thread, FaultInfo::of(addr, error, true))
 }
 
@@ -137,7 +138,7 @@ fn serve(thread: &impl Faulting, fault: FaultInfo) -> Result<(), Signal> {
                 if came_first {
                     return Ok(()); // a signal: it faults again
                 }
-                finish(p.memory, fill, answer.ok().map(|a| a.status), fault.addr)?;
+                finish(p.memory, fill, answer.ok().map(|a| a.status), fault.addr.get())?;
             }
         }
         if may_come_again && p.thread.has_signal() {
@@ -162,7 +163,7 @@ fn plan(
     is_forgotten: bool,
     growth: impl FnOnce() -> Growth,
 ) -> Plan {
-    let (addr, page) = (fault.addr, fault.page());
+    let (addr, page) = (fault.addr.get(), fault.page());
     let watch_seen = p.memory.invalidations.load(Ordering::Acquire);
     let mut mm = p.memory.mm.lock();
     mm.set_wish(p.policy.wish());
@@ -249,7 +250,7 @@ impl AddressSpace {
     }
 
     fn plan_missing(&mut self, vma: &Vma<FileRef>, fault: &FaultInfo, resolve: Plan) -> Plan {
-        let addr = fault.addr;
+        let addr = fault.addr.get();
         match &vma.backing {
             Backing::Anonymous => done(self.populate_anonymous(vma, addr, fault.writes())),
             Backing::PrivateFile { .. } if self.map_known(vma, addr, file_window(vma, addr)) => {

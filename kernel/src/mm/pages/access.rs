@@ -2,6 +2,7 @@
 
 use hanare_core::vma::Prot;
 use hanare_hal::paging::SMALL;
+use hanare_hal::usercopy::UserAddr;
 
 /// Error code bits of a page fault (SDM volume 3, 4.7): the access was a write.
 pub const WRITE: u64 = 2;
@@ -14,7 +15,7 @@ pub const FETCH: u64 = 16;
 #[derive(Clone, Copy, Debug)]
 pub struct FaultInfo {
     /// The address that was accessed.
-    pub addr: u64,
+    pub addr: UserAddr,
     /// The right that the access needs.
     pub wanted: Prot,
     /// The access comes again if it is not served: then a signal need not wait.
@@ -23,7 +24,7 @@ pub struct FaultInfo {
 
 impl FaultInfo {
     /// The access to `addr`, with the error code of the CPU's page fault.
-    pub fn of(addr: u64, error: u64, may_come_again: bool) -> FaultInfo {
+    pub fn of(addr: UserAddr, error: u64, may_come_again: bool) -> FaultInfo {
         let wanted = if error & FETCH != 0 {
             Prot::EXEC
         } else if error & WRITE != 0 {
@@ -36,7 +37,7 @@ impl FaultInfo {
 
     /// The address of the page.
     pub const fn page(&self) -> u64 {
-        self.addr & !(SMALL - 1)
+        self.addr.get() & !(SMALL - 1)
     }
 
     /// Whether the access writes.
