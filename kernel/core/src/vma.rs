@@ -89,7 +89,8 @@ impl<F: Clone + PartialEq> Vma<F> {
         })
     }
 
-    /// Whether `mprotect` may give the mapping these rights. `denies`: see [`VmaMap::deny_write_exec`].
+    /// Whether `mprotect` may give the mapping these rights. `denies`: see
+    /// [`VmaMap::deny_write_exec`].
     fn may_have(&self, prot: Prot, denies: bool) -> bool {
         self.max_prot.contains(prot)
             && !self.flags.contains(VmaFlags::FIXED_KERNEL)

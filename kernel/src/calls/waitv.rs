@@ -163,16 +163,18 @@ fn wait_on_linux(
     let of_linux = split::of_linux(places).map(|i| words[i as usize]);
     let told = lists::collected(iter::once(note).chain(of_linux));
     hold::at("waitv-queued");
-    let on_linux = told.and_then(|told| loop {
-        let scratch = thread.write_scratch(told.as_bytes())?;
-        let args = [scratch, told.len() as u64, a[2], a[3], a[4], 0];
-        let on_linux = route::call(thread, row, args);
-        let is_woken = thread.futex_woken.load(Ordering::Acquire);
-        if !split::is_late(&on_linux, is_woken) {
-            break on_linux;
-        }
-        if thread.must_end() || thread.has_signal() {
-            break futex::interrupted(thread, Until::NEVER, Restart::Sys);
+    let on_linux = told.and_then(|told| {
+        loop {
+            let scratch = thread.write_scratch(told.as_bytes())?;
+            let args = [scratch, told.len() as u64, a[2], a[3], a[4], 0];
+            let on_linux = route::call(thread, row, args);
+            let is_woken = thread.futex_woken.load(Ordering::Acquire);
+            if !split::is_late(&on_linux, is_woken) {
+                break on_linux;
+            }
+            if thread.must_end() || thread.has_signal() {
+                break futex::interrupted(thread, Until::NEVER, Restart::Sys);
+            }
         }
     });
     let woken = give_up(thread, local(places));
