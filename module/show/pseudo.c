@@ -392,6 +392,9 @@ static int pseudo_setattr(HANARE_IDMAP *idmap, struct dentry *dentry, struct iat
 		return err;
 	of_linux = d_inode(path->dentry);
 	attr->ia_valid &= ~(ATTR_FILE | ATTR_OPEN);
+	/* Linux has made a mode of these already, of our inode's: it does so again, of its own. */
+	if (attr->ia_valid & (ATTR_KILL_SUID | ATTR_KILL_SGID))
+		attr->ia_valid &= ~ATTR_MODE;
 	inode_lock(of_linux);
 	err = notify_change(hanare_idmap(path->mnt), path->dentry, attr, NULL);
 	inode_unlock(of_linux);

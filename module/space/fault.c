@@ -15,8 +15,12 @@
 #define UNLOCKED_MS 60000
 /* Of a task that ends, which no signal wakes: Linux walks its robust futexes. */
 #define EXITING_MS 1000
-/* For what the LWK has nothing of yet, before the fault begins anew: its mapping may be another. */
+/*
+ * For what the LWK has nothing of yet, before the fault begins anew: its mapping may be another, or
+ * a signal, which does not end a fault of the kernel's own, be served first.
+ */
 #define AGAIN_MS 1000
+#define AGAIN_SIGNAL_MS 20
 #define LOCKED_MS 10000
 /* For what another fault runs, where the lock can be given up instead. */
 #define BUSY_LOCKED_MS 100
@@ -281,7 +285,8 @@ static vm_fault_t ask_unlocked(struct vm_area_struct *vma, struct hanare_answer 
 	struct hanare_space *space = vma->vm_private_data;
 	bool exiting = current->flags & PF_EXITING;
 	unsigned int timeout_ms = exiting ? EXITING_MS : UNLOCKED_MS;
-	unsigned long end = jiffies + msecs_to_jiffies(AGAIN_MS);
+	unsigned long begun = jiffies;
+	unsigned int again_ms;
 	struct file *file;
 
 	/*
@@ -299,7 +304,8 @@ static vm_fault_t ask_unlocked(struct vm_area_struct *vma, struct hanare_answer 
 	 */
 	do {
 		ask(space, answer, addr, write, timeout_ms, timeout_ms);
-	} while (answer->status == -EAGAIN && time_before(jiffies, end) && !signal_pending(current));
+		again_ms = exiting || !signal_pending(current) ? AGAIN_MS : AGAIN_SIGNAL_MS;
+	} while (answer->status == -EAGAIN && time_before(jiffies, begun + msecs_to_jiffies(again_ms)));
 	if (exiting && answer->status == -EAGAIN)
 		answer->status = -EIO;
 	/* A task that does not end, and can be killed, waits on for a file that is slow. */

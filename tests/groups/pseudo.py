@@ -421,6 +421,11 @@ for path in ('/proc/self/status', '/proc/self/maps', '/proc/self/cmdline', '/pro
         tell(path, 'mode', lambda: (oct(os.stat(path).st_mode), oct(os.fstat(fd).st_mode)))
     tell(path, 'chmod', lambda: os.chmod(f'/proc/self/fd/{fd}', mode))
     tell(path, 'fchown', lambda: os.fchown(fd, os.getuid(), -1))
+    # What a change of the owner takes from the mode.
+    tell(path, 'fchmod', lambda: os.fchmod(fd, 0o6755))
+    tell(path, 'fchown', lambda: os.fchown(fd, -1, os.getgid()))
+    tell(path, 'mode', lambda: oct(os.fstat(fd).st_mode))
+    tell(path, 'fchmod', lambda: os.fchmod(fd, mode))
     tell(path, 'fsync', lambda: os.fsync(fd))
     os.close(fd)
 """

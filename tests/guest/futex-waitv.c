@@ -129,7 +129,6 @@ static void signals(void)
 {
 	struct sigaction action = { .sa_handler = on_alarm };
 
-	all(3, own, FUTEX_PRIVATE_FLAG);
 	for (int i = 0; i < 2; i++) {
 		action.sa_flags = i ? SA_RESTART : 0;
 		sigaction(SIGALRM, &action, NULL);
@@ -177,7 +176,15 @@ int main(void)
 	own[0] = 1;
 	TELL(waitv(3, 30, CLOCK_MONOTONIC));
 	own[0] = 0;
+	all(3, own, FUTEX_PRIVATE_FLAG);
 	signals();
+	words[2] = (struct waiter){ 0, (uintptr_t)common, SIZE_32, 0 };
+	signals();
+	all(128, own, FUTEX_PRIVATE_FLAG);
+	for (int i = 0; i < 127; i++)
+		words[i] = (struct waiter){ 0, (uintptr_t)(common + i), SIZE_32, 0 };
+	woken("many of both, by the private one", 128, own + 127, FUTEX_PRIVATE_FLAG);
+	woken("many of both, by the last shared one", 128, common + 126, 0);
 	between_processes();
 	return 0;
 }

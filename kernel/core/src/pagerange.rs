@@ -97,7 +97,7 @@ impl PageRange {
     /// Whether there is no page in it.
     #[must_use]
     pub const fn is_empty(self) -> bool {
-        self.start == self.end
+        self.start >= self.end
     }
 
     /// Whether an address lies in it.

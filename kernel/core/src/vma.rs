@@ -226,7 +226,7 @@ impl<F: Clone + PartialEq> VmaMap<F> {
     /// The mappings that have a page in a range, by address, whole.
     pub fn range(&self, range: PageRange) -> impl Iterator<Item = &Vma<F>> {
         let first = self.find(range.start()).map_or(range.start(), |vma| vma.start);
-        self.vmas.range(first..range.end()).map(|(_, vma)| vma)
+        self.vmas.range(first..range.end().max(first)).map(|(_, vma)| vma)
     }
 
     /// The mappings of a range, each with its pages there.
@@ -313,9 +313,12 @@ impl<F: Clone + PartialEq> VmaMap<F> {
         removed
     }
 
-    /// Takes all mappings out, for which no memory is needed.
+    /// Takes all mappings out, for which no memory is needed. What is mapped later is denied
+    /// execution as before.
     pub fn take(&mut self) -> Self {
-        core::mem::replace(self, Self::new(self.min, self.max))
+        let empty = Self::new(self.min, self.max);
+        let denies_write_exec = self.denies_write_exec;
+        core::mem::replace(self, Self { denies_write_exec, ..empty })
     }
 
     /// As [`remove`](Self::remove), with the checks of `munmap`.

@@ -56,7 +56,7 @@ pub fn serve(call: &Context<'_>, hook: Hook) -> Result<u64> {
         Hook::Credentials => call.forward().inspect(|_| credentials_changed(me)),
         Hook::Unshare => unshare(call),
         Hook::Setns => setns(call),
-        Hook::Attributes => call.forward().inspect(|_| attributes_changed(call)),
+        Hook::Attributes => attributes(call),
         Hook::Rights => call.forward().inspect(|_| workers::rights_changed(me)),
         Hook::Getitimer => {
             itimer::itimer(call.process, args[0], None, args[1]).unwrap_or_else(|| call.forward())
@@ -360,9 +360,9 @@ pub fn interruptible(me: &Thread, mask: SigSet, argument: u64, size: usize) -> R
     Ok(scratch + 8)
 }
 
-/// A thread has another priority or policy: the one that the call names by its id, or the running
-/// one.
-fn attributes_changed(call: &Context<'_>) {
+/// A call that gives another priority or policy to a thread of the process: the one that it names
+/// by its id, or the running one.
+fn attributes(call: &Context<'_>) -> Result<u64> {
     const IOPRIO_WHO_PROCESS: u32 = 1;
     let args = call.args;
     let id = match call.row.number as u32 {
@@ -372,7 +372,12 @@ fn attributes_changed(call: &Context<'_>) {
         _ => args[0],
     } as u32;
     let named = call.process.threads().find(|t| id != 0 && t.tid() == id);
-    workers::attributes_changed_of(call.thread, named.as_deref().unwrap_or(call.thread));
+    if let Some(named) = &named {
+        // Before the call, after which it may have ended, and left its worker to others.
+        workers::attributes_differ(named);
+    }
+    let of = named.as_deref().unwrap_or(call.thread);
+    call.forward().inspect(|_| workers::attributes_changed_of(call.thread, of))
 }
 
 /// The running thread has other users, groups or namespaces.

@@ -103,10 +103,10 @@ fn reserve(me: &Thread, request: &Request, plan: &Plan) -> Result<Place> {
     let p = &me.caller();
     check_fixed(p, plan)?;
     plan.check_kind()?;
+    let locks = mlock::future(me, plan.len, plan.has(MAP_LOCKED))?;
     if !p.memory.mm.lock().mappings().may_map(plan.prot) {
         return Err(errno::EACCES);
     }
-    let locks = mlock::future(me, plan.len, plan.has(MAP_LOCKED))?;
     within_limits(me, plan)?;
     let is_promised =
         !plan.is_from_pool() && limits::is_accounted(plan.prot, plan.vma_flags | locks);

@@ -58,9 +58,6 @@ pub fn shmat(me: &Thread, id: u64, addr: u64, flags: u64) -> Result<u64> {
     let size = size_of(p, id)?;
     let mut prot = if flags & SHM_RDONLY != 0 { Prot::READ } else { Prot::READ | Prot::WRITE };
     prot.set(Prot::EXEC, flags & SHM_EXEC != 0);
-    if !p.memory.mm.lock().mappings().may_map(prot) {
-        return Err(errno::EACCES);
-    }
     let attach = |addr, is_large| attach(me, id, addr, flags, size, prot, is_large);
     if addr == 0 {
         return match attach(0, false) {
@@ -122,6 +119,10 @@ fn attach(
         return Err(errno::ENOMEM);
     }
     let at = place(p, addr, len, is_large, flags & SHM_REMAP != 0)?;
+    if !p.memory.mm.lock().mappings().may_map(prot) {
+        shared::give_up(p, PageRange::of(at, at + len), None);
+        return Err(errno::EACCES);
+    }
     let made = delegate::linux(me, __NR_shmat, [id, at, flags & !SHM_RND | SHM_REMAP, 0, 0, 0]);
     if let Err(e) = made {
         shared::give_up(p, PageRange::of(at, at + len), None); // it may be unmapped already

@@ -13,7 +13,7 @@ use crate::process::futex::{self, Sleeper};
 use crate::process::thread::Thread;
 use crate::process::until::Until;
 use crate::route;
-use crate::sched::hold;
+use crate::sched::{cpus, hold};
 use alloc::vec::Vec;
 use core::iter;
 use core::sync::atomic::Ordering;
@@ -175,6 +175,8 @@ fn wait_on_linux(
             if thread.must_end() || thread.has_signal() {
                 break futex::interrupted(thread, Until::NEVER, Restart::Sys);
             }
+            // A proxy may say so for ever: meanwhile the CPU is the others', too.
+            cpus::yield_now();
         }
     });
     let woken = give_up(thread, local(places));

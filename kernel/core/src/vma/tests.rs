@@ -141,16 +141,19 @@ fn memory_that_denies_execution_gains_none() {
     let mut map = map();
     map.insert(anonymous(MIN, MIN + P)).unwrap();
     map.insert(anonymous(MIN + P, MIN + 3 * P)).unwrap();
-    map.protect(MIN, MIN + P, exec).unwrap();
+    map.protect(PageRange::of(MIN, MIN + P), exec).unwrap();
     map.deny_write_exec();
     assert!(map.may_map(write) && map.may_map(exec) && !map.may_map(write | exec));
-    assert_eq!(map.protectable(MIN, MIN + 3 * P, exec), MIN + P);
-    assert_eq!(map.protect(MIN, MIN + 3 * P, exec), Err(EACCES));
-    assert_eq!(map.protect(MIN, MIN + P, write | exec), Err(EACCES));
-    assert_eq!(map.protect(MIN, MIN + 3 * P, write), Ok(()));
-    assert_eq!(map.protect(MIN, MIN + P, exec), Err(EACCES));
-    assert_eq!(map.protect(MIN, MIN + 3 * P, read), Ok(()));
+    assert_eq!(map.protectable(PageRange::of(MIN, MIN + 3 * P), exec), MIN + P);
+    assert_eq!(map.protect(PageRange::of(MIN, MIN + 3 * P), exec), Err(EACCES));
+    assert_eq!(map.protect(PageRange::of(MIN, MIN + P), write | exec), Err(EACCES));
+    assert_eq!(map.protect(PageRange::of(MIN, MIN + 3 * P), write), Ok(()));
+    assert_eq!(map.protect(PageRange::of(MIN, MIN + P), exec), Err(EACCES));
+    assert_eq!(map.protect(PageRange::of(MIN, MIN + 3 * P), read), Ok(()));
     map.check();
+    // Another program in its place (execve) is denied it as well.
+    assert_eq!(map.take().iter().count(), 1);
+    assert!(!map.may_map(write | exec));
 }
 
 #[test]
