@@ -3,7 +3,8 @@
 use super::*;
 use crate::errno::{EAGAIN, EINTR, Errno};
 use crate::futex::{Key, WAITERS};
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
+use std::collections::hash_map::{Entry, HashMap};
 use std::println;
 use std::vec::Vec;
 
@@ -273,8 +274,8 @@ fn explore(mutant: Mutant) -> (usize, Option<(&'static str, Vec<Step>)>) {
         for step in STEPS {
             let Some(after) = world.steps(step, mutant) else { continue };
             rests &= step == Step::Signal;
-            if !ways.contains_key(&after) {
-                ways.insert(after, way.iter().copied().chain([step]).collect());
+            if let Entry::Vacant(new) = ways.entry(after) {
+                new.insert(way.iter().copied().chain([step]).collect());
                 next.push_back(after);
             }
         }
