@@ -155,7 +155,7 @@ static void between_processes(void)
 	printf("woken by a child: %ld, status %#x\n", index, status);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	common = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -179,7 +179,9 @@ int main(void)
 	all(3, own, FUTEX_PRIVATE_FLAG);
 	signals();
 	words[2] = (struct waiter){ 0, (uintptr_t)common, SIZE_32, 0 };
-	signals();
+	/* Not where each call is held before it begins for longer than the alarms are apart. */
+	if (argc == 1)
+		signals();
 	all(128, own, FUTEX_PRIVATE_FLAG);
 	for (int i = 0; i < 127; i++)
 		words[i] = (struct waiter){ 0, (uintptr_t)(common + i), SIZE_32, 0 };
