@@ -377,7 +377,11 @@ fn attributes(call: &Context<'_>) -> Result<u64> {
         workers::attributes_differ(named);
     }
     let of = named.as_deref().unwrap_or(call.thread);
-    call.forward().inspect(|_| workers::attributes_changed_of(call.thread, of))
+    let result = call.forward();
+    if named.is_some() || result.is_ok() {
+        workers::attributes_changed_of(call.thread, of);
+    }
+    result
 }
 
 /// The running thread has other users, groups or namespaces.
