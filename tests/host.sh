@@ -37,13 +37,15 @@ formatted() {
         (cd $workspace && cargo fmt --all --check) || return 1
     done
 }
-# The fuzz targets as they are built, in the folder in which they are (tests/fuzz/run).
 clippy() {
     cargo clippy --locked --quiet --workspace --all-targets -- -D warnings &&
         (cd kernel && cargo clippy --locked --quiet --workspace -- -D warnings) &&
         (cd tools/proxy && cargo clippy --locked --quiet -- -D warnings) &&
-        (cd native && cargo clippy --locked --quiet --all-targets -- -D warnings) &&
-        (cd tests/fuzz && CARGO_TARGET_DIR=target cargo clippy --locked --quiet --release -- -D warnings)
+        (cd native && cargo clippy --locked --quiet --all-targets -- -D warnings)
+}
+# As they are built, in the folder in which they are (tests/fuzz/run).
+clippy_of_fuzz_targets() {
+    cd tests/fuzz && CARGO_TARGET_DIR=target cargo clippy --locked --quiet --release -- -D warnings
 }
 
 # Names that no Python file defines, which an interpreter finds only where it comes by; those that
@@ -56,7 +58,7 @@ python_names() {
     [ -z "$undefined" ]
 }
 
-export -f formatted clippy python_names
+export -f formatted clippy clippy_of_fuzz_targets python_names
 step python-names bash -c python_names
 for tool in fmt clippy; do
     if cargo $tool --version > build/tests/host-$tool.log 2>&1; then
@@ -65,6 +67,12 @@ for tool in fmt clippy; do
         echo "skip $tool: there is no cargo $tool: rustup component add rustfmt clippy"
     fi
 done
+# Their crates are compiled for it alone: a minute of CPU time.
+if [ $tier = test ]; then
+    echo 'later clippy-of-fuzz-targets: it says nothing of the product, and make quick has it'
+elif cargo clippy --version > /dev/null 2>&1; then
+    step clippy-of-fuzz-targets bash -c clippy_of_fuzz_targets
+fi
 # The host's workspace, the library among it. At full depth in every tier: all explorations together
 # take 15 s of CPU time. xtask is built with the others, as `cargo xtask` by itself would build its
 # crates anew, with fewer features.

@@ -1,7 +1,7 @@
 """A CPU of the LWK that runs one thread takes no interrupt and no exception, whatever Linux and the other CPUs do.
 
 A program computes on one CPU while one load after the other runs, on Linux and on the instance's other CPUs; what came
-is told by kind, with the load that it came with. In the end all of them run at once, for TESTS_NOISE_SECONDS (5 in `make
+is told by kind, with the load that it came with. In the end all of them run at once, for TESTS_NOISE_SECONDS (3 in `make
 test`, 20 in `make test-long`). Linux has three CPUs: with two it never sends a broadcast.
 """
 
@@ -15,7 +15,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '../
 import controlgroup
 from harness import *
 
-SECONDS = int(os.environ.get('TESTS_NOISE_SECONDS') or (20 if TIER == 'long' else 5))
+SECONDS = int(os.environ.get('TESTS_NOISE_SECONDS') or (20 if TIER == 'long' else 3))
 # Each load alone; those that take longer are done once.
 LOAD_SECONDS = max(1.0, SECONDS / 10)
 # Alone in `make test`: what has one CPU tell all others, or all programs, and what the computing

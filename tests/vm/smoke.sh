@@ -69,6 +69,7 @@ echo "tracing $(ls -d /sys/kernel/tracing/events)"
 echo "overlay $(echo x > /usr/written-in-guest && cat /usr/written-in-guest)"
 echo "modprobe $(modprobe loop && ls -d /sys/module/loop)"
 echo "numa $(ls -d /sys/devices/system/node/node* | wc -l)"
+echo "once $(stat -c '%F %t:%T' /sys/kernel/debug/clear_warn_once)"
 echo shared > "$SMOKE_WORK/rw/file"
 # A mapping's dirty pages have to get to the host, too.
 python3 -c 'import mmap, sys
@@ -101,7 +102,8 @@ cgroup cgroup2fs
 tracing /sys/kernel/tracing/events
 overlay x
 modprobe /sys/module/loop
-numa 2"
+numa 2
+once character special file 1:3"
 check '--rw' "$(cat "$work/rw/file")" shared
 check '--rw, mapped' "$(dd if="$work/rw/mapped" bs=1 skip=5000 count=6 2>/dev/null)" mapped
 check 'host unchanged' "$(ls /usr/written-in-guest 2>&1 | grep -c 'No such')" 1

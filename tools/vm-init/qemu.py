@@ -10,8 +10,8 @@ from initramfs import CACHE, VmError
 QEMU = os.environ.get('HANARE_QEMU', 'qemu-system-x86_64')
 # From this version on TCG locks a page while it translates code of it ("accel/tcg: Always lock
 # pages before translation"). Before, a CPU may translate code while Linux patches it (static keys,
-# tracing). CPUs that trapped for ever at patched code were seen so; one `kernel BUG at lib/once.c`
-# is taken for the same, and was not seen again on purpose. x2APIC under TCG has come with 9.0.
+# tracing). CPUs that trapped for ever at patched code were seen so. x2APIC under TCG has come with
+# 9.0.
 TRANSLATES_LOCKED = (9, 0)
 
 
