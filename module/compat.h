@@ -219,46 +219,48 @@ static inline bool hanare_exe_denies_writes(void)
 #endif
 
 /*
- * Frame addresses behind a mapping of a device, from `addr` on. Returns how
- * many were found, or -EFAULT if the first is not there.
+ * Whether Linux refuses to pin pages for devices, for as long as these like (FOLL_LONGTERM), of a
+ * shared mapping that is told of writes ("mm/gup: disallow FOLL_LONGTERM GUP-nonfast writing to
+ * file-backed mappings").
  */
-static inline long hanare_follow_frames(struct mm_struct *mm, unsigned long addr, long count,
-					bool write, u64 *frames)
+#define HANARE_REFUSES_PINS (LINUX_VERSION_CODE >= KERNEL_VERSION(6, 5, 0))
+
+/* A page of a mapping that has no struct page, or none for pinning. */
+struct hanare_device_page {
+	unsigned long pfn;
+	pgprot_t prot;		/* as a small page has it */
+	bool writable;
+};
+
+/* Finds it: 0, -EINVAL. Under mmap_lock, of a VM_PFNMAP or VM_IO mapping. */
+static inline int hanare_follow_page(struct vm_area_struct *vma, unsigned long addr,
+				     struct hanare_device_page *page)
 {
-	long i;
-
-	mmap_read_lock(mm);
-	for (i = 0; i < count; i++, addr += PAGE_SIZE) {
-		struct vm_area_struct *vma = vma_lookup(mm, addr);
-		unsigned long pfn;
-
-		/* A driver may fill its mapping only when it is touched. */
-		if (fixup_user_fault(mm, addr, write ? FAULT_FLAG_WRITE : 0, NULL))
-			break;
-		if (!vma || !(vma->vm_flags & (VM_PFNMAP | VM_IO)) ||
-		    (write && !(vma->vm_flags & VM_WRITE)))
-			break;
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 12, 0)
-		{
-			struct follow_pfnmap_args args = { .vma = vma, .address = addr };
+	struct follow_pfnmap_args args = { .vma = vma, .address = addr };
 
-			if (follow_pfnmap_start(&args))
-				break;
-			pfn = args.pfn;
-			if (write && !args.writable) {
-				follow_pfnmap_end(&args);
-				break;
-			}
-			follow_pfnmap_end(&args);
-		}
+	if (follow_pfnmap_start(&args))
+		return -EINVAL;
+	page->pfn = args.pfn;
+	page->writable = args.writable;
+	page->prot = args.pgprot;
+	/* Of a large page it is as that has it (seen of 6.12 and 7.2). */
+	if (!args.ptep)
+		page->prot = pgprot_large_2_4k(args.pgprot);
+	follow_pfnmap_end(&args);
 #else
-		if (follow_pfn(vma, addr, &pfn))
-			break;
+	spinlock_t *lock;
+	pte_t *pte;
+
+	if (follow_pte(vma->vm_mm, addr, &pte, &lock))
+		return -EINVAL;
+	__acquire(lock);	/* what sparse does not see of follow_pte() */
+	page->pfn = pte_pfn(*pte);
+	page->writable = pte_write(*pte);
+	page->prot = pte_pgprot(*pte);
+	pte_unmap_unlock(pte, lock);
 #endif
-		frames[i] = (u64)pfn << PAGE_SHIFT;
-	}
-	mmap_read_unlock(mm);
-	return i ?: -EFAULT;
+	return 0;
 }
 
 /* Leaks of CPUs that a kernel does not know; it has no file that tells of them, either. */

@@ -28,7 +28,6 @@
 #include <linux/wait.h>
 #include <linux/workqueue.h>
 #include <linux/xarray.h>
-
 #include "hanare_abi.h"
 #include "compat.h"
 #include "atomics.h"

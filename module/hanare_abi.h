@@ -28,7 +28,7 @@
  * is never taken for the same. The module refuses an image of another version and names both; so
  * do the proxy and the command.
  */
-#define HANARE_VERSION 0xccb2aa68U
+#define HANARE_VERSION 0x73f5618eU
 /* Bytes of a base page. */
 #define HANARE_PAGE_SIZE 4096ULL
 /* Bytes of a large page, and the granule in which memory is reserved. */
@@ -195,11 +195,18 @@ struct hanare_copied_status {
  * `EXTENT_CACHE_SHIFT` are the address of the first frame (4 KiB aligned).
  */
 #define HANARE_EXTENT_PAGES_MASK 4095ULL
-/*
- * First of the three bits of an extent word that hold the cache policy, a number of
- * `CachePolicy`. 0, write-back, is what all frames have today.
- */
+/* First of the three bits of an extent word that hold the cache policy, one of `CACHE_*`. */
 #define HANARE_EXTENT_CACHE_SHIFT 52U
+/* Cache policy of an extent: cached; ordinary memory. */
+#define HANARE_CACHE_WRITE_BACK 0ULL
+/* Not cached, with writes gathered: frame buffers. */
+#define HANARE_CACHE_WRITE_COMBINING 1ULL
+/* Not cached, unless a memory type range register says write-combining. */
+#define HANARE_CACHE_UNCACHED_MINUS 2ULL
+/* Not cached, in order: registers of devices. */
+#define HANARE_CACHE_UNCACHED 3ULL
+/* Cached for reading; writes go to memory at once. */
+#define HANARE_CACHE_WRITE_THROUGH 4ULL
 /*
  * Bit of an extent word: the frames are of a mapping that Linux keeps no `struct page` for
  * (`VM_PFNMAP`, `VM_IO`): memory of a device mostly. It says nothing of caching or trust.
@@ -558,6 +565,8 @@ struct hanare_boot_params {
 	 * by the LWK.
 	 */
 	__u64 firsts_ended;
+	/* Page attribute table (IA32_PAT) of Linux' CPUs, for those of the LWK; 0: nobody knows. */
+	__u64 pat;
 	/* Zero-terminated instance name. */
 	__u8 name[32];
 	/* Zero-terminated boot options, e.g. `spin_us=50 log=debug`. */
@@ -1347,6 +1356,14 @@ struct hanare_request {
  * it has come; -ESRCH: there is no such process.
  */
 #define HANARE_SERVICE_CHILD 22U
+/*
+ * Linux pins pages for devices of args[0]..args[1] of the caller's memory from now on: private
+ * memory that the program may write. Of such a range Linux is given pages for writing only, or
+ * copies. args[2]: 1 + the descriptor that has to be a device's, or 0.
+ * -EOPNOTSUPP: this Linux pins pages anyway. -ENOTTY: the descriptor is no device's. Else what
+ * mmap(2) says.
+ */
+#define HANARE_SERVICE_PINNABLE 23U
 /* Most extents in one service. */
 #define HANARE_EXTENTS_MAX 64
 
@@ -3373,10 +3390,11 @@ _Static_assert(__builtin_offsetof(struct hanare_boot_params, tick_ns) == 156, "B
 _Static_assert(__builtin_offsetof(struct hanare_boot_params, transport) == 160, "BootParams.transport");
 _Static_assert(__builtin_offsetof(struct hanare_boot_params, transport_flags) == 164, "BootParams.transport_flags");
 _Static_assert(__builtin_offsetof(struct hanare_boot_params, firsts_ended) == 168, "BootParams.firsts_ended");
-_Static_assert(__builtin_offsetof(struct hanare_boot_params, name) == 176, "BootParams.name");
-_Static_assert(__builtin_offsetof(struct hanare_boot_params, cmdline) == 208, "BootParams.cmdline");
-_Static_assert(__builtin_offsetof(struct hanare_boot_params, banner) == 464, "BootParams.banner");
-_Static_assert(sizeof(struct hanare_boot_params) == 592, "BootParams");
+_Static_assert(__builtin_offsetof(struct hanare_boot_params, pat) == 176, "BootParams.pat");
+_Static_assert(__builtin_offsetof(struct hanare_boot_params, name) == 184, "BootParams.name");
+_Static_assert(__builtin_offsetof(struct hanare_boot_params, cmdline) == 216, "BootParams.cmdline");
+_Static_assert(__builtin_offsetof(struct hanare_boot_params, banner) == 472, "BootParams.banner");
+_Static_assert(sizeof(struct hanare_boot_params) == 600, "BootParams");
 _Static_assert(__builtin_offsetof(struct hanare_bell, word) == 0, "Bell.word");
 _Static_assert(__builtin_offsetof(struct hanare_bell, worker) == 8, "Bell.worker");
 _Static_assert(sizeof(struct hanare_bell) == 16, "Bell");

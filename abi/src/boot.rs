@@ -154,6 +154,8 @@ pub struct BootParams {
     /// Processes whose first thread has ended, or is about to, while others may go on; written
     /// by the LWK.
     pub firsts_ended: u64,
+    /// Page attribute table (IA32_PAT) of Linux' CPUs, for those of the LWK; 0: nobody knows.
+    pub pat: u64,
     /// Zero-terminated instance name.
     pub name: [u8; 32],
     /// Zero-terminated boot options, e.g. `spin_us=50 log=debug`.

@@ -5,9 +5,18 @@ use crate::PAGE_SIZE;
 /// Bits of an extent word that hold the number of pages minus one. The bits up to
 /// [`EXTENT_CACHE_SHIFT`] are the address of the first frame (4 KiB aligned).
 pub const EXTENT_PAGES_MASK: u64 = 0xfff;
-/// First of the three bits of an extent word that hold the cache policy, a number of
-/// `CachePolicy`. 0, write-back, is what all frames have today.
+/// First of the three bits of an extent word that hold the cache policy, one of `CACHE_*`.
 pub const EXTENT_CACHE_SHIFT: u32 = 52;
+/// Cache policy of an extent: cached; ordinary memory.
+pub const CACHE_WRITE_BACK: u64 = 0;
+/// Not cached, with writes gathered: frame buffers.
+pub const CACHE_WRITE_COMBINING: u64 = 1;
+/// Not cached, unless a memory type range register says write-combining.
+pub const CACHE_UNCACHED_MINUS: u64 = 2;
+/// Not cached, in order: registers of devices.
+pub const CACHE_UNCACHED: u64 = 3;
+/// Cached for reading; writes go to memory at once.
+pub const CACHE_WRITE_THROUGH: u64 = 4;
 /// Bit of an extent word: the frames are of a mapping that Linux keeps no `struct page` for
 /// (`VM_PFNMAP`, `VM_IO`): memory of a device mostly. It says nothing of caching or trust.
 pub const EXTENT_DEVICE: u64 = 1 << 55;
@@ -150,8 +159,7 @@ impl Extent {
     /// How CPUs access the frames. `None`: the word says something that no side knows.
     #[must_use]
     pub const fn cache(self) -> Option<CachePolicy> {
-        let code = (self.0 >> EXTENT_CACHE_SHIFT) as u8 & 7;
-        if code < 4 { Some(CachePolicy::of_code(code)) } else { None }
+        CachePolicy::of_code((self.0 >> EXTENT_CACHE_SHIFT) as u8 & 7)
     }
 
     /// Whether the frames are memory of a device.
@@ -171,33 +179,39 @@ impl Extent {
 #[repr(u8)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CachePolicy {
-    /// Cached; ordinary memory.
+    /// [`CACHE_WRITE_BACK`].
     #[default]
-    WriteBack = 0,
-    /// Not cached, with writes gathered: frame buffers.
-    WriteCombining = 1,
-    /// Not cached, unless a memory type range register says write-combining.
-    UncachedMinus = 2,
-    /// Not cached, in order: registers of devices.
-    Uncached = 3,
+    WriteBack = CACHE_WRITE_BACK as u8,
+    /// [`CACHE_WRITE_COMBINING`].
+    WriteCombining = CACHE_WRITE_COMBINING as u8,
+    /// [`CACHE_UNCACHED_MINUS`].
+    UncachedMinus = CACHE_UNCACHED_MINUS as u8,
+    /// [`CACHE_UNCACHED`].
+    Uncached = CACHE_UNCACHED as u8,
+    /// [`CACHE_WRITE_THROUGH`].
+    WriteThrough = CACHE_WRITE_THROUGH as u8,
 }
 
 impl CachePolicy {
-    /// Number of the policy, of two bits.
+    /// All of them, in the order of their numbers.
+    pub const ALL: [CachePolicy; 5] = [
+        CachePolicy::WriteBack,
+        CachePolicy::WriteCombining,
+        CachePolicy::UncachedMinus,
+        CachePolicy::Uncached,
+        CachePolicy::WriteThrough,
+    ];
+
+    /// Number of the policy, below 5.
     #[must_use]
     pub const fn code(self) -> u8 {
         self as u8
     }
 
-    /// Policy with a number, of which two bits count.
+    /// Policy with a number. `None`: no policy has it.
     #[must_use]
-    pub const fn of_code(code: u8) -> CachePolicy {
-        match code & 3 {
-            0 => CachePolicy::WriteBack,
-            1 => CachePolicy::WriteCombining,
-            2 => CachePolicy::UncachedMinus,
-            _ => CachePolicy::Uncached,
-        }
+    pub const fn of_code(code: u8) -> Option<CachePolicy> {
+        if (code as usize) < Self::ALL.len() { Some(Self::ALL[code as usize]) } else { None }
     }
 }
 
@@ -205,13 +219,6 @@ impl CachePolicy {
 mod tests {
     use super::*;
     use crate::request::{PAGE_EXECUTABLE, PAGE_WRITABLE};
-
-    const POLICIES: [CachePolicy; 4] = [
-        CachePolicy::WriteBack,
-        CachePolicy::WriteCombining,
-        CachePolicy::UncachedMinus,
-        CachePolicy::Uncached,
-    ];
 
     #[test]
     fn frames_have_aligned_addresses_of_52_bits() {
@@ -240,7 +247,8 @@ mod tests {
             assert_eq!((extent.first(), extent.pages()), (first, pages));
             assert_eq!((extent.is_device(), extent.is_watched()), (false, false));
             assert_eq!(extent.cache(), Some(CachePolicy::WriteBack));
-            for policy in POLICIES {
+            for policy in CachePolicy::ALL {
+                assert_eq!(CachePolicy::of_code(policy.code()), Some(policy));
                 let extent = extent.of_device(policy).watched();
                 assert_eq!((extent.first(), extent.pages()), (first, pages));
                 assert_eq!((extent.is_device(), extent.is_watched()), (true, true));
@@ -248,7 +256,7 @@ mod tests {
                 assert_eq!(Extent::of_word(extent.word()), extent);
             }
         }
-        assert_eq!(Extent::of_word(4 << EXTENT_CACHE_SHIFT).cache(), None);
+        assert_eq!(Extent::of_word(5 << EXTENT_CACHE_SHIFT).cache(), None);
         let frames = Extent::of(PhysFrame::holding(0x3000), 2).frames();
         assert!(frames.map(PhysFrame::address).eq([0x3000, 0x4000]));
     }

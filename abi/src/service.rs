@@ -194,6 +194,13 @@ pub const SERVICE_CONTINUED: u32 = 21;
 /// it has come; -ESRCH: there is no such process.
 pub const SERVICE_CHILD: u32 = 22;
 
+/// Linux pins pages for devices of args[0]..args[1] of the caller's memory from now on: private
+/// memory that the program may write. Of such a range Linux is given pages for writing only, or
+/// copies. args[2]: 1 + the descriptor that has to be a device's, or 0.
+/// -EOPNOTSUPP: this Linux pins pages anyway. -ENOTTY: the descriptor is no device's. Else what
+/// mmap(2) says.
+pub const SERVICE_PINNABLE: u32 = 23;
+
 /// Most extents in one service.
 pub const EXTENTS_MAX: usize = 64;
 

@@ -38,6 +38,7 @@ use sched::{attention, cpus, hold, machinecheck, user_mode};
 use hanare_abi::boot::{CPU_ONLINE, MEASURE_ISOLATION};
 use hanare_core::mitigations::{self, Policy, Processor};
 use hanare_core::options::Options;
+use hanare_core::pat::Pat;
 use hanare_core::transport;
 use hanare_hal::cpu::LeakWords;
 use hanare_hal::{
@@ -176,6 +177,7 @@ fn this_cpu(cpu: usize) {
     traps::init_cpu();
     let features = cpu::Features::detect();
     cpu::init_control(&features);
+    cpu::set_pat(Pat::of(shared::params().pat).word());
     speculation::init_cpu();
     fpu::init(&features);
     apic::init();

@@ -141,6 +141,7 @@ static int shared_make(struct hanare_instance *inst, const struct hanare_image *
 	params->transport = inst->transport->number;
 	params->transport_flags = inst->transport->flags;
 	params->leaks = inst->transport->leaks(inst);
+	params->pat = inst->transport->pat(inst);
 	params->linux_cpu_ids = nr_cpu_ids;
 	params->linux_node_ids = nr_node_ids;
 	params->linux_cpumask_size = cpumask_size();

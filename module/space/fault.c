@@ -36,8 +36,10 @@ static struct hanare_answer *answer_new(void)
 {
 	struct hanare_answer *answer = kmalloc(sizeof(*answer), GFP_KERNEL);
 
-	if (answer)
+	if (answer) {
 		answer->pause_us = 0;
+		answer->copies = false;
+	}
 	return answer;
 }
 
@@ -51,23 +53,19 @@ static void pause_for_more(struct hanare_answer *answer)
 	usleep_range(answer->pause_us, 2 * answer->pause_us);
 }
 
-/* The answer's status is -EBUSY if another fault has been running its service for `busy_ms`. */
-static void ask(struct hanare_space *space, struct hanare_answer *answer, u64 addr, bool write,
-		unsigned int timeout_ms, unsigned int busy_ms)
+/* As `ask`: for up to `most` pages. */
+static void ask_for(struct hanare_space *space, struct hanare_answer *answer, u64 addr, bool write, u32 most,
+		    unsigned int timeout_ms, unsigned int busy_ms)
 {
 	/* Others reach its memory by access_process_vm: they have no worker there. */
 	u64 tid = current->mm == space->mm ? task_pid_vnr(current) : 0;
 	u64 served = 0;
 	int round;
 
-	answer->task = current;
-	answer->addr = addr;
-	answer->write = write;
 	for (round = 0; round < ROUNDS_MAX; round++) {
 		struct hanare_call call = {
 			.kind = HANARE_REQUEST_FAULT,
-			.args = { addr, write ? HANARE_FAULT_WRITE : 0, tid << 32 | HANARE_PAGES_MAX,
-				  served },
+			.args = { addr, write ? HANARE_FAULT_WRITE : 0, tid << 32 | most, served },
 			.pages = answer->pages,
 		};
 		u64 index;
@@ -101,6 +99,34 @@ static void ask(struct hanare_space *space, struct hanare_answer *answer, u64 ad
 			return;
 	}
 	answer->status = -EIO;
+}
+
+/*
+ * The answer's status is -EBUSY if another fault has been running its service for `busy_ms`.
+ *
+ * In a `pinnable` mapping Linux does not tell us of a write to a page that it has for reading, and
+ * would let it happen. So it gets each page for writing. One that the program may not write it gets
+ * as a copy: what it writes there is lost.
+ */
+static void ask(struct hanare_space *space, struct hanare_answer *answer, u64 addr, bool write, bool pinnable,
+		unsigned int timeout_ms, unsigned int busy_ms)
+{
+	answer->task = current;
+	answer->addr = addr;
+	answer->write = write;
+	answer->copies = false;
+	ask_for(space, answer, addr, write || pinnable, write || !pinnable ? HANARE_PAGES_MAX : 1, timeout_ms, busy_ms);
+	if (pinnable && !write && answer->status == -EFAULT) {
+		answer->copies = true;
+		ask_for(space, answer, addr, false, 1, timeout_ms, busy_ms);
+	}
+}
+
+static const struct vm_operations_struct pinnable_ops;
+
+static bool is_pinnable(const struct vm_area_struct *vma)
+{
+	return vma->vm_ops == &pinnable_ops;
 }
 
 /* ---- inserting ---- */
@@ -217,6 +243,20 @@ static struct page *page_of(struct hanare_instance *inst, u64 entry)
 	return chunk ? hanare_page(chunk, frame) : NULL;
 }
 
+/* A copy of a page, which Linux may do with as it likes. */
+static int insert_copy(struct hanare_space *space, struct vm_area_struct *vma, u64 addr, struct page *original, u64 rights)
+{
+	struct page *page = alloc_page(GFP_KERNEL_ACCOUNT);
+	int err;
+
+	if (!page)
+		return -ENOMEM;
+	copy_page(page_address(page), page_address(original));
+	err = insert_run(space, vma, addr, &page, 1, rights, ~0ULL);
+	put_page(page);		/* the mapping has one of its own */
+	return err;
+}
+
 /* Put an answer into the page table. -EAGAIN: a zap came in between, ask again. */
 static int insert_answer(struct hanare_space *space, struct vm_area_struct *vma,
 			 struct hanare_answer *answer, bool write, vm_fault_t *ret)
@@ -249,6 +289,9 @@ static int insert_answer(struct hanare_space *space, struct vm_area_struct *vma,
 
 		if (entry && (addr < vma->vm_start || addr >= vma->vm_end))
 			entry = 0;
+		/* It was asked for before the mapping was pinnable, or comes along with another. */
+		if (is_pinnable(vma) && !(rights & HANARE_PAGE_WRITABLE) && !answer->copies)
+			entry = 0;
 		if (entry)
 			page = page_of(space->inst, entry);
 		if (entry && !page) {
@@ -264,6 +307,11 @@ static int insert_answer(struct hanare_space *space, struct vm_area_struct *vma,
 		}
 		if (!entry)
 			continue;
+		if (answer->copies) {
+			err = insert_copy(space, vma, addr, page, rights & ~HANARE_PAGE_WRITABLE);
+			covered |= addr == asked;
+			continue;
+		}
 		if (addr == asked)
 			covered = !write || rights & HANARE_PAGE_WRITABLE;
 		if (entry & HANARE_PAGE_REPLACED)
@@ -283,7 +331,7 @@ static vm_fault_t ask_unlocked(struct vm_area_struct *vma, struct hanare_answer 
 			       bool write)
 {
 	struct hanare_space *space = vma->vm_private_data;
-	bool exiting = current->flags & PF_EXITING;
+	bool exiting = current->flags & PF_EXITING, pinnable = is_pinnable(vma);
 	unsigned int timeout_ms = exiting ? EXITING_MS : UNLOCKED_MS;
 	unsigned long begun = jiffies;
 	unsigned int again_ms;
@@ -303,7 +351,7 @@ static vm_fault_t ask_unlocked(struct vm_area_struct *vma, struct hanare_answer 
 	 * page after a while.
 	 */
 	do {
-		ask(space, answer, addr, write, timeout_ms, timeout_ms);
+		ask(space, answer, addr, write, pinnable, timeout_ms, timeout_ms);
 		again_ms = exiting || !signal_pending(current) ? AGAIN_MS : AGAIN_SIGNAL_MS;
 	} while (answer->status == -EAGAIN && time_before(jiffies, begun + msecs_to_jiffies(again_ms)));
 	if (exiting && answer->status == -EAGAIN)
@@ -375,7 +423,7 @@ static vm_fault_t space_fault(struct vm_fault *vmf)
 	if (!answer)
 		return VM_FAULT_SIGBUS;
 
-	if (hanare_offer_take(space, addr, write, answer) &&
+	if (hanare_offer_take(space, addr, write || is_pinnable(vma), answer) &&
 	    !insert_answer(space, vma, answer, write, &ret) && ret == VM_FAULT_NOPAGE) {
 		kfree(answer);
 		return ret;
@@ -384,7 +432,7 @@ static vm_fault_t space_fault(struct vm_fault *vmf)
 	if (fault_flag_allow_retry_first(vmf->flags))
 		return ask_unlocked(vma, answer, addr, write);
 	for (round = 0; round < ROUNDS_MAX; round++) {
-		ask(space, answer, addr, write, LOCKED_MS, may_unlock ? BUSY_LOCKED_MS : LOCKED_MS);
+		ask(space, answer, addr, write, is_pinnable(vma), LOCKED_MS, may_unlock ? BUSY_LOCKED_MS : LOCKED_MS);
 		/*
 		 * What is being replaced there may need mmap_lock for that, which get_user_pages
 		 * keeps while it faults again: so it is let go, or, where it must be kept, there is
@@ -425,7 +473,7 @@ static vm_fault_t write_locked(struct vm_area_struct *vma, u64 addr)
 	if (!answer)
 		return VM_FAULT_SIGBUS;
 	for (round = 0; round < ROUNDS_MAX; round++) {
-		ask(space, answer, addr, true, LOCKED_MS, BUSY_LOCKED_MS);
+		ask(space, answer, addr, true, false, LOCKED_MS, BUSY_LOCKED_MS);
 		/* It faults again, and waits for the other one without the lock. */
 		if (answer->status == -EBUSY || !insert_answer(space, vma, answer, true, &ret))
 			break;
@@ -480,12 +528,27 @@ static void space_vma_close(struct vm_area_struct *vma)
 	hanare_space_put(space);
 }
 
-const struct vm_operations_struct hanare_vm_ops = {
+static const struct vm_operations_struct space_vm_ops = {
 	.open		= space_vma_open,
 	.close		= space_vma_close,
 	.fault		= space_fault,
 	.page_mkwrite	= space_mkwrite,
 };
+
+/*
+ * Of memory that devices may keep. Linux pins no page for long of a mapping that is told of writes
+ * (`vma_needs_dirty_tracking`). Where it has no page for reading, there is no such write.
+ */
+static const struct vm_operations_struct pinnable_ops = {
+	.open		= space_vma_open,
+	.close		= space_vma_close,
+	.fault		= space_fault,
+};
+
+bool hanare_is_window(const struct vm_area_struct *vma)
+{
+	return vma->vm_ops == &space_vm_ops || is_pinnable(vma);
+}
 
 static bool is_within(const struct vm_area_struct *vma, u64 start, u64 end)
 {
@@ -509,42 +572,14 @@ int hanare_space_mmap(struct hanare_space *space, struct vm_area_struct *vma)
 				 (READ_ONCE(space->program.dumps) ? 0 : VM_DONTDUMP));
 	if (space->program.executes && is_within(vma, HANARE_USER_MIN, HANARE_USER_MAX))
 		hanare_vm_flags_set(vma, VM_EXEC);
-	kref_get(&space->ref);		/* hanare_vm_ops.close puts it */
+	kref_get(&space->ref);		/* space_vma_close puts it */
 	vma->vm_private_data = space;
-	vma->vm_ops = &hanare_vm_ops;
-	insert_control(space, vma);
-	return 0;
-}
-
-/*
- * The proxy may execute what its program may, for utility threads (abi/src/utility.rs). Of a VMA
- * only the flag changes, which says so in /proc/PID/maps: pages are executable one by one, those of
- * which the LWK says that the program may execute them. A page that the program may write as well
- * is both here, too. mmap(2) with PROT_EXEC would need the device on a mount without noexec, and
- * mprotect(2) would make what is there executable, whatever it is.
- */
-long hanare_execute(struct hanare_space *space, void *data)
-{
-	struct mm_struct *mm = current->mm;
-	struct vm_area_struct *vma;
-	VMA_ITERATOR(vmi, mm, HANARE_USER_MIN);
-
-	if (mm != space->mm)
-		return -EPERM;
-	if (mmap_write_lock_killable(mm))
-		return -EINTR;
-	if (space->program.executes) {
-		mmap_write_unlock(mm);
-		return 0;
+	vma->vm_ops = &space_vm_ops;
+	/* Nobody else maps it without PROT_READ. */
+	if (!(vma->vm_flags & VM_READ) && is_within(vma, HANARE_USER_MIN, HANARE_USER_MAX)) {
+		hanare_vm_flags_set(vma, VM_READ);
+		vma->vm_ops = &pinnable_ops;
 	}
-	space->program.executes = true;
-	for_each_vma_range(vmi, vma, HANARE_USER_MAX)
-		if (vma->vm_ops == &hanare_vm_ops && vma->vm_private_data == space)
-			hanare_vm_flags_set(vma, VM_EXEC);
-	mmap_write_unlock(mm);
-	/* What is there is not executable. */
-	unmap_mapping_range(space->memory.inode->i_mapping,
-			    (u64)space->id << HANARE_SPACE_SHIFT | HANARE_USER_MIN,
-			    HANARE_USER_MAX - HANARE_USER_MIN, 1);
+	insert_control(space, vma);
 	return 0;
 }

@@ -38,6 +38,29 @@ static bool is_noexec(const struct path *path)
 	       path->dentry->d_sb->s_iflags & SB_I_NOEXEC;
 }
 
+/*
+ * Whether the pages of a private mapping have what can be read from the file. Not so on these file
+ * systems, where mmap(2) has another meaning for each file: most cannot be mapped, and some map
+ * memory of a device or of the kernel, which a private mapping shares until it is written to. Pages
+ * of hugetlbfs are of Linux' pool.
+ */
+static bool is_read(const struct file *file)
+{
+	switch (file_inode(file)->i_sb->s_magic) {
+	case HUGETLBFS_MAGIC:
+	case PROC_SUPER_MAGIC:
+	case SYSFS_MAGIC:
+	case DEBUGFS_MAGIC:
+	case TRACEFS_MAGIC:
+	case SELINUX_MAGIC:
+	case CGROUP_SUPER_MAGIC:
+	case CGROUP2_SUPER_MAGIC:
+		return false;
+	default:
+		return true;
+	}
+}
+
 /* Enters a file, whose reference is taken over, with what the LWK is told of it. */
 static long file_keep(struct hanare_job *job, struct file *file, bool runs)
 {
@@ -66,8 +89,7 @@ static long file_keep(struct hanare_job *job, struct file *file, bool runs)
 	job->args[3] = 0;
 	if (file->f_mode & FMODE_WRITE)
 		job->args[3] |= HANARE_FILE_WRITABLE;
-	/* Pages of hugetlbfs are Linux' pool's, also of a private mapping. */
-	if (S_ISREG(stat.mode) && file_inode(file)->i_sb->s_magic != HUGETLBFS_MAGIC)
+	if (S_ISREG(stat.mode) && is_read(file))
 		job->args[3] |= HANARE_FILE_REGULAR;
 	if (is_noexec(&file->f_path))
 		job->args[3] |= HANARE_FILE_NOEXEC;

@@ -27,7 +27,7 @@ struct hanare_space *hanare_space_of_caller(void)
 		return NULL;
 	mmap_read_lock(mm);
 	vma = vma_lookup(mm, HANARE_SLOT_BASE);
-	if (vma && vma->vm_ops == &hanare_vm_ops)
+	if (vma && hanare_is_window(vma))
 		space = vma->vm_private_data;
 	if (space && space->mm == mm)
 		kref_get(&space->ref);
@@ -215,4 +215,37 @@ long hanare_execed(struct hanare_space *space, void *data)
 	err = arg->file ? hanare_set_exe(space, arg->file) : 0;
 	hanare_close_for_exec(space);
 	return err;
+}
+
+/*
+ * The proxy may execute what its program may, for utility threads (abi/src/utility.rs). Of a VMA
+ * only the flag changes, which says so in /proc/PID/maps: pages are executable one by one, those of
+ * which the LWK says that the program may execute them. A page that the program may write as well
+ * is both here, too. mmap(2) with PROT_EXEC would need the device on a mount without noexec, and
+ * mprotect(2) would make what is there executable, whatever it is.
+ */
+long hanare_execute(struct hanare_space *space, void *data)
+{
+	struct mm_struct *mm = current->mm;
+	struct vm_area_struct *vma;
+	VMA_ITERATOR(vmi, mm, HANARE_USER_MIN);
+
+	if (mm != space->mm)
+		return -EPERM;
+	if (mmap_write_lock_killable(mm))
+		return -EINTR;
+	if (space->program.executes) {
+		mmap_write_unlock(mm);
+		return 0;
+	}
+	space->program.executes = true;
+	for_each_vma_range(vmi, vma, HANARE_USER_MAX)
+		if (hanare_is_window(vma) && vma->vm_private_data == space)
+			hanare_vm_flags_set(vma, VM_EXEC);
+	mmap_write_unlock(mm);
+	/* What is there is not executable. */
+	unmap_mapping_range(space->memory.inode->i_mapping,
+			    (u64)space->id << HANARE_SPACE_SHIFT | HANARE_USER_MIN,
+			    HANARE_USER_MAX - HANARE_USER_MIN, 1);
+	return 0;
 }

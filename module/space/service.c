@@ -238,32 +238,110 @@ static long to_extents(struct hanare_job *job, const u64 *frames, long count)
 	return i;
 }
 
+/*
+ * How CPUs access a page with this protection, as an extent says it. Three bits of the protection
+ * choose one of the eight memory types of the PAT (SDM volume 3A, 12.12).
+ */
+static u64 cache_policy(pgprot_t prot)
+{
+	static const u8 policies[] = {
+		HANARE_CACHE_UNCACHED, HANARE_CACHE_WRITE_COMBINING,
+		HANARE_CACHE_UNCACHED, HANARE_CACHE_UNCACHED,	/* no types */
+		HANARE_CACHE_WRITE_THROUGH, HANARE_CACHE_UNCACHED /* write-protected */,
+		HANARE_CACHE_WRITE_BACK, HANARE_CACHE_UNCACHED_MINUS,
+	};
+	pgprotval_t bits = pgprot_val(prot);
+	unsigned int index = (bits & _PAGE_PWT ? 1 : 0) | (bits & _PAGE_PCD ? 2 : 0) | (bits & _PAGE_PAT ? 4 : 0);
+
+	return (u64)policies[hanare_pat() >> (8 * index) & 7] << HANARE_EXTENT_CACHE_SHIFT;
+}
+
+/*
+ * A driver may fill its mapping only when it is touched, and lets a page be written only when it is
+ * written for the second time (pfn_mkwrite).
+ */
+#define TOUCHES 3
+
+/* The frame of a page of a device, as an extent of one page has it, or 0. Under mmap_lock. */
+static u64 device_frame(struct vm_area_struct *vma, u64 addr, bool write)
+{
+	struct hanare_device_page page;
+	int i;
+
+	for (i = 0; i < TOUCHES; i++) {
+		if (fixup_user_fault(vma->vm_mm, addr, write ? FAULT_FLAG_WRITE : 0, NULL) ||
+		    hanare_follow_page(vma, addr, &page))
+			return 0;
+		if (!write || page.writable)
+			return (u64)page.pfn << PAGE_SHIFT | HANARE_EXTENT_DEVICE | cache_policy(page.prot);
+	}
+	return 0;
+}
+
+/* Frames of a device from `addr` on. Returns how many, or -EFAULT if the first is not there. */
+static long find_device_frames(u64 addr, long count, bool write, u64 *frames)
+{
+	struct mm_struct *mm = current->mm;
+	long i;
+
+	mmap_read_lock(mm);
+	for (i = 0; i < count; i++, addr += PAGE_SIZE) {
+		struct vm_area_struct *vma = vma_lookup(mm, addr);
+
+		if (!vma || !(vma->vm_flags & (VM_PFNMAP | VM_IO)) || (write && !(vma->vm_flags & VM_WRITE)))
+			break;
+		frames[i] = device_frame(vma, addr, write);
+		if (!frames[i])
+			break;
+	}
+	mmap_read_unlock(mm);
+	return i ?: -EFAULT;
+}
+
+/*
+ * How CPUs access ordinary pages from `addr` on, which a driver may have mapped as it likes.
+ * `count` becomes how many of them are of the same mapping.
+ */
+static u64 policy_at(u64 addr, long *count)
+{
+	struct vm_area_struct *vma;
+	u64 policy = 0;
+
+	mmap_read_lock(current->mm);
+	vma = vma_lookup(current->mm, addr);
+	if (vma) {
+		policy = cache_policy(vma->vm_page_prot);
+		*count = min_t(u64, *count, (vma->vm_end - addr) >> PAGE_SHIFT);
+	} else {
+		*count = 0;	/* gone: its watch has said so */
+	}
+	mmap_read_unlock(current->mm);
+	return policy;
+}
+
 static long find_frames(u64 addr, long count, bool write, u64 *frames)
 {
 	struct page **pages = (struct page **)frames;	/* replaced one by one */
 	/* As the CPU sees it, what may be written may be read. */
-	long found = get_user_pages_fast(addr, count, write ? FOLL_WRITE : FOLL_FORCE, pages), i;
+	long found = get_user_pages_fast(addr, count, write ? FOLL_WRITE : FOLL_FORCE, pages), known = found, i;
+	u64 policy;
 
-	if (found == -EFAULT) {
-		/*
-		 * Frames without a struct page, or not for pinning: a device. Their cache policy is
-		 * left 0, write-back: the LWK maps all memory so.
-		 */
-		found = hanare_follow_frames(current->mm, addr, count, write, frames);
-		for (i = 0; i < found; i++)
-			frames[i] |= HANARE_EXTENT_DEVICE;
+	/* Frames without a struct page, or not for pinning. */
+	if (found == -EFAULT)
+		return find_device_frames(addr, count, write, frames);
+	if (found <= 0)
 		return found;
-	}
+	policy = policy_at(addr, &known);
 	for (i = 0; i < found; i++) {
 		struct page *page = pages[i];
 
 		/* The LWK's writes leave no mark in Linux' page tables. */
 		if (write)
 			set_page_dirty_lock(page);
-		frames[i] = hanare_linux_frame(page);
+		frames[i] = hanare_linux_frame(page) | policy;
 		put_page(page);
 	}
-	return found;
+	return known;
 }
 
 static struct watch *watch_over(struct hanare_space *space, u64 start, u64 end)
@@ -329,6 +407,16 @@ out:
 	return ret;
 }
 
+static long make_pinnable(struct hanare_job *job)
+{
+	long err = hanare_pinnable(job);
+
+	/* Answers to what was asked for before are void, and what came of them in between goes. */
+	if (!err)
+		hanare_zap(job->space, job->args[0], job->args[1]);
+	return err;
+}
+
 /* ---- running one ---- */
 
 static long run(struct hanare_job *job, enum hanare_context context)
@@ -383,6 +471,8 @@ static long run(struct hanare_job *job, enum hanare_context context)
 		return worker ? hanare_notify(job) : -EPERM;
 	case HANARE_SERVICE_CHILD:
 		return worker ? hanare_child(job) : -EPERM;
+	case HANARE_SERVICE_PINNABLE:
+		return worker ? make_pinnable(job) : -EPERM;
 	case HANARE_SERVICE_CONTINUED:
 		return worker ? hanare_continued(job) : -EPERM;
 	default:

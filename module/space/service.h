@@ -71,6 +71,9 @@ int hanare_file_refresh(struct file *file);
 bool hanare_has_binfmt(void);
 long hanare_binfmt(struct hanare_job *job);
 
+/* pinnable.c */
+long hanare_pinnable(struct hanare_job *job);
+
 /*
  * version.c: the number of a file's state, which no other state of any file has; 0: it may change
  * unseen.

@@ -219,7 +219,8 @@ void hanare_space_end_confirmed(struct hanare_unconfirmed *end);
 void hanare_space_flush(struct hanare_space *space);
 
 /* fault.c */
-extern const struct vm_operations_struct hanare_vm_ops;
+/* Whether a mapping shows memory of a space. */
+bool hanare_is_window(const struct vm_area_struct *vma);
 int hanare_space_mmap(struct hanare_space *space, struct vm_area_struct *vma);
 
 /* eventfd.c */

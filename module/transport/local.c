@@ -198,6 +198,12 @@ static u32 leaks(const struct hanare_instance *inst)
 	return hanare_cpu_leaks();
 }
 
+/* The CPUs were Linux', and will be. */
+static u64 pat(const struct hanare_instance *inst)
+{
+	return hanare_pat();
+}
+
 /* ---- the table ---- */
 
 const struct hanare_transport hanare_local = {
@@ -218,6 +224,7 @@ const struct hanare_transport hanare_local = {
 	.target		= hanare_local_target,
 	.tsc_khz	= khz,
 	.leaks		= leaks,
+	.pat		= pat,
 	.copy		= copy,
 };
 

@@ -115,6 +115,8 @@ struct hanare_transport {
 	 * SAME_ISA. Process context.
 	 */
 	u32 (*leaks)(const struct hanare_instance *inst);
+	/* What IA32_PAT is to be on them; 0: as after power-on. Process context. */
+	u64 (*pat)(const struct hanare_instance *inst);
 
 	/*
 	 * Whether the machine is still there: 0, or -errno, after which nothing of it is believed
@@ -162,6 +164,15 @@ u32 hanare_cpu_state(const struct hanare_cpu *cpu);
  * panic).
  */
 int hanare_await_cpu(const struct hanare_cpu *cpu, u32 state, ktime_t deadline);
+
+/* IA32_PAT of Linux' CPUs: what the bits of their page tables mean. */
+static inline u64 hanare_pat(void)
+{
+	u32 low, high;
+
+	rdmsr(MSR_IA32_CR_PAT, low, high);
+	return (u64)high << 32 | low;
+}
 
 /* ---- memory: every frame of an LWK has a page of Linux', in the chunk's window ---- */
 

@@ -29,7 +29,8 @@ STACK = [*EVERY, 'kernel/*', 'hal/*', 'core/*', 'abi/*', 'ikc/*', 'module/*', 'p
 BENCHES = ['bench/*', 'bench-guest/*', 'bench-posted/*', 'libhanare/*', 'async/*', '!async/tests']
 LAYERS = {
     **dict.fromkeys((
-        'attack', 'cgroup', 'conformance', 'conformance-6.12', 'conformance-7.2', 'cycles', 'dispatch', 'ends', 'faults',
+        'attack', 'cachetypes', 'cgroup', 'conformance', 'conformance-6.12', 'conformance-7.2', 'cycles', 'devices', 'devices-6.12',
+        'devices-7.2', 'dispatch', 'ends', 'faults',
         'files', 'files-box', 'files-copied', 'fuzz', 'guests-processes', 'guests-processes-box', 'guests-threads',
         'guests-threads-box', 'guests-waits', 'guests-waits-box', 'module', 'numa', 'pseudo', 'security-hooks', 'smoke-6.12',
         'smoke-7.2', 'smoke-x2apic', 'soak', 'strikes', 'terminal',

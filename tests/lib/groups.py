@@ -56,6 +56,13 @@ def beside(*argv):
     return ('nice', '-n', '10', *argv)
 
 
+# An IOMMU, memory and registers behind PCI, a display, a sound card, and a disk whose driver is not
+# loaded.
+DEVICES = ('--append=intel_iommu=on', *(f'--qemu={word}' for word in (
+    '-device', 'intel-iommu', '-object', 'memory-backend-ram,id=shared,size=4M,share=on', '-device', 'ivshmem-plain,memdev=shared', '-device', 'edu',
+    '-device', 'bochs-display', '-audiodev', 'none,id=silent', '-device', 'intel-hda', '-device', 'hda-output,audiodev=silent',
+    '-drive', 'driver=null-co,read-zeroes=on,size=1M,if=none,id=zeros', '-device', 'nvme,drive=zeros,serial=zeros')))
+
 BOX, COPIED = ('TESTS_DISPATCH', 'box'), ('TESTS_ARGUMENTS', 'copied')
 
 GROUPS = {
@@ -114,6 +121,10 @@ GROUPS = {
                    machine=('--mem', '3G', '--cpus', '7'), test_s=100, long_s=260),
     'numa': Group('memory and CPUs of two nodes are used as asked for', 'numa.py',
                   machine=('--mem', '3G', '--cpus', '6', '--numa', '2'), test_s=35, long_s=45),
+    'devices': Group('memory of devices is mapped as on Linux, and ends as there', 'devices.py', machine=(*STANDARD, *DEVICES),
+                     test_s=40, long_s=40),
+    'devices-6.12': Group('memory of devices is mapped as on Linux 6.12', 'devices.py', machine=(*linux('6.12'), *DEVICES), long_s=40),
+    'devices-7.2': Group('memory of devices is mapped as on Linux 7.2', 'devices.py', machine=(*linux('7.2'), *DEVICES), long_s=40),
     'smoke-6.12': Group('Linux 6.12 is supported', 'smoke.py', machine=linux('6.12'), test_s=30, long_s=60),
     'smoke-7.2': Group('Linux 7.2 is supported', 'smoke.py', machine=linux('7.2'), test_s=30, long_s=60),
     'smoke-x2apic': Group('a machine in x2APIC mode with an unstable TSC is supported', 'smoke.py',
@@ -139,6 +150,8 @@ GROUPS = {
                          host=('tests/vm/entry.py', '--leaky'), test_s=None, long_s=25, limit_s=1200),
     'machinecheck': Group('a machine check ends the program that used bad memory, and nothing else',
                           host=('tests/vm/machinecheck.py',), test_s=12, long_s=12, limit_s=900),
+    'cachetypes': Group("CPUs access memory of devices as Linux' do, by the bits of page tables", host=('tests/vm/cachetypes.py',),
+                        test_s=15, long_s=45, limit_s=1200),
     'tables': Group('page tables show user mode no kernel, and kernel text to no writer', host=('tests/vm/tables.py',),
                     test_s=25, long_s=40, limit_s=1200),
     'mutants': Group('a planted mistake of each kind is caught by the check that is there for it', host=('tests/mutants/run',),

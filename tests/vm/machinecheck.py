@@ -9,16 +9,16 @@ The machine says that it is Intel's, for QEMU's banks are: software recovery (MC
 import os
 import re
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
-import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
+sys.path.insert(0, f'{ROOT}/tests/lib')
+from monitor import SECONDS, Monitor  # noqa: E402
+
 PROGRAM = f'{ROOT}/build/tests/guest/static/poisoned-page'
 CPU = 2  # the only one of the LWK
-SECONDS = 120
 
 # SDM volume 3, 17.3.2.2 and 17.9.3.
 VALID, UNCORRECTED, ENABLED, MISC, ADDRESS = 1 << 63, 1 << 61, 1 << 60, 1 << 59, 1 << 58
@@ -29,45 +29,7 @@ HERE = 0b111        # restart valid, error address valid, in progress
 PHYSICAL = 2 << 6 | 12
 
 
-class Monitor:
-    def __init__(self, path):
-        self.socket = socket.socket(socket.AF_UNIX)
-        self.socket.settimeout(SECONDS)
-        self.socket.connect(path)
-        self.until_prompt()
-
-    def until_prompt(self):
-        data = b''
-        while not data.endswith(b'(qemu) '):
-            more = self.socket.recv(65536)
-            if not more:
-                raise EOFError('QEMU has ended')
-            data += more
-        return re.sub(rb'\x1b\[[0-9;]*[A-Z]', b'', data).decode(errors='replace')
-
-    def ask(self, text):
-        self.socket.send(text.encode() + b'\n')
-        return self.until_prompt()
-
-    def physical(self, address):
-        """Of an address of the program that CPU 2 runs; tried until it runs there."""
-        for _ in range(10 * SECONDS):
-            self.ask(f'cpu {CPU}')
-            found = re.search(r'gpa: (0x[0-9a-f]+)', self.ask(f'gva2gpa {address:#x}'))
-            if found:
-                return int(found[1], 16)
-            time.sleep(0.1)
-        raise AssertionError(f'{address:#x} is not mapped')
-
-    def wait_for_user_mode(self):
-        """Until CPU 2 computes: a program that has said where it is may still be on its way back."""
-        self.ask(f'cpu {CPU}')
-        for _ in range(10 * SECONDS):
-            if 'CPL=3' in self.ask('info registers'):
-                return
-            time.sleep(0.1)
-        raise AssertionError(f'CPU {CPU} does not come to user mode')
-
+class Machine(Monitor):
     def check(self, bank, status, address):
         self.ask(f'mce {CPU} {bank} {status:#x} {HERE:#x} {address:#x} {PHYSICAL:#x}')
 
@@ -173,7 +135,7 @@ def main():
         said = shell.run('hanare boot --cpus 2 --mem 128M')
         if said[1]:
             sys.exit(f'machinecheck.py: no boot: {said[0]}')
-        monitor = Monitor(f'{folder}/monitor')
+        monitor = Machine(f'{folder}/monitor', CPU)
         for name, body in {'corrected-is-logged': corrected,
                            'handler-is-told-of-a-bad-small-page': handled('small'),
                            'handler-is-told-of-a-bad-large-page': handled('large'),

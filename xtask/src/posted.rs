@@ -27,7 +27,7 @@ fn posted(row: &Row) -> Posted {
         (Service::Refused(_, why), _) => Posted::Refused(why),
         (Service::Delegated(_), By::Any | By::Unmasked) => Posted::ByWorker,
         // About a descriptor, and nothing that is a thread's. (The working directory may be.)
-        (Service::Delegated(Hook::None), By::Own)
+        (Service::Delegated(Hook::None | Hook::Pins), By::Own)
             if matches!(row.arguments.first(), Some(Argument::Descriptor | Argument::Folder))
                 && row.name != "fchdir" =>
         {

@@ -25,8 +25,8 @@ const FOREIGN: u8 = 1;
 const PAGE_CACHE: u8 = FOREIGN;
 const KERNEL: u8 = FOREIGN | 1 << 1;
 const LOST: u8 = FOREIGN | 2 << 1;
-/// Set for devices; the two bits below it are the cache policy.
-const DEVICE: u8 = 4 << 1;
+/// First of the codes of devices, one for each cache policy in the order of their numbers.
+const DEVICE: u8 = FOREIGN | 3 << 1;
 
 impl FrameKind {
     /// Number of the kind, of four bits.
@@ -37,7 +37,7 @@ impl FrameKind {
             FrameKind::PageCache => PAGE_CACHE,
             FrameKind::Kernel => KERNEL,
             FrameKind::Lost => LOST,
-            FrameKind::Device(policy) => FOREIGN | DEVICE | policy.code() << 1,
+            FrameKind::Device(policy) => DEVICE + (policy.code() << 1),
         }
     }
 
@@ -48,12 +48,13 @@ impl FrameKind {
         if code & FOREIGN == 0 {
             return FrameKind::Own;
         }
-        if code & DEVICE != 0 {
-            return FrameKind::Device(CachePolicy::of_code(code >> 1 & 3));
-        }
         match code {
             PAGE_CACHE => FrameKind::PageCache,
             KERNEL => FrameKind::Kernel,
+            DEVICE..16 => match CachePolicy::of_code((code - DEVICE) >> 1) {
+                Some(policy) => FrameKind::Device(policy),
+                None => FrameKind::Lost,
+            },
             _ => FrameKind::Lost,
         }
     }
@@ -70,7 +71,7 @@ impl FrameKind {
 mod tests {
     use super::*;
 
-    const ALL: [FrameKind; 8] = [
+    const ALL: [FrameKind; 9] = [
         FrameKind::Own,
         FrameKind::PageCache,
         FrameKind::Kernel,
@@ -79,6 +80,7 @@ mod tests {
         FrameKind::Device(CachePolicy::WriteCombining),
         FrameKind::Device(CachePolicy::UncachedMinus),
         FrameKind::Device(CachePolicy::Uncached),
+        FrameKind::Device(CachePolicy::WriteThrough),
     ];
 
     #[test]

@@ -175,6 +175,22 @@ pub fn init_control(f: &Features) {
     }
 }
 
+/// Sets the page attribute table of the calling CPU (SDM volume 3A, 12.12.4), before a program runs
+/// there. That of most is such already: Linux set it, and INIT keeps it.
+///
+/// # Panics
+/// The table has other memory types for what the kernel has mapped: its memory, the APIC.
+pub fn set_pat(table: u64) {
+    const WRITE_BACK: u8 = 6;
+    const UNCACHED: u8 = 0;
+    let [memory, _, _, devices, ..] = table.to_le_bytes();
+    assert!(memory == WRITE_BACK && devices == UNCACHED, "a page attribute table of {table:#x}");
+    if rdmsr(msr::PAT) != table {
+        // SAFETY: what is mapped has the same memory type by this table.
+        unsafe { wrmsr(msr::PAT, table) };
+    }
+}
+
 /// Whether user mode of this CPU may read the time stamp counter (CR4.TSD).
 pub fn allow_user_tsc(allowed: bool) {
     const TSD: u64 = Cr4Flags::TIMESTAMP_DISABLE.bits();

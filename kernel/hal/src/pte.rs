@@ -35,7 +35,8 @@ mod bits {
     pub const LENT: Bits = Bits(Flags::BIT_55.bits());
     pub const NO_EXECUTE: Bits = Bits(Flags::NO_EXECUTE.bits());
     pub const ADDRESS: Bits = Bits(PhysAddr::FRAME_MASK);
-    pub const KIND: Bits = Bits(super::KIND_LOW | super::KIND_HIGH << super::KIND_HIGH_SHIFT);
+    pub const KIND: Bits =
+        Bits(super::KIND_LOW | super::KIND_HIGH << super::KIND_HIGH_SHIFT).with(super::CACHE);
 }
 pub use bits::*;
 
@@ -45,6 +46,10 @@ const KIND_LOW_SHIFT: u32 = KIND_LOW.trailing_zeros();
 /// The three bits above it: bits 56 to 58 of a leaf, of which the CPU makes nothing.
 const KIND_HIGH: u64 = 7;
 const KIND_HIGH_SHIFT: u32 = 56;
+
+/// Bits that choose the memory type of a small leaf. The highest of the three says of an entry for
+/// 2 MiB that it is a leaf; such a leaf has bit 12 for the memory type.
+const CACHE: Bits = WRITE_THROUGH.with(NO_CACHE).with(LARGE);
 
 /// A link's bit for the piece of the table below that has entry `index`: 52 to 59, of which the CPU
 /// makes nothing there.
@@ -74,6 +79,13 @@ impl Bits {
     pub const fn of_kind(code: u8) -> Bits {
         let (low, high) = (code as u64 & 1, code as u64 >> 1 & KIND_HIGH);
         Bits(low << KIND_LOW_SHIFT | high << KIND_HIGH_SHIFT)
+    }
+
+    /// Bits of a small leaf that choose its memory type (`hanare_core::pat`), as the CPU reads
+    /// them.
+    #[must_use]
+    pub const fn of_cache(bits: u64) -> Bits {
+        Bits(bits & CACHE.0)
     }
 
     /// An entry with these bits and no frame, never present.

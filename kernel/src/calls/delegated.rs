@@ -3,7 +3,7 @@
 use crate::base::log_limit;
 use crate::calls::context::Context;
 use crate::calls::rlimits::{self, Change};
-use crate::calls::{clocktimers, itimer, madvise, mmap};
+use crate::calls::{clocktimers, itimer, madvise, mmap, pinned};
 use crate::gate::ptrace;
 use crate::life::target::AT_FDCWD;
 use crate::link::delegate;
@@ -42,6 +42,7 @@ pub fn serve(call: &Context<'_>, hook: Hook) -> Result<u64> {
             call.process.memory().last_mapped.never_holds();
             call.forward()
         }
+        Hook::Pins => pinned::call(call),
         Hook::Kill => kill(call),
         Hook::Tkill => tkill(call),
         Hook::Tgkill => tgkill(call),

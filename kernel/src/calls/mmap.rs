@@ -8,7 +8,7 @@ use crate::mm::change::fork::unwritten;
 use crate::mm::change::placement::choose;
 use crate::mm::change::reserve::{fill_reserved, lock_settled, unreserve};
 use crate::mm::change::unmap::{unmap_after, unmap_range};
-use crate::mm::change::{huge, protect, shared};
+use crate::mm::change::{huge, pinnable, protect, shared};
 use crate::mm::map::address_space::Heap;
 use crate::mm::map::limits;
 use crate::mm::window::address_parts::reach;
@@ -157,6 +157,9 @@ fn install(
             at = shared::map(p, at, len, prot, plan.flags, fd, offset, flags, back)?;
         }
     }
+    if !prot.contains(Prot::WRITE) {
+        pinnable::end(p, PageRange::of(at, at + len));
+    }
     if plan.is_populated(place.locks) {
         let _ = mlock::populate_mapped(me, PageRange::of(at, at + len)); // as Linux: as far as it goes
     }
@@ -259,6 +262,9 @@ pub fn mprotect(me: &Thread, addr: u64, len: u64, prot: u64) -> Result<u64> {
     }
     let (end, refused) = protect_shared(p, range, prot);
     let result = protect::private(p, PageRange::of(start, end), prot);
+    if !prot.contains(Prot::WRITE) {
+        pinnable::end(p, PageRange::of(start, end));
+    }
     refused.and(result)?;
     if wanted > USER_MAX { Err(errno::ENOMEM) } else { Ok(0) }
 }

@@ -21,6 +21,7 @@ pub mod mlock;
 pub mod mmap;
 pub mod mremap;
 pub mod notified;
+pub mod pinned;
 pub mod prctl;
 pub mod processes;
 pub mod rlimits;

@@ -60,6 +60,7 @@ const fn of_hook(hook: Hook, args: &[u64; 6]) -> Way {
         | Hook::Truncate
         | Hook::Personality
         | Hook::IoUringSetup
+        | Hook::Pins
         | Hook::OtherMemory
         | Hook::SigWait
         | Hook::EpollPwait

@@ -28,7 +28,8 @@ pub static NATIVE: [u64; NATIVE_WORDS] = {
     while i < ROWS.len() {
         let number = ROWS[i].number as u32;
         let is_plain = match ROWS[i].service {
-            Service::Delegated(Hook::None) => !is_one_of(number, &SHOWN),
+            // Memory that is not pinnable yet is not made so by a utility thread.
+            Service::Delegated(Hook::None | Hook::Pins) => !is_one_of(number, &SHOWN),
             Service::Delegated(Hook::Close | Hook::Random | Hook::Truncate) => true,
             Service::Local => is_one_of(number, &SAME),
             _ => false,

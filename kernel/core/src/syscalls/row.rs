@@ -89,6 +89,9 @@ pub enum Hook {
     Sysinfo,
     /// `io_uring_setup`: threads of Linux' own may give descriptors another meaning from now on.
     IoUringSetup,
+    /// A driver of Linux' may pin memory of the program: `ioctl`, `setsockopt`,
+    /// `io_uring_register`.
+    Pins,
     /// Reads or writes the memory of another process: its proxy has it.
     OtherMemory,
     /// Waits for signals on Linux: those pending in the LWK that the thread blocks have gone back
@@ -125,7 +128,11 @@ impl Hook {
     #[must_use]
     pub const fn describe(self) -> &'static str {
         match self {
-            Self::None | Self::Attributes | Self::IoUringSetup | Self::QueueToProcess => "",
+            Self::None
+            | Self::Attributes
+            | Self::IoUringSetup
+            | Self::Pins
+            | Self::QueueToProcess => "",
             Self::Kill | Self::Tkill | Self::Tgkill | Self::QueueToThread => {
                 "to the caller itself local"
             }

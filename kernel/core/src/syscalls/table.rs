@@ -124,7 +124,7 @@ pub(super) static ROWS: &[Row] = rows! {
     __NR_rt_sigprocmask(One(Names::How), Struct(SignalSet, In), Struct(SignalSet, Out), Unsigned)
         local();
     __NR_rt_sigreturn/0 local();
-    __NR_ioctl(Descriptor, One(Names::Ioctl), Chosen(&IOCTL)) delegated(None, Own) restart Sys;
+    __NR_ioctl(Descriptor, One(Names::Ioctl), Chosen(&IOCTL)) delegated(Pins, Own) restart Sys;
     __NR_pread64(Descriptor, Output(2), Unsigned, Unsigned) delegated(None, Unmasked) restart Sys;
     __NR_pwrite64(Descriptor, Input(2), Unsigned, Unsigned) delegated(None, Unmasked) restart Sys;
     __NR_readv(Descriptor, Vectors(2, Out), Unsigned) delegated(None, Unmasked) restart Sys;
@@ -170,7 +170,7 @@ pub(super) static ROWS: &[Row] = rows! {
         delegated(None, Any);
     __NR_setsockopt(Descriptor, One(Names::SocketLevel), One(Names::SocketOption),
         Chosen(&SET_OPTION), Int)
-        delegated(None, Any);
+        delegated(Pins, Any);
     __NR_getsockopt(Descriptor, One(Names::SocketLevel), One(Names::SocketOption),
         Chosen(&GET_OPTION),
         Struct(Structure::Word, InOut))
@@ -505,7 +505,7 @@ pub(super) static ROWS: &[Row] = rows! {
         without "its rings are mapped memory that holds addresses";
     __NR_io_uring_enter/6 delegated(IoUringEnter, Own) restart Interrupted
         without "its rings are mapped memory that holds addresses";
-    __NR_io_uring_register/4 delegated(None, Own) restart Interrupted
+    __NR_io_uring_register/4 delegated(Pins, Own) restart Interrupted
         without "Linux keeps the addresses of buffers";
     __NR_open_tree(Folder, Text, Bits) delegated(None, Own);
     __NR_move_mount(Folder, Text, Folder, Text, Bits) delegated(None, Own);

@@ -6,6 +6,7 @@ pub mod free_ranges;
 pub mod huge;
 pub mod lent;
 pub mod patch;
+pub mod pinnable;
 pub mod placement;
 pub mod poison;
 pub mod protect;

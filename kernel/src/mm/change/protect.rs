@@ -29,7 +29,8 @@ pub fn private(p: &Caller<'_>, range: PageRange, prot: Prot) -> Result<()> {
             mm.may_cut(range)?;
             mm.may_part(range)?;
             mm.split_edges(range)?;
-            if prot.contains(Prot::WRITE | Prot::EXEC) {
+            let has_copies = mm.may_have_copies(range);
+            if prot.contains(Prot::WRITE | Prot::EXEC) && !has_copies {
                 return Ok(None); // Linux has no more than that
             }
             let reach = mm.mappings().protectable(range, prot);
@@ -38,6 +39,7 @@ pub fn private(p: &Caller<'_>, range: PageRange, prot: Prot) -> Result<()> {
             let executes = |leaf: &Leaf| !leaf.entry.has(pte::NO_EXECUTE);
             Ok(mm.must_forget(PageRange::of(range.start(), reach), change, |leaf, s| {
                 s.exceeds(reads, writes)
+                    || has_copies && s.is_seen()
                     || !prot.contains(Prot::EXEC) && executes(leaf) && s.is_seen()
             }))
         },

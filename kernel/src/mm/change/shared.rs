@@ -14,7 +14,7 @@ use crate::mm::window::caller::Caller;
 use crate::mm::window::window_size::WINDOW;
 use core::sync::atomic::Ordering;
 use hanare_abi::control::Control;
-use hanare_abi::frame::Extent;
+use hanare_abi::frame::{CachePolicy, Extent};
 use hanare_abi::service::{SERVICE_RESOLVE, SERVICE_UNWATCH, SERVICE_WATCH};
 use hanare_core::errno::{self, Result};
 use hanare_core::framekind::FrameKind;
@@ -209,8 +209,9 @@ pub fn resolve(p: &Caller<'_>, fault: &FaultInfo, seen: u64) -> core::result::Re
     let mut at = page;
     for extent in answer.extents.iter().map(|&word| Extent::of_word(word)) {
         let kind = match extent.cache() {
-            Some(policy) if extent.is_device() => FrameKind::Device(policy),
-            Some(_) => FrameKind::PageCache,
+            // A driver may have its memory, of Linux' page cache, accessed another way, too.
+            Some(CachePolicy::WriteBack) if !extent.is_device() => FrameKind::PageCache,
+            Some(policy) => FrameKind::Device(policy),
             None => return Err(Signal::Bus),
         };
         for frame in extent.frames().map(PhysAddr::of_frame) {

@@ -18,6 +18,7 @@ use hanare_core::ledger::{FrameOwner, Subject};
 use hanare_core::mempolicy::{Policies, Policy};
 use hanare_core::nodes::Placement;
 use hanare_core::pagerange::PageRange;
+use hanare_core::rangeset::RangeSet;
 use hanare_core::rss::{Counted, Rss, RssDelta};
 use hanare_core::vma::{Backing, Prot, Vma, VmaFlags, VmaMap};
 use hanare_hal::addr::PhysAddr;
@@ -62,6 +63,9 @@ pub struct AddressSpace {
     pub(super) lock_future: VmaFlags,
     /// NUMA policies (`mbind`).
     pub(super) policies: Policies,
+    /// Where Linux pins pages (`change/pinnable.rs`): it has done so since it was asked, whatever
+    /// has been mapped there meanwhile.
+    pub(in crate::mm) pinnable: RangeSet,
     /// The policy of the thread for which pages are made, of the rest of the space. It goes when
     /// the lock is given back.
     pub(super) wish: Option<Policy>,
@@ -100,6 +104,7 @@ impl AddressSpace {
             coherence: Coherence::new(),
             lock_future: VmaFlags::empty(),
             policies: Policies::default(),
+            pinnable: RangeSet::new(),
             wish: None,
             offered_by: 0,
             written_by_linux: 0,

@@ -5,10 +5,12 @@ use super::content::FileRef;
 use hanare_core::coherence::Sight;
 use hanare_core::framekind::FrameKind;
 use hanare_core::pagerange::PageRange;
+use hanare_core::pat::{LeafSize, Pat, leaf_bits};
 use hanare_core::rss::Counted;
 use hanare_core::vma::{Prot, Vma, VmaFlags};
 use hanare_hal::paging::Leaf;
 use hanare_hal::pte::{self, Bits, Entry};
+use hanare_hal::shared;
 
 /// Kind of the frame of an entry: the one place where it is read.
 #[inline(always)] // for each leaf of a range that goes
@@ -22,9 +24,16 @@ pub fn is_owned(entry: Entry) -> bool {
     kind(entry).is_own()
 }
 
-/// Page table bits that say the kind of a frame.
-pub(in crate::mm) const fn kind_bits(kind: FrameKind) -> Bits {
-    Bits::of_kind(kind.code())
+/// Page table bits of a small page that say the kind of its frame, and have CPUs access it so.
+pub(in crate::mm) fn kind_bits(kind: FrameKind) -> Bits {
+    let bits = Bits::of_kind(kind.code());
+    match kind {
+        FrameKind::Device(policy) => {
+            let index = Pat::of(shared::params().pat).index(policy);
+            bits | Bits::of_cache(leaf_bits(index, LeafSize::Small))
+        }
+        _ => bits,
+    }
 }
 
 /// Page table bits for the rights of a mapping.
@@ -104,7 +113,7 @@ pub fn pages_of(leaf: &Leaf) -> PageRange {
 
 /// The entry in place of a page whose memory is bad. It is valid, of no frame of ours, and never
 /// present. Beside it stands the sight that Linux may have of the page.
-pub const LOST: Entry = pte::VALID.with(kind_bits(FrameKind::Lost)).alone();
+pub const LOST: Entry = pte::VALID.with(Bits::of_kind(FrameKind::Lost.code())).alone();
 
 /// Whether the memory of the page was bad.
 pub fn is_lost(leaf: &Leaf) -> bool {

@@ -76,6 +76,8 @@ pub struct Space {
     bounces: AtomicU32,
     /// Parts of its addresses that the proxy has mapped, see `parts`.
     pub(super) parts: AtomicU32,
+    /// Linux may pin pages of some range (`AddressSpace::pinnable`).
+    pub has_pinnable: AtomicBool,
     /// A thread has had a NUMA policy of its own, where there is a choice of nodes.
     pub has_policies: AtomicBool,
     /// Counts when Linux may have lost pages that it had, see `offer`.
@@ -151,6 +153,7 @@ impl Space {
             last_mapped: LastMapped::default(),
             parts: AtomicU32::new(PARTS_ALL),
             bounces: AtomicU32::new(bounce::CALLS_MAX),
+            has_pinnable: AtomicBool::new(false),
             has_policies: AtomicBool::new(false),
             fills: Mutex::new(Vec::new()),
             control: Mutex::new(BTreeMap::new()),

@@ -1,0 +1,175 @@
+"""Devices that programs map, and that keep memory of programs: on the LWK as on Linux.
+
+The machine has QEMU's devices for that (DEVICES in tests/lib/groups.py); what only Linux makes (a camera, a frame
+buffer's driver) is loaded here.
+"""
+
+import glob
+import os
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '../lib'))
+from harness import *
+
+PROGRAM, PINNED = GUEST + '/static/mapped-devices', GUEST + '/static/pinned-memory'
+PCI = '/sys/bus/pci'
+SHARED_MEMORY, TEACHING, DISK = ('0x1af4', '0x1110'), ('0x1234', '0x11e8'), ('0x1b36', '0x0010')
+FIRMWARE, FIRMWARE_BYTES = 0xf0000, 65536
+
+
+def text_of(path):
+    with open(path) as file:
+        return file.read().strip()
+
+
+def write(path, text):
+    with open(path, 'w') as file:
+        file.write(text)
+
+
+def pci(identity):
+    """The folder of the device with these numbers of vendor and device."""
+    found = [path for path in glob.glob(PCI + '/devices/*')
+             if (text_of(path + '/vendor'), text_of(path + '/device')) == identity]
+    expect(found, f'the machine has no device {identity}')
+    return found[0]
+
+
+def load(*names):
+    """Modules of this kernel. Whether it has them all."""
+    return all(command(['modprobe', '-q', name]).status == 0 for name in names)
+
+
+def node(pattern, *modules):
+    """The first node in /dev that comes with these modules, or `?`."""
+    before = set(glob.glob(pattern))
+    if not load(*modules):
+        return '?'
+    with contextlib.suppress(Failure):
+        until(lambda: set(glob.glob(pattern)) - before, f'a {pattern} of {modules}')
+    return min(set(glob.glob(pattern)) - before, default='?')
+
+
+def case(name, *argv, label=None, skip=None):
+    same('mapped-' + (label or name), [PROGRAM, name, *map(str, argv)], files=False, skip=skip)
+
+
+def pinned(name, *argv, label=None, skip=None):
+    same('pinned-' + (label or 'by-' + name), [PINNED, name, *map(str, argv)], files=False, skip=skip)
+
+
+def give_to_vfio(path):
+    """Binds a device to VFIO's driver; its group, or None."""
+    if not load('vfio-pci') or not os.path.exists(path + '/iommu_group'):
+        return None
+    with contextlib.suppress(OSError):
+        write(path + '/driver/unbind', os.path.basename(path))
+    write(path + '/driver_override', 'vfio-pci')
+    write(PCI + '/drivers_probe', os.path.basename(path))
+    return '/dev/vfio/' + os.path.basename(os.path.realpath(path + '/iommu_group'))
+
+
+class Held:
+    """The program with a page of a device mapped, on Linux and on the LWK."""
+
+    def __init__(self, *argv):
+        self.sides = [subprocess.Popen([*launch, PROGRAM, 'held', *argv], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+                      for launch in ([], ['hanare', 'run', '--'])]
+        for side in self.sides:
+            expect(side.stdout.readline() == b'there\n', 'it cannot be mapped')
+
+    def touch(self):
+        """What an access comes to on both sides."""
+        said = []
+        for side in self.sides:
+            side.stdin.write(b'\n')
+            side.stdin.flush()
+            said.append(side.stdout.readline().decode().strip())
+        return said
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for side in self.sides:
+            side.stdin.close()
+            side.wait(TIMEOUT)
+            side.stdout.close()
+
+
+def taken():
+    """A driver that claims a BAR takes it from who has mapped it."""
+    with Held(pci(DISK) + '/resource0') as held:
+        expect(held.touch() == ['fine', 'fine'], 'before')
+        expect(load('nvme'), 'no nvme')
+        try:
+            said = held.touch()
+            expect(said[0].startswith('BUS') and said[1] == said[0], said)
+        finally:
+            command(['modprobe', '-r', 'nvme'])
+
+
+def removed(*options):
+    """A device that is removed: as on Linux what is mapped stays."""
+    def body():
+        path = pci(SHARED_MEMORY)
+        with Held(path + '/resource2', *options) as held:
+            try:
+                write(path + '/remove', '1')
+                said = held.touch()
+                expect(said == ['fine', 'fine'], said)
+            finally:
+                write(PCI + '/rescan', '1')
+        pci(SHARED_MEMORY)
+    return body
+
+
+def unbound():
+    """A driver that lets go of its device: what was mapped of it stays, as on Linux."""
+    path = pci(TEACHING)
+    driver = PCI + '/drivers/uio_pci_generic'
+    with contextlib.suppress(FileExistsError):
+        write(driver + '/new_id', ' '.join(number[2:] for number in TEACHING))
+    with Held(path + '/resource0') as held:
+        write(driver + '/unbind', os.path.basename(path))
+        said = held.touch()
+        expect(said == ['fine', 'fine'], said)
+        write(driver + '/bind', os.path.basename(path))
+
+
+start(*BOOT)
+memory, teaching = pci(SHARED_MEMORY), pci(TEACHING)
+for which in pci(SHARED_MEMORY), pci(TEACHING), pci(DISK):
+    write(which + '/enable', '1')
+case('bar', memory + '/resource2', 4 << 20, label='memory-of-a-device')
+case('bar', memory + '/resource2_wc', 4 << 20, label='memory-of-a-device-write-combining')
+case('edu', teaching + '/resource0', label='registers')
+case('private', memory + '/resource2', label='privately')
+case('buffer', memory + '/resource2', label='buffers-of-calls')
+case('refused', '/sys/kernel/mm/transparent_hugepage/enabled', '/sys/kernel/debug/sched/verbose',
+     '/sys/fs/cgroup/cgroup.procs', '/proc/version', '/sys/kernel/tracing/trace', label='files-without-mappings')
+case('memory', FIRMWARE, FIRMWARE_BYTES, label='physical-memory')
+case('hpet')
+case('packets', label='packet-ring')
+case('bpf', label='bpf-array')
+case('dumb', node('/dev/dri/card*', 'bochs'), label='dumb-buffer')
+case('framebuffer', '/dev/fb0')
+case('dumb', node('/dev/dri/card*', 'vgem'), label='dumb-buffer-of-no-device')
+case('camera', node('/dev/video*', 'vivid'))
+case('sound', node('/dev/snd/pcm*p', 'snd-hda-codec-generic', 'snd-hda-intel'))
+for name, path, label in ('udmabuf', '/dev/udmabuf', None), ('heap', '/dev/dma_heap/system', 'dma-heap'):
+    case(name, path, label=label, skip=None if os.path.exists(path) else 'this kernel has none')
+check('mapping-of-a-removed-device', removed())
+check('mapping-of-a-removed-device-of-a-closed-file', removed('close'))
+check('mapping-of-an-unbound-device', lambda: expect(load('uio_pci_generic'), 'no uio_pci_generic') or unbound())
+check('mapping-that-a-driver-takes', taken)
+for argv in ['add', 'va', 'type', 'veth', 'peer', 'name', 'vb'], ['set', 'va', 'up'], ['set', 'vb', 'up']:
+    command(['ip', 'link', *argv])
+pinned('xdp', 'va', 'vb')
+command(['ip', 'link', 'del', 'va'])
+older = None if tuple(map(int, os.uname().release.split('.')[:2])) >= (6, 5) else 'before 6.5 io_uring takes no memory of a shared mapping'
+pinned('uring', skip=older)
+pinned('readonly', '/usr/bin/busybox', label='memory-that-became-read-only', skip=older)
+group = give_to_vfio(teaching)
+pinned('vfio', group, os.path.basename(teaching), skip=None if group else 'no IOMMU')
+finish()

@@ -1,0 +1,324 @@
+/*
+ * Memory of the program that devices keep: Linux pins its pages, and what a device writes there, or
+ * reads, is the program's, also after it has forked.
+ *
+ *   pinned-memory xdp NAME PEER       packets from memory of an AF_XDP socket
+ *   pinned-memory uring               registered buffers of io_uring
+ *   pinned-memory readonly FILE       what Linux does to memory that is read-only by now
+ *   pinned-memory vfio GROUP DEVICE   DMA of QEMU's teaching device
+ */
+#include "guest.h"
+#include <arpa/inet.h>
+#include <linux/if_ether.h>
+#include <linux/if_packet.h>
+#include <linux/if_xdp.h>
+#include <linux/io_uring.h>
+#include <linux/vfio.h>
+#include <net/if.h>
+#include <poll.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+
+#define RW (PROT_READ | PROT_WRITE)
+
+static void must(int done, const char *what)
+{
+	if (done)
+		return;
+	printf("%s: %s\n", what, strerrorname_np(errno));
+	exit(3);
+}
+
+static char *anonymous(size_t length)
+{
+	char *at = mmap(NULL, length, RW, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	must(at != MAP_FAILED, "mmap");
+	return at;
+}
+
+/* ---- AF_XDP ---- */
+
+enum { FRAMES = 64, FRAME = 2048, TYPE = 0x88b5, TEXT = ETH_HLEN };
+
+static void xdp(char **arguments)
+{
+	char *memory = anonymous(FRAMES * FRAME);
+	struct xdp_umem_reg region = { .addr = (unsigned long)memory, .len = FRAMES * FRAME, .chunk_size = FRAME };
+	struct sockaddr_xdp here = { .sxdp_family = AF_XDP, .sxdp_ifindex = if_nametoindex(arguments[0]), .sxdp_flags = XDP_COPY };
+	struct sockaddr_ll peer = { .sll_family = AF_PACKET, .sll_protocol = htons(TYPE), .sll_ifindex = if_nametoindex(arguments[1]) };
+	int fd = socket(AF_XDP, SOCK_RAW, 0), receiver = socket(AF_PACKET, SOCK_RAW, htons(TYPE)), size = FRAMES;
+	struct xdp_mmap_offsets offsets;
+	socklen_t length = sizeof(offsets);
+	char *sent, *done;
+
+	must(fd >= 0 && receiver >= 0, "socket");
+	must(!setsockopt(fd, SOL_XDP, XDP_UMEM_REG, &region, sizeof(region)), "XDP_UMEM_REG");
+	for (int option = XDP_TX_RING; option <= XDP_UMEM_COMPLETION_RING; option++)
+		if (option != XDP_UMEM_REG)
+			must(!setsockopt(fd, SOL_XDP, option, &size, sizeof(size)), "rings");
+	must(!getsockopt(fd, SOL_XDP, XDP_MMAP_OFFSETS, &offsets, &length), "XDP_MMAP_OFFSETS");
+	sent = mmap(NULL, offsets.tx.desc + FRAMES * sizeof(struct xdp_desc), RW, MAP_SHARED | MAP_POPULATE, fd, XDP_PGOFF_TX_RING);
+	done = mmap(NULL, offsets.cr.desc + FRAMES * sizeof(__u64), RW, MAP_SHARED | MAP_POPULATE, fd, XDP_UMEM_PGOFF_COMPLETION_RING);
+	must(sent != MAP_FAILED && done != MAP_FAILED, "mmap of the rings");
+	must(!bind(fd, (void *)&here, sizeof(here)) && !bind(receiver, (void *)&peer, sizeof(peer)), "bind");
+	for (unsigned i = 0; i < 3; i++) {
+		struct xdp_desc *descriptor = (void *)(sent + offsets.tx.desc);
+		struct pollfd ready = { .fd = receiver, .events = POLLIN };
+		char received[FRAME] = "", *frame = memory + i * FRAME;
+		pid_t child = -1;
+
+		memset(frame, 0xff, 2 * ETH_ALEN);
+		frame[12] = TYPE >> 8;
+		frame[13] = TYPE & 0xff;
+		strcpy(frame + TEXT, "before the fork");
+		if (i == 1) {
+			child = fork();
+			if (!child) {
+				strcpy(frame + TEXT, "of the child");
+				pause();
+			}
+			strcpy(frame + TEXT, "after the fork");
+		}
+		descriptor[i] = (struct xdp_desc){ .addr = i * FRAME, .len = 64 };
+		__atomic_store_n((unsigned *)(sent + offsets.tx.producer), i + 1, __ATOMIC_RELEASE);
+		must(!sendto(fd, NULL, 0, MSG_DONTWAIT, NULL, 0), "sendto");
+		must(poll(&ready, 1, 10000) == 1 && recv(receiver, received, sizeof(received), 0) > 0, "recv");
+		printf("packet %u: %s\n", i, received + TEXT);
+		for (int looks = 0; looks < 1000 && __atomic_load_n((unsigned *)(done + offsets.cr.producer), __ATOMIC_ACQUIRE) <= i; looks++)
+			usleep(1000);
+		printf("completed: %u\n", *(unsigned *)(done + offsets.cr.producer));
+		if (child > 0) {
+			kill(child, SIGKILL);
+			wait(NULL);
+		}
+	}
+}
+
+/* ---- io_uring ---- */
+
+static void uring(char **arguments)
+{
+	enum { BUFFERS = 3, BYTES = 64 * 1024 };
+	struct io_uring_params params = {};
+	int fd = syscall(SYS_io_uring_setup, 8, &params), file = memfd_create("data", 0);
+	struct iovec buffers[BUFFERS];
+	struct io_uring_sqe *entries;
+	unsigned *tail, *head;
+	char *ring;
+
+	(void)arguments;
+	must(fd >= 0 && file >= 0, "io_uring_setup");
+	ring = mmap(NULL, params.sq_off.array + params.sq_entries * 4 + PAGE, RW, MAP_SHARED | MAP_POPULATE, fd, IORING_OFF_SQ_RING);
+	entries = mmap(NULL, params.sq_entries * sizeof(*entries), RW, MAP_SHARED | MAP_POPULATE, fd, IORING_OFF_SQES);
+	must(ring != MAP_FAILED && entries != MAP_FAILED, "mmap of the rings");
+	for (int i = 0; i < BUFFERS; i++)
+		buffers[i] = (struct iovec){ anonymous(BYTES), BYTES };
+	TELL(syscall(SYS_io_uring_register, fd, IORING_REGISTER_BUFFERS, buffers, BUFFERS));
+	tail = (unsigned *)(ring + params.sq_off.tail);
+	head = (unsigned *)(ring + params.cq_off.head);
+	for (unsigned i = 0; i < BUFFERS; i++) {
+		struct io_uring_cqe *done = (void *)(ring + params.cq_off.cqes);
+		char text[64];
+
+		sprintf(text, "contents %u", i);
+		must(pwrite(file, text, sizeof(text), 0) == sizeof(text), "pwrite");
+		if (i == 1 && !fork()) {
+			strcpy(buffers[i].iov_base, "of the child");
+			_exit(0);
+		}
+		if (i == 1) {
+			wait(NULL);
+			strcpy(buffers[i].iov_base, "of the parent");
+		}
+		memset(&entries[0], 0, sizeof(entries[0]));
+		entries[0].opcode = IORING_OP_READ_FIXED;
+		entries[0].fd = file;
+		entries[0].addr = (unsigned long)buffers[i].iov_base;
+		entries[0].len = sizeof(text);
+		entries[0].buf_index = i;
+		((unsigned *)(ring + params.sq_off.array))[*tail & (params.sq_entries - 1)] = 0;
+		__atomic_store_n(tail, *tail + 1, __ATOMIC_RELEASE);
+		TELL(syscall(SYS_io_uring_enter, fd, 1, 1, IORING_ENTER_GETEVENTS, NULL, 0));
+		printf("read %d: %s\n", done[*head & (params.cq_entries - 1)].res, (char *)buffers[i].iov_base);
+		__atomic_store_n(head, *head + 1, __ATOMIC_RELEASE);
+	}
+	TELL(syscall(SYS_io_uring_register, fd, IORING_UNREGISTER_BUFFERS, NULL, 0));
+}
+
+/* A write of Linux' to memory that the program may not write is EFAULT. */
+static void attempt(int file, char *memory, const char *other, const char *what)
+{
+	char before[64];
+	ssize_t done;
+
+	memcpy(before, memory, sizeof(before));
+	done = pread(file, memory, sizeof(before), 0);
+	if (done >= 0 || errno != EFAULT)
+		fprintf(stderr, "%s: %zd instead of EFAULT\n", what, done);
+	printf("%s: %s, elsewhere %s\n", what, memcmp(before, memory, sizeof(before)) ? "changed" : "as before",
+	       memcmp(before, other, sizeof(before)) ? "changed" : "as before");
+}
+
+/* Linux' view of memory: what it writes to a file. */
+static void told(int file, const char *memory, const char *what)
+{
+	char text[64] = "";
+
+	must(pwrite(file, memory, sizeof(text), PAGE) == sizeof(text) && pread(file, text, sizeof(text), PAGE) == sizeof(text), "pwrite");
+	printf("%s: %s\n", what, text);
+}
+
+static void readonly(char **arguments)
+{
+	enum { BYTES = 16 * PAGE };
+	struct io_uring_params params = {};
+	int fd = syscall(SYS_io_uring_setup, 8, &params), file = memfd_create("data", 0), program = open(arguments[0], O_RDONLY);
+	char *memory = anonymous(BYTES), copy[64] = "at first", *elsewhere;
+	struct iovec buffer = { memory, BYTES };
+
+	must(fd >= 0 && file >= 0 && program >= 0, "open");
+	must(pwrite(file, (char[64]){ "by Linux" }, 64, 0) == 64, "pwrite");
+	strcpy(memory, copy);
+	TELL(syscall(SYS_io_uring_register, fd, IORING_REGISTER_BUFFERS, &buffer, 1));
+	TELL(syscall(SYS_io_uring_register, fd, IORING_UNREGISTER_BUFFERS, NULL, 0));
+	told(file, memory, "registered");
+	TELL(mprotect(memory, BYTES, PROT_READ));
+	told(file, memory, "read-only");
+	attempt(file, memory, copy, "read-only memory");
+	told(file, memory, "read-only still");
+	TELL(mprotect(memory, BYTES, RW));
+	strcpy(memory, "written again");
+	told(file, memory, "writable");
+	/* Pages that other processes have, too. */
+	elsewhere = mmap(NULL, BYTES, PROT_READ, MAP_PRIVATE, program, 0);
+	must(elsewhere != MAP_FAILED, "mmap");
+	must(mmap(memory, BYTES, PROT_READ, MAP_PRIVATE | MAP_FIXED, program, 0) == memory, "mmap");
+	attempt(file, memory, elsewhere, "pages of a program");
+	told(file, memory + 1, "a program");
+	must(mmap(memory, BYTES, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_FIXED, program, 0) == memory, "mmap");
+	attempt(file, memory, elsewhere, "its code");
+	must(mmap(memory, BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == memory, "mmap");
+	TELL(pread(file, memory, 64, 0));
+	TELL(pwrite(file, memory, 64, 0));
+	TELL(munmap(memory, BYTES));
+	TELL(pread(file, memory, 64, 0));
+}
+
+/* ---- VFIO ---- */
+
+/* QEMU's docs/specs/edu.rst: registers of its DMA, and its buffer. */
+enum { FROM = 0x80 / 8, TO = 0x88 / 8, COUNT = 0x90 / 8, COMMAND = 0x98 / 8, BUFFER = 0x40000, MOVED = 64 };
+static const unsigned long iova = 0x100000;
+
+static void dma(volatile unsigned long *registers, unsigned long from, unsigned long to, int to_memory)
+{
+	registers[FROM] = from;
+	registers[TO] = to;
+	registers[COUNT] = MOVED;
+	registers[COMMAND] = to_memory ? 3 : 1;
+	while (registers[COMMAND] & 1)
+		usleep(100);
+}
+
+/* What the device reads at the start of the memory it writes a page further. */
+static void round_trip(volatile unsigned long *registers, char *memory, const char *when)
+{
+	memset(memory + PAGE, 0, MOVED);
+	dma(registers, iova, BUFFER, 0);
+	dma(registers, BUFFER, iova + PAGE, 1);
+	printf("%s: %s\n", when, memory + PAGE);
+	fflush(stdout);
+}
+
+static int map_dma(int container, char *memory, size_t length)
+{
+	struct vfio_iommu_type1_dma_map map = { .argsz = sizeof(map), .flags = VFIO_DMA_MAP_FLAG_READ | VFIO_DMA_MAP_FLAG_WRITE,
+						.vaddr = (unsigned long)memory, .iova = iova, .size = length };
+
+	return ioctl(container, VFIO_IOMMU_MAP_DMA, &map);
+}
+
+static int unmap_dma(int container, size_t length)
+{
+	struct vfio_iommu_type1_dma_unmap map = { .argsz = sizeof(map), .iova = iova, .size = length };
+
+	return ioctl(container, VFIO_IOMMU_UNMAP_DMA, &map);
+}
+
+static void vfio(char **arguments)
+{
+	enum { LENGTH = 1 << 20, ROUNDS = 20 };
+	struct vfio_region_info bar = { .argsz = sizeof(bar), .index = VFIO_PCI_BAR0_REGION_INDEX };
+	struct vfio_region_info config = { .argsz = sizeof(config), .index = VFIO_PCI_CONFIG_REGION_INDEX };
+	int container = open("/dev/vfio/vfio", O_RDWR), group = open(arguments[0], O_RDWR), device, worked = 0;
+	volatile unsigned long *registers;
+	unsigned short command;
+	char *memory = anonymous(LENGTH);
+	pid_t child;
+
+	must(container >= 0 && group >= 0, "open");
+	must(!ioctl(group, VFIO_GROUP_SET_CONTAINER, &container), "VFIO_GROUP_SET_CONTAINER");
+	must(!ioctl(container, VFIO_SET_IOMMU, VFIO_TYPE1v2_IOMMU), "VFIO_SET_IOMMU");
+	device = ioctl(group, VFIO_GROUP_GET_DEVICE_FD, arguments[1]);
+	must(device >= 0, "VFIO_GROUP_GET_DEVICE_FD");
+	must(!ioctl(device, VFIO_DEVICE_GET_REGION_INFO, &bar) && !ioctl(device, VFIO_DEVICE_GET_REGION_INFO, &config), "regions");
+	must(pread(device, &command, 2, config.offset + 4) == 2, "configuration");
+	command |= 6; /* memory, bus master */
+	must(pwrite(device, &command, 2, config.offset + 4) == 2, "configuration");
+	registers = mmap(NULL, bar.size, RW, MAP_SHARED, device, bar.offset);
+	must(registers != MAP_FAILED, "mmap of the BAR");
+
+	strcpy(memory, "at first");
+	TELL(map_dma(container, memory, LENGTH));
+	round_trip(registers, memory, "mapped");
+	strcpy(memory, "changed");
+	round_trip(registers, memory, "written to");
+	child = fork();
+	if (!child) {
+		strcpy(memory, "of the child");
+		memory[PAGE] = 'x';
+		pause();
+	}
+	usleep(100000);
+	strcpy(memory, "after the fork");
+	round_trip(registers, memory, "forked");
+	kill(child, SIGKILL);
+	wait(NULL);
+	strcpy(memory, "without the child");
+	round_trip(registers, memory, "alone again");
+	TELL(mprotect(memory, LENGTH, PROT_READ));
+	TELL(mprotect(memory, LENGTH, RW));
+	strcpy(memory, "protected for a while");
+	round_trip(registers, memory, "protected");
+	TELL(unmap_dma(container, LENGTH));
+	for (int i = 0; i < ROUNDS; i++) {
+		char *other = anonymous(16 * PAGE);
+
+		strcpy(other, "other memory");
+		if (!map_dma(container, other, 16 * PAGE)) {
+			dma(registers, iova, BUFFER, 0);
+			dma(registers, BUFFER, iova + PAGE, 1);
+			worked += !strcmp(other + PAGE, "other memory");
+			must(!unmap_dma(container, 16 * PAGE), "VFIO_IOMMU_UNMAP_DMA");
+		}
+		munmap(other, 16 * PAGE);
+	}
+	printf("%d of %d others\n", worked, ROUNDS);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct {
+		const char *name;
+		void (*body)(char **arguments);
+	} cases[] = { { "xdp", xdp }, { "uring", uring }, { "readonly", readonly }, { "vfio", vfio } };
+
+	for (size_t i = 0; argc > 1 && i < sizeof(cases) / sizeof(cases[0]); i++)
+		if (!strcmp(argv[1], cases[i].name)) {
+			cases[i].body(argv + 2);
+			return 0;
+		}
+	fprintf(stderr, "pinned-memory: no such case\n");
+	return 1;
+}
