@@ -1,0 +1,17 @@
+# outside: RDMA over soft RoCE: memory that a device keeps while the program forks; an example of
+# libibverbs.
+if ! rdma link show rxe0/1 >link 2>&1; then
+    modprobe rdma_rxe && modprobe ib_uverbs &&
+        ip link add rdma-a type veth peer name rdma-b && ip addr add 10.87.0.1/24 dev rdma-a &&
+        ip link set rdma-a up && ip link set rdma-b up && rdma link add rxe0 type rxe netdev rdma-a ||
+        echo 'there is no soft RoCE'
+    sleep 1
+fi
+$RUN "$BUILD/rdma"
+for client in "$RUN" ""; do
+    $RUN ibv_rc_pingpong -g 1 -n 50 -d rxe0 >server 2>&1 &
+    sleep 2
+    $client ibv_rc_pingpong -g 1 -n 50 -d rxe0 localhost 2>&1 | sed -n 's/ in [0-9].*//p'
+    wait
+    sed -n 's/ in [0-9].*//p' server
+done
