@@ -263,7 +263,7 @@ static int insert_answer(struct hanare_space *space, struct vm_area_struct *vma,
 {
 	struct page *pages[HANARE_PAGES_MAX];
 	u64 asked = answer->addr, run = 0;
-	bool covered = false;
+	bool covered = false, dropped = false;
 	u32 i, count = 0;
 	int err = 0;
 
@@ -277,7 +277,8 @@ static int insert_answer(struct hanare_space *space, struct vm_area_struct *vma,
 		return 0;
 
 	down_read(&space->memory.zap_lock);
-	if (answer->sequence != space->memory.zap_sequence) {
+	/* A copy has no place in a mapping that is no more pinnable. */
+	if (answer->sequence != space->memory.zap_sequence || (answer->copies && !is_pinnable(vma))) {
 		up_read(&space->memory.zap_lock);
 		return -EAGAIN;
 	}
@@ -290,8 +291,10 @@ static int insert_answer(struct hanare_space *space, struct vm_area_struct *vma,
 		if (entry && (addr < vma->vm_start || addr >= vma->vm_end))
 			entry = 0;
 		/* It was asked for before the mapping was pinnable, or comes along with another. */
-		if (is_pinnable(vma) && !(rights & HANARE_PAGE_WRITABLE) && !answer->copies)
+		if (entry && is_pinnable(vma) && !(rights & HANARE_PAGE_WRITABLE) && !answer->copies) {
+			dropped |= addr == asked;
 			entry = 0;
+		}
 		if (entry)
 			page = page_of(space->inst, entry);
 		if (entry && !page) {
@@ -321,6 +324,8 @@ static int insert_answer(struct hanare_space *space, struct vm_area_struct *vma,
 		pages[count++] = page;
 	}
 	up_read(&space->memory.zap_lock);
+	if (dropped)
+		return -EAGAIN;
 	if (!err)
 		*ret = covered ? VM_FAULT_NOPAGE : write ? VM_FAULT_SIGSEGV : VM_FAULT_SIGBUS;
 	return 0;
@@ -423,6 +428,7 @@ static vm_fault_t space_fault(struct vm_fault *vmf)
 	if (!answer)
 		return VM_FAULT_SIGBUS;
 
+	answer->copies = false;
 	if (hanare_offer_take(space, addr, write || is_pinnable(vma), answer) &&
 	    !insert_answer(space, vma, answer, write, &ret) && ret == VM_FAULT_NOPAGE) {
 		kfree(answer);

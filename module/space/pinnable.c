@@ -17,8 +17,8 @@ static bool is_device(u64 descriptor)
 }
 
 /*
- * SERVICE_PINNABLE: maps a range anew, by the worker, so that Linux pins pages of it. The LWK keeps
- * others from it meanwhile.
+ * SERVICE_PINNABLE: maps a range anew, by the worker, so that Linux pins pages of it. What other
+ * threads of the program map there meanwhile they lose.
  */
 long hanare_pinnable(struct hanare_job *job)
 {

@@ -341,7 +341,7 @@ static long find_frames(u64 addr, long count, bool write, u64 *frames)
 		frames[i] = hanare_linux_frame(page) | policy;
 		put_page(page);
 	}
-	return known;
+	return known ?: -EAGAIN;
 }
 
 static struct watch *watch_over(struct hanare_space *space, u64 start, u64 end)

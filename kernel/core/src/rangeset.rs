@@ -5,7 +5,7 @@ use crate::lists;
 use crate::pagerange::PageRange;
 use alloc::vec::Vec;
 
-/// Set of pages, which grows and shrinks by ranges.
+/// Set of pages. It grows by ranges, and never shrinks.
 #[derive(Debug, Default)]
 pub struct RangeSet {
     /// Neither empty nor next to each other, in their order.
@@ -52,25 +52,6 @@ impl RangeSet {
         self.ranges.splice(near, [joined]);
         Ok(())
     }
-
-    /// Removes pages.
-    ///
-    /// # Errors
-    /// `ENOMEM`: nothing was removed.
-    pub fn remove(&mut self, range: PageRange) -> Result<()> {
-        if !self.meets(range) {
-            return Ok(());
-        }
-        lists::more_room(&mut self.ranges, 1)?;
-        let near = self.near(range);
-        let (first, last) = (self.ranges[near.start], self.ranges[near.end - 1]);
-        let left = [
-            PageRange::of(first.start(), range.start().max(first.start())),
-            PageRange::of(range.end().min(last.end()), last.end()),
-        ];
-        self.ranges.splice(near, left.into_iter().filter(|part| !part.is_empty()));
-        Ok(())
-    }
 }
 
 #[cfg(test)]
@@ -91,20 +72,13 @@ mod tests {
         /// Model: the set of the pages' addresses.
         #[test]
         fn range_sets_are_sets_of_pages(
-            changes in proptest::collection::vec((some(), any::<bool>()), 0..20),
+            added in proptest::collection::vec(some(), 0..12),
             asked in proptest::collection::vec(some(), 8),
         ) {
             let (mut set, mut model) = (RangeSet::new(), BTreeSet::new());
-            for (range, is_added) in changes {
-                if is_added {
-                    set.add(range).unwrap();
-                    model.extend(range.iter());
-                } else {
-                    set.remove(range).unwrap();
-                    range.iter().for_each(|page| {
-                        model.remove(&page);
-                    });
-                }
+            for range in added {
+                set.add(range).unwrap();
+                model.extend(range.iter());
                 for ranges in set.ranges.windows(2) {
                     prop_assert!(ranges[0].end() < ranges[1].start());
                 }

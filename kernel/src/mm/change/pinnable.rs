@@ -60,17 +60,20 @@ pub fn make(p: &Caller<'_>, range: PageRange, device: Option<u64>) -> Result<()>
         &mut asked,
         |mm, _, asked| match asked {
             Some(_) => Ok(None),
-            None if mm.mappings().range(range).all(can_be) => Ok(Some(range)),
+            None if mm.mappings().range(range).all(can_be) => {
+                mm.note_pinnable(range)?; // before it is: what others change meanwhile knows
+                p.memory.has_pinnable.store(true, Ordering::Relaxed);
+                Ok(Some(range))
+            }
             None => Err(errno::EFAULT),
         },
         |asked, _| {
             let args = [range.start(), range.end(), device];
             let answer = services::by_worker(p.thread, SERVICE_PINNABLE, &args, &[]);
             *asked = Some(answer.map(drop).map_err(Errno::from));
-            p.memory.has_pinnable.store(true, Ordering::Relaxed);
             matches!(asked, Some(Ok(())))
         },
-        |mm, _, _| mm.note_pinnable(range),
+        |_, _, _| Ok(()),
     );
     match asked {
         Some(Err(error)) => Err(error),
@@ -84,10 +87,15 @@ pub fn end(p: &Caller<'_>, range: PageRange) {
     if !p.memory.has_pinnable.load(Ordering::Relaxed) {
         return;
     }
-    let meets = p.memory.mm.lock().may_have_copies(range);
-    if meets && shared::remap(p, range) {
-        // Without memory it counts as pinnable on: `pinned` asks once more for those.
-        let _ = p.memory.mm.lock().pinnable.remove(range);
+    // What Linux has mapped itself stays. The range counts as pinnable on: that is safe, whoever
+    // makes it so again meanwhile.
+    let is_private = |v: &Vma<FileRef>| !matches!(v.backing, Backing::SharedLinux { .. });
+    let is_meant = {
+        let mm = p.memory.mm.lock();
+        mm.may_have_copies(range) && mm.mappings().range(range).all(is_private)
+    };
+    if is_meant {
+        shared::remap(p, range);
     }
 }
 
