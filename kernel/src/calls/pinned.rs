@@ -7,7 +7,8 @@
 //! with all mappings (`docs/devices.md`).
 
 use crate::calls::context::Context;
-use crate::mm::change::pinnable::{make, ranges};
+use crate::mm::Caller;
+use crate::mm::change::pinnable::{is_private, make, ranges};
 use hanare_core::errno::{self, Result};
 use hanare_core::pagerange::PageRange;
 use hanare_core::pins::{self, Pins};
@@ -27,13 +28,14 @@ struct Named {
 }
 
 impl Named {
-    /// Addresses in the structure at an address, and in what these lead to.
-    fn at(block: u64) -> Named {
+    /// Addresses in the structure at an address, and in private memory that these lead to: a look
+    /// at a register of a device may change it.
+    fn at(p: &Caller<'_>, block: u64) -> Named {
         let mut named = Named { addresses: [0; NAMED_MAX], count: 0 };
         for word in words(block, WORDS) {
             named.add(word);
-            for word in words(word, WORDS_BEHIND) {
-                named.add(word);
+            if is_private(p, word) {
+                words(word, WORDS_BEHIND).for_each(|word| named.add(word));
             }
         }
         named
@@ -79,7 +81,8 @@ fn again(call: &Context<'_>) -> Result<u64> {
     if words(block & !7, 1).next().is_none() {
         return Err(errno::EFAULT); // the argument itself is not there
     }
-    let (p, named) = (&call.thread.caller(), Named::at(block));
+    let p = &call.thread.caller();
+    let named = Named::at(p, block);
     // What counts as pinnable may not be so any more: it has been Linux' mapping in between.
     for (only_named, only_new) in [(true, true), (true, false), (false, true)] {
         let found = ranges(p, |mm, range| {

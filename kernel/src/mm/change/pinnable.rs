@@ -23,6 +23,12 @@ fn can_be(v: &Vma<FileRef>) -> bool {
         && kept_for(v).is_none()
 }
 
+/// Whether an address is one of private memory: of no device's, and no file that may be slow.
+pub fn is_private(p: &Caller<'_>, address: u64) -> bool {
+    let mm = p.memory.mm.lock();
+    mm.mappings().find(address).is_some_and(can_be)
+}
+
 /// Ranges of such mappings that are `wanted`, neighbours as one.
 ///
 /// # Errors
