@@ -28,7 +28,7 @@
  * is never taken for the same. The module refuses an image of another version and names both; so
  * do the proxy and the command.
  */
-#define HANARE_VERSION 0x73f5618eU
+#define HANARE_VERSION 0xc8162939U
 /* Bytes of a base page. */
 #define HANARE_PAGE_SIZE 4096ULL
 /* Bytes of a large page, and the granule in which memory is reserved. */
@@ -1003,6 +1003,11 @@ struct hanare_clock_page {
 #define HANARE_FAULT_WRITE 1ULL
 /* The page is mapped read-only and wants to become writable (`page_mkwrite`). */
 #define HANARE_FAULT_MKWRITE 2ULL
+/*
+ * With `FAULT_WRITE`: a page that may not be written is given for reading, of which the module
+ * makes a copy.
+ */
+#define HANARE_FAULT_OR_COPY 4ULL
 /* Panic deliberately. */
 #define HANARE_DEBUG_PANIC 1ULL
 /*
@@ -1359,11 +1364,15 @@ struct hanare_request {
 /*
  * Linux pins pages for devices of args[0]..args[1] of the caller's memory from now on: private
  * memory that the program may write. Of such a range Linux is given pages for writing only, or
- * copies. args[2]: 1 + the descriptor that has to be a device's, or 0.
- * -EOPNOTSUPP: this Linux pins pages anyway. -ENOTTY: the descriptor is no device's. Else what
- * mmap(2) says.
+ * copies. args[2]: 1 + the descriptor that has to be a device's, or 0; [3] = `PINNABLE_*`.
+ * -EOPNOTSUPP: this Linux has not refused to pin pages there. -ENOTTY: the descriptor is no
+ * device's. Else what mmap(2) says.
  */
 #define HANARE_SERVICE_PINNABLE 23U
+/* Whether this Linux refuses to pin pages otherwise or not. */
+#define HANARE_PINNABLE_ALWAYS 0ULL
+/* Only if it does. */
+#define HANARE_PINNABLE_IF_REFUSED 1ULL
 /* Most extents in one service. */
 #define HANARE_EXTENTS_MAX 64
 

@@ -141,6 +141,9 @@ pub const REQUEST_INFO: u32 = 32;
 pub const FAULT_WRITE: u64 = 1;
 /// The page is mapped read-only and wants to become writable (`page_mkwrite`).
 pub const FAULT_MKWRITE: u64 = 2;
+/// With [`FAULT_WRITE`]: a page that may not be written is given for reading, of which the module
+/// makes a copy.
+pub const FAULT_OR_COPY: u64 = 4;
 
 /// Panic deliberately.
 pub const DEBUG_PANIC: u64 = 1;

@@ -196,10 +196,14 @@ pub const SERVICE_CHILD: u32 = 22;
 
 /// Linux pins pages for devices of args[0]..args[1] of the caller's memory from now on: private
 /// memory that the program may write. Of such a range Linux is given pages for writing only, or
-/// copies. args[2]: 1 + the descriptor that has to be a device's, or 0.
-/// -EOPNOTSUPP: this Linux pins pages anyway. -ENOTTY: the descriptor is no device's. Else what
-/// mmap(2) says.
+/// copies. args[2]: 1 + the descriptor that has to be a device's, or 0; [3] = `PINNABLE_*`.
+/// -EOPNOTSUPP: this Linux has not refused to pin pages there. -ENOTTY: the descriptor is no
+/// device's. Else what mmap(2) says.
 pub const SERVICE_PINNABLE: u32 = 23;
+/// Whether this Linux refuses to pin pages otherwise or not.
+pub const PINNABLE_ALWAYS: u64 = 0;
+/// Only if it does.
+pub const PINNABLE_IF_REFUSED: u64 = 1;
 
 /// Most extents in one service.
 pub const EXTENTS_MAX: usize = 64;

@@ -38,7 +38,7 @@ static struct hanare_answer *answer_new(void)
 
 	if (answer) {
 		answer->pause_us = 0;
-		answer->copies = false;
+		answer->or_copy = false;
 	}
 	return answer;
 }
@@ -53,19 +53,31 @@ static void pause_for_more(struct hanare_answer *answer)
 	usleep_range(answer->pause_us, 2 * answer->pause_us);
 }
 
-/* As `ask`: for up to `most` pages. */
-static void ask_for(struct hanare_space *space, struct hanare_answer *answer, u64 addr, bool write, u32 most,
-		    unsigned int timeout_ms, unsigned int busy_ms)
+/*
+ * The answer's status is -EBUSY if another fault has been running its service for `busy_ms`.
+ *
+ * In a `pinnable` mapping Linux does not tell us of a write to a page that it has for reading, and
+ * would let it happen. So it gets each page for writing. One that the program may not write it gets
+ * as a copy: what it writes there is lost.
+ */
+static void ask(struct hanare_space *space, struct hanare_answer *answer, u64 addr, bool write, bool pinnable,
+		unsigned int timeout_ms, unsigned int busy_ms)
 {
+	u64 how = write ? HANARE_FAULT_WRITE : pinnable ? HANARE_FAULT_WRITE | HANARE_FAULT_OR_COPY : 0;
+	u32 most = how & HANARE_FAULT_OR_COPY ? 1 : HANARE_PAGES_MAX;
 	/* Others reach its memory by access_process_vm: they have no worker there. */
 	u64 tid = current->mm == space->mm ? task_pid_vnr(current) : 0;
 	u64 served = 0;
 	int round;
 
+	answer->task = current;
+	answer->addr = addr;
+	answer->write = write;
+	answer->or_copy = how & HANARE_FAULT_OR_COPY;
 	for (round = 0; round < ROUNDS_MAX; round++) {
 		struct hanare_call call = {
 			.kind = HANARE_REQUEST_FAULT,
-			.args = { addr, write ? HANARE_FAULT_WRITE : 0, tid << 32 | most, served },
+			.args = { addr, how, tid << 32 | most, served },
 			.pages = answer->pages,
 		};
 		u64 index;
@@ -99,27 +111,6 @@ static void ask_for(struct hanare_space *space, struct hanare_answer *answer, u6
 			return;
 	}
 	answer->status = -EIO;
-}
-
-/*
- * The answer's status is -EBUSY if another fault has been running its service for `busy_ms`.
- *
- * In a `pinnable` mapping Linux does not tell us of a write to a page that it has for reading, and
- * would let it happen. So it gets each page for writing. One that the program may not write it gets
- * as a copy: what it writes there is lost.
- */
-static void ask(struct hanare_space *space, struct hanare_answer *answer, u64 addr, bool write, bool pinnable,
-		unsigned int timeout_ms, unsigned int busy_ms)
-{
-	answer->task = current;
-	answer->addr = addr;
-	answer->write = write;
-	answer->copies = false;
-	ask_for(space, answer, addr, write || pinnable, write || !pinnable ? HANARE_PAGES_MAX : 1, timeout_ms, busy_ms);
-	if (pinnable && !write && answer->status == -EFAULT) {
-		answer->copies = true;
-		ask_for(space, answer, addr, false, 1, timeout_ms, busy_ms);
-	}
 }
 
 static const struct vm_operations_struct pinnable_ops;
@@ -243,7 +234,7 @@ static struct page *page_of(struct hanare_instance *inst, u64 entry)
 	return chunk ? hanare_page(chunk, frame) : NULL;
 }
 
-/* A copy of a page, which Linux may do with as it likes. */
+/* A copy of a page, which Linux may do with as it likes. -EIO: its memory is broken. */
 static int insert_copy(struct hanare_space *space, struct vm_area_struct *vma, u64 addr, struct page *original, u64 rights)
 {
 	struct page *page = alloc_page(GFP_KERNEL_ACCOUNT);
@@ -251,8 +242,9 @@ static int insert_copy(struct hanare_space *space, struct vm_area_struct *vma, u
 
 	if (!page)
 		return -ENOMEM;
-	copy_page(page_address(page), page_address(original));
-	err = insert_run(space, vma, addr, &page, 1, rights, ~0ULL);
+	err = copy_mc_to_kernel(page_address(page), page_address(original), PAGE_SIZE) ? -EIO : 0;
+	if (!err)
+		err = insert_run(space, vma, addr, &page, 1, rights, ~0ULL);
 	put_page(page);		/* the mapping has one of its own */
 	return err;
 }
@@ -277,8 +269,7 @@ static int insert_answer(struct hanare_space *space, struct vm_area_struct *vma,
 		return 0;
 
 	down_read(&space->memory.zap_lock);
-	/* A copy has no place in a mapping that is no more pinnable. */
-	if (answer->sequence != space->memory.zap_sequence || (answer->copies && !is_pinnable(vma))) {
+	if (answer->sequence != space->memory.zap_sequence) {
 		up_read(&space->memory.zap_lock);
 		return -EAGAIN;
 	}
@@ -286,12 +277,13 @@ static int insert_answer(struct hanare_space *space, struct vm_area_struct *vma,
 		u64 addr = answer->start + ((u64)i << PAGE_SHIFT);
 		u64 entry = i < answer->count ? answer->pages[i] : 0;
 		u64 rights = entry & PAGE_RIGHTS;
+		bool copies = is_pinnable(vma) && !(rights & HANARE_PAGE_WRITABLE);
 		struct page *page = NULL;
 
 		if (entry && (addr < vma->vm_start || addr >= vma->vm_end))
 			entry = 0;
 		/* It was asked for before the mapping was pinnable, or comes along with another. */
-		if (entry && is_pinnable(vma) && !(rights & HANARE_PAGE_WRITABLE) && !answer->copies) {
+		if (entry && copies && !answer->or_copy) {
 			dropped |= addr == asked;
 			entry = 0;
 		}
@@ -310,8 +302,8 @@ static int insert_answer(struct hanare_space *space, struct vm_area_struct *vma,
 		}
 		if (!entry)
 			continue;
-		if (answer->copies) {
-			err = insert_copy(space, vma, addr, page, rights & ~HANARE_PAGE_WRITABLE);
+		if (copies) {
+			err = insert_copy(space, vma, addr, page, rights);
 			covered |= addr == asked;
 			continue;
 		}
@@ -428,7 +420,7 @@ static vm_fault_t space_fault(struct vm_fault *vmf)
 	if (!answer)
 		return VM_FAULT_SIGBUS;
 
-	answer->copies = false;
+	answer->or_copy = false;
 	if (hanare_offer_take(space, addr, write || is_pinnable(vma), answer) &&
 	    !insert_answer(space, vma, answer, write, &ret) && ret == VM_FAULT_NOPAGE) {
 		kfree(answer);

@@ -38,7 +38,7 @@ struct hanare_answer {
 	struct task_struct *task;		/* compared, never followed */
 	u64 addr;
 	bool write;
-	bool copies;				/* the pages are to be copied: they cannot be given for writing */
+	bool or_copy;				/* a page that cannot be given for writing was to come for a copy */
 	u64 sequence;
 	u64 start;
 	int status;

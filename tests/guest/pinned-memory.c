@@ -4,7 +4,10 @@
  *
  *   pinned-memory xdp NAME PEER       packets from memory of an AF_XDP socket
  *   pinned-memory uring               registered buffers of io_uring
+ *   pinned-memory rings               io_uring whose rings, and whose list of buffers, are memory of the program
  *   pinned-memory readonly FILE       what Linux does to memory that is read-only by now
+ *   pinned-memory replaced FILE       files that are mapped where memory was registered
+ *   pinned-memory refused             registrations of what is not there
  *   pinned-memory vfio GROUP DEVICE   DMA of QEMU's teaching device
  */
 #include "guest.h"
@@ -16,6 +19,8 @@
 #include <linux/vfio.h>
 #include <net/if.h>
 #include <poll.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 
@@ -146,6 +151,61 @@ static void uring(char **arguments)
 	TELL(syscall(SYS_io_uring_register, fd, IORING_UNREGISTER_BUFFERS, NULL, 0));
 }
 
+/*
+ * Rings that are memory of the program (IORING_SETUP_NO_MMAP, Linux 6.5), and a ring of buffers in
+ * such memory. Linux goes on writing there when the program has forked.
+ */
+static void rings(char **arguments)
+{
+	enum { NO_MMAP = 1 << 14, GROUP = 7, ENTRIES = 4 };
+	char *ring = anonymous(PAGE), *entries = anonymous(PAGE), *list = anonymous(PAGE), *memory = anonymous(PAGE);
+	struct io_uring_params params = { .flags = NO_MMAP, .sq_off.resv2 = (unsigned long)entries, .cq_off.resv2 = (unsigned long)ring };
+	int fd = syscall(SYS_io_uring_setup, ENTRIES, &params), file = memfd_create("data", 0);
+	struct io_uring_buf_reg buffers = { .ring_addr = (unsigned long)list, .ring_entries = 1, .bgid = GROUP };
+	struct io_uring_buf *buffer = (void *)list;
+
+	(void)arguments;
+	must(fd >= 0 && file >= 0, "io_uring_setup");
+	must(pwrite(file, "into the buffer", 16, 0) == 16, "pwrite");
+	TELL(syscall(SYS_io_uring_register, fd, IORING_REGISTER_PBUF_RING, &buffers, 1));
+	for (unsigned i = 0; i < 3; i++) {
+		unsigned *tail = (unsigned *)(ring + params.sq_off.tail), *head = (unsigned *)(ring + params.cq_off.head);
+		struct io_uring_sqe *entry = (struct io_uring_sqe *)entries + (*tail & (params.sq_entries - 1));
+		struct io_uring_cqe *done = (struct io_uring_cqe *)(ring + params.cq_off.cqes) + (*head & (params.cq_entries - 1));
+		pid_t child = -1;
+
+		if (i == 1) {
+			child = fork();
+			if (!child) {
+				memset(ring, 0xff, PAGE);
+				memset(list, 0xff, PAGE);
+				pause();
+			}
+		}
+		memset(memory, 0, PAGE);
+		memset(entry, 0, sizeof(*entry));
+		buffer->addr = (unsigned long)memory;
+		buffer->len = 16;
+		buffer->bid = i;
+		__atomic_store_n(&((struct io_uring_buf_ring *)list)->tail, i + 1, __ATOMIC_RELEASE);
+		entry->opcode = IORING_OP_READ;
+		entry->flags = IOSQE_BUFFER_SELECT;
+		entry->buf_group = GROUP;
+		entry->fd = file;
+		entry->len = 16;
+		((unsigned *)(ring + params.sq_off.array))[*tail & (params.sq_entries - 1)] = entry - (struct io_uring_sqe *)entries;
+		__atomic_store_n(tail, *tail + 1, __ATOMIC_RELEASE);
+		TELL(syscall(SYS_io_uring_enter, fd, 1, 1, IORING_ENTER_GETEVENTS, NULL, 0));
+		printf("read %d, buffer %d: %s\n", done->res, (int)(done->flags >> IORING_CQE_BUFFER_SHIFT), memory);
+		__atomic_store_n(head, *head + 1, __ATOMIC_RELEASE);
+		fflush(stdout);
+		if (child > 0) {
+			kill(child, SIGKILL);
+			wait(NULL);
+		}
+	}
+}
+
 /* A write of Linux' to memory that the program may not write is EFAULT. */
 static void attempt(int file, char *memory, const char *other, const char *what)
 {
@@ -198,11 +258,115 @@ static void readonly(char **arguments)
 	told(file, memory + 1, "a program");
 	must(mmap(memory, BYTES, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_FIXED, program, 0) == memory, "mmap");
 	attempt(file, memory, elsewhere, "its code");
+	/* Read-only memory that comes there from elsewhere. */
+	elsewhere = anonymous(BYTES);
+	strcpy(elsewhere, "moved");
+	must(mmap(memory, BYTES, RW, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == memory, "mmap");
+	TELL(syscall(SYS_io_uring_register, fd, IORING_REGISTER_BUFFERS, &buffer, 1));
+	TELL(syscall(SYS_io_uring_register, fd, IORING_UNREGISTER_BUFFERS, NULL, 0));
+	TELL(mprotect(elsewhere, BYTES, PROT_READ));
+	must(mremap(elsewhere, BYTES, BYTES, MREMAP_MAYMOVE | MREMAP_FIXED, memory) == memory, "mremap");
+	attempt(file, memory, "moved", "moved");
+	told(file, memory, "moved there");
 	must(mmap(memory, BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == memory, "mmap");
 	TELL(pread(file, memory, 64, 0));
 	TELL(pwrite(file, memory, 64, 0));
 	TELL(munmap(memory, BYTES));
 	TELL(pread(file, memory, 64, 0));
+}
+
+/* ---- what is mapped there later ---- */
+
+enum { SPACE = 16 * PAGE };
+
+struct race {
+	int ring, file;
+	char *memory;
+	atomic_int stops;
+};
+
+/* Registers what is there, whatever that is. */
+static void *registers(void *argument)
+{
+	struct race *race = argument;
+	struct iovec buffer = { race->memory, SPACE };
+
+	while (!race->stops)
+		if (!syscall(SYS_io_uring_register, race->ring, IORING_REGISTER_BUFFERS, &buffer, 1))
+			syscall(SYS_io_uring_register, race->ring, IORING_UNREGISTER_BUFFERS, NULL, 0);
+	return NULL;
+}
+
+static void replaced(char **arguments)
+{
+	struct io_uring_params params = {};
+	struct race race = { .ring = syscall(SYS_io_uring_setup, 8, &params), .file = open(arguments[0], O_RDONLY), .memory = anonymous(SPACE) };
+	struct iovec buffer = { race.memory, SPACE };
+	const long rounds = by_tier(100, 1000);
+	char *memory = race.memory, first;
+	pthread_t thread;
+	long seen = 0, kept = 0;
+
+	must(race.ring >= 0 && race.file >= 0 && pread(race.file, &first, 1, 0) == 1, "open");
+	TELL(syscall(SYS_io_uring_register, race.ring, IORING_REGISTER_BUFFERS, &buffer, 1));
+	TELL(syscall(SYS_io_uring_register, race.ring, IORING_UNREGISTER_BUFFERS, NULL, 0));
+	for (int writable = 0; writable < 2; writable++) {
+		int file = memfd_create("data", 0);
+
+		must(!ftruncate(file, SPACE) && pwrite(file, "of the file", 12, 0) == 12, "memfd");
+		must(mmap(memory, SPACE, writable ? RW : PROT_READ, MAP_SHARED | MAP_FIXED, file, 0) == memory, "mmap");
+		printf("%s\n", memory);
+		if (writable)
+			strcpy(memory, "written");
+		TELL(mprotect(memory, SPACE, PROT_READ));
+		printf("%s\n", memory);
+		must(mmap(memory, SPACE, RW, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == memory, "mmap");
+		TELL(syscall(SYS_io_uring_register, race.ring, IORING_REGISTER_BUFFERS, &buffer, 1));
+		TELL(syscall(SYS_io_uring_register, race.ring, IORING_UNREGISTER_BUFFERS, NULL, 0));
+	}
+	/* While another thread registers what is there. */
+	must(!pthread_create(&thread, NULL, registers, &race), "pthread_create");
+	for (long i = 0; i < rounds; i++) {
+		must(mmap(memory, SPACE, PROT_READ, MAP_SHARED | MAP_FIXED, race.file, 0) == memory, "mmap");
+		for (long at = 0; at < SPACE; at += PAGE)
+			seen += *(volatile char *)(memory + at) == first || at;
+		must(mmap(memory, SPACE, RW, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == memory, "mmap");
+		memory[i % SPACE] = 1;
+		sched_yield();
+		kept += memory[i % SPACE];
+	}
+	race.stops = 1;
+	pthread_join(thread, NULL);
+	printf("%s, %s\n", seen == rounds * (SPACE / PAGE) ? "all of the file" : "something else",
+	       kept == rounds ? "all kept" : "some lost");
+}
+
+/* What is not there is EFAULT, and what was there before is as before. */
+static void refused(char **arguments)
+{
+	struct io_uring_params params = {};
+	int ring = syscall(SYS_io_uring_setup, 8, &params), terminal = posix_openpt(O_RDWR);
+	char *memory = anonymous(SPACE), *hole = anonymous(SPACE);
+	struct iovec buffers[] = { { memory, SPACE }, { hole, SPACE } };
+	int word = 0;
+
+	(void)arguments;
+	must(ring >= 0 && terminal >= 0, "open");
+	strcpy(memory, "as before");
+	munmap(hole, SPACE);
+	for (int i = 0; i < 2; i++) {
+		TELL(syscall(SYS_io_uring_register, ring, IORING_REGISTER_BUFFERS, buffers, 2));
+		TELL(syscall(SYS_io_uring_register, ring, IORING_REGISTER_BUFFERS, hole, 2));
+		TELL(ioctl(terminal, TIOCGPTN, hole));
+		TELL(ioctl(ring, FIONREAD, hole));
+	}
+	TELL(mprotect(memory, SPACE, PROT_READ));
+	TELL(ioctl(terminal, TIOCGPTN, memory));
+	TELL(ioctl(terminal, TIOCSPTLCK, &word));
+	puts(memory);
+	TELL(mprotect(memory, SPACE, RW));
+	TELL(syscall(SYS_io_uring_register, ring, IORING_REGISTER_BUFFERS, buffers, 1));
+	puts(memory);
 }
 
 /* ---- VFIO ---- */
@@ -231,10 +395,10 @@ static void round_trip(volatile unsigned long *registers, char *memory, const ch
 	fflush(stdout);
 }
 
-static int map_dma(int container, char *memory, size_t length)
+/* `rights`: VFIO_DMA_MAP_FLAG_* */
+static int map_dma(int container, char *memory, size_t length, unsigned long at, int rights)
 {
-	struct vfio_iommu_type1_dma_map map = { .argsz = sizeof(map), .flags = VFIO_DMA_MAP_FLAG_READ | VFIO_DMA_MAP_FLAG_WRITE,
-						.vaddr = (unsigned long)memory, .iova = iova, .size = length };
+	struct vfio_iommu_type1_dma_map map = { .argsz = sizeof(map), .flags = rights, .vaddr = (unsigned long)memory, .iova = at, .size = length };
 
 	return ioctl(container, VFIO_IOMMU_MAP_DMA, &map);
 }
@@ -244,6 +408,39 @@ static int unmap_dma(int container, size_t length)
 	struct vfio_iommu_type1_dma_unmap map = { .argsz = sizeof(map), .iova = iova, .size = length };
 
 	return ioctl(container, VFIO_IOMMU_UNMAP_DMA, &map);
+}
+
+/* Memory that the device may read only: it reads what its owner writes, also after a fork. */
+static void device_reads(int container, volatile unsigned long *registers)
+{
+	const unsigned long other_iova = 2 * iova;
+	char *memory = anonymous(16 * PAGE), *other = anonymous(PAGE);
+	pid_t child;
+
+	strcpy(memory, "before it was mapped");
+	child = fork();
+	if (!child)
+		pause();
+	TELL(map_dma(container, memory, 16 * PAGE, iova, VFIO_DMA_MAP_FLAG_READ));
+	TELL(map_dma(container, other, PAGE, other_iova, VFIO_DMA_MAP_FLAG_WRITE));
+	for (int i = 0; i < 3; i++) {
+		static const char *const texts[] = { "with a child from before", "with a child from after", "alone" };
+		pid_t second = i == 1 ? fork() : -1;
+
+		if (!second)
+			pause();
+		strcpy(memory, texts[i]);
+		dma(registers, iova, BUFFER, 0);
+		dma(registers, BUFFER, other_iova, 1);
+		printf("read by the device: %s\n", other);
+		fflush(stdout);
+		if (i < 2) {
+			kill(i ? second : child, SIGKILL);
+			wait(NULL);
+		}
+	}
+	TELL(unmap_dma(container, 16 * PAGE, iova));
+	TELL(unmap_dma(container, PAGE, other_iova));
 }
 
 static void vfio(char **arguments)
@@ -270,7 +467,7 @@ static void vfio(char **arguments)
 	must(registers != MAP_FAILED, "mmap of the BAR");
 
 	strcpy(memory, "at first");
-	TELL(map_dma(container, memory, LENGTH));
+	TELL(map_dma(container, memory, LENGTH, iova, VFIO_DMA_MAP_FLAG_READ | VFIO_DMA_MAP_FLAG_WRITE));
 	round_trip(registers, memory, "mapped");
 	strcpy(memory, "changed");
 	round_trip(registers, memory, "written to");
@@ -291,20 +488,21 @@ static void vfio(char **arguments)
 	TELL(mprotect(memory, LENGTH, RW));
 	strcpy(memory, "protected for a while");
 	round_trip(registers, memory, "protected");
-	TELL(unmap_dma(container, LENGTH));
+	TELL(unmap_dma(container, LENGTH, iova));
 	for (int i = 0; i < ROUNDS; i++) {
 		char *other = anonymous(16 * PAGE);
 
 		strcpy(other, "other memory");
-		if (!map_dma(container, other, 16 * PAGE)) {
+		if (!map_dma(container, other, 16 * PAGE, iova, VFIO_DMA_MAP_FLAG_READ | VFIO_DMA_MAP_FLAG_WRITE)) {
 			dma(registers, iova, BUFFER, 0);
 			dma(registers, BUFFER, iova + PAGE, 1);
 			worked += !strcmp(other + PAGE, "other memory");
-			must(!unmap_dma(container, 16 * PAGE), "VFIO_IOMMU_UNMAP_DMA");
+			must(!unmap_dma(container, 16 * PAGE, iova), "VFIO_IOMMU_UNMAP_DMA");
 		}
 		munmap(other, 16 * PAGE);
 	}
 	printf("%d of %d others\n", worked, ROUNDS);
+	device_reads(container, registers);
 }
 
 int main(int argc, char **argv)
@@ -312,7 +510,8 @@ int main(int argc, char **argv)
 	static const struct {
 		const char *name;
 		void (*body)(char **arguments);
-	} cases[] = { { "xdp", xdp }, { "uring", uring }, { "readonly", readonly }, { "vfio", vfio } };
+	} cases[] = { { "xdp", xdp }, { "uring", uring }, { "rings", rings }, { "readonly", readonly },
+		      { "replaced", replaced }, { "refused", refused }, { "vfio", vfio } };
 
 	for (size_t i = 0; argc > 1 && i < sizeof(cases) / sizeof(cases[0]); i++)
 		if (!strcmp(argv[1], cases[i].name)) {

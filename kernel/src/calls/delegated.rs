@@ -40,7 +40,7 @@ pub fn serve(call: &Context<'_>, hook: Hook) -> Result<u64> {
         Hook::None | Hook::OtherMemory | Hook::SigWait => call.forward(),
         Hook::IoUringSetup => {
             call.process.memory().last_mapped.never_holds();
-            call.forward()
+            pinned::call(call)
         }
         Hook::Pins => pinned::call(call),
         Hook::Kill => kill(call),

@@ -138,6 +138,9 @@ fn install(
     let Plan { len, prot, .. } = *plan;
     let (mut at, flags) = (place.at, plan.vma_flags | place.locks);
     let plain = anonymous(PageRange::of(at, at + len), prot, flags);
+    if !prot.contains(Prot::WRITE) {
+        pinnable::map_reserved_as_ever(p, plain.range());
+    }
     match (plan.behind, file) {
         (Behind::File, Some(file)) => {
             let backing = Backing::PrivateFile { file, offset: request.offset };
@@ -156,9 +159,6 @@ fn install(
             let (Request { fd, offset, .. }, back) = (*request, place.unused.as_ref());
             at = shared::map(p, at, len, prot, plan.flags, fd, offset, flags, back)?;
         }
-    }
-    if !prot.contains(Prot::WRITE) {
-        pinnable::end(p, PageRange::of(at, at + len));
     }
     if plan.is_populated(place.locks) {
         let _ = mlock::populate_mapped(me, PageRange::of(at, at + len)); // as Linux: as far as it goes
@@ -260,10 +260,14 @@ pub fn mprotect(me: &Thread, addr: u64, len: u64, prot: u64) -> Result<u64> {
         let promised = gains().filter(|(v, _)| limits::is_accounted(prot, v.flags));
         limits::enough_memory(promised.map(|(_, part)| part.len()).max().unwrap_or(0))?;
     }
+    if !prot.contains(Prot::WRITE) {
+        pinnable::map_as_ever(p, range)?;
+    }
     let (end, refused) = protect_shared(p, range, prot);
     let result = protect::private(p, PageRange::of(start, end), prot);
     if !prot.contains(Prot::WRITE) {
-        pinnable::end(p, PageRange::of(start, end));
+        // Another thread's registration may have come in between.
+        pinnable::map_as_ever(p, range)?;
     }
     refused.and(result)?;
     if wanted > USER_MAX { Err(errno::ENOMEM) } else { Ok(0) }

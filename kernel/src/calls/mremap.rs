@@ -4,6 +4,7 @@ use crate::calls::context::handlers;
 use crate::calls::mlock::{self, whole_pages};
 use crate::calls::rlimits::{self, LockLimit};
 use crate::link::{delegate, services};
+use crate::mm::change::pinnable;
 use crate::mm::change::placement::choose;
 use crate::mm::change::reserve::{
     begin_move, fill_whole, lock_settled, settle, settle_move, unreserve,
@@ -26,7 +27,7 @@ use hanare_core::errno::{self, Errno, Result};
 use hanare_core::limits::TASK_SIZE;
 use hanare_core::mmap::{self, MAP_FIXED};
 use hanare_core::pagerange::PageRange;
-use hanare_core::vma::{Backing, Vma, VmaFlags};
+use hanare_core::vma::{Backing, Prot, Vma, VmaFlags};
 use hanare_hal::paging::SMALL;
 use linux_raw_sys::general::{__NR_mremap, __NR_munmap, __NR_remap_file_pages};
 
@@ -230,11 +231,15 @@ fn grow(p: &Caller<'_>, vma: &Vma<FileRef>, m: &Move, end: u64) -> Result<bool> 
         let more = PageRange::of(vma.end, end);
         if !linux {
             let now = movable(&mm, vma, m)?; // which ends there: nothing is behind it
-            let backing = now.backing.advanced(vma.end - now.start);
+            let (prot, backing) = (now.prot, now.backing.advanced(vma.end - now.start));
             let policy = mm.policies().get(vma.end - 1);
             mm.cursor(more).set_policy(policy)?;
             mm.insert(Vma { start: vma.end, end, backing, ..now })
                 .inspect_err(|_| mm.cursor(more).clear_policy())?;
+            drop(mm);
+            if !prot.contains(Prot::WRITE) {
+                let _ = pinnable::map_as_ever(p, more); // else Linux has copies
+            }
             return Ok(true);
         }
         mm.insert(reservation(p.slot, more))?;
@@ -289,8 +294,11 @@ fn relocate(
 ) -> Result<u64> {
     let p = &me.caller();
     let linux = matches!(vma.backing, Backing::SharedLinux { .. });
-    let moved = if linux { move_shared(p, m, target) } else { move_pages(p, vma, m, target) };
     let place = PageRange::of(target, target + m.new_size);
+    if !vma.prot.contains(Prot::WRITE) {
+        pinnable::map_reserved_as_ever(p, place);
+    }
+    let moved = if linux { move_shared(p, m, target) } else { move_pages(p, vma, m, target) };
     moved.inspect_err(|_| unreserve(p, place))?;
     bring_in_locked(me, lock_flags, place);
     Ok(target)

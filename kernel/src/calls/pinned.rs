@@ -2,16 +2,21 @@
 //! RDMA, VFIO, AF_XDP, `io_uring`.
 //!
 //! From 6.5 on Linux refuses to pin pages of the proxy's mapping for long, since that mapping is
-//! told of writes: the call is `EFAULT`. Nothing says of which pages. So the mappings that the
-//! arguments name are made pinnable, and the call is made again; if that does not help, the same
-//! with all mappings (`docs/devices.md`).
+//! told of writes. And of a page that is pinned for reading only nobody tells the LWK. So the
+//! mappings that the arguments of such a call name are made pinnable first. Of other calls, any of
+//! which may pin, only what they have not done is known: they are `EFAULT`, and nothing says of
+//! which pages. Then the same is done, and the call is made again; if that does not help, with all
+//! mappings (`docs/devices.md`).
 
 use crate::calls::context::Context;
 use crate::mm::Caller;
-use crate::mm::change::pinnable::{is_private, make, ranges};
-use hanare_core::errno::{self, Result};
+use crate::mm::change::pinnable::{is_allowed, is_private, make, map_as_ever, others};
+use alloc::vec::Vec;
+use hanare_abi::layout::{USER_MAX, USER_MIN};
+use hanare_core::errno::{self, Errno, Result};
 use hanare_core::pagerange::PageRange;
 use hanare_core::pins::{self, Pins};
+use hanare_hal::paging::SMALL;
 use hanare_hal::usercopy::{self, UserAddr};
 
 /// Number of words of an argument that are looked at.
@@ -32,17 +37,30 @@ impl Named {
     /// at a register of a device may change it.
     fn at(p: &Caller<'_>, block: u64) -> Named {
         let mut named = Named { addresses: [0; NAMED_MAX], count: 0 };
-        for word in words(block, WORDS) {
-            named.add(word);
-            if is_private(p, word) {
-                words(word, WORDS_BEHIND).for_each(|word| named.add(word));
+        named.add_words::<WORDS>(block);
+        for i in 0..named.count {
+            if is_private(p, named.addresses[i]) {
+                named.add_words::<WORDS_BEHIND>(named.addresses[i]);
             }
         }
         named
     }
 
+    /// Words around an address and behind it, as far as they are there.
+    fn add_words<const COUNT: usize>(&mut self, at: u64) {
+        let (start, mut words) = (at & !7, [[0; 8]; COUNT]);
+        let in_page = ((SMALL - start % SMALL) / 8) as usize;
+        let there = [COUNT, COUNT.min(in_page)].into_iter().find(|&count| {
+            usercopy::read(UserAddr::of(start), words[..count].as_flattened_mut()).is_ok()
+        });
+        for word in &words[..there.unwrap_or(0)] {
+            self.add(u64::from_le_bytes(*word));
+        }
+    }
+
     fn add(&mut self, word: u64) {
-        if !self.addresses[..self.count].contains(&word)
+        if (USER_MIN..USER_MAX).contains(&word)
+            && !self.addresses[..self.count].contains(&word)
             && let Some(place) = self.addresses.get_mut(self.count)
         {
             (*place, self.count) = (word, self.count + 1);
@@ -54,54 +72,62 @@ impl Named {
     }
 }
 
-/// Words of the program's memory from an address on, as far as they are there.
-fn words(at: u64, count: usize) -> impl Iterator<Item = u64> {
-    (0..count as u64).map_while(move |i| {
-        let mut word = [0; 8];
-        let at = at.checked_add(8 * i).filter(|at| at.is_multiple_of(8))?;
-        usercopy::read(UserAddr::of(at), &mut word).ok()?;
-        Some(u64::from_le_bytes(word))
-    })
-}
-
 /// Makes a call that may pin memory.
 pub fn call(call: &Context<'_>) -> Result<u64> {
+    let Some(pins) = pins::of_call(call.row.number.into(), &call.args) else {
+        return call.forward();
+    };
+    if pins.is_known {
+        prepare(call, &pins);
+    }
     match call.forward() {
-        Err(errno::EFAULT) => again(call),
+        Err(error) if pins.may_be(error) => again(call, &pins, error),
         result => result,
     }
 }
 
-/// Makes it again where Linux may have refused that.
+/// Makes pinnable what a call names that is known to pin. What that fails for, the call is told.
 #[cold]
-fn again(call: &Context<'_>) -> Result<u64> {
-    let Some(Pins { block, device }) = pins::of_call(call.row.number.into(), &call.args) else {
-        return Err(errno::EFAULT);
-    };
-    if words(block & !7, 1).next().is_none() {
-        return Err(errno::EFAULT); // the argument itself is not there
-    }
+fn prepare(call: &Context<'_>, pins: &Pins) {
     let p = &call.thread.caller();
-    let named = Named::at(p, block);
-    // What counts as pinnable may not be so any more: it has been Linux' mapping in between.
-    for (only_named, only_new) in [(true, true), (true, false), (false, true)] {
-        let found = ranges(p, |mm, range| {
-            (!only_named || named.is_in(range)) && (!only_new || !mm.is_pinnable(range))
-        })?;
+    let named = Named::at(p, pins.block);
+    let Ok(found) = others(p, |range| named.is_in(range)) else { return };
+    for range in found {
+        if matches!(make(p, range, pins.device, false), Err(error) if error != errno::EFAULT) {
+            return;
+        }
+    }
+}
+
+/// Makes a call again where Linux may have refused to pin. What was made pinnable in vain is mapped
+/// as ever.
+#[cold]
+fn again(call: &Context<'_>, pins: &Pins, error: Errno) -> Result<u64> {
+    let p = &call.thread.caller();
+    let block = PageRange::around(pins.block, pins.block.saturating_add(pins.bytes.max(1)));
+    if !block.is_some_and(|block| is_allowed(p, block, pins.is_answered)) {
+        return Err(error); // the argument itself is not there
+    }
+    let named = Named::at(p, pins.block);
+    let mut made: [Vec<PageRange>; 2] = Default::default();
+    for (made, only_named) in made.iter_mut().zip([true, false]) {
+        let Ok(found) = others(p, |range| !only_named || named.is_in(range)) else { break };
         if found.is_empty() {
             continue;
         }
-        for range in found {
-            match make(p, range, device) {
-                Ok(()) => {}
-                Err(errno::EFAULT) => {} // something else is mapped there by now
-                Err(_) => return Err(errno::EFAULT),
-            }
+        *made = found;
+        // Where it is EFAULT something else is mapped by now.
+        let is_over = |result| matches!(result, Err(error) if error != errno::EFAULT);
+        if made.iter().any(|range| is_over(make(p, *range, pins.device, true))) {
+            break;
         }
         match call.forward() {
-            Err(errno::EFAULT) => {}
+            Err(again) if pins.may_be(again) => {}
             result => return result,
         }
     }
-    Err(errno::EFAULT)
+    for range in made.into_iter().flatten() {
+        let _ = map_as_ever(p, range);
+    }
+    Err(error)
 }

@@ -5,13 +5,13 @@ use crate::link::services;
 use crate::mm::map::address_space::AddressSpace;
 use crate::mm::map::address_space::is_shared;
 use crate::mm::map::populate::Gained;
-use crate::mm::pages::entry::{is_owned, pages_of};
+use crate::mm::pages::entry::{is_owned, pages_of, sight};
 use crate::mm::pages::quarantine::page_deferred;
 use crate::mm::window::space::Space;
 use crate::sched::{cpus, tlb};
 use core::sync::atomic::Ordering;
 use hanare_abi::service::SERVICE_ZAP;
-use hanare_core::coherence::Change;
+use hanare_core::coherence::{Change, Sight};
 use hanare_core::errno::{self, Result};
 use hanare_core::pagerange::PageRange;
 use hanare_core::vma::{Backing, SpecialKind, VmaFlags};
@@ -87,6 +87,15 @@ impl AddressSpace {
         if is_shared(&leaf) {
             let leaf = self.find_small(addr & !(SMALL - 1))?.ok_or(errno::EFAULT)?;
             return self.unshare(&leaf, prot, change).map_err(|()| errno::ENOMEM);
+        }
+        // What Linux has for reading is a copy there, which would stay as it is.
+        if self.may_have_copies(PageRange::page(addr & !(SMALL - 1))) {
+            let leaf = self.find_small(addr & !(SMALL - 1))?.ok_or(errno::EFAULT)?;
+            let page = pages_of(&leaf);
+            if change.sight(page, sight(leaf.entry)) == Sight::Read {
+                self.reserve(change, page)?;
+                return Ok(Gained::Waits { ask: true });
+            }
         }
         memory::write(leaf.frame() + (addr - leaf.addr), bytes);
         self.change_pages(pages_of(&leaf), &mut |l| l.entry & !pte::SOFT_CLEAN | pte::DIRTY);

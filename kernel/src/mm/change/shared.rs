@@ -5,6 +5,7 @@
 //! it is left no other place than the one we like.
 
 use super::free_ranges::choose_free;
+use super::pinnable;
 use super::reserve::{fill_whole, unreserve_after};
 use crate::link::caller::Delegates;
 use crate::link::{delegate, services};
@@ -132,6 +133,7 @@ pub fn adopt(p: &Caller<'_>, mut vma: Vma<FileRef>, back: Option<&Vma<FileRef>>)
     if let Backing::SharedLinux { watch, .. } = &mut vma.backing {
         *watch = id;
     }
+    pinnable::is_over(p, range);
     let inserted = fill_whole(p.memory, &mut p.memory.mm.lock(), p.slot, vma);
     if inserted.is_err() {
         give_up(p, range, back);
@@ -172,9 +174,13 @@ pub fn give_up(p: &Caller<'_>, range: PageRange, back: Option<&Vma<FileRef>>) {
 /// Has the device mapped again over a range. False: it is not, though there is a proxy.
 pub fn remap(p: &Caller<'_>, range: PageRange) -> bool {
     let (start, end) = (range.start(), range.end());
-    p.is_killed()
+    let is_done = p.is_killed()
         || delegate::ask(p.thread, Control::Remap { start, end }) == Outcome::Done(0)
-        || p.is_killed()
+        || p.is_killed();
+    if is_done {
+        pinnable::is_over(p, range);
+    }
+    is_done
 }
 
 /// Maps the frames around the page of a fault, unless Linux changed something since `seen`.

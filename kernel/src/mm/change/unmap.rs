@@ -1,5 +1,6 @@
 //! Removing mappings and their pages, on both sides.
 
+use super::pinnable;
 use super::reserve::{
     mark, must_wait_to_reserve, settle, unmark, unreserve_after, wait_until_settled,
 };
@@ -253,17 +254,17 @@ fn unmap_linuxs<'a>(p: &Caller<'_>, vmas: impl Iterator<Item = &'a Vma<FileRef>>
 #[must_use]
 pub fn unmap_all(p: &Caller<'_>) -> bool {
     let mut removed = Removed::default();
-    let vmas = {
+    let (vmas, whole) = {
         let mut mm = p.memory.mm.lock();
         let vmas = mm.take_mappings();
         mm.set_lock_future(VmaFlags::empty());
         let whole = vmas.whole();
         mm.unmap_pages(whole, &Change::new(whole), true, &mut removed);
-        vmas
+        (vmas, whole)
     };
     let is_forgotten = finish(p, removed, || vmas.iter());
     services::put_together(|| drop(vmas));
-    is_forgotten
+    pinnable::map_reserved_as_ever(p, whole) && is_forgotten
 }
 
 /// Drops what was unmapped, and with the last mapping of a file the file.

@@ -19,7 +19,7 @@ use crate::mm::window::space::Space;
 use core::sync::atomic::Ordering;
 use hanare_abi::frame::GivenPage;
 use hanare_abi::request::{
-    FAULT_WRITE, PAGE_EXECUTABLE, PAGE_WRITABLE, PAGES_MAX, STATUS_SERVE_FIRST,
+    FAULT_OR_COPY, FAULT_WRITE, PAGE_EXECUTABLE, PAGE_WRITABLE, PAGES_MAX, STATUS_SERVE_FIRST,
 };
 use hanare_abi::service::SERVICE_FILL;
 use hanare_core::coherence::{Change, Sight};
@@ -58,7 +58,7 @@ pub fn fault(
 ) -> Result<i32, Lack> {
     let mut growth = Some(growth);
     let addr = call.args[0] & !(SMALL - 1);
-    let write = call.args[1] & FAULT_WRITE != 0;
+    let (write, or_copy) = (call.args[1] & FAULT_WRITE != 0, call.args[1] & FAULT_OR_COPY != 0);
     let most = (call.args[2] as u32 as usize).clamp(1, PAGES_MAX);
     if Space::is_control(addr) {
         return match p.control_page(addr) {
@@ -102,6 +102,7 @@ pub fn fault(
         if mm.leaf(addr).is_some_and(|l| sight(l.entry).is_seen()) {
             p.losses.fetch_add(1, Ordering::Relaxed);
         }
+        let write = write && (!or_copy || vma.prot.contains(Prot::WRITE));
         let allowed = if write { vma.prot.contains(Prot::WRITE) } else { !vma.prot.is_empty() };
         if !allowed || matches!(vma.backing, Backing::SharedLinux { .. }) {
             return Ok(-errno::EFAULT.0);
