@@ -22,6 +22,8 @@
 #define AGAIN_MS 1000
 #define AGAIN_SIGNAL_MS 20
 #define LOCKED_MS 10000
+/* Of that, where somebody waits for the lock, perhaps who is to end the wait. */
+#define CONTENDED_MS 1000
 /* For what another fault runs, where the lock can be given up instead. */
 #define BUSY_LOCKED_MS 100
 /* Services a single fault may ask for, and zaps it may lose against. */
@@ -234,26 +236,22 @@ static struct page *page_of(struct hanare_instance *inst, u64 entry)
 	return chunk ? hanare_page(chunk, frame) : NULL;
 }
 
-/* A copy of a page, which Linux may do with as it likes. -EIO: its memory is broken. */
-static int insert_copy(struct hanare_space *space, struct vm_area_struct *vma, u64 addr, struct page *original, u64 rights)
+/* A copy of a page, which Linux may do with as it likes, in `page`. -EIO: its memory is broken. */
+static int insert_copy(struct hanare_space *space, struct vm_area_struct *vma, u64 addr, struct page *original, u64 rights,
+		       struct page *page)
 {
-	struct page *page = alloc_page(GFP_KERNEL_ACCOUNT);
-	int err;
-
 	if (!page)
 		return -ENOMEM;
-	err = copy_mc_to_kernel(page_address(page), page_address(original), PAGE_SIZE) ? -EIO : 0;
-	if (!err)
-		err = insert_run(space, vma, addr, &page, 1, rights, ~0ULL);
-	put_page(page);		/* the mapping has one of its own */
-	return err;
+	if (copy_mc_to_kernel(page_address(page), page_address(original), PAGE_SIZE))
+		return -EIO;
+	return insert_run(space, vma, addr, &page, 1, rights, ~0ULL);
 }
 
 /* Put an answer into the page table. -EAGAIN: a zap came in between, ask again. */
 static int insert_answer(struct hanare_space *space, struct vm_area_struct *vma,
 			 struct hanare_answer *answer, bool write, vm_fault_t *ret)
 {
-	struct page *pages[HANARE_PAGES_MAX];
+	struct page *pages[HANARE_PAGES_MAX], *copy;
 	u64 asked = answer->addr, run = 0;
 	bool covered = false, dropped = false;
 	u32 i, count = 0;
@@ -268,9 +266,12 @@ static int insert_answer(struct hanare_space *space, struct vm_area_struct *vma,
 	    asked - answer->start >= (u64)answer->count << PAGE_SHIFT)
 		return 0;
 
+	copy = answer->or_copy ? alloc_page(GFP_KERNEL_ACCOUNT) : NULL;
 	down_read(&space->memory.zap_lock);
 	if (answer->sequence != space->memory.zap_sequence) {
 		up_read(&space->memory.zap_lock);
+		if (copy)
+			put_page(copy);
 		return -EAGAIN;
 	}
 	for (i = 0; i <= answer->count && !err; i++) {
@@ -303,7 +304,7 @@ static int insert_answer(struct hanare_space *space, struct vm_area_struct *vma,
 		if (!entry)
 			continue;
 		if (copies) {
-			err = insert_copy(space, vma, addr, page, rights);
+			err = insert_copy(space, vma, addr, page, rights, addr == asked ? copy : NULL);
 			covered |= addr == asked;
 			continue;
 		}
@@ -316,6 +317,8 @@ static int insert_answer(struct hanare_space *space, struct vm_area_struct *vma,
 		pages[count++] = page;
 	}
 	up_read(&space->memory.zap_lock);
+	if (copy)
+		put_page(copy);		/* the mapping has a reference of its own */
 	if (dropped)
 		return -EAGAIN;
 	if (!err)
@@ -381,7 +384,7 @@ static vm_fault_t space_fault(struct vm_fault *vmf)
 	u64 addr = vmf->address & PAGE_MASK;
 	bool write = vmf->flags & FAULT_FLAG_WRITE;
 	bool may_unlock = vmf->flags & FAULT_FLAG_ALLOW_RETRY;
-	unsigned long end = jiffies + msecs_to_jiffies(LOCKED_MS);
+	unsigned long begun = jiffies, end = begun + msecs_to_jiffies(LOCKED_MS);
 	struct hanare_answer *answer;
 	vm_fault_t ret = VM_FAULT_SIGBUS;
 	int round;
@@ -438,6 +441,8 @@ static vm_fault_t space_fault(struct vm_fault *vmf)
 		 */
 		if ((answer->status == -EBUSY || answer->status == -EAGAIN) && may_unlock)
 			return ask_unlocked(vma, answer, addr, write);
+		if (mmap_lock_is_contended(vma->vm_mm))
+			end = min(end, begun + msecs_to_jiffies(CONTENDED_MS));
 		if (answer->status == -EAGAIN && time_before(jiffies, end) &&
 		    !fatal_signal_pending(current)) {
 			round = 0;

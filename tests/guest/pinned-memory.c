@@ -7,6 +7,7 @@
  *   pinned-memory rings               io_uring whose rings, and whose list of buffers, are memory of the program
  *   pinned-memory readonly FILE       what Linux does to memory that is read-only by now
  *   pinned-memory replaced FILE       files that are mapped where memory was registered
+ *   pinned-memory together            two threads that register parts of one mapping
  *   pinned-memory refused             registrations of what is not there
  *   pinned-memory vfio GROUP DEVICE   DMA of QEMU's teaching device
  */
@@ -151,6 +152,27 @@ static void uring(char **arguments)
 	TELL(syscall(SYS_io_uring_register, fd, IORING_UNREGISTER_BUFFERS, NULL, 0));
 }
 
+/* A child that has written to both pages. */
+static pid_t with_child(char *one, char *other)
+{
+	int written[2];
+	pid_t child;
+	char byte;
+
+	must(!pipe(written), "pipe");
+	child = fork();
+	if (!child) {
+		memset(one, 0xff, PAGE);
+		memset(other, 0xff, PAGE);
+		must(write(written[1], "", 1) == 1, "write");
+		pause();
+	}
+	must(read(written[0], &byte, 1) == 1, "read");
+	close(written[0]);
+	close(written[1]);
+	return child;
+}
+
 /*
  * Rings that are memory of the program (IORING_SETUP_NO_MMAP, Linux 6.5), and a ring of buffers in
  * such memory. Linux goes on writing there when the program has forked.
@@ -172,16 +194,8 @@ static void rings(char **arguments)
 		unsigned *tail = (unsigned *)(ring + params.sq_off.tail), *head = (unsigned *)(ring + params.cq_off.head);
 		struct io_uring_sqe *entry = (struct io_uring_sqe *)entries + (*tail & (params.sq_entries - 1));
 		struct io_uring_cqe *done = (struct io_uring_cqe *)(ring + params.cq_off.cqes) + (*head & (params.cq_entries - 1));
-		pid_t child = -1;
+		pid_t child = i == 1 ? with_child(ring, list) : -1;
 
-		if (i == 1) {
-			child = fork();
-			if (!child) {
-				memset(ring, 0xff, PAGE);
-				memset(list, 0xff, PAGE);
-				pause();
-			}
-		}
 		memset(memory, 0, PAGE);
 		memset(entry, 0, sizeof(*entry));
 		buffer->addr = (unsigned long)memory;
@@ -283,6 +297,7 @@ struct race {
 	int ring, file;
 	char *memory;
 	atomic_int stops;
+	atomic_long registered;
 };
 
 /* Registers what is there, whatever that is. */
@@ -292,8 +307,10 @@ static void *registers(void *argument)
 	struct iovec buffer = { race->memory, SPACE };
 
 	while (!race->stops)
-		if (!syscall(SYS_io_uring_register, race->ring, IORING_REGISTER_BUFFERS, &buffer, 1))
+		if (!syscall(SYS_io_uring_register, race->ring, IORING_REGISTER_BUFFERS, &buffer, 1)) {
+			race->registered++;
 			syscall(SYS_io_uring_register, race->ring, IORING_UNREGISTER_BUFFERS, NULL, 0);
+		}
 	return NULL;
 }
 
@@ -303,11 +320,11 @@ static void replaced(char **arguments)
 	struct race race = { .ring = syscall(SYS_io_uring_setup, 8, &params), .file = open(arguments[0], O_RDONLY), .memory = anonymous(SPACE) };
 	struct iovec buffer = { race.memory, SPACE };
 	const long rounds = by_tier(100, 1000);
-	char *memory = race.memory, first;
+	char *memory = race.memory, contents[SPACE];
 	pthread_t thread;
 	long seen = 0, kept = 0;
 
-	must(race.ring >= 0 && race.file >= 0 && pread(race.file, &first, 1, 0) == 1, "open");
+	must(race.ring >= 0 && race.file >= 0 && pread(race.file, contents, SPACE, 0) == SPACE, "open");
 	TELL(syscall(SYS_io_uring_register, race.ring, IORING_REGISTER_BUFFERS, &buffer, 1));
 	TELL(syscall(SYS_io_uring_register, race.ring, IORING_UNREGISTER_BUFFERS, NULL, 0));
 	for (int writable = 0; writable < 2; writable++) {
@@ -329,16 +346,56 @@ static void replaced(char **arguments)
 	for (long i = 0; i < rounds; i++) {
 		must(mmap(memory, SPACE, PROT_READ, MAP_SHARED | MAP_FIXED, race.file, 0) == memory, "mmap");
 		for (long at = 0; at < SPACE; at += PAGE)
-			seen += *(volatile char *)(memory + at) == first || at;
+			seen += *(volatile char *)(memory + at + 1) == contents[at + 1];
 		must(mmap(memory, SPACE, RW, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == memory, "mmap");
 		memory[i % SPACE] = 1;
-		sched_yield();
+		/* Now and then the other one gets that far. */
+		for (long before = race.registered, looks = 0; i % 10 == 0 && race.registered == before && looks < 1000; looks++)
+			usleep(100);
 		kept += memory[i % SPACE];
 	}
 	race.stops = 1;
 	pthread_join(thread, NULL);
-	printf("%s, %s\n", seen == rounds * (SPACE / PAGE) ? "all of the file" : "something else",
+	printf("%s, %s, %s\n", race.registered >= rounds / 10 ? "registered" : "hardly registered", seen == rounds * (SPACE / PAGE) ? "all of the file" : "something else",
 	       kept == rounds ? "all kept" : "some lost");
+}
+
+/* Two threads that register their parts of one mapping, which is new each time. */
+static atomic_int at_once;
+
+static void *registers_part(void *argument)
+{
+	struct race *race = argument;
+	struct iovec buffer = { race->memory, SPACE / 2 };
+
+	for (at_once++; at_once % 2;)
+		;
+	race->registered += !syscall(SYS_io_uring_register, race->ring, IORING_REGISTER_BUFFERS, &buffer, 1);
+	syscall(SYS_io_uring_register, race->ring, IORING_UNREGISTER_BUFFERS, NULL, 0);
+	return NULL;
+}
+
+static void together(char **arguments)
+{
+	const long rounds = by_tier(20, 200);
+	struct io_uring_params params[2] = {};
+	struct race parts[2] = {};
+	pthread_t thread;
+
+	(void)arguments;
+	for (int i = 0; i < 2; i++)
+		must((parts[i].ring = syscall(SYS_io_uring_setup, 8, &params[i])) >= 0, "io_uring_setup");
+	for (long round = 0; round < rounds; round++) {
+		char *memory = anonymous(SPACE);
+
+		parts[0].memory = memory;
+		parts[1].memory = memory + SPACE / 2;
+		must(!pthread_create(&thread, NULL, registers_part, &parts[0]), "pthread_create");
+		registers_part(&parts[1]);
+		pthread_join(thread, NULL);
+		munmap(memory, SPACE);
+	}
+	printf("%s\n", parts[0].registered == rounds && parts[1].registered == rounds ? "each time" : "not each time");
 }
 
 /* What is not there is EFAULT, and what was there before is as before. */
@@ -348,17 +405,17 @@ static void refused(char **arguments)
 	int ring = syscall(SYS_io_uring_setup, 8, &params), terminal = posix_openpt(O_RDWR);
 	char *memory = anonymous(SPACE), *hole = anonymous(SPACE);
 	struct iovec buffers[] = { { memory, SPACE }, { hole, SPACE } };
-	int word = 0;
+	int word = 0, ends[2];
 
 	(void)arguments;
-	must(ring >= 0 && terminal >= 0, "open");
+	must(ring >= 0 && terminal >= 0 && !pipe(ends), "open");
 	strcpy(memory, "as before");
 	munmap(hole, SPACE);
 	for (int i = 0; i < 2; i++) {
 		TELL(syscall(SYS_io_uring_register, ring, IORING_REGISTER_BUFFERS, buffers, 2));
 		TELL(syscall(SYS_io_uring_register, ring, IORING_REGISTER_BUFFERS, hole, 2));
 		TELL(ioctl(terminal, TIOCGPTN, hole));
-		TELL(ioctl(ring, FIONREAD, hole));
+		TELL(ioctl(ends[0], FIONREAD, hole));
 	}
 	TELL(mprotect(memory, SPACE, PROT_READ));
 	TELL(ioctl(terminal, TIOCGPTN, memory));
@@ -403,9 +460,9 @@ static int map_dma(int container, char *memory, size_t length, unsigned long at,
 	return ioctl(container, VFIO_IOMMU_MAP_DMA, &map);
 }
 
-static int unmap_dma(int container, size_t length)
+static int unmap_dma(int container, size_t length, unsigned long at)
 {
-	struct vfio_iommu_type1_dma_unmap map = { .argsz = sizeof(map), .iova = iova, .size = length };
+	struct vfio_iommu_type1_dma_unmap map = { .argsz = sizeof(map), .iova = at, .size = length };
 
 	return ioctl(container, VFIO_IOMMU_UNMAP_DMA, &map);
 }
@@ -471,13 +528,7 @@ static void vfio(char **arguments)
 	round_trip(registers, memory, "mapped");
 	strcpy(memory, "changed");
 	round_trip(registers, memory, "written to");
-	child = fork();
-	if (!child) {
-		strcpy(memory, "of the child");
-		memory[PAGE] = 'x';
-		pause();
-	}
-	usleep(100000);
+	child = with_child(memory, memory + PAGE);
 	strcpy(memory, "after the fork");
 	round_trip(registers, memory, "forked");
 	kill(child, SIGKILL);
@@ -511,7 +562,7 @@ int main(int argc, char **argv)
 		const char *name;
 		void (*body)(char **arguments);
 	} cases[] = { { "xdp", xdp }, { "uring", uring }, { "rings", rings }, { "readonly", readonly },
-		      { "replaced", replaced }, { "refused", refused }, { "vfio", vfio } };
+		      { "replaced", replaced }, { "together", together }, { "refused", refused }, { "vfio", vfio } };
 
 	for (size_t i = 0; argc > 1 && i < sizeof(cases) / sizeof(cases[0]); i++)
 		if (!strcmp(argv[1], cases[i].name)) {

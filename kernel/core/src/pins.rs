@@ -16,6 +16,8 @@ const REGISTER_BUFFERS: u64 = 0;
 const REGISTER_BUFFERS2: u64 = 15;
 const REGISTER_BUFFERS_UPDATE: u64 = 16;
 const REGISTER_PBUF_RING: u64 = 22;
+/// Size of the structure of `io_uring_setup`, bytes.
+const IO_URING_PARAMS: u64 = 120;
 /// Flag of its operations: the descriptor is a registered one.
 const USE_REGISTERED_RING: u32 = 1 << 31;
 /// Operations of `ioctl` that pin: of VFIO and its successor (`linux/vfio.h`, `linux/iommufd.h`),
@@ -82,7 +84,13 @@ pub const fn of_call(number: u32, args: &[u64; 6]) -> Option<Pins> {
             REGISTER_PBUF_RING => Some(Pins { is_known: false, ..known }),
             _ => None,
         },
-        __NR_io_uring_setup => Some(Pins { block: args[1], is_known: false, ..known }),
+        __NR_io_uring_setup => Some(Pins {
+            block: args[1],
+            bytes: IO_URING_PARAMS,
+            is_answered: true,
+            is_known: false,
+            ..known
+        }),
         _ => None,
     }
 }

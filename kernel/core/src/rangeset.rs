@@ -44,6 +44,19 @@ impl RangeSet {
         self.ranges[self.near(range)].iter().find_map(|r| r.intersect(range))
     }
 
+    /// The pages of `range` that are not in the set, up to the first one behind these that is.
+    #[must_use]
+    pub fn first_gap_in(&self, range: PageRange) -> Option<PageRange> {
+        let mut start = range.start();
+        for there in &self.ranges[self.near(range)] {
+            if start < there.start() {
+                return PageRange::of(start, there.start()).intersect(range);
+            }
+            start = start.max(there.end());
+        }
+        (start < range.end()).then(|| PageRange::of(start, range.end()))
+    }
+
     /// Adds pages.
     ///
     /// # Errors
@@ -142,6 +155,13 @@ mod tests {
                     PageRange::of(first, first + count as u64 * PAGE_SIZE)
                 });
                 prop_assert_eq!(set.first_in(range), expected);
+                let first = range.iter().find(|page| !model.contains(page));
+                let gap = first.map(|first| {
+                    let rest = PageRange::of(first, range.end());
+                    let end = rest.iter().find(|page| model.contains(page));
+                    PageRange::of(first, end.unwrap_or(range.end()))
+                });
+                prop_assert_eq!(set.first_gap_in(range), gap);
             }
         }
     }

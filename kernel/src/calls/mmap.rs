@@ -265,10 +265,7 @@ pub fn mprotect(me: &Thread, addr: u64, len: u64, prot: u64) -> Result<u64> {
     }
     let (end, refused) = protect_shared(p, range, prot);
     let result = protect::private(p, PageRange::of(start, end), prot);
-    if !prot.contains(Prot::WRITE) {
-        // Another thread's registration may have come in between.
-        pinnable::map_as_ever(p, range)?;
-    }
+    pinnable::follow_rights(p, range);
     refused.and(result)?;
     if wanted > USER_MAX { Err(errno::ENOMEM) } else { Ok(0) }
 }

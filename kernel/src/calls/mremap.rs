@@ -231,15 +231,13 @@ fn grow(p: &Caller<'_>, vma: &Vma<FileRef>, m: &Move, end: u64) -> Result<bool> 
         let more = PageRange::of(vma.end, end);
         if !linux {
             let now = movable(&mm, vma, m)?; // which ends there: nothing is behind it
-            let (prot, backing) = (now.prot, now.backing.advanced(vma.end - now.start));
+            let backing = now.backing.advanced(vma.end - now.start);
             let policy = mm.policies().get(vma.end - 1);
             mm.cursor(more).set_policy(policy)?;
             mm.insert(Vma { start: vma.end, end, backing, ..now })
                 .inspect_err(|_| mm.cursor(more).clear_policy())?;
             drop(mm);
-            if !prot.contains(Prot::WRITE) {
-                let _ = pinnable::map_as_ever(p, more); // else Linux has copies
-            }
+            pinnable::follow_rights(p, more);
             return Ok(true);
         }
         mm.insert(reservation(p.slot, more))?;
@@ -300,6 +298,7 @@ fn relocate(
     }
     let moved = if linux { move_shared(p, m, target) } else { move_pages(p, vma, m, target) };
     moved.inspect_err(|_| unreserve(p, place))?;
+    pinnable::follow_rights(p, place);
     bring_in_locked(me, lock_flags, place);
     Ok(target)
 }

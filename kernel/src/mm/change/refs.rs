@@ -9,7 +9,6 @@
 use crate::base::frames;
 use crate::mm::map::address_space::AddressSpace;
 use crate::mm::map::address_space::is_shared;
-use crate::mm::map::kept::kept_for;
 use crate::mm::pages::content::FileRef;
 use crate::mm::pages::entry::{is_lost, is_owned, is_used, pages_of, sight, sight_bits};
 use core::cell::Cell;
@@ -170,7 +169,7 @@ impl AddressSpace {
         let is_dirty = !v.flags.contains(VmaFlags::SOFT_CLEAN);
         let none = if is_dirty { PAGEMAP_SOFT_DIRTY } else { 0 };
         match v.backing {
-            _ if kept_for(v).is_some() => return runs.add(PAGEMAP_UNMAPPED, end),
+            Backing::Special(SpecialKind::Kept(..)) => return runs.add(PAGEMAP_UNMAPPED, end),
             Backing::SharedLinux { .. } => return runs.add(PAGEMAP_LINUX, end),
             // Linux has no pages of these but addresses of memory (VM_PFNMAP), which it does not
             // show.

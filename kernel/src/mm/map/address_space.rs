@@ -63,8 +63,7 @@ pub struct AddressSpace {
     pub(super) lock_future: VmaFlags,
     /// NUMA policies (`mbind`).
     pub(super) policies: Policies,
-    /// Where Linux pins pages (`change/pinnable.rs`): it has done so since it was asked, whatever
-    /// has been mapped there meanwhile.
+    /// Where Linux pins pages (`change/pinnable.rs`), and perhaps some more.
     pub(in crate::mm) pinnable: RangeSet,
     /// The policy of the thread for which pages are made, of the rest of the space. It goes when
     /// the lock is given back.

@@ -78,6 +78,8 @@ pub struct Space {
     pub(super) parts: AtomicU32,
     /// Linux may pin pages of some range (`AddressSpace::pinnable`).
     pub has_pinnable: AtomicBool,
+    /// Calls under way that may have Linux pin pages. What is pinnable stays so for them.
+    pub pinning: AtomicU32,
     /// A thread has had a NUMA policy of its own, where there is a choice of nodes.
     pub has_policies: AtomicBool,
     /// Counts when Linux may have lost pages that it had, see `offer`.
@@ -154,6 +156,7 @@ impl Space {
             parts: AtomicU32::new(PARTS_ALL),
             bounces: AtomicU32::new(bounce::CALLS_MAX),
             has_pinnable: AtomicBool::new(false),
+            pinning: AtomicU32::new(0),
             has_policies: AtomicBool::new(false),
             fills: Mutex::new(Vec::new()),
             control: Mutex::new(BTreeMap::new()),
