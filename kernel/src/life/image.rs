@@ -69,6 +69,16 @@ const fn moved(bias: u64, address: u64) -> u64 {
     bias.wrapping_add(address)
 }
 
+/// Where the parts of a program are.
+struct Placed {
+    /// Of the program's own file.
+    bias: u64,
+    /// Of its interpreter's file, or 0.
+    base: u64,
+    /// Address of the first instruction.
+    entry: u64,
+}
+
 /// Builds the program in the empty memory of the running thread, and sets its registers.
 pub fn build(
     thread: &Thread,
@@ -83,69 +93,22 @@ pub fn build(
     let memory = |e| Failed(e, START_FAILED_MEMORY);
     let id = *p.identity.lock();
     let place = layout(&id);
-    let bias = {
-        let mut mm = p.memory().mm.lock();
-        mm.set_mmap_base(place.mmap_base);
-        let bias = program.plan.bias_above(place.pie_base).ok_or(memory(errno::ENOMEM))?;
-        map_segments(&mut mm, program, bias).map_err(memory)?;
-        let end = page_up(moved(bias, program.plan.data_end()));
-        let start = end + place.brk_gap;
-        mm.set_heap(Heap { start, end: start });
-        bias
-    };
-    clear_tails(program, bias).map_err(|_| Failed(errno::ENOEXEC, BROKEN))?;
-    let mut entry = moved(bias, program.plan.entry);
-    let mut base = 0;
-    if let Some(i) = interpreter {
-        base = map_interpreter(p, i).map_err(memory)?;
-        clear_tails(i, base).map_err(|_| Failed(errno::ENOEXEC, START_FAILED_INTERPRETER))?;
-        entry = moved(base, i.plan.entry);
-    }
-    let traps = p.identity.lock().time.differ();
-    let vdso = vdso::map(&mut p.memory().mm.lock(), traps);
-    let open = match &program.interprets.open {
-        None => None,
-        Some(file) => {
-            let answer = services::by_worker(thread, SERVICE_EXEC_FILE, &[file.id], &[]);
-            Some(answer.map_err(|e| memory(e.into()))?.status)
-        }
-    };
-    let auxv = auxv(&id, *thread.ids.lock(), program, (bias, base), vdso, open).map_err(memory)?;
-    let mut random = [0; 16];
-    random.copy_from_slice(&id.random[..16]);
-    let stack = heap::fallible(|| {
-        let Layout { stack_top, stack_shift, .. } = place;
-        StackImage::build(stack_top, argv, envp, &auxv, path, random, id.stack_soft, stack_shift)
-    })
-    .map_err(memory)?;
-    map_stack(
-        &mut p.memory().mm.lock(),
-        place.stack_top,
-        stack.sp,
-        id.stack_soft,
-        program.plan.exec_stack,
-    )
-    .map_err(memory)?;
-    usercopy::write(UserAddr::of(stack.sp), &stack.bytes).map_err(|_| memory(errno::ENOMEM))?;
+    let placed = map_files(p, program, interpreter, &place)?;
+    let stack = build_stack(thread, program, &id, (&placed, &place), (path, argv, envp))?;
     thread.reset_user_state();
     debugregs::reset(thread);
     let auxv_at = (stack.auxv_start - stack.sp) as usize..(stack.auxv_end - stack.sp) as usize;
     *p.observed.auxv.lock() = heap::copied(&stack.bytes[auxv_at]).map_err(memory)?;
     *p.exe.lock() = heap::copied(program.file.name.as_bytes()).map_err(memory)?;
-    *regs = Regs::of_user(entry, stack.sp);
+    *regs = Regs::of_user(placed.entry, stack.sp);
     park::begin(thread, regs);
-    // As Linux, which calls a program without a path of its own by its file's name.
-    let path = if path.strip_prefix(b"/dev/fd/").is_some_and(|n| n.iter().all(u8::is_ascii_digit)) {
-        program.file.name.as_bytes()
-    } else {
-        path
-    };
-    let name = path.rsplit(|&b| b == b'/').next().unwrap_or(path);
+    let name = file_name(program, path);
     let mut comm = [0; COMM_SIZE];
     let length = name.len().min(COMM_SIZE - 1);
     comm[..length].copy_from_slice(&name[..length]);
     *thread.name.lock() = Some(comm);
-    let words = words_for_linux(program, bias, p.memory().mm.lock().heap().start, &stack);
+    let heap_start = p.memory().mm.lock().heap().start;
+    let words = words_for_linux(program, placed.bias, heap_start, &stack);
     let (scratch, strings) = tell_linux(thread, name, words, &stack).map_err(memory)?;
     hold::at("exec-built");
     address_parts::reach_all(&thread.caller()).map_err(memory)?;
@@ -162,6 +125,83 @@ pub fn build(
     );
     dispositions::execed(thread);
     Ok(())
+}
+
+/// Maps the program's file and its interpreter's, and sets the heap behind the first.
+fn map_files(
+    p: &Process,
+    program: &Program,
+    interpreter: Option<&Program>,
+    place: &Layout,
+) -> core::result::Result<Placed, Failed> {
+    let memory = |e| Failed(e, START_FAILED_MEMORY);
+    let bias = {
+        let mut mm = p.memory().mm.lock();
+        mm.set_mmap_base(place.mmap_base);
+        let bias = program.plan.bias_above(place.pie_base).ok_or(memory(errno::ENOMEM))?;
+        map_segments(&mut mm, program, bias).map_err(memory)?;
+        let end = page_up(moved(bias, program.plan.data_end()));
+        let start = end + place.brk_gap;
+        mm.set_heap(Heap { start, end: start });
+        bias
+    };
+    clear_tails(program, bias).map_err(|_| Failed(errno::ENOEXEC, BROKEN))?;
+    let Some(i) = interpreter else {
+        return Ok(Placed { bias, base: 0, entry: moved(bias, program.plan.entry) });
+    };
+    let base = map_interpreter(p, i).map_err(memory)?;
+    clear_tails(i, base).map_err(|_| Failed(errno::ENOEXEC, START_FAILED_INTERPRETER))?;
+    Ok(Placed { bias, base, entry: moved(base, i.plan.entry) })
+}
+
+/// Builds the stack as the program finds it, and maps it. The strings: path,
+/// arguments, environment.
+fn build_stack(
+    thread: &Thread,
+    program: &Program,
+    id: &Identity,
+    (placed, place): (&Placed, &Layout),
+    (path, argv, envp): (&[u8], &[&[u8]], &[&[u8]]),
+) -> core::result::Result<StackImage, Failed> {
+    let p = &thread.process;
+    let memory = |e| Failed(e, START_FAILED_MEMORY);
+    let traps = p.identity.lock().time.differ();
+    let vdso = vdso::map(&mut p.memory().mm.lock(), traps);
+    let open = match &program.interprets.open {
+        None => None,
+        Some(file) => {
+            let answer = services::by_worker(thread, SERVICE_EXEC_FILE, &[file.id], &[]);
+            Some(answer.map_err(|e| memory(e.into()))?.status)
+        }
+    };
+    let bases = (placed.bias, placed.base);
+    let auxv = auxv(id, *thread.ids.lock(), program, bases, vdso, open).map_err(memory)?;
+    let mut random = [0; 16];
+    random.copy_from_slice(&id.random[..16]);
+    let stack = heap::fallible(|| {
+        let &Layout { stack_top, stack_shift, .. } = place;
+        StackImage::build(stack_top, argv, envp, &auxv, path, random, id.stack_soft, stack_shift)
+    })
+    .map_err(memory)?;
+    map_stack(
+        &mut p.memory().mm.lock(),
+        place.stack_top,
+        stack.sp,
+        id.stack_soft,
+        program.plan.exec_stack,
+    )
+    .map_err(memory)?;
+    usercopy::write(UserAddr::of(stack.sp), &stack.bytes).map_err(|_| memory(errno::ENOMEM))?;
+    Ok(stack)
+}
+
+/// The last part of a program's path. As Linux, which calls a program without a path of its own by
+/// its file's name.
+fn file_name<'a>(program: &'a Program, path: &'a [u8]) -> &'a [u8] {
+    let is_descriptor =
+        path.strip_prefix(b"/dev/fd/").is_some_and(|n| n.iter().all(u8::is_ascii_digit));
+    let path = if is_descriptor { program.file.name.as_bytes() } else { path };
+    path.rsplit(|&b| b == b'/').next().unwrap_or(path)
 }
 
 /// Where the words lie in the scratch page, behind the name; the auxiliary vector and, if they fit,

@@ -30,7 +30,7 @@ use hanare_core::pagerange::PageRange;
 use hanare_core::vma::{Backing, Prot, SpecialKind, Vma, VmaFlags};
 use hanare_hal::addr::PhysAddr;
 use hanare_hal::cpu;
-use hanare_hal::paging::{LARGE, SMALL};
+use hanare_hal::paging::{LARGE, Leaf, SMALL};
 use hanare_hal::pte;
 use hanare_hal::shared as region;
 use hanare_ikc::{RequestCall, RequestRef};
@@ -47,6 +47,47 @@ pub enum Lack {
 /// make vain.
 const ROUNDS_MAX: u32 = 3;
 
+/// Pages that a fault of Linux' asks for.
+#[derive(Clone, Copy)]
+struct Wanted {
+    addr: u64,
+    write: bool,
+    /// A page that may not be written will do for reading.
+    or_copy: bool,
+    /// Most pages.
+    most: usize,
+}
+
+impl Wanted {
+    fn of(call: &RequestCall) -> Wanted {
+        Wanted {
+            addr: call.args[0] & !(SMALL - 1),
+            write: call.args[1] & FAULT_WRITE != 0,
+            or_copy: call.args[1] & FAULT_OR_COPY != 0,
+            most: (call.args[2] as u32 as usize).clamp(1, PAGES_MAX),
+        }
+    }
+
+    /// What is asked for of a mapping. `None`: more than it allows.
+    fn of_mapping(self, vma: &Vma<FileRef>) -> Option<Wanted> {
+        let writable = vma.prot.contains(Prot::WRITE);
+        let write = self.write && (writable || !self.or_copy);
+        let is_allowed = if write { writable } else { !vma.prot.is_empty() };
+        let is_linuxs = matches!(vma.backing, Backing::SharedLinux { .. });
+        (is_allowed && !is_linuxs).then_some(Wanted { write, ..self })
+    }
+}
+
+/// How far a page is prepared for Linux.
+enum Ready {
+    /// It can be given. Of the frame whose place a copy has taken the mapping is to be given up.
+    Yes(Option<PhysAddr>),
+    /// The request is answered with this status.
+    Answered(i32),
+    /// Other CPUs have to see something first, as they have when the lock was given back.
+    Later,
+}
+
 /// `REQUEST_FAULT`: the status to answer with. `wish`: the NUMA policy of the thread for which the
 /// proxy faults.
 pub fn fault(
@@ -57,21 +98,14 @@ pub fn fault(
     call: &RequestCall,
 ) -> Result<i32, Lack> {
     let mut growth = Some(growth);
-    let addr = call.args[0] & !(SMALL - 1);
-    let (write, or_copy) = (call.args[1] & FAULT_WRITE != 0, call.args[1] & FAULT_OR_COPY != 0);
-    let most = (call.args[2] as u32 as usize).clamp(1, PAGES_MAX);
+    let wanted = Wanted::of(call);
+    let addr = wanted.addr;
     if Space::is_control(addr) {
-        return match p.control_page(addr) {
-            Ok(frame) => Ok(answer(r, addr, &[frame.given(PAGE_WRITABLE)])),
-            // No process' end helps a user at the limit.
-            Err(_) if p.account.may_have(2 * SMALL).is_err() => Ok(-errno::EFAULT.0),
-            Err(errno::ENOMEM) => Err(Lack::Memory),
-            Err(e) => Ok(-e.0),
-        };
+        return give_control(p, r, addr);
     }
     if messages::contains(addr) {
         let mut pages = [GivenPage::NONE; PAGES_MAX];
-        let n = messages::pages(p, addr, &mut pages[..most]);
+        let n = messages::pages(p, addr, &mut pages[..wanted.most]);
         return Ok(if n == 0 { -errno::EFAULT.0 } else { answer(r, addr, &pages[..n]) });
     }
     let run = (call.args[3] as u32).checked_sub(1);
@@ -102,54 +136,14 @@ pub fn fault(
         if mm.leaf(addr).is_some_and(|l| sight(l.entry).is_seen()) {
             p.losses.fetch_add(1, Ordering::Relaxed);
         }
-        let write = write && (!or_copy || vma.prot.contains(Prot::WRITE));
-        let allowed = if write { vma.prot.contains(Prot::WRITE) } else { !vma.prot.is_empty() };
-        if !allowed || matches!(vma.backing, Backing::SharedLinux { .. }) {
-            return Ok(-errno::EFAULT.0);
-        }
-        let is_kernels = mm.leaf(addr).is_none_or(|leaf| !is_owned(leaf.entry));
-        if let Backing::Special(kind) = vma.backing
-            && is_kernels
-        {
-            let given = if write { None } else { mm.give_special(&vma, kind, addr)? };
-            return Ok(given.map_or(-errno::EFAULT.0, |page| answer(r, addr, &[page])));
-        }
-        if mm.is_reserved(PageRange::page(addr)) {
-            return Ok(-errno::EAGAIN.0); // it faults again
-        }
-        if mm.leaf(addr).is_none() {
-            if mm.is_full() {
-                return Err(Lack::Memory);
-            }
-            match vma.backing {
-                Backing::Anonymous => {
-                    if mm.populate_anonymous(&vma, addr, write).is_err() {
-                        return Err(Lack::Memory);
-                    }
-                }
-                Backing::PrivateFile { .. }
-                    if mm.map_known(&vma, addr, file_window(&vma, addr)) => {}
-                Backing::PrivateFile { .. } => {
-                    return serve_first(p, &mut mm, &vma, addr, r);
-                }
-                _ => return Ok(-errno::EFAULT.0),
-            }
-        }
-        if mm.leaf(addr).is_some_and(|l| is_lost(&l)) {
-            return Ok(-errno::EFAULT.0);
-        }
-        let mut given_up = None;
-        if write && mm.leaf(addr).is_some_and(|l| !l.entry.has(pte::WRITE)) {
-            match mm.make_writable(&vma, addr, &mut change) {
-                Ok(Gained::Copied(old)) => given_up = Some(old),
-                Ok(Gained::Done) => {}
-                Ok(Gained::Waits { .. }) => continue, // for CPUs, as the lock is given back
-                Ok(Gained::Forks) => return Ok(-errno::EAGAIN.0), // it faults again
-                Err(()) => return Err(Lack::Memory),
-            }
-        }
+        let Some(wanted) = wanted.of_mapping(&vma) else { return Ok(-errno::EFAULT.0) };
+        let given_up = match prepare(p, &mut mm, &vma, wanted, &mut change, r)? {
+            Ready::Yes(given_up) => given_up,
+            Ready::Answered(status) => return Ok(status),
+            Ready::Later => continue,
+        };
         let mut pages = [GivenPage::NONE; PAGES_MAX];
-        let n = mm.collect(&vma, addr, write, &mut pages[..most]);
+        let n = mm.collect(&vma, addr, wanted.write, &mut pages[..wanted.most]);
         drop(mm);
         p.end_bounces();
         // None: a page beside it in a large one is being forgotten. It faults again.
@@ -158,6 +152,68 @@ pub fn fault(
             quarantine::page_deferred(old, Some(&p.account));
         }
         return Ok(status);
+    }
+}
+
+/// Answers with a page of the control window.
+fn give_control(p: &Space, r: &RequestRef<'_>, addr: u64) -> Result<i32, Lack> {
+    match p.control_page(addr) {
+        Ok(frame) => Ok(answer(r, addr, &[frame.given(PAGE_WRITABLE)])),
+        // No process' end helps a user at the limit.
+        Err(_) if p.account.may_have(2 * SMALL).is_err() => Ok(-errno::EFAULT.0),
+        Err(errno::ENOMEM) => Err(Lack::Memory),
+        Err(e) => Ok(-e.0),
+    }
+}
+
+/// Brings the page of a fault in, and makes it the process' own where it is to be written.
+fn prepare(
+    p: &Space,
+    mm: &mut AddressSpace,
+    vma: &Vma<FileRef>,
+    wanted: Wanted,
+    change: &mut Change,
+    r: &RequestRef<'_>,
+) -> Result<Ready, Lack> {
+    let Wanted { addr, write, .. } = wanted;
+    let is_kernels = mm.leaf(addr).is_none_or(|leaf| !is_owned(leaf.entry));
+    if let Backing::Special(kind) = vma.backing
+        && is_kernels
+    {
+        let given = if write { None } else { mm.give_special(vma, kind, addr)? };
+        let status = given.map_or(-errno::EFAULT.0, |page| answer(r, addr, &[page]));
+        return Ok(Ready::Answered(status));
+    }
+    if mm.is_reserved(PageRange::page(addr)) {
+        return Ok(Ready::Answered(-errno::EAGAIN.0)); // it faults again
+    }
+    if mm.leaf(addr).is_none() {
+        if mm.is_full() {
+            return Err(Lack::Memory);
+        }
+        match vma.backing {
+            Backing::Anonymous => {
+                mm.populate_anonymous(vma, addr, write).map_err(|_| Lack::Memory)?;
+            }
+            Backing::PrivateFile { .. } if mm.map_known(vma, addr, file_window(vma, addr)) => {}
+            Backing::PrivateFile { .. } => {
+                return serve_first(p, mm, vma, addr, r).map(Ready::Answered);
+            }
+            _ => return Ok(Ready::Answered(-errno::EFAULT.0)),
+        }
+    }
+    if mm.leaf(addr).is_some_and(|l| is_lost(&l)) {
+        return Ok(Ready::Answered(-errno::EFAULT.0));
+    }
+    if !write || mm.leaf(addr).is_none_or(|l| l.entry.has(pte::WRITE)) {
+        return Ok(Ready::Yes(None));
+    }
+    match mm.make_writable(vma, addr, change) {
+        Ok(Gained::Copied(old)) => Ok(Ready::Yes(Some(old))),
+        Ok(Gained::Done) => Ok(Ready::Yes(None)),
+        Ok(Gained::Waits { .. }) => Ok(Ready::Later),
+        Ok(Gained::Forks) => Ok(Ready::Answered(-errno::EAGAIN.0)), // it faults again
+        Err(()) => Err(Lack::Memory),
     }
 }
 
@@ -265,57 +321,69 @@ impl AddressSpace {
             {
                 break;
             }
-            let Some(mut leaf) = self.leaf(at) else { break };
-            if write
-                && at != addr
-                && !leaf.entry.has(pte::WRITE | pte::SOFT_CLEAN)
-                && is_owned(leaf.entry)
-                && !is_shared(&leaf)
-            {
-                // The frame is not shared any more.
-                self.refresh(at, vma.prot);
-                leaf = self.leaf(at).unwrap_or(leaf);
-            }
-            let base = leaf.addr;
-            if is_lost(&leaf) {
-                break;
-            }
-            if write && !leaf.entry.has(pte::WRITE) {
-                break; // shared after a fork: copied when it is asked for itself; or its next write is to be seen
-            }
-            if !leaf.entry.has(pte::ACCESSED) && !(base..base + leaf.size).contains(&addr) {
-                break; // whether it is accessed is to be seen
-            }
-            if self.is_reserved(PageRange::of(base.max(at), base + leaf.size)) {
-                break;
-            }
+            let Some(leaf) = self.next_to_give(vma, at, addr, write) else { break };
             // Linux may write to a page that was not written yet once it asks for that.
             let writable = leaf.entry.has(pte::WRITE) && (write || leaf.entry.has(pte::DIRTY));
-            let before = sight(leaf.entry);
-            let given = before.given(writable);
-            if given != before || !leaf.entry.has(pte::ACCESSED) {
-                if leaf.size == LARGE {
-                    crate::base::mappings::mark_large_seen(leaf.frame());
-                } else {
-                    frames::mark_seen(leaf.frame());
-                }
-                if given == Sight::Write {
-                    self.count_lent(leaf.size / SMALL);
-                }
-                let lent = pte::LENT | pte::DIRTY | pte::ACCESSED;
-                let noted = if writable { lent } else { pte::ACCESSED };
-                let given = sight_bits(given) | noted;
-                self.change_pages(pages_of(&leaf), &mut |l| l.entry | given);
-            }
-            let stop = end.min(base + leaf.size);
+            self.note_given(&leaf, writable);
+            let stop = end.min(leaf.addr + leaf.size);
             while at < stop {
                 let rights = executable | if writable { PAGE_WRITABLE } else { 0 };
-                pages[n] = (leaf.frame() + (at - base)).given(rights);
+                pages[n] = (leaf.frame() + (at - leaf.addr)).given(rights);
                 n += 1;
                 at += SMALL;
             }
         }
         n
+    }
+
+    /// The leaf of `at`, if Linux may be given it with the page at `asked`.
+    fn next_to_give(
+        &mut self,
+        vma: &Vma<FileRef>,
+        at: u64,
+        asked: u64,
+        write: bool,
+    ) -> Option<Leaf> {
+        let mut leaf = self.leaf(at)?;
+        if write
+            && at != asked
+            && !leaf.entry.has(pte::WRITE | pte::SOFT_CLEAN)
+            && is_owned(leaf.entry)
+            && !is_shared(&leaf)
+        {
+            // The frame is not shared any more.
+            self.refresh(at, vma.prot);
+            leaf = self.leaf(at).unwrap_or(leaf);
+        }
+        let (base, end) = (leaf.addr, leaf.addr + leaf.size);
+        // One that is shared after a fork is copied when it is asked for itself, or its next write
+        // is to be seen.
+        let is_kept = is_lost(&leaf) || write && !leaf.entry.has(pte::WRITE);
+        // Whether it is accessed is to be seen.
+        let is_watched = !leaf.entry.has(pte::ACCESSED) && !(base..end).contains(&asked);
+        let is_reserved = self.is_reserved(PageRange::of(base.max(at), end));
+        (!is_kept && !is_watched && !is_reserved).then_some(leaf)
+    }
+
+    /// Notes that Linux is given a leaf, for writing, too, if `writable`.
+    fn note_given(&mut self, leaf: &Leaf, writable: bool) {
+        let before = sight(leaf.entry);
+        let given = before.given(writable);
+        if given == before && leaf.entry.has(pte::ACCESSED) {
+            return;
+        }
+        if leaf.size == LARGE {
+            crate::base::mappings::mark_large_seen(leaf.frame());
+        } else {
+            frames::mark_seen(leaf.frame());
+        }
+        if given == Sight::Write {
+            self.count_lent(leaf.size / SMALL);
+        }
+        let lent = pte::LENT | pte::DIRTY | pte::ACCESSED;
+        let noted = if writable { lent } else { pte::ACCESSED };
+        let given = sight_bits(given) | noted;
+        self.change_pages(pages_of(leaf), &mut |l| l.entry | given);
     }
 }
 

@@ -124,27 +124,34 @@ fn serve(thread: &impl Faulting, fault: FaultInfo) -> Result<(), Signal> {
                 }
             }
             Plan::Fill(fill) => {
-                let ask = if may_come_again {
-                    services::by_worker_unless_signalled
-                } else {
-                    services::by_worker
-                };
-                let answer = ask(p.thread, SERVICE_FILL, &fill.args(), &fill.extents());
-                let came_first = match answer {
-                    Err(Failure::NotStarted) => true,
-                    Err(Failure::Refused(errno::EINTR)) => may_come_again && p.thread.has_signal(),
-                    _ => false,
-                };
-                if came_first {
-                    return Ok(()); // a signal: it faults again
+                if !bring_in(p, fill, &fault)? {
+                    return Ok(()); // it faults again
                 }
-                finish(p.memory, fill, answer.ok().map(|a| a.status), fault.addr.get())?;
             }
         }
         if may_come_again && p.thread.has_signal() {
             return Ok(());
         }
     }
+}
+
+/// Has Linux read pages of a file, and installs them. False: a signal came first.
+fn bring_in(p: &Caller<'_>, fill: Fill, fault: &FaultInfo) -> Result<bool, Signal> {
+    let ask = if fault.may_come_again {
+        services::by_worker_unless_signalled
+    } else {
+        services::by_worker
+    };
+    let answer = ask(p.thread, SERVICE_FILL, &fill.args(), &fill.extents());
+    let came_first = match answer {
+        Err(Failure::NotStarted) => true,
+        Err(Failure::Refused(errno::EINTR)) => fault.may_come_again && p.thread.has_signal(),
+        _ => false,
+    };
+    if !came_first {
+        finish(p.memory, fill, answer.ok().map(|a| a.status), fault.addr.get())?;
+    }
+    Ok(!came_first)
 }
 
 /// Whether Linux may have had no page at `page` only because another thread was moving the mapping.
