@@ -11,7 +11,7 @@ import sys
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '../lib'))
 from harness import *
 
-PROGRAM, PINNED = GUEST + '/static/mapped-devices', GUEST + '/static/pinned-memory'
+PROGRAM, PINNED, BY_DEVICE = (GUEST + '/static/' + name for name in ('mapped-devices', 'pinned-memory', 'pinned-by-device'))
 PCI = '/sys/bus/pci'
 SHARED_MEMORY, TEACHING, DISK = ('0x1af4', '0x1110'), ('0x1234', '0x11e8'), ('0x1b36', '0x0010')
 FIRMWARE, FIRMWARE_BYTES = 0xf0000, 65536
@@ -54,8 +54,8 @@ def case(name, *argv, label=None, skip=None):
     same('mapped-' + (label or name), [PROGRAM, name, *map(str, argv)], files=False, skip=skip)
 
 
-def pinned(name, *argv, label=None, skip=None):
-    same('pinned-' + (label or 'by-' + name), [PINNED, name, *map(str, argv)], files=False, skip=skip)
+def pinned(name, *argv, program=PINNED, label=None, skip=None):
+    same('pinned-' + (label or 'by-' + name), [program, name, *map(str, argv)], files=False, skip=skip)
 
 
 def give_to_vfio(path):
@@ -175,5 +175,7 @@ pinned('replaced', '/usr/bin/busybox', label='memory-then-a-file', skip=older)
 pinned('together', label='by-two-threads-at-once', skip=older)
 pinned('refused', label='memory-that-is-not-there', skip=older)
 group = give_to_vfio(teaching)
-pinned('vfio', group, os.path.basename(teaching), skip=None if group else 'no IOMMU')
+for name, label in ('round-trips', 'by-vfio'), ('kept', 'memory-that-goes-while-a-device-keeps-it'), ('registrations', 'many-times'):
+    pinned(name, group, os.path.basename(teaching), program=BY_DEVICE, label=label, skip=None if group else 'no IOMMU')
+check('pinned-memory-is-free-again', lambda: lwk_memory_is(None))
 finish()

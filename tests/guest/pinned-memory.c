@@ -9,15 +9,14 @@
  *   pinned-memory replaced FILE       files that are mapped where memory was registered
  *   pinned-memory together            two threads that register parts of one mapping
  *   pinned-memory refused             registrations of what is not there
- *   pinned-memory vfio GROUP DEVICE   DMA of QEMU's teaching device
  */
 #include "guest.h"
+#include "pinned.h"
 #include <arpa/inet.h>
 #include <linux/if_ether.h>
 #include <linux/if_packet.h>
 #include <linux/if_xdp.h>
 #include <linux/io_uring.h>
-#include <linux/vfio.h>
 #include <net/if.h>
 #include <poll.h>
 #include <pthread.h>
@@ -25,31 +24,13 @@
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 
-#define RW (PROT_READ | PROT_WRITE)
-
-static void must(int done, const char *what)
-{
-	if (done)
-		return;
-	printf("%s: %s\n", what, strerrorname_np(errno));
-	exit(3);
-}
-
-static char *anonymous(size_t length)
-{
-	char *at = mmap(NULL, length, RW, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-
-	must(at != MAP_FAILED, "mmap");
-	return at;
-}
-
 /* ---- AF_XDP ---- */
 
 enum { FRAMES = 64, FRAME = 2048, TYPE = 0x88b5, TEXT = ETH_HLEN };
 
 static void xdp(char **arguments)
 {
-	char *memory = anonymous(FRAMES * FRAME);
+	char *memory = fresh(FRAMES * FRAME);
 	struct xdp_umem_reg region = { .addr = (unsigned long)memory, .len = FRAMES * FRAME, .chunk_size = FRAME };
 	struct sockaddr_xdp here = { .sxdp_family = AF_XDP, .sxdp_ifindex = if_nametoindex(arguments[0]), .sxdp_flags = XDP_COPY };
 	struct sockaddr_ll peer = { .sll_family = AF_PACKET, .sll_protocol = htons(TYPE), .sll_ifindex = if_nametoindex(arguments[1]) };
@@ -119,7 +100,7 @@ static void uring(char **arguments)
 	entries = mmap(NULL, params.sq_entries * sizeof(*entries), RW, MAP_SHARED | MAP_POPULATE, fd, IORING_OFF_SQES);
 	must(ring != MAP_FAILED && entries != MAP_FAILED, "mmap of the rings");
 	for (int i = 0; i < BUFFERS; i++)
-		buffers[i] = (struct iovec){ anonymous(BYTES), BYTES };
+		buffers[i] = (struct iovec){ fresh(BYTES), BYTES };
 	TELL(syscall(SYS_io_uring_register, fd, IORING_REGISTER_BUFFERS, buffers, BUFFERS));
 	tail = (unsigned *)(ring + params.sq_off.tail);
 	head = (unsigned *)(ring + params.cq_off.head);
@@ -152,27 +133,6 @@ static void uring(char **arguments)
 	TELL(syscall(SYS_io_uring_register, fd, IORING_UNREGISTER_BUFFERS, NULL, 0));
 }
 
-/* A child that has written to both pages. */
-static pid_t with_child(char *one, char *other)
-{
-	int written[2];
-	pid_t child;
-	char byte;
-
-	must(!pipe(written), "pipe");
-	child = fork();
-	if (!child) {
-		memset(one, 0xff, PAGE);
-		memset(other, 0xff, PAGE);
-		must(write(written[1], "", 1) == 1, "write");
-		pause();
-	}
-	must(read(written[0], &byte, 1) == 1, "read");
-	close(written[0]);
-	close(written[1]);
-	return child;
-}
-
 /*
  * Rings that are memory of the program (IORING_SETUP_NO_MMAP, Linux 6.5), and a ring of buffers in
  * such memory. Linux goes on writing there when the program has forked.
@@ -180,7 +140,7 @@ static pid_t with_child(char *one, char *other)
 static void rings(char **arguments)
 {
 	enum { NO_MMAP = 1 << 14, GROUP = 7, ENTRIES = 4 };
-	char *ring = anonymous(PAGE), *entries = anonymous(PAGE), *list = anonymous(PAGE), *memory = anonymous(PAGE);
+	char *ring = fresh(PAGE), *entries = fresh(PAGE), *list = fresh(PAGE), *memory = fresh(PAGE);
 	struct io_uring_params params = { .flags = NO_MMAP, .sq_off.resv2 = (unsigned long)entries, .cq_off.resv2 = (unsigned long)ring };
 	int fd = syscall(SYS_io_uring_setup, ENTRIES, &params), file = memfd_create("data", 0);
 	struct io_uring_buf_reg buffers = { .ring_addr = (unsigned long)list, .ring_entries = 1, .bgid = GROUP };
@@ -248,7 +208,7 @@ static void readonly(char **arguments)
 	enum { BYTES = 16 * PAGE };
 	struct io_uring_params params = {};
 	int fd = syscall(SYS_io_uring_setup, 8, &params), file = memfd_create("data", 0), program = open(arguments[0], O_RDONLY);
-	char *memory = anonymous(BYTES), copy[64] = "at first", *elsewhere;
+	char *memory = fresh(BYTES), copy[64] = "at first", *elsewhere;
 	struct iovec buffer = { memory, BYTES };
 
 	must(fd >= 0 && file >= 0 && program >= 0, "open");
@@ -273,7 +233,7 @@ static void readonly(char **arguments)
 	must(mmap(memory, BYTES, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_FIXED, program, 0) == memory, "mmap");
 	attempt(file, memory, elsewhere, "its code");
 	/* Read-only memory that comes there from elsewhere. */
-	elsewhere = anonymous(BYTES);
+	elsewhere = fresh(BYTES);
 	strcpy(elsewhere, "moved");
 	must(mmap(memory, BYTES, RW, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == memory, "mmap");
 	TELL(syscall(SYS_io_uring_register, fd, IORING_REGISTER_BUFFERS, &buffer, 1));
@@ -317,7 +277,7 @@ static void *registers(void *argument)
 static void replaced(char **arguments)
 {
 	struct io_uring_params params = {};
-	struct race race = { .ring = syscall(SYS_io_uring_setup, 8, &params), .file = open(arguments[0], O_RDONLY), .memory = anonymous(SPACE) };
+	struct race race = { .ring = syscall(SYS_io_uring_setup, 8, &params), .file = open(arguments[0], O_RDONLY), .memory = fresh(SPACE) };
 	struct iovec buffer = { race.memory, SPACE };
 	const long rounds = by_tier(100, 1000);
 	char *memory = race.memory, contents[SPACE];
@@ -386,7 +346,7 @@ static void together(char **arguments)
 	for (int i = 0; i < 2; i++)
 		must((parts[i].ring = syscall(SYS_io_uring_setup, 8, &params[i])) >= 0, "io_uring_setup");
 	for (long round = 0; round < rounds; round++) {
-		char *memory = anonymous(SPACE);
+		char *memory = fresh(SPACE);
 
 		parts[0].memory = memory;
 		parts[1].memory = memory + SPACE / 2;
@@ -403,7 +363,7 @@ static void refused(char **arguments)
 {
 	struct io_uring_params params = {};
 	int ring = syscall(SYS_io_uring_setup, 8, &params), terminal = posix_openpt(O_RDWR);
-	char *memory = anonymous(SPACE), *hole = anonymous(SPACE);
+	char *memory = fresh(SPACE), *hole = fresh(SPACE);
 	struct iovec buffers[] = { { memory, SPACE }, { hole, SPACE } };
 	int word = 0, ends[2];
 
@@ -426,143 +386,13 @@ static void refused(char **arguments)
 	puts(memory);
 }
 
-/* ---- VFIO ---- */
-
-/* QEMU's docs/specs/edu.rst: registers of its DMA, and its buffer. */
-enum { FROM = 0x80 / 8, TO = 0x88 / 8, COUNT = 0x90 / 8, COMMAND = 0x98 / 8, BUFFER = 0x40000, MOVED = 64 };
-static const unsigned long iova = 0x100000;
-
-static void dma(volatile unsigned long *registers, unsigned long from, unsigned long to, int to_memory)
-{
-	registers[FROM] = from;
-	registers[TO] = to;
-	registers[COUNT] = MOVED;
-	registers[COMMAND] = to_memory ? 3 : 1;
-	while (registers[COMMAND] & 1)
-		usleep(100);
-}
-
-/* What the device reads at the start of the memory it writes a page further. */
-static void round_trip(volatile unsigned long *registers, char *memory, const char *when)
-{
-	memset(memory + PAGE, 0, MOVED);
-	dma(registers, iova, BUFFER, 0);
-	dma(registers, BUFFER, iova + PAGE, 1);
-	printf("%s: %s\n", when, memory + PAGE);
-	fflush(stdout);
-}
-
-/* `rights`: VFIO_DMA_MAP_FLAG_* */
-static int map_dma(int container, char *memory, size_t length, unsigned long at, int rights)
-{
-	struct vfio_iommu_type1_dma_map map = { .argsz = sizeof(map), .flags = rights, .vaddr = (unsigned long)memory, .iova = at, .size = length };
-
-	return ioctl(container, VFIO_IOMMU_MAP_DMA, &map);
-}
-
-static int unmap_dma(int container, size_t length, unsigned long at)
-{
-	struct vfio_iommu_type1_dma_unmap map = { .argsz = sizeof(map), .iova = at, .size = length };
-
-	return ioctl(container, VFIO_IOMMU_UNMAP_DMA, &map);
-}
-
-/* Memory that the device may read only: it reads what its owner writes, also after a fork. */
-static void device_reads(int container, volatile unsigned long *registers)
-{
-	const unsigned long other_iova = 2 * iova;
-	char *memory = anonymous(16 * PAGE), *other = anonymous(PAGE);
-	pid_t child;
-
-	strcpy(memory, "before it was mapped");
-	child = fork();
-	if (!child)
-		pause();
-	TELL(map_dma(container, memory, 16 * PAGE, iova, VFIO_DMA_MAP_FLAG_READ));
-	TELL(map_dma(container, other, PAGE, other_iova, VFIO_DMA_MAP_FLAG_WRITE));
-	for (int i = 0; i < 3; i++) {
-		static const char *const texts[] = { "with a child from before", "with a child from after", "alone" };
-		pid_t second = i == 1 ? fork() : -1;
-
-		if (!second)
-			pause();
-		strcpy(memory, texts[i]);
-		dma(registers, iova, BUFFER, 0);
-		dma(registers, BUFFER, other_iova, 1);
-		printf("read by the device: %s\n", other);
-		fflush(stdout);
-		if (i < 2) {
-			kill(i ? second : child, SIGKILL);
-			wait(NULL);
-		}
-	}
-	TELL(unmap_dma(container, 16 * PAGE, iova));
-	TELL(unmap_dma(container, PAGE, other_iova));
-}
-
-static void vfio(char **arguments)
-{
-	enum { LENGTH = 1 << 20, ROUNDS = 20 };
-	struct vfio_region_info bar = { .argsz = sizeof(bar), .index = VFIO_PCI_BAR0_REGION_INDEX };
-	struct vfio_region_info config = { .argsz = sizeof(config), .index = VFIO_PCI_CONFIG_REGION_INDEX };
-	int container = open("/dev/vfio/vfio", O_RDWR), group = open(arguments[0], O_RDWR), device, worked = 0;
-	volatile unsigned long *registers;
-	unsigned short command;
-	char *memory = anonymous(LENGTH);
-	pid_t child;
-
-	must(container >= 0 && group >= 0, "open");
-	must(!ioctl(group, VFIO_GROUP_SET_CONTAINER, &container), "VFIO_GROUP_SET_CONTAINER");
-	must(!ioctl(container, VFIO_SET_IOMMU, VFIO_TYPE1v2_IOMMU), "VFIO_SET_IOMMU");
-	device = ioctl(group, VFIO_GROUP_GET_DEVICE_FD, arguments[1]);
-	must(device >= 0, "VFIO_GROUP_GET_DEVICE_FD");
-	must(!ioctl(device, VFIO_DEVICE_GET_REGION_INFO, &bar) && !ioctl(device, VFIO_DEVICE_GET_REGION_INFO, &config), "regions");
-	must(pread(device, &command, 2, config.offset + 4) == 2, "configuration");
-	command |= 6; /* memory, bus master */
-	must(pwrite(device, &command, 2, config.offset + 4) == 2, "configuration");
-	registers = mmap(NULL, bar.size, RW, MAP_SHARED, device, bar.offset);
-	must(registers != MAP_FAILED, "mmap of the BAR");
-
-	strcpy(memory, "at first");
-	TELL(map_dma(container, memory, LENGTH, iova, VFIO_DMA_MAP_FLAG_READ | VFIO_DMA_MAP_FLAG_WRITE));
-	round_trip(registers, memory, "mapped");
-	strcpy(memory, "changed");
-	round_trip(registers, memory, "written to");
-	child = with_child(memory, memory + PAGE);
-	strcpy(memory, "after the fork");
-	round_trip(registers, memory, "forked");
-	kill(child, SIGKILL);
-	wait(NULL);
-	strcpy(memory, "without the child");
-	round_trip(registers, memory, "alone again");
-	TELL(mprotect(memory, LENGTH, PROT_READ));
-	TELL(mprotect(memory, LENGTH, RW));
-	strcpy(memory, "protected for a while");
-	round_trip(registers, memory, "protected");
-	TELL(unmap_dma(container, LENGTH, iova));
-	for (int i = 0; i < ROUNDS; i++) {
-		char *other = anonymous(16 * PAGE);
-
-		strcpy(other, "other memory");
-		if (!map_dma(container, other, 16 * PAGE, iova, VFIO_DMA_MAP_FLAG_READ | VFIO_DMA_MAP_FLAG_WRITE)) {
-			dma(registers, iova, BUFFER, 0);
-			dma(registers, BUFFER, iova + PAGE, 1);
-			worked += !strcmp(other + PAGE, "other memory");
-			must(!unmap_dma(container, 16 * PAGE, iova), "VFIO_IOMMU_UNMAP_DMA");
-		}
-		munmap(other, 16 * PAGE);
-	}
-	printf("%d of %d others\n", worked, ROUNDS);
-	device_reads(container, registers);
-}
-
 int main(int argc, char **argv)
 {
 	static const struct {
 		const char *name;
 		void (*body)(char **arguments);
 	} cases[] = { { "xdp", xdp }, { "uring", uring }, { "rings", rings }, { "readonly", readonly },
-		      { "replaced", replaced }, { "together", together }, { "refused", refused }, { "vfio", vfio } };
+		      { "replaced", replaced }, { "together", together }, { "refused", refused } };
 
 	for (size_t i = 0; argc > 1 && i < sizeof(cases) / sizeof(cases[0]); i++)
 		if (!strcmp(argv[1], cases[i].name)) {
