@@ -7,6 +7,7 @@ again; TESTS_FUZZ_SEED where they begin."""
 
 import concurrent.futures
 import os
+import shutil
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '../lib'))
@@ -144,6 +145,8 @@ with only_long('forged-serves-children-rusage, -clone-flags: children and thread
     for name in 'hello', 'vfork-shares-memory', 'mremap-and-brk':
         check(f'forged-serves-{name}', serves(f'{GUEST}/static/{name}'))
 rounds('forged-proxies', forged_proxies)
+# A name that random calls know: of a file, or of a directory.
+shutil.rmtree('/dev/shm/x', ignore_errors=True)
 with contextlib.suppress(FileNotFoundError):
-    os.remove('/dev/shm/x')  # a name that random calls know
+    os.remove('/dev/shm/x')
 finish()
