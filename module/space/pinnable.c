@@ -29,7 +29,7 @@ static struct file *window_at(struct hanare_space *space, u64 start, u64 end)
 	for (at = start; at < end;) {
 		struct vm_area_struct *vma = vma_lookup(current->mm, at);
 
-		if (!vma || !hanare_is_window(vma) || vma->vm_private_data != space) {
+		if (!vma || !vma->vm_file || !hanare_is_device(vma->vm_file) || vma->vm_private_data != space) {
 			file = NULL;
 			break;
 		}

@@ -4,7 +4,7 @@
  *
  *   pinned-memory xdp NAME PEER       packets from memory of an AF_XDP socket
  *   pinned-memory uring               registered buffers of io_uring
- *   pinned-memory rings               io_uring whose rings, and whose list of buffers, are memory of the program
+ *   pinned-memory rings               io_uring whose rings and list of buffers the program has made
  *   pinned-memory readonly FILE       what Linux does to memory that is read-only by now
  *   pinned-memory replaced FILE       files that are mapped where memory was registered
  *   pinned-memory together            two threads that register parts of one mapping

@@ -37,9 +37,9 @@ pub struct Pins {
     pub is_answered: bool,
     /// The descriptor, if that has to be a device's: other ioctls pin nothing.
     pub device: Option<u32>,
-    /// It is a call that is known to pin.
+    /// The call is known to pin.
     pub is_known: bool,
-    /// What it is where Linux refuses to pin some of the memory, beside `EFAULT`.
+    /// Error of the call where Linux refuses to pin some of the memory, beside `EFAULT`.
     pub in_part: Errno,
 }
 

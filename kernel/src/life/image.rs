@@ -71,9 +71,9 @@ const fn moved(bias: u64, address: u64) -> u64 {
 
 /// Where the parts of a program are.
 struct Placed {
-    /// Of the program's own file.
+    /// Distance of the program's own file from the addresses that it names.
     bias: u64,
-    /// Of its interpreter's file, or 0.
+    /// Distance of its interpreter's file from these, or 0.
     base: u64,
     /// Address of the first instruction.
     entry: u64,

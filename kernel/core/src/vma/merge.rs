@@ -6,8 +6,8 @@ use crate::pagerange::PageRange;
 
 impl<F: Clone + PartialEq> Vma<F> {
     /// Whether `next` could be one mapping with this one. Whether they are soft-dirty does not keep
-    /// two apart, as on Linux: see [`join`](Self::join). Mappings that are being replaced stay as they
-    /// were found: two threads may have marked them, each a part.
+    /// two apart, as on Linux: see [`join`](Self::join). Mappings that are being replaced stay as
+    /// they were found: two threads may have marked them, each a part.
     pub(super) fn joins(&self, next: &Self) -> bool {
         self.end == next.start
             && self.prot == next.prot

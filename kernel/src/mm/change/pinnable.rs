@@ -157,7 +157,7 @@ pub fn give_back(p: &Caller<'_>, range: PageRange) -> Result<()> {
     map_as_ever_where(p, range, |_| true, || p.memory.pinning.load(Ordering::SeqCst) == 1)
 }
 
-/// Of mappings that are `meant`, while it `may`.
+/// As [`map_as_ever`], of mappings that are `meant`, while it `may`.
 fn map_as_ever_where(
     p: &Caller<'_>,
     range: PageRange,
@@ -196,14 +196,6 @@ pub fn map_reserved_as_ever(p: &Caller<'_>, range: PageRange) -> bool {
         rest = PageRange::of(part.end(), range.end());
     }
     true
-}
-
-/// Linux has something else in a range now, or has mapped it as ever. What cannot be noted for want
-/// of memory counts as pinnable still, which is safe.
-pub(super) fn is_over(p: &Caller<'_>, range: PageRange) {
-    if p.memory.has_pinnable.load(Ordering::Relaxed) {
-        let _ = p.memory.mm.lock().pinnable.remove(range);
-    }
 }
 
 impl AddressSpace {

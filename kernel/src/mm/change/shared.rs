@@ -5,7 +5,6 @@
 //! it is left no other place than the one we like.
 
 use super::free_ranges::choose_free;
-use super::pinnable;
 use super::reserve::{fill_whole, unreserve_after};
 use crate::link::caller::Delegates;
 use crate::link::{delegate, services};
@@ -133,7 +132,7 @@ pub fn adopt(p: &Caller<'_>, mut vma: Vma<FileRef>, back: Option<&Vma<FileRef>>)
     if let Backing::SharedLinux { watch, .. } = &mut vma.backing {
         *watch = id;
     }
-    pinnable::is_over(p, range);
+    p.memory.end_pinnable(range);
     let inserted = fill_whole(p.memory, &mut p.memory.mm.lock(), p.slot, vma);
     if inserted.is_err() {
         give_up(p, range, back);
@@ -178,7 +177,7 @@ pub fn remap(p: &Caller<'_>, range: PageRange) -> bool {
         || delegate::ask(p.thread, Control::Remap { start, end }) == Outcome::Done(0)
         || p.is_killed();
     if is_done {
-        pinnable::is_over(p, range);
+        p.memory.end_pinnable(range);
     }
     is_done
 }

@@ -68,7 +68,7 @@ impl Wanted {
         }
     }
 
-    /// What is asked for of a mapping. `None`: more than it allows.
+    /// The wish, as far as a mapping allows it. `None`: it does not.
     fn of_mapping(self, vma: &Vma<FileRef>) -> Option<Wanted> {
         let writable = vma.prot.contains(Prot::WRITE);
         let write = self.write && (writable || !self.or_copy);
@@ -80,7 +80,8 @@ impl Wanted {
 
 /// How far a page is prepared for Linux.
 enum Ready {
-    /// It can be given. Of the frame whose place a copy has taken the mapping is to be given up.
+    /// The page can be given. If a copy has taken the place of a frame, its mapping is to be given
+    /// up.
     Yes(Option<PhysAddr>),
     /// The request is answered with this status.
     Answered(i32),

@@ -32,6 +32,7 @@ use hanare_core::bounce;
 use hanare_core::errno::{self, Result};
 use hanare_core::ledger::Subject;
 use hanare_core::life::{self, SpaceWord};
+use hanare_core::pagerange::PageRange;
 use hanare_hal::addr::PhysAddr;
 use hanare_hal::memory;
 use hanare_ikc::{BoxRef, SlotRef};
@@ -357,6 +358,14 @@ impl Space {
             .inspect_err(|_| self.account.remove_kernel(CONTROL_COST))?;
         lists::insert_within(&mut control, page, frame);
         Ok(frame)
+    }
+
+    /// Notes that Linux has something else in a range now, or has mapped it as ever. What cannot be
+    /// noted for want of memory counts as pinnable still, which is safe.
+    pub(in crate::mm) fn end_pinnable(&self, range: PageRange) {
+        if self.has_pinnable.load(Ordering::Relaxed) {
+            let _ = self.mm.lock().pinnable.remove(range);
+        }
     }
 
     /// Whether an address belongs to the control window.
