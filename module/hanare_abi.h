@@ -28,7 +28,7 @@
  * is never taken for the same. The module refuses an image of another version and names both; so
  * do the proxy and the command.
  */
-#define HANARE_VERSION 0xc8162939U
+#define HANARE_VERSION 0x8c4e237cU
 /* Bytes of a base page. */
 #define HANARE_PAGE_SIZE 4096ULL
 /* Bytes of a large page, and the granule in which memory is reserved. */
@@ -1270,6 +1270,8 @@ struct hanare_request {
 #define HANARE_FILE_REGULAR 2ULL
 /* `FILE_*`: the file system forbids execution (noexec). */
 #define HANARE_FILE_NOEXEC 4ULL
+/* `FILE_*`: the file is open for reading. */
+#define HANARE_FILE_READABLE 32ULL
 /* `FILE_*`: a program that its user may run and not read. */
 #define HANARE_FILE_UNREADABLE 8ULL
 /* `FILE_*`: Linux' binfmt_misc has entries that may take the program, see `SERVICE_BINFMT`. */
@@ -1325,6 +1327,12 @@ struct hanare_request {
 #define HANARE_SERVICE_EXEC_FILE 18U
 /* How long file args[0] is now: status = bytes. */
 #define HANARE_SERVICE_FILE_SIZE 16U
+/*
+ * Take a reference to the file behind descriptor args[0] of the caller, for a driver of the LWK's.
+ * args[1] = the device that it has to be, as `st_rdev` has it; [2] = 1 if a block device. The
+ * answer is as of FILE_GET. -EBADF. -ENODEV: it is another file.
+ */
+#define HANARE_SERVICE_CLAIM 24U
 /*
  * Descriptor args[0] of the caller, a listener of Linux' (`SECCOMP_FILTER_FLAG_NEW_LISTENER`), is
  * replaced by one that also tells of calls which the LWK serves: status = the descriptor; answer

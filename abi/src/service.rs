@@ -119,6 +119,8 @@ pub const FILE_REGULAR: u64 = 2;
 /// `FILE_*`: the file system forbids execution (noexec).
 pub const FILE_NOEXEC: u64 = 4;
 
+/// `FILE_*`: the file is open for reading.
+pub const FILE_READABLE: u64 = 32;
 /// `FILE_*`: a program that its user may run and not read.
 pub const FILE_UNREADABLE: u64 = 8;
 /// `FILE_*`: Linux' binfmt_misc has entries that may take the program, see [`SERVICE_BINFMT`].
@@ -164,6 +166,11 @@ pub const SERVICE_BINFMT: u32 = 17;
 pub const SERVICE_EXEC_FILE: u32 = 18;
 /// How long file args[0] is now: status = bytes.
 pub const SERVICE_FILE_SIZE: u32 = 16;
+
+/// Take a reference to the file behind descriptor args[0] of the caller, for a driver of the LWK's.
+/// args[1] = the device that it has to be, as `st_rdev` has it; [2] = 1 if a block device. The
+/// answer is as of FILE_GET. -EBADF. -ENODEV: it is another file.
+pub const SERVICE_CLAIM: u32 = 24;
 
 /// Descriptor args[0] of the caller, a listener of Linux' (`SECCOMP_FILTER_FLAG_NEW_LISTENER`), is
 /// replaced by one that also tells of calls which the LWK serves: status = the descriptor; answer

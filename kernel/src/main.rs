@@ -12,6 +12,7 @@ extern crate alloc;
 
 mod base;
 mod calls;
+mod device;
 mod entry;
 mod gate;
 mod life;
@@ -113,6 +114,7 @@ fn first_cpu() {
     depart::init(options.exec_seen);
     messages::init(options.copies);
     pool::init(options.dispatch);
+    device::init();
 }
 
 /// Functions that end threads, processes and spaces.

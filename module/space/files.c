@@ -87,6 +87,8 @@ static long file_keep(struct hanare_job *job, struct file *file, bool runs)
 	job->args[1] = stat.ino;
 	job->args[2] = stat.size;
 	job->args[3] = 0;
+	if (file->f_mode & FMODE_READ)
+		job->args[3] |= HANARE_FILE_READABLE;
 	if (file->f_mode & FMODE_WRITE)
 		job->args[3] |= HANARE_FILE_WRITABLE;
 	if (S_ISREG(stat.mode) && is_read(file))
@@ -160,6 +162,25 @@ long hanare_file_get(struct hanare_job *job)
 		return file_keep(job, file, false);
 	fput(file);
 	return err;
+}
+
+/* SERVICE_CLAIM: a forged proxy gains nothing, since the file is one that it has opened. */
+long hanare_file_claim(struct hanare_job *job)
+{
+	struct file *file;
+	struct inode *inode;
+
+	if (job->args[0] > INT_MAX)
+		return -EBADF;
+	file = fget(job->args[0]);
+	if (!file)
+		return -EBADF;
+	inode = file_inode(file);
+	if ((job->args[2] ? S_ISBLK(inode->i_mode) : S_ISCHR(inode->i_mode)) && !hanare_is_device(file) &&
+	    new_encode_dev(inode->i_rdev) == job->args[1])
+		return file_keep(job, file, false);
+	fput(file);
+	return -ENODEV;
 }
 
 /* Whether execve(2) of the caller takes the file. */

@@ -447,6 +447,8 @@ static long run(struct hanare_job *job, enum hanare_context context)
 	/* These are about the caller: its descriptors, memory map and rights. */
 	case HANARE_SERVICE_FILE_GET:
 		return worker ? hanare_file_get(job) : -EPERM;
+	case HANARE_SERVICE_CLAIM:
+		return worker ? hanare_file_claim(job) : -EPERM;
 	case HANARE_SERVICE_PROGRAM_GET:
 		return worker ? hanare_program_get(job) : -EPERM;
 	case HANARE_SERVICE_BINFMT:

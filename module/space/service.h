@@ -48,6 +48,7 @@ static inline void *hanare_extent_virt(const struct hanare_job *job, u64 extent)
 
 /* files.c: what becomes an entry's status. */
 long hanare_file_get(struct hanare_job *job);
+long hanare_file_claim(struct hanare_job *job);
 long hanare_file_put(struct hanare_job *job);
 long hanare_program_get(struct hanare_job *job);
 long hanare_exec_file(struct hanare_job *job);

@@ -17,6 +17,7 @@ pub mod bandwidth;
 pub mod binfmt;
 pub mod bounce;
 pub mod buddy;
+pub mod claims;
 pub mod clone;
 pub mod coherence;
 pub mod cpulist;

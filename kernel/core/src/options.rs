@@ -1,5 +1,6 @@
 //! Boot options: what `hanare boot --option` takes and the LWK understands, listed once.
 
+use crate::claims::Device;
 use crate::cpulist;
 use crate::link::kinds::{Boxes, Kind};
 use crate::link::pool::Way;
@@ -41,8 +42,8 @@ pub struct Dispatch {
     pub servers: [Option<u32>; BOXES],
     /// The CPUs of Linux on which they run; empty: those of the proxy.
     pub server_cpus: [LinuxCpuSet; BOXES],
-    /// The descriptor that the tests' driver claims in every process.
-    pub claim: Option<u32>,
+    /// The device that the tests' driver has.
+    pub claim: Option<Device>,
 }
 
 impl Dispatch {
@@ -63,7 +64,10 @@ impl Dispatch {
                 let number = number.filter(|number| (1..=SERVERS_MAX).contains(number))?;
                 self.servers[boxes].fill(Some(number));
             }
-            "claim" if boxes == (0..=BOXES - 1) => self.claim = Some(number?),
+            "claim" if boxes == (0..=BOXES - 1) => {
+                let (major, minor) = value.split_once(':')?;
+                self.claim = Some(Device::character(major.parse().ok()?, minor.parse().ok()?)?);
+            }
             "server_cpus" => self.server_cpus[boxes].fill(cpulist::parse(value).ok()?),
             _ => return None,
         }
@@ -99,7 +103,7 @@ dispatch=box (delegated calls by a request box, which servers fewer than threads
 thread's own worker; dispatch=auto: by the box while a process has more threads than servers), boxes=KIND,... (boxes of their own for calls of these kinds: files, net), servers=N (at most so many for each box of a \
 process), server_cpus=LIST (Linux' CPUs that they run on), servers.KIND=N and server_cpus.KIND=LIST (those of one box), \
 hold_ms=N (for tests of Hanare: hold threads at certain moments), \
-claim=N (for tests of Hanare: a driver of the LWK serves read and write of descriptor N)";
+claim=MAJOR:MINOR (for tests of Hanare: a driver of the LWK serves read and write of this character device)";
 
 /// Largest number an option takes: a minute of µs.
 const NUMBER_MAX: u32 = 60_000_000;
@@ -200,9 +204,9 @@ mod tests {
             boxes: Boxes::default(),
             servers: [Some(2); BOXES],
             server_cpus: [cpus(&[0, 2, 3]); BOXES],
-            claim: Some(77),
+            claim: Device::character(1, 3),
         };
-        assert_eq!(of("dispatch=box servers=2 server_cpus=0,2-3 claim=77"), Ok(wanted));
+        assert_eq!(of("dispatch=box servers=2 server_cpus=0,2-3 claim=1:3"), Ok(wanted));
         assert_eq!(of("dispatch=auto").map(|d| d.way), Ok(Way::Auto));
         assert_eq!(of("server_cpus=63").map(|d| d.server_cpus), Ok([cpus(&[63]); BOXES]));
         assert_eq!(

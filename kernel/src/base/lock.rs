@@ -93,6 +93,8 @@ ranks! {
     ContentPages,
     /// The file that a space mapped last.
     LastMapped,
+    /// Claims of descriptors.
+    Claims,
     /// Frames of a control window.
     ControlPages,
     /// Messages of a space, by slot.

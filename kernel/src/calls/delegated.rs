@@ -4,6 +4,7 @@ use crate::base::log_limit;
 use crate::calls::context::Context;
 use crate::calls::rlimits::{self, Change};
 use crate::calls::{clocktimers, itimer, madvise, mmap, pinned};
+use crate::device;
 use crate::gate::ptrace;
 use crate::life::target::AT_FDCWD;
 use crate::link::delegate;
@@ -17,6 +18,7 @@ use crate::signal::{pending, signals, unhandled};
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 use hanare_abi::service::MAY_SIGNAL;
+use hanare_core::claims::Descriptors;
 use hanare_core::directed::looks_like_threads;
 use hanare_core::entropy::BYTES_MAX;
 use hanare_core::errno::{self, Result};
@@ -39,7 +41,7 @@ pub fn serve(call: &Context<'_>, hook: Hook) -> Result<u64> {
     match hook {
         Hook::None | Hook::OtherMemory | Hook::SigWait => call.forward(),
         Hook::IoUringSetup => {
-            call.process.memory().last_mapped.never_holds();
+            call.process.descriptors_change_unseen();
             pinned::call(call)
         }
         Hook::Pins => pinned::call(call),
@@ -48,10 +50,13 @@ pub fn serve(call: &Context<'_>, hook: Hook) -> Result<u64> {
         Hook::Tgkill => tgkill(call),
         Hook::QueueToThread => queue_to_thread(call),
         Hook::QueueToProcess => queue_to_process(call),
-        Hook::Close => not_control(call, args[0]).and_then(|()| call.forward()),
+        Hook::Close => {
+            not_control(call, args[0])?;
+            device::changing(me, Descriptors::one(args[0] as u32), || call.forward())
+        }
         Hook::Dup2 => {
             not_control(call, args[0]).and_then(|()| not_control(call, args[1]))?;
-            call.forward()
+            device::changing(me, Descriptors::one(args[1] as u32), || call.forward())
         }
         Hook::CloseRange => close_range(call),
         Hook::Credentials => call.forward().inspect(|_| credentials_changed(me)),
@@ -249,7 +254,8 @@ fn not_control(call: &Context<'_>, fd: u64) -> Result<()> {
 fn close_range(call: &Context<'_>) -> Result<u64> {
     const UNSHARE: u32 = 2;
     if call.args[2] as u32 & UNSHARE == 0 {
-        return close_around_control(call);
+        let which = Descriptors::between(call.args[0] as u32, call.args[1] as u32);
+        return device::changing(call.thread, which, || close_around_control(call));
     }
     set_apart(call.thread);
     let result = close_around_control(call);
@@ -415,6 +421,7 @@ fn setns(call: &Context<'_>) -> Result<u64> {
 /// The running thread may get other namespaces than its process, of which execve has to know. Only
 /// a process of one thread may enter some of them.
 fn set_apart(me: &Thread) {
+    me.process.claims.are_over(); // it may have descriptors of its own
     workers::await_exits(me);
     if me.process.thread_count() == 1 {
         workers::dismiss(me);

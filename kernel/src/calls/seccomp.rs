@@ -253,6 +253,7 @@ fn has_listener(thread: &Thread) -> bool {
 /// Gives a filter a listener that tells of what the LWK serves, too, in place of Linux' own, whose
 /// descriptor is given. The listener's descriptor.
 fn listen(me: &Thread, descriptor: u64, filter: &Filter) -> Result<u64> {
+    me.process.claims.are_over(); // SECCOMP_IOCTL_NOTIF_ADDFD puts other files there
     match services::by_worker(me, SERVICE_LISTENER, &[descriptor], &[]) {
         Ok(answer) => {
             filter.listener.store(answer.args[0], Ordering::Relaxed);

@@ -178,7 +178,7 @@ impl Inherited {
         p.creator.store(self.creator, Ordering::Relaxed);
         p.shares_table.store(self.shares_table, Ordering::Relaxed);
         if self.shares_table {
-            p.memory().last_mapped.never_holds();
+            p.descriptors_change_unseen();
         }
         p.pool.set_owes(!self.signals.mirrored.owed().is_empty());
         *p.signals.lock() = self.signals;

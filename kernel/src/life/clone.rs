@@ -43,12 +43,15 @@ pub fn clone(me: &Thread, r: &Request, regs: &mut Regs) -> Result<u64> {
         if r.flags & flag::NAMESPACES != 0 {
             return Err(errno::EINVAL);
         }
+        if r.flags & flag::FILES == 0 {
+            me.process.claims.are_over(); // it is to have descriptors of its own
+        }
         return thread(me, r, regs);
     }
     if r.flags & flag::FILES != 0 {
         let p = &me.process;
         p.shares_table.store(true, Ordering::Relaxed);
-        p.memory().last_mapped.never_holds(); // the other one closes descriptors, and says so to Linux only
+        p.descriptors_change_unseen(); // the other one closes some, and says so to Linux only
     }
     if r.flags & flag::VM != 0 { share::process(me, r, regs) } else { fork::process(me, r, regs) }
 }

@@ -195,6 +195,7 @@ fn run(
     if is_hidden(&program, interpreter.as_ref()) && thread.process.observed.is_on() {
         return Err(Failed(errno::EACCES, START_FAILED_FILE)); // see `rights::hide`
     }
+    thread.process.claims.give_up_all(); // its descriptors go with it
     Err(depart::exec(thread, target, program, interpreter, argv, envp, arguments_of(regs), regs))
 }
 
@@ -239,6 +240,7 @@ fn load(
         None
     };
     end_others(p, thread).map_err(memory)?;
+    p.claims.give_up_all();
     servers::end_all(thread);
     if depart::is_needed(thread) {
         return Err(Failed(errno::EAGAIN, SHARED));

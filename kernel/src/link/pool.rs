@@ -138,7 +138,6 @@ impl Pool {
     /// The way of the calls of a process that has no thread yet.
     pub fn begin(&self, way: Way) {
         self.close();
-        self.set(CLAIMS, options().claim.is_some());
         match way {
             Way::Direct => {}
             Way::Box => self.set(OPEN, true),
@@ -221,7 +220,12 @@ impl Pool {
         self.ways.load(Ordering::Relaxed) & PACKED != 0
     }
 
-    /// Whether drivers of the LWK have claimed descriptors of the process.
+    /// Drivers of the LWK have claimed descriptors of the process.
+    pub fn set_claims(&self) {
+        self.set(CLAIMS, true);
+    }
+
+    /// Whether drivers of the LWK have claimed descriptors of the process, or had.
     pub fn has_claims(&self) -> bool {
         self.ways.load(Ordering::Relaxed) & CLAIMS != 0
     }

@@ -1,6 +1,7 @@
 //! Parts of threads and processes for the layers that work on them: the data alone. Types that
 //! would name a thread or a process are generic.
 
+pub mod claims;
 pub mod cputimers;
 pub mod debugregs;
 pub mod futexes;

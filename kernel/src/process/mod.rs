@@ -38,7 +38,7 @@ use crate::link::pool::Pool;
 use crate::mm::window::space::Space;
 use crate::parts::cputimers::{CpuTimers, Timer};
 use crate::parts::usage::{Accounts, Children};
-use crate::parts::{observed, pooled, signals};
+use crate::parts::{claims, observed, pooled, signals};
 use crate::process::slots::Slots;
 use crate::sched::cpus;
 use alloc::sync::{Arc, Weak};
@@ -79,6 +79,8 @@ pub struct Process {
     pub attributes_vary: AtomicBool,
     /// Some thread has asked for its code to execute on Linux.
     pub has_utility_threads: AtomicBool,
+    /// Descriptors that drivers of the LWK have claimed.
+    pub claims: claims::OfProcess,
     /// Another process has, or had, its descriptor table (CLONE_FILES), which execve leaves.
     pub shares_table: AtomicBool,
     /// Processes with the same number here, and the same memory, have their handlers in
@@ -181,6 +183,7 @@ impl Process {
             usage,
             signals: Mutex::new(signals::ProcessSignals::new(user)),
             filtering: AtomicBool::new(false),
+            claims: claims::OfProcess::default(),
             shares_table: AtomicBool::new(false),
             attributes_vary: AtomicBool::new(false),
             has_utility_threads: AtomicBool::new(false),
@@ -213,6 +216,14 @@ impl Process {
             _counted: Counted::new(Kind::Process),
         });
         Ok(process)
+    }
+
+    /// Others change the meaning of its descriptors unseen from the call on that its running thread
+    /// is about to make: Linux' own threads, utility threads, a process or a thread with the same
+    /// table or another one.
+    pub fn descriptors_change_unseen(&self) {
+        self.memory().last_mapped.never_holds();
+        self.claims.are_over();
     }
 
     /// The memory of the process' space.

@@ -1,47 +1,43 @@
 //! Claims: calls on a descriptor that a driver of the LWK has claimed are executed by the driver,
-//! without Linux.
+//! without Linux (`device`).
 //!
 //! A driver says of each call whether it serves it; Linux executes the others, since the descriptor
-//! is Linux' as well. The only driver is the tests': boot option `claim=N` gives it descriptor N of
-//! every process. It reads zeros and writes to nowhere, as `/dev/zero` does.
+//! is Linux' as well.
 
-use crate::link::pool;
+use crate::device;
+use crate::device::driver::{Access, Answer};
 use crate::process::thread::Thread;
-use hanare_core::errno;
 use hanare_core::link::Outcome;
 use hanare_core::syscalls::Row;
-use hanare_hal::usercopy::{self, UserAddr};
-use linux_raw_sys::general::{__NR_read, __NR_write};
-
-/// Most bytes of one call, as Linux has it.
-const BYTES_MAX: u64 = 0x7fff_f000;
-/// Bytes that are written to the program's memory at a time.
-const CHUNK: usize = 256;
+use hanare_hal::usercopy::UserAddr;
+use linux_raw_sys::general::{__NR_pread64, __NR_pwrite64, __NR_read, __NR_write};
 
 /// Has the driver that has claimed the call's descriptor execute the call of the running thread
 /// `me`. `None`: no driver has, or it leaves this call to Linux.
 pub fn call(me: &Thread, row: &Row, args: &[u64; 6]) -> Option<Outcome> {
-    let [descriptor, buffer, bytes, ..] = *args;
-    let is_claimed = pool::options().claim == Some(descriptor as u32);
-    if !is_claimed || me.must_end() {
+    let [descriptor, buffer, bytes, offset, ..] = *args;
+    let (is_read, offset) = match u32::from(row.number) {
+        __NR_read => (true, None),
+        __NR_write => (false, None),
+        __NR_pread64 => (true, Some(offset)),
+        __NR_pwrite64 => (false, Some(offset)),
+        _ => return None,
+    };
+    // Linux says what is wrong with a negative one.
+    if me.must_end() || offset.is_some_and(|offset| offset >> 63 != 0) {
         return None;
     }
-    match u32::from(row.number) {
-        __NR_read => Some(Outcome::Done(zero(buffer, bytes.min(BYTES_MAX)))),
-        __NR_write => Some(Outcome::Done(bytes.min(BYTES_MAX) as i64)),
-        _ => None,
+    let claim = me.process.claims.get(descriptor as u32)?;
+    let buffer = UserAddr::of(buffer);
+    let access = Access { buffer, bytes };
+    let driver = device::driver_of(&claim);
+    let answer = match is_read {
+        true if claim.is_readable => driver.read(&access),
+        false if claim.is_writable => driver.write(&access),
+        _ => Answer::Linux,
+    };
+    match answer {
+        Answer::Done(result) => Some(Outcome::Done(result)),
+        Answer::Linux => None,
     }
-}
-
-/// Writes zeros to the program's memory: how many, or `EFAULT`.
-fn zero(buffer: u64, bytes: u64) -> i64 {
-    let mut done = 0;
-    while done < bytes {
-        let part = &[0; CHUNK][..CHUNK.min((bytes - done) as usize)];
-        if usercopy::write(UserAddr::behind(buffer, done), part).is_err() {
-            break;
-        }
-        done += part.len() as u64;
-    }
-    if done == 0 && bytes != 0 { errno::EFAULT.as_return() } else { done as i64 }
 }

@@ -19,17 +19,26 @@ mod result;
 mod server;
 pub mod utility;
 
+use crate::device;
 use crate::link::direct;
 use crate::process::thread::{self, Thread};
+use hanare_core::claims::Descriptors;
 use hanare_core::errno::{self, Result};
 use hanare_core::link::route::{self, Arguments, Caller, Route, Server};
 use hanare_core::link::{Call, Outcome};
 use hanare_core::syscalls::{self, Row, pointers};
 use hanare_hal::traps::{self, Regs};
+use linux_raw_sys::general::{
+    __NR_creat, __NR_fcntl, __NR_open, __NR_openat, __NR_openat2, F_SETFL,
+};
 
 /// The entry for a call in which the LWK has no part, by the routes and pointers of its row.
 pub const fn entry(row: &Row) -> traps::Call {
-    if route::of_row(row).has(Route::BOUNCED) {
+    if opens(row.number as u32) {
+        opening
+    } else if row.number as u32 == __NR_fcntl {
+        fcntl
+    } else if route::of_row(row).has(Route::BOUNCED) {
         early
     } else if pointers::of_call(row.number as usize).is_empty() {
         plain
@@ -65,6 +74,36 @@ extern "C" fn early(a: u64, b: u64, c: u64, d: u64, e: u64, f: u64, regs: &mut R
     with_pointers(a, b, c, d, e, f, regs)
 }
 
+/// Whether a call opens a file by its name.
+const fn opens(number: u32) -> bool {
+    matches!(number, __NR_open | __NR_openat | __NR_openat2 | __NR_creat)
+}
+
+/// Like [`early`], for calls that open files, which drivers of the LWK may claim.
+extern "C" fn opening(a: u64, b: u64, c: u64, d: u64, e: u64, f: u64, regs: &mut Regs) -> u64 {
+    let result = early(a, b, c, d, e, f, regs);
+    if device::are_used() && result as i64 >= 0 {
+        device::opened(thread::current(), result as u32);
+    }
+    result
+}
+
+/// Like [`with_pointers`], for fcntl(2): claims go by flags of files.
+extern "C" fn fcntl(a: u64, b: u64, c: u64, d: u64, e: u64, f: u64, regs: &mut Regs) -> u64 {
+    if changes_flags(__NR_fcntl, b) {
+        // Another descriptor may be the same open file.
+        let me = thread::current();
+        return device::changing(me, Descriptors::ALL, || with_pointers(a, b, c, d, e, f, regs));
+    }
+    with_pointers(a, b, c, d, e, f, regs)
+}
+
+/// Whether a call changes the flags of a file, which may be claimed.
+#[inline(always)]
+fn changes_flags(number: u32, operation: u64) -> bool {
+    number == __NR_fcntl && operation as u32 == F_SETFL && device::are_used()
+}
+
 #[inline(always)]
 fn returned(result: Result<u64>) -> u64 {
     result.unwrap_or_else(|e| e.as_return() as u64)
@@ -96,6 +135,21 @@ fn by_number(me: &Thread, number: u32, args: &[u64; 6]) -> Result<u64> {
 /// Has a call of the running thread `me` executed by the route that fits it; an interruption is
 /// noted for delivery.
 pub fn call(me: &Thread, row: &Row, args: [u64; 6]) -> Result<u64> {
+    let number = row.number.into();
+    if changes_flags(number, args[1]) {
+        return device::changing(me, Descriptors::ALL, || fitting(me, row, args));
+    }
+    let result = fitting(me, row, args);
+    if let Ok(descriptor) = result
+        && opens(number)
+        && device::are_used()
+    {
+        device::opened(me, descriptor as u32);
+    }
+    result
+}
+
+fn fitting(me: &Thread, row: &Row, args: [u64; 6]) -> Result<u64> {
     if me.process.memory().is_indirect() || me.process.pool.is_special() {
         return chosen(me, row, &args);
     }

@@ -107,7 +107,7 @@ fn begin(me: &Thread, wish: Wish) -> Result<u64> {
         return Err(errno::EOPNOTSUPP);
     }
     me.process.has_utility_threads.store(true, Ordering::Relaxed);
-    me.process.memory().last_mapped.never_holds(); // it closes descriptors, and says so to Linux only
+    me.process.descriptors_change_unseen(); // it closes some, and says so to Linux only
     // Its worker gets a filter, which no other thread is to inherit.
     workers::attributes_changed(me);
     me.utility.set(wish);

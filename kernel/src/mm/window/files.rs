@@ -3,10 +3,11 @@
 use super::caller::Caller;
 use crate::base::heap;
 use crate::base::lists;
-use crate::link::services;
+use crate::link::services::{self, Answer};
 use crate::mm::pages::content::Content;
 use crate::mm::pages::content::{FileHandle, FileRef};
 use alloc::string::String;
+use alloc::sync::Arc;
 use hanare_abi::service::{FILE_NOEXEC, FILE_REGULAR, SERVICE_FILE_GET};
 use hanare_core::errno::{self, Result};
 use hanare_core::vma::Prot;
@@ -46,9 +47,20 @@ fn ask(p: &Caller<'_>, fd: u64) -> Result<(FileRef, u64)> {
     let answer = services::by_worker(p.thread, SERVICE_FILE_GET, &[fd], &[])?;
     let [_, inode, bytes, bits, device] = answer.args;
     let content = Content::of(device, inode, answer.held, bytes);
+    let file = held(p, &answer, content)?;
+    p.memory.last_mapped.end(question, (p.slot, fd), bits, &file);
+    Ok((file, bits))
+}
+
+/// The file that the module holds since it gave this answer.
+///
+/// # Errors
+/// `ENOMEM`: it does not hold the file any more.
+pub fn held(p: &Caller<'_>, answer: &Answer, content: Option<Arc<Content>>) -> Result<FileRef> {
+    let [_, inode, bytes, _, device] = answer.args;
     heap::room_for_arc::<FileHandle>()
         .inspect_err(|_| services::put_file(p.memory.id, answer.status))?;
-    let file = lists::arc_within(FileHandle {
+    Ok(lists::arc_within(FileHandle {
         space: p.memory.id,
         id: answer.status,
         inode,
@@ -56,7 +68,5 @@ fn ask(p: &Caller<'_>, fd: u64) -> Result<(FileRef, u64)> {
         bytes,
         name: String::new(),
         content,
-    });
-    p.memory.last_mapped.end(question, (p.slot, fd), bits, &file);
-    Ok((file, bits))
+    }))
 }
