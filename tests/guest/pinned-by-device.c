@@ -4,7 +4,8 @@
  *
  *   pinned-by-device round-trips GROUP DEVICE    DMA both ways, also after a fork
  *   pinned-by-device kept GROUP DEVICE           what becomes of memory that it keeps
- *   pinned-by-device registrations GROUP DEVICE  many, one after the other
+ *   pinned-by-device registrations GROUP DEVICE COUNT
+ *                                                so many, one after the other
  */
 #include "pagemap.h"
 #include "pinned.h"
@@ -251,7 +252,7 @@ static void replaced_program(char **arguments)
 static void registrations(char **arguments)
 {
 	struct device it = open_device(arguments);
-	long count = by_tier(200, 10000), done = 0;
+	long count = atol(arguments[2]), done = 0;
 
 	for (long i = 0; i < count; i++) {
 		char *memory = fresh(16 * PAGE);
