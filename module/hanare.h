@@ -78,6 +78,7 @@ struct hanare_instance {
 	u32 cpu_count;
 
 	struct hanare_instance_machine machine;
+	struct hanare_instance_devices devices;
 	struct hanare_instance_spaces spaces;
 	/* From here on: valid while booted. */
 	struct hanare_instance_reach reach;

@@ -28,7 +28,7 @@
  * is never taken for the same. The module refuses an image of another version and names both; so
  * do the proxy and the command.
  */
-#define HANARE_VERSION 0x8c4e237cU
+#define HANARE_VERSION 0x98149626U
 /* Bytes of a base page. */
 #define HANARE_PAGE_SIZE 4096ULL
 /* Bytes of a large page, and the granule in which memory is reserved. */
@@ -214,6 +214,46 @@ struct hanare_copied_status {
 #define HANARE_EXTENT_DEVICE 0x80000000000000ULL
 /* Bit of an extent word: a watch follows the frames, so `REQUEST_INVALIDATE` takes them back. */
 #define HANARE_EXTENT_WATCHED 0x100000000000000ULL
+
+/* ---- grant ---- */
+
+/* Devices of Linux' of which drivers of the LWK have a part (`docs/drivers.md`). */
+/* Most devices of an instance. */
+#define HANARE_GRANTS_MAX 4
+/* Most regions of registers of a device (BARs of a PCI function). */
+#define HANARE_GRANT_REGIONS 6
+/* Bytes of a driver's name, with a zero at the end. */
+#define HANARE_GRANT_NAME_BYTES 16
+/* Bytes of a region that the LWK maps at most, from its start on. */
+#define HANARE_GRANT_REGION_MAX 0x1000000ULL
+/* Memory that has one address for DMA behind the other, bytes. */
+#define HANARE_DMA_PIECE 0x200000ULL
+/* Linux' driver has the device. */
+#define HANARE_GRANT_THERE 1U
+/* Linux' driver has let go of it, or is about to. */
+#define HANARE_GRANT_GONE 2U
+
+/* Registers of a device. */
+struct hanare_grant_region {
+	/* Physical address of the first byte, page aligned. */
+	__u64 base;
+	/* Length in bytes; 0: there are none. */
+	__u64 size;
+};
+
+/* A device. Written by the module. */
+struct hanare_grant {
+	/* `GRANT_*`: the only word that changes while the LWK runs. */
+	__u32 state;
+	/* 1: a block device. */
+	__u32 is_block;
+	/* Device number, as `st_rdev` has it. */
+	__u64 device;
+	/* Zero-terminated name of the LWK's driver. */
+	__u8 driver[HANARE_GRANT_NAME_BYTES];
+	/* Registers of the device. */
+	struct hanare_grant_region regions[HANARE_GRANT_REGIONS];
+};
 
 /* ---- cpus ---- */
 
@@ -560,6 +600,16 @@ struct hanare_boot_params {
 	__u32 transport;
 	/* Flags of the transport, from `TRANSPORT_LINUX_FRAMES` on; written by the module. */
 	__u32 transport_flags;
+	/* Number of `crate::grant::Grant`s at `grants_offset`. */
+	__u32 grant_count;
+	/* Array of `crate::grant::Grant`. */
+	__u32 grants_offset;
+	/* Number of pieces (`crate::grant::DMA_PIECE`) of all memory chunks. */
+	__u32 dma_pieces;
+	/*
+	 * Address for DMA of each piece, in the order of the chunks, for one grant behind the other.
+	 */
+	__u32 dma_offset;
 	/*
 	 * Processes whose first thread has ended, or is about to, while others may go on; written
 	 * by the LWK.
@@ -758,8 +808,15 @@ struct hanare_cpu_shared {
 	__u64 packed_calls;
 	/* Pooled proxies that have come. */
 	__u64 members_made;
+	/*
+	 * Uses of granted devices that have begun on this CPU (free running), see
+	 * `crate::grant`; and such that have ended on it.
+	 */
+	__u32 uses_begun;
+	/* Uses that have ended. */
+	__u32 uses_ended;
 	/* Zero, up to 8192 bytes. */
-	__u64 reserved8[142];
+	__u64 reserved8[141];
 } __attribute__((aligned(4096)));
 
 /* ---- log ---- */
@@ -1045,7 +1102,7 @@ struct hanare_clock_page {
  * Number of the ledger's subjects: the purposes of frames that `Subject` in
  * `kernel/core/src/ledger.rs` lists, in this order.
  */
-#define HANARE_LEDGER_SUBJECTS 14
+#define HANARE_LEDGER_SUBJECTS 15
 /* Word of the ledger: all frames. */
 #define HANARE_LEDGER_TOTAL 0
 /* Word of the ledger: frames that are never handed out. */
@@ -1067,11 +1124,11 @@ struct hanare_clock_page {
 /* Words of the ledger from here on: the kernel's own frames, by subject. */
 #define HANARE_LEDGER_KERNEL 9
 /* Words of the ledger from here on: frames of all users. */
-#define HANARE_LEDGER_USERS 23
+#define HANARE_LEDGER_USERS 24
 /* Words of the ledger from here on: frames of the user that is asked for. */
-#define HANARE_LEDGER_USER 37
+#define HANARE_LEDGER_USER 39
 /* Words of the ledger. */
-#define HANARE_LEDGER_WORDS 51
+#define HANARE_LEDGER_WORDS 54
 /*
  * `status` > 0: run the service whose index is in `args[3]` in the caller's
  * context, then post the fault again with `args[3]` = index + 1.
@@ -1330,7 +1387,8 @@ struct hanare_request {
 /*
  * Take a reference to the file behind descriptor args[0] of the caller, for a driver of the LWK's.
  * args[1] = the device that it has to be, as `st_rdev` has it; [2] = 1 if a block device. The
- * answer is as of FILE_GET. -EBADF. -ENODEV: it is another file.
+ * answer is as of FILE_GET, and args: [0] = flags of open(2) that the file has. -EBADF. -ENODEV:
+ * it is another file, or one that is read and written in order only.
  */
 #define HANARE_SERVICE_CLAIM 24U
 /*
@@ -2223,6 +2281,26 @@ struct hanare_add_cpu {
 };
 
 /*
+ * `IOCTL_ADD_DEVICE`: give a driver of the LWK its part of a device, a PCI function that a driver
+ * of Linux' has. EINVAL: the descriptor is no device. ENODEV: there is no such function, or no
+ * driver of Linux' has it. EBUSY: it was given before. ENOSPC: too many.
+ */
+struct hanare_add_device {
+	/* In: zero-terminated name of the LWK's driver. */
+	__u8 driver[HANARE_GRANT_NAME_BYTES];
+	/* In: descriptor of the device's file, by which programs have it. */
+	__u32 descriptor;
+	/* In: address of the function: PCI domain. */
+	__u32 domain;
+	/* In: its bus. */
+	__u32 bus;
+	/* In: its number there: device << 3 | function. */
+	__u32 function;
+	/* Out: why not. */
+	__u8 message[HANARE_MESSAGE_SIZE];
+};
+
+/*
  * `IOCTL_BOOT`: load the image and start every CPU. The instance then lives on
  * without the descriptor. ENOEXEC: not an LWK image, or of another version.
  * ETIMEDOUT: a CPU did not answer (named); the instance stays under construction.
@@ -2396,6 +2474,8 @@ struct hanare_debug {
 #define HANARE_IOCTL_ADD_MEMORY 0xc0d84802U
 /* Ioctl with `AddCpu`. */
 #define HANARE_IOCTL_ADD_CPU 0xc0d04803U
+/* Ioctl with `AddDevice`. */
+#define HANARE_IOCTL_ADD_DEVICE 0xc0e8482eU
 /* Ioctl with `Boot`. */
 #define HANARE_IOCTL_BOOT 0xc1f84804U
 /* Ioctl with `Shutdown`. */
@@ -2405,7 +2485,7 @@ struct hanare_debug {
 /* Ioctl with `Log`. */
 #define HANARE_IOCTL_LOG 0xc0384807U
 /* Ioctl with `Debug`. */
-#define HANARE_IOCTL_DEBUG 0xc1e04808U
+#define HANARE_IOCTL_DEBUG 0xc1f84808U
 /* Ioctl with `Attach`. */
 #define HANARE_IOCTL_ATTACH 0xc3004810U
 /* Ioctl with `PoolMake`. */
@@ -3347,6 +3427,15 @@ _Static_assert(__builtin_offsetof(struct hanare_copied_status, bytes_out) == 24,
 _Static_assert(__builtin_offsetof(struct hanare_copied_status, mapped_by) == 32, "CopiedStatus.mapped_by");
 _Static_assert(__builtin_offsetof(struct hanare_copied_status, mapped_calls) == 96, "CopiedStatus.mapped_calls");
 _Static_assert(sizeof(struct hanare_copied_status) == 104, "CopiedStatus");
+_Static_assert(__builtin_offsetof(struct hanare_grant_region, base) == 0, "GrantRegion.base");
+_Static_assert(__builtin_offsetof(struct hanare_grant_region, size) == 8, "GrantRegion.size");
+_Static_assert(sizeof(struct hanare_grant_region) == 16, "GrantRegion");
+_Static_assert(__builtin_offsetof(struct hanare_grant, state) == 0, "Grant.state");
+_Static_assert(__builtin_offsetof(struct hanare_grant, is_block) == 4, "Grant.is_block");
+_Static_assert(__builtin_offsetof(struct hanare_grant, device) == 8, "Grant.device");
+_Static_assert(__builtin_offsetof(struct hanare_grant, driver) == 16, "Grant.driver");
+_Static_assert(__builtin_offsetof(struct hanare_grant, regions) == 32, "Grant.regions");
+_Static_assert(sizeof(struct hanare_grant) == 128, "Grant");
 _Static_assert(__builtin_offsetof(struct hanare_cpu_set, words) == 0, "CpuSet.words");
 _Static_assert(sizeof(struct hanare_cpu_set) == 128, "CpuSet");
 _Static_assert(__builtin_offsetof(struct hanare_linux_cpu_set, words) == 0, "LinuxCpuSet.words");
@@ -3406,12 +3495,16 @@ _Static_assert(__builtin_offsetof(struct hanare_boot_params, boxes) == 152, "Boo
 _Static_assert(__builtin_offsetof(struct hanare_boot_params, tick_ns) == 156, "BootParams.tick_ns");
 _Static_assert(__builtin_offsetof(struct hanare_boot_params, transport) == 160, "BootParams.transport");
 _Static_assert(__builtin_offsetof(struct hanare_boot_params, transport_flags) == 164, "BootParams.transport_flags");
-_Static_assert(__builtin_offsetof(struct hanare_boot_params, firsts_ended) == 168, "BootParams.firsts_ended");
-_Static_assert(__builtin_offsetof(struct hanare_boot_params, pat) == 176, "BootParams.pat");
-_Static_assert(__builtin_offsetof(struct hanare_boot_params, name) == 184, "BootParams.name");
-_Static_assert(__builtin_offsetof(struct hanare_boot_params, cmdline) == 216, "BootParams.cmdline");
-_Static_assert(__builtin_offsetof(struct hanare_boot_params, banner) == 472, "BootParams.banner");
-_Static_assert(sizeof(struct hanare_boot_params) == 600, "BootParams");
+_Static_assert(__builtin_offsetof(struct hanare_boot_params, grant_count) == 168, "BootParams.grant_count");
+_Static_assert(__builtin_offsetof(struct hanare_boot_params, grants_offset) == 172, "BootParams.grants_offset");
+_Static_assert(__builtin_offsetof(struct hanare_boot_params, dma_pieces) == 176, "BootParams.dma_pieces");
+_Static_assert(__builtin_offsetof(struct hanare_boot_params, dma_offset) == 180, "BootParams.dma_offset");
+_Static_assert(__builtin_offsetof(struct hanare_boot_params, firsts_ended) == 184, "BootParams.firsts_ended");
+_Static_assert(__builtin_offsetof(struct hanare_boot_params, pat) == 192, "BootParams.pat");
+_Static_assert(__builtin_offsetof(struct hanare_boot_params, name) == 200, "BootParams.name");
+_Static_assert(__builtin_offsetof(struct hanare_boot_params, cmdline) == 232, "BootParams.cmdline");
+_Static_assert(__builtin_offsetof(struct hanare_boot_params, banner) == 488, "BootParams.banner");
+_Static_assert(sizeof(struct hanare_boot_params) == 616, "BootParams");
 _Static_assert(__builtin_offsetof(struct hanare_bell, word) == 0, "Bell.word");
 _Static_assert(__builtin_offsetof(struct hanare_bell, worker) == 8, "Bell.worker");
 _Static_assert(sizeof(struct hanare_bell) == 16, "Bell");
@@ -3471,7 +3564,9 @@ _Static_assert(__builtin_offsetof(struct hanare_cpu_shared, mapped_by) == 4960, 
 _Static_assert(__builtin_offsetof(struct hanare_cpu_shared, mapped_calls) == 4992, "CpuShared.mapped_calls");
 _Static_assert(__builtin_offsetof(struct hanare_cpu_shared, packed_calls) == 7040, "CpuShared.packed_calls");
 _Static_assert(__builtin_offsetof(struct hanare_cpu_shared, members_made) == 7048, "CpuShared.members_made");
-_Static_assert(__builtin_offsetof(struct hanare_cpu_shared, reserved8) == 7056, "CpuShared.reserved8");
+_Static_assert(__builtin_offsetof(struct hanare_cpu_shared, uses_begun) == 7056, "CpuShared.uses_begun");
+_Static_assert(__builtin_offsetof(struct hanare_cpu_shared, uses_ended) == 7060, "CpuShared.uses_ended");
+_Static_assert(__builtin_offsetof(struct hanare_cpu_shared, reserved8) == 7064, "CpuShared.reserved8");
 _Static_assert(sizeof(struct hanare_cpu_shared) == 8192, "CpuShared");
 _Static_assert(__builtin_offsetof(struct hanare_log_ring, head) == 0, "LogRing.head");
 _Static_assert(__builtin_offsetof(struct hanare_log_ring, reserved) == 8, "LogRing.reserved");
@@ -3654,6 +3749,13 @@ _Static_assert(__builtin_offsetof(struct hanare_add_cpu, cpu) == 0, "AddCpu.cpu"
 _Static_assert(__builtin_offsetof(struct hanare_add_cpu, check) == 4, "AddCpu.check");
 _Static_assert(__builtin_offsetof(struct hanare_add_cpu, message) == 8, "AddCpu.message");
 _Static_assert(sizeof(struct hanare_add_cpu) == 208, "AddCpu");
+_Static_assert(__builtin_offsetof(struct hanare_add_device, driver) == 0, "AddDevice.driver");
+_Static_assert(__builtin_offsetof(struct hanare_add_device, descriptor) == 16, "AddDevice.descriptor");
+_Static_assert(__builtin_offsetof(struct hanare_add_device, domain) == 20, "AddDevice.domain");
+_Static_assert(__builtin_offsetof(struct hanare_add_device, bus) == 24, "AddDevice.bus");
+_Static_assert(__builtin_offsetof(struct hanare_add_device, function) == 28, "AddDevice.function");
+_Static_assert(__builtin_offsetof(struct hanare_add_device, message) == 32, "AddDevice.message");
+_Static_assert(sizeof(struct hanare_add_device) == 232, "AddDevice");
 _Static_assert(__builtin_offsetof(struct hanare_boot, image) == 0, "Boot.image");
 _Static_assert(__builtin_offsetof(struct hanare_boot, image_size) == 8, "Boot.image_size");
 _Static_assert(__builtin_offsetof(struct hanare_boot, timeout_ms) == 16, "Boot.timeout_ms");
@@ -3709,7 +3811,7 @@ _Static_assert(__builtin_offsetof(struct hanare_debug, cpu) == 32, "Debug.cpu");
 _Static_assert(__builtin_offsetof(struct hanare_debug, op) == 36, "Debug.op");
 _Static_assert(__builtin_offsetof(struct hanare_debug, args) == 40, "Debug.args");
 _Static_assert(__builtin_offsetof(struct hanare_debug, words) == 72, "Debug.words");
-_Static_assert(sizeof(struct hanare_debug) == 480, "Debug");
+_Static_assert(sizeof(struct hanare_debug) == 504, "Debug");
 _Static_assert(__builtin_offsetof(struct hanare_attach, name) == 0, "Attach.name");
 _Static_assert(__builtin_offsetof(struct hanare_attach, cpus) == 32, "Attach.cpus");
 _Static_assert(__builtin_offsetof(struct hanare_attach, space) == 544, "Attach.space");

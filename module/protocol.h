@@ -133,6 +133,23 @@ static inline void hanare_doorbell_move(u64 *target, u64 to)
 	hanare_fence();
 }
 
+/* ---- granted devices: ikc/src/grant.rs ---- */
+
+/* The device is gone. Then the caller waits until all CPUs' hanare_uses() add up to zero. */
+static inline void hanare_grant_over(u32 *state)
+{
+	hanare_store(state, HANARE_GRANT_GONE);
+	hanare_fence();
+}
+
+/* How many more uses have begun on a CPU than have ended on it. */
+static inline u32 hanare_uses(const u32 *begun, const u32 *ended)
+{
+	u32 over = hanare_load_acquire(ended);
+
+	return hanare_load(begun) - over;
+}
+
 /* ---- requests: ikc/src/request.rs ---- */
 
 static inline void hanare_request_publish(u32 *state)

@@ -44,6 +44,7 @@ fn main() {
         "layout",
         "copied",
         "frame",
+        "grant",
         "cpus",
         "boot",
         "log",

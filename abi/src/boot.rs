@@ -151,6 +151,14 @@ pub struct BootParams {
     pub transport: u32,
     /// Flags of the transport, from [`TRANSPORT_LINUX_FRAMES`] on; written by the module.
     pub transport_flags: u32,
+    /// Number of [`crate::grant::Grant`]s at `grants_offset`.
+    pub grant_count: u32,
+    /// Array of [`crate::grant::Grant`].
+    pub grants_offset: u32,
+    /// Number of pieces ([`crate::grant::DMA_PIECE`]) of all memory chunks.
+    pub dma_pieces: u32,
+    /// Address for DMA of each piece, in the order of the chunks, for one grant behind the other.
+    pub dma_offset: u32,
     /// Processes whose first thread has ended, or is about to, while others may go on; written
     /// by the LWK.
     pub firsts_ended: u64,
@@ -456,8 +464,13 @@ pub struct CpuShared {
     pub packed_calls: u64,
     /// Pooled proxies that have come.
     pub members_made: u64,
+    /// Uses of granted devices that have begun on this CPU (free running), see
+    /// [`crate::grant`]; and such that have ended on it.
+    pub uses_begun: u32,
+    /// Uses that have ended.
+    pub uses_ended: u32,
     /// Zero, up to 8192 bytes.
-    pub reserved8: [u64; 142],
+    pub reserved8: [u64; 141],
 }
 
 const _: () = assert!(size_of::<CpuShared>() == 8192 && size_of::<DoorbellShared>() == 1152);

@@ -362,6 +362,8 @@ pub const IOCTL_CREATE: u32 = iowr::<Create>(1);
 pub const IOCTL_ADD_MEMORY: u32 = iowr::<AddMemory>(2);
 /// Ioctl with [`AddCpu`].
 pub const IOCTL_ADD_CPU: u32 = iowr::<AddCpu>(3);
+/// Ioctl with [`AddDevice`].
+pub const IOCTL_ADD_DEVICE: u32 = iowr::<AddDevice>(46);
 /// Ioctl with [`Boot`].
 pub const IOCTL_BOOT: u32 = iowr::<Boot>(4);
 /// Ioctl with [`Shutdown`].

@@ -19,6 +19,7 @@ pub mod control;
 pub mod copied;
 pub mod cpus;
 pub mod frame;
+pub mod grant;
 pub mod info;
 pub mod ioctl;
 pub mod layout;

@@ -62,6 +62,26 @@ pub struct AddCpu {
     pub message: [u8; MESSAGE_SIZE],
 }
 
+/// `IOCTL_ADD_DEVICE`: give a driver of the LWK its part of a device, a PCI function that a driver
+/// of Linux' has. EINVAL: the descriptor is no device. ENODEV: there is no such function, or no
+/// driver of Linux' has it. EBUSY: it was given before. ENOSPC: too many.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct AddDevice {
+    /// In: zero-terminated name of the LWK's driver.
+    pub driver: [u8; crate::grant::GRANT_NAME_BYTES],
+    /// In: descriptor of the device's file, by which programs have it.
+    pub descriptor: u32,
+    /// In: address of the function: PCI domain.
+    pub domain: u32,
+    /// In: its bus.
+    pub bus: u32,
+    /// In: its number there: device << 3 | function.
+    pub function: u32,
+    /// Out: why not.
+    pub message: [u8; MESSAGE_SIZE],
+}
+
 /// `IOCTL_BOOT`: load the image and start every CPU. The instance then lives on
 /// without the descriptor. ENOEXEC: not an LWK image, or of another version.
 /// ETIMEDOUT: a CPU did not answer (named); the instance stays under construction.

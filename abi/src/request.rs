@@ -172,7 +172,7 @@ pub const DEBUG_FAIL_ALLOC: u64 = 5;
 pub const DEBUG_LEDGER: u64 = 6;
 /// Number of the ledger's subjects: the purposes of frames that `Subject` in
 /// `kernel/core/src/ledger.rs` lists, in this order.
-pub const LEDGER_SUBJECTS: usize = 14;
+pub const LEDGER_SUBJECTS: usize = 15;
 /// Word of the ledger: all frames.
 pub const LEDGER_TOTAL: usize = 0;
 /// Word of the ledger: frames that are never handed out.

@@ -169,7 +169,8 @@ pub const SERVICE_FILE_SIZE: u32 = 16;
 
 /// Take a reference to the file behind descriptor args[0] of the caller, for a driver of the LWK's.
 /// args[1] = the device that it has to be, as `st_rdev` has it; [2] = 1 if a block device. The
-/// answer is as of FILE_GET. -EBADF. -ENODEV: it is another file.
+/// answer is as of FILE_GET, and args: [0] = flags of open(2) that the file has. -EBADF. -ENODEV:
+/// it is another file, or one that is read and written in order only.
 pub const SERVICE_CLAIM: u32 = 24;
 
 /// Descriptor args[0] of the caller, a listener of Linux' (`SECCOMP_FILTER_FLAG_NEW_LISTENER`), is

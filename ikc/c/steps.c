@@ -50,6 +50,16 @@ void hanare_c_doorbell_move(void *target, u64 to)
 	hanare_doorbell_move(target, to);
 }
 
+void hanare_c_grant_over(void *state)
+{
+	hanare_grant_over(state);
+}
+
+u32 hanare_c_uses(const void *begun, const void *ended)
+{
+	return hanare_uses(begun, ended);
+}
+
 void hanare_c_request_publish(void *state)
 {
 	hanare_request_publish(state);

@@ -23,6 +23,7 @@ mod balance;
 mod bell;
 mod clock;
 mod doorbell;
+mod grant;
 mod log;
 mod mailbox;
 mod offer;
@@ -48,6 +49,7 @@ pub use balance::{Balance, Takers};
 pub use bell::{BellRef, BellWord};
 pub use clock::{ClockReader, ClockWords};
 pub use doorbell::{DoorbellRef, DoorbellWords};
+pub use grant::{GrantRef, UseWords};
 #[cfg(not(loom))]
 pub use log::LogWriter;
 #[cfg(not(loom))]

@@ -8,6 +8,7 @@ use hanare_abi::boot::{
 };
 use hanare_abi::copied::{MAPPED_CALLS, MAPPED_REASONS};
 
+use crate::grant::UseWords;
 use crate::ring::{EntryPair, Full, Ring, ToLinux, ToLwk};
 use crate::same_layout;
 use crate::set::bits;
@@ -67,7 +68,8 @@ pub struct CpuWords {
     mapped_calls: [AtomicU32; MAPPED_CALLS],
     packed_calls: AtomicU64,
     members_made: AtomicU64,
-    reserved8: [AtomicU64; 142],
+    uses: UseWords,
+    reserved8: [AtomicU64; 141],
 }
 
 same_layout!(EntryPair, RingEntries: outbound, inbound);
@@ -266,6 +268,12 @@ impl<'a> CpuRef<'a> {
         let (head, tail) = (&words.outbound_head, &words.outbound_tail);
         let ring = Ring::new(head, tail, &words.outbound_seen, &words.entries);
         Outbound::new(ring)
+    }
+
+    /// Uses of granted devices.
+    #[must_use]
+    pub const fn uses(&self) -> &'a UseWords {
+        &self.words.uses
     }
 
     /// Bells that Linux has rung.

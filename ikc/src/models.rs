@@ -26,6 +26,7 @@ mod balance;
 mod bells;
 mod cpus;
 mod doorbells;
+mod grants;
 mod offers;
 mod pooled;
 mod posted;

@@ -43,7 +43,7 @@ use hanare_core::pat::Pat;
 use hanare_core::transport;
 use hanare_hal::cpu::LeakWords;
 use hanare_hal::{
-    apic, cpu, fpu, gdt, hardened, isolation, paging, percpu, shared, speculation, traps,
+    apic, cpu, devices, fpu, gdt, hardened, isolation, paging, percpu, shared, speculation, traps,
 };
 
 hanare_hal::entry!(start);
@@ -96,6 +96,7 @@ fn first_cpu() {
     mitigate(options.mitigations);
     paging::build_kernel(&mut Tables::kernel(), features.nx)
         .expect("memory for the kernel's page tables");
+    devices::map(&mut Tables::kernel()).expect("memory for tables of devices");
     stacks::init();
     isolation::build(&mut Tables::kernel()).expect("memory for user mode's page tables");
     cpus::init();

@@ -68,6 +68,19 @@ static long do_add_cpu(struct hanare_file *hf, void *data)
 	return err;
 }
 
+static long do_add_device(struct hanare_file *hf, void *data)
+{
+	struct hanare_add_device *arg = data;
+	int err;
+
+	if (hf->role != ROLE_BUILDER)
+		return refuse(arg->message, -EBADF, "no instance is built here: create one first");
+	mutex_lock(&hf->inst->lock);
+	err = hanare_add_device(hf->inst, arg);
+	mutex_unlock(&hf->inst->lock);
+	return err;
+}
+
 static long do_boot(struct hanare_file *hf, void *data)
 {
 	struct hanare_boot *arg = data;
@@ -124,6 +137,7 @@ static const struct command commands[] = {
 	{ HANARE_IOCTL_CREATE, true, true, do_create },
 	{ HANARE_IOCTL_ADD_MEMORY, true, true, do_add_memory },
 	{ HANARE_IOCTL_ADD_CPU, true, true, do_add_cpu },
+	{ HANARE_IOCTL_ADD_DEVICE, true, true, do_add_device },
 	{ HANARE_IOCTL_BOOT, true, true, do_boot },
 	{ HANARE_IOCTL_SHUTDOWN, true, false, do_shutdown },
 	{ HANARE_IOCTL_STATUS, false, false, hanare_do_status },
@@ -338,9 +352,12 @@ static int __init hanare_init(void)
 	err = hanare_sleep_init();
 	if (err)
 		goto observers;
-	err = register_reboot_notifier(&reboot_nb);
+	err = hanare_grants_init();
 	if (err)
 		goto sleep;
+	err = register_reboot_notifier(&reboot_nb);
+	if (err)
+		goto grants;
 	hanare_program_init();
 	err = misc_register(&hanare_device);
 	if (err)
@@ -349,6 +366,8 @@ static int __init hanare_init(void)
 program:
 	hanare_program_exit();
 	unregister_reboot_notifier(&reboot_nb);
+grants:
+	hanare_grants_exit();
 sleep:
 	hanare_sleep_exit();
 observers:
@@ -375,6 +394,7 @@ static void __exit hanare_exit(void)
 	hanare_program_exit();
 	misc_deregister(&hanare_device);
 	unregister_reboot_notifier(&reboot_nb);
+	hanare_grants_exit();
 	hanare_sleep_exit();
 	hanare_observers_exit();
 	hanare_stderr_exit();

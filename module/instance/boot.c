@@ -57,7 +57,7 @@ static int start_cpu(struct hanare_instance *inst, const struct hanare_image *im
 /* ---- the shared region ---- */
 
 struct layout {
-	u64 chunks, cpus, requests, services, log, clock, bells, doorbells, offers, end;
+	u64 chunks, cpus, requests, services, log, clock, bells, doorbells, offers, grants, dma, end;
 	u32 bell_count, doorbell_count;
 };
 
@@ -79,7 +79,9 @@ static struct layout shared_layout(struct hanare_instance *inst, u32 service_cou
 			       sizeof(struct hanare_doorbell_shared));
 	l.offers = round_up(l.doorbells + l.doorbell_count * sizeof(struct hanare_doorbell_shared),
 			    sizeof(struct hanare_offer));
-	l.end = round_up(l.offers + HANARE_OFFERS * sizeof(struct hanare_offer),
+	l.grants = l.offers + HANARE_OFFERS * sizeof(struct hanare_offer);
+	l.dma = l.grants + inst->devices.count * sizeof(struct hanare_grant);
+	l.end = round_up(l.dma + (u64)inst->devices.count * hanare_dma_pieces(inst) * sizeof(u64),
 			 HANARE_LARGE_PAGE_SIZE);
 	return l;
 }
@@ -136,6 +138,10 @@ static int shared_make(struct hanare_instance *inst, const struct hanare_image *
 	params->doorbell_count = l.doorbell_count;
 	params->doorbells_offset = l.doorbells;
 	params->offers_offset = l.offers;
+	params->grant_count = inst->devices.count;
+	params->grants_offset = l.grants;
+	params->dma_pieces = hanare_dma_pieces(inst);
+	params->dma_offset = l.dma;
 	params->tsc_khz = inst->transport->tsc_khz(inst);
 	params->tick_ns = TICK_NSEC;
 	params->transport = inst->transport->number;
@@ -182,7 +188,7 @@ static int shared_make(struct hanare_instance *inst, const struct hanare_image *
 	inst->link.bell_count = l.bell_count;
 	inst->link.offers = (void *)params + l.offers;
 	inst->reach.shared = params;
-	return 0;
+	return hanare_grants_begin(inst, (void *)params + l.grants, (void *)params + l.dma, message);
 }
 
 /* inst->live is held for writing. */
@@ -190,6 +196,7 @@ static void shared_drop(struct hanare_instance *inst)
 {
 	u32 i;
 
+	hanare_grants_end(inst);
 	for (i = 0; i < inst->cpu_count; i++)
 		inst->cpus[i].shared = NULL;
 	inst->reach.shared = NULL;
@@ -271,6 +278,7 @@ void hanare_release_all(struct hanare_instance *inst, char *message)
 	if (inst->reach.shared)
 		undo_boot(inst);
 	inst->transport->release(inst, message);
+	hanare_devices_put(inst);
 }
 
 /* Printable and ended by a zero inside the field. */
@@ -302,6 +310,8 @@ static int begin_boot(struct hanare_instance *inst, const struct hanare_image *i
 
 	down_write(&inst->live);
 	err = shared_make(inst, image, arg, arg->message);
+	if (err && inst->reach.shared)
+		shared_drop(inst);
 	if (err)
 		goto unlock;
 	err = hanare_boot_tables_make(inst);

@@ -28,6 +28,15 @@ void hanare_image_place(struct hanare_instance *inst, const struct hanare_image 
 int hanare_boot_tables_make(struct hanare_instance *inst);
 void hanare_boot_tables_free(struct hanare_instance *inst);
 
+/* grant.c */
+int hanare_grants_init(void);
+void hanare_grants_exit(void);
+int hanare_add_device(struct hanare_instance *inst, struct hanare_add_device *arg);
+u32 hanare_dma_pieces(const struct hanare_instance *inst);
+int hanare_grants_begin(struct hanare_instance *inst, struct hanare_grant *grants, u64 *dma, char *message);
+void hanare_grants_end(struct hanare_instance *inst);
+void hanare_devices_put(struct hanare_instance *inst);
+
 /* sleep.c */
 int hanare_sleep_init(void);
 void hanare_sleep_exit(void);

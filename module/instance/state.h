@@ -5,6 +5,26 @@
 
 #include <linux/types.h>
 #include <linux/xarray.h>
+#include "hanare_abi.h"
+
+struct pci_dev;
+
+/* A device of which a driver of the LWK's has a part. */
+struct hanare_granted {
+	struct pci_dev *pci;			/* with a reference */
+	u64 number;
+	bool is_block;
+	u8 driver[HANARE_GRANT_NAME_BYTES];
+	struct hanare_grant *grant;		/* in the shared region, or NULL */
+	u64 *dma;				/* address of each piece of memory, as far as `mapped` */
+	u32 mapped;
+};
+
+/* Under inst->lock, and those that are there under hanare_lock. */
+struct hanare_instance_devices {
+	struct hanare_granted all[HANARE_GRANTS_MAX];
+	u32 count;
+};
 
 struct hanare_instance_boot {
 	struct xarray tables;			/* pages of the boot page tables, by frame */

@@ -30,6 +30,8 @@ void hanare_files_init(bool (*shows)(struct file *file))
 
 /* A program that runs: no task may write to it meanwhile. */
 #define RUNS XA_MARK_1
+/* A descriptor that a driver of the LWK has claimed: none of a child's. */
+#define CLAIMED XA_MARK_2
 
 /* The mount or the file system forbids execution. */
 static bool is_noexec(const struct path *path)
@@ -62,7 +64,7 @@ static bool is_read(const struct file *file)
 }
 
 /* Enters a file, whose reference is taken over, with what the LWK is told of it. */
-static long file_keep(struct hanare_job *job, struct file *file, bool runs)
+static long file_keep(struct hanare_job *job, struct file *file, bool runs, bool is_claimed)
 {
 	struct kstat stat;
 	u32 id;
@@ -77,6 +79,8 @@ static long file_keep(struct hanare_job *job, struct file *file, bool runs)
 	err = xa_alloc(&job->space->files.table, &id, file, XA_LIMIT(1, FILES_MAX), GFP_KERNEL);
 	if (!err && runs)
 		xa_set_mark(&job->space->files.table, id, RUNS);
+	if (!err && is_claimed)
+		xa_set_mark(&job->space->files.table, id, CLAIMED);
 	mutex_unlock(&job->space->files.lock);
 	if (err) {
 		if (runs)
@@ -159,7 +163,7 @@ long hanare_file_get(struct hanare_job *job)
 	else
 		err = hanare_file_refresh(file);
 	if (!err)
-		return file_keep(job, file, false);
+		return file_keep(job, file, false, false);
 	fput(file);
 	return err;
 }
@@ -169,6 +173,7 @@ long hanare_file_claim(struct hanare_job *job)
 {
 	struct file *file;
 	struct inode *inode;
+	long id;
 
 	if (job->args[0] > INT_MAX)
 		return -EBADF;
@@ -176,11 +181,15 @@ long hanare_file_claim(struct hanare_job *job)
 	if (!file)
 		return -EBADF;
 	inode = file_inode(file);
-	if ((job->args[2] ? S_ISBLK(inode->i_mode) : S_ISCHR(inode->i_mode)) && !hanare_is_device(file) &&
-	    new_encode_dev(inode->i_rdev) == job->args[1])
-		return file_keep(job, file, false);
-	fput(file);
-	return -ENODEV;
+	/* To a driver, reads and writes may be anywhere. */
+	if (!(job->args[2] ? S_ISBLK(inode->i_mode) : S_ISCHR(inode->i_mode)) || hanare_is_device(file) ||
+	    new_encode_dev(inode->i_rdev) != job->args[1] || !(file->f_mode & FMODE_PREAD) || !(file->f_mode & FMODE_PWRITE)) {
+		fput(file);
+		return -ENODEV;
+	}
+	job->args[0] = READ_ONCE(file->f_flags);
+	id = file_keep(job, file, false, true);
+	return id;
 }
 
 /* Whether execve(2) of the caller takes the file. */
@@ -280,7 +289,7 @@ long hanare_program_get(struct hanare_job *job)
 		/* The LWK knows no codes of restarting. */
 		return err <= -ERESTARTSYS ? -EINTR : err;
 	}
-	id = file_keep(job, get_file(program), true);
+	id = file_keep(job, get_file(program), true, false);
 	if (id > 0) {
 		if (hanare_has_binfmt())
 			job->args[3] |= HANARE_FILE_BINFMT;
@@ -417,6 +426,8 @@ int hanare_space_copy_files(struct hanare_space *to, struct hanare_space *from)
 
 	mutex_lock(&from->files.lock);
 	xa_for_each(&from->files.table, id, file) {
+		if (xa_get_mark(&from->files.table, id, CLAIMED))
+			continue;
 		err = xa_err(xa_store(&to->files.table, id, get_file(file), GFP_KERNEL_ACCOUNT));
 		if (err) {
 			fput(file);

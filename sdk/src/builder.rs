@@ -1,5 +1,7 @@
 //! An instance under construction.
 
+use std::os::fd::{AsRawFd, BorrowedFd};
+
 use hanare_abi::ioctl::{self, MESSAGE_SIZE};
 
 use crate::{Device, Error, Result, name, raw, text};
@@ -36,6 +38,35 @@ impl Device {
     }
 }
 
+/// Address of a PCI function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PciFunction {
+    /// PCI domain.
+    pub domain: u32,
+    /// Bus of the domain.
+    pub bus: u32,
+    /// Number on the bus: device << 3 | function.
+    pub number: u32,
+}
+
+impl PciFunction {
+    /// The function with this name, as Linux writes it: `0000:00:05.0`.
+    #[must_use]
+    pub fn of_name(name: &str) -> Option<Self> {
+        let (domain, rest) = name.split_once(':')?;
+        let (bus, rest) = rest.split_once(':')?;
+        let (device, function) = rest.split_once('.')?;
+        let number =
+            |text: &str, most| u32::from_str_radix(text, 16).ok().filter(|&number| number <= most);
+        let number_there = number(device, 31)? << 3 | number(function, 7)?;
+        Some(Self {
+            domain: number(domain, u32::MAX)?,
+            bus: number(bus, 255)?,
+            number: number_there,
+        })
+    }
+}
+
 impl Builder {
     /// Reserves `bytes` (a multiple of 2 MiB) on `node` (`None`: near its CPUs).
     pub fn add_memory(&mut self, bytes: u64, node: Option<u32>) -> Result<()> {
@@ -53,6 +84,26 @@ impl Builder {
     /// Takes Linux' CPU `cpu`.
     pub fn add_cpu(&mut self, cpu: u32) -> Result<()> {
         self.cpu(cpu, false)
+    }
+
+    /// Gives a driver of the LWK its part of a device of Linux', the PCI function at this address,
+    /// which programs open as `file`.
+    pub fn add_device(
+        &mut self,
+        driver: &str,
+        file: BorrowedFd<'_>,
+        function: PciFunction,
+    ) -> Result<()> {
+        let mut add = ioctl::AddDevice {
+            driver: text::field(driver.as_bytes()),
+            descriptor: file.as_raw_fd().cast_unsigned(),
+            domain: function.domain,
+            bus: function.bus,
+            function: function.number,
+            message: [0; MESSAGE_SIZE],
+        };
+        raw::add_device(self.device.fd(), &mut add)
+            .map_err(|errno| Error::refused("give the device", errno, &add.message))
     }
 
     fn cpu(&self, cpu: u32, check: bool) -> Result<()> {
@@ -82,5 +133,29 @@ impl Builder {
             .map_err(|errno| Error::refused("boot the LWK", errno, &boot.message))?;
         let ioctl::Boot { load_ns, first_cpu_ns, other_cpus_ns, .. } = boot;
         Ok(BootTimes { load_ns, first_cpu_ns, other_cpus_ns })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn functions_have_names() {
+        let of = PciFunction::of_name;
+        let function = |domain, bus, number| Some(PciFunction { domain, bus, number });
+        assert_eq!(of("0000:00:05.0"), function(0, 0, 0x28));
+        assert_eq!(of("10000:e1:1f.7"), function(0x10000, 0xe1, 0xff));
+        for wrong in [
+            "",
+            "0000:00:05",
+            "00:05.0",
+            "0000:100:05.0",
+            "0000:00:20.0",
+            "0000:00:05.8",
+            "x:00:05.0",
+        ] {
+            assert_eq!(of(wrong), None, "{wrong}");
+        }
     }
 }

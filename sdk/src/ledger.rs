@@ -23,6 +23,7 @@ pub const SUBJECTS: [&str; LEDGER_SUBJECTS] = [
     "messages",
     "rings",
     "answers",
+    "drivers",
     "quarantine",
 ];
 /// Subjects of which others keep a count of their own, and the words where it is.
@@ -30,7 +31,7 @@ const COUNTED: [(usize, usize); 4] = [
     (4, LEDGER_HEAP_COUNTED),
     (6, LEDGER_CONTENTS_COUNTED),
     (11, LEDGER_RINGS_COUNTED),
-    (13, LEDGER_QUARANTINE_COUNTED),
+    (14, LEDGER_QUARANTINE_COUNTED),
 ];
 
 /// Frames by subject, those that are none left out.

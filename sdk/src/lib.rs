@@ -24,7 +24,7 @@ mod raw;
 mod status;
 mod text;
 
-pub use builder::{BootTimes, Builder};
+pub use builder::{BootTimes, Builder, PciFunction};
 pub use device::{DEVICE_PATH, Debug, Device, MemoryReport, Space, Usage};
 pub use error::{Error, Result};
 pub use ledger::Ledger;

@@ -31,6 +31,8 @@ calls! {
     add_memory(AddMemory) = IOCTL_ADD_MEMORY;
     /// Checks or takes a CPU.
     add_cpu(AddCpu) = IOCTL_ADD_CPU;
+    /// Gives a driver of the LWK its part of a device.
+    add_device(AddDevice) = IOCTL_ADD_DEVICE;
     /// Stops an instance.
     shutdown(Shutdown) = IOCTL_SHUTDOWN;
     /// A debug request.

@@ -137,6 +137,68 @@ def unbound():
         write(driver + '/bind', os.path.basename(path))
 
 
+# The teaching device by its driver of the LWK: a factorial, and copies by DMA.
+TAUGHT = """
+import os, sys
+device, other = (os.open(sys.argv[1], os.O_RDWR) for _ in range(2))
+config = os.open(sys.argv[2], os.O_RDWR)
+os.pwrite(config, b'\\x06', 4)  # memory, bus master
+for number in 5, 12, 0:
+    print(os.write(device, number.to_bytes(4, 'little')), int.from_bytes(os.read(other, 4), 'little'))
+text = bytes(range(256)) * 16
+print(os.pwrite(device, text, 0), os.pread(other, 4096, 0) == text, os.pwrite(device, b'four', 4090), os.pread(device, 100, 4088))
+print(os.pread(device, 4, 4096), os.pwrite(other, b'four', 5000))
+"""
+# Many factorials, until the driver lets go of the device; which of them were another number.
+KEEPS = """
+import os, sys
+device = os.open(sys.argv[1], os.O_RDWR)
+right = wrong = 0
+print('begun', flush=True)
+while True:
+    try:
+        os.write(device, (10).to_bytes(4, 'little'))
+        if int.from_bytes(os.read(device, 4), 'little') == 3628800:
+            right += 1
+        else:
+            wrong += 1
+    except OSError as error:
+        why = error.errno
+        break
+print(right > 10, wrong, why)
+"""
+
+
+def by_a_driver(path):
+    """A device of which a driver of the LWK has its part."""
+    uio = PCI + '/drivers/uio_pci_generic'
+    with contextlib.suppress(OSError):
+        write(path + '/driver/unbind', os.path.basename(path))
+    write(path + '/driver_override', '\n')
+    write(uio + '/bind', os.path.basename(path))
+    until(lambda: glob.glob('/dev/uio*'), 'a file of the device')
+    return glob.glob('/dev/uio*')[0]
+
+
+def teaches():
+    result = command(['hanare', 'run', '--', 'python3', '-c', TAUGHT, given, teaching + '/config'])
+    lines = result.out.decode().splitlines()
+    expect(lines[:3] == ['4 120', '4 479001600', '4 1'], result)
+    expect(lines[3] == "4096 True 4 b'\\xf8\\xf9four\\xfe\\xff'" and lines[4] == "b'' 0", result)
+
+
+def lets_go():
+    """Linux' driver lets go of the device while a program uses the LWK's."""
+    running = subprocess.Popen(['hanare', 'run', '--', 'python3', '-c', KEEPS, given], stdout=subprocess.PIPE)
+    expect(running.stdout.readline() == b'begun\n', 'it has not begun')
+    time.sleep(1)
+    before = len(kernel_log_since(0))
+    write(PCI + '/drivers/uio_pci_generic/unbind', os.path.basename(teaching))
+    expect('lets go of' in kernel_log_since(before), kernel_log_since(before))
+    said = running.communicate(timeout=TIMEOUT)[0].decode().split()
+    expect(said[:2] == ['True', '0'], said)
+
+
 start(*BOOT)
 memory, teaching = pci(SHARED_MEMORY), pci(TEACHING)
 for which in pci(SHARED_MEMORY), pci(TEACHING), pci(DISK):
@@ -180,4 +242,13 @@ for name, label, *counts in (['round-trips', 'by-vfio'], ['kept', 'memory-that-g
                              ['registrations', 'many-times', many]):
     pinned(name, group, os.path.basename(teaching), *counts, program=BY_DEVICE, label=label, skip=None if group else 'no IOMMU')
 check('pinned-memory-is-free-again', lambda: lwk_memory_is(None))
+hanare('shutdown')
+given = by_a_driver(teaching)
+for name, argument, said in (('without-pci', 'edu=/dev/null', b'belongs to no PCI device'), ('without-a-file', 'edu=/dev/none', b'No such file'),
+                             ('of-another-name', 'none=/dev/null', b'a driver is one of')):
+    check('driver-refused-' + name, lambda argument=argument, said=said: expect(
+        said in hanare('boot', *BOOT, '--device', argument, status=None).err, argument))
+boot(*BOOT, '--device', 'edu=' + given)
+check('driver-of-the-teaching-device', teaches)
+check('driver-whose-device-goes', lets_go)
 finish()

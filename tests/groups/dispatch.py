@@ -264,10 +264,18 @@ CLAIMED = {
                   'dup3 onto it: file\ndup2 onto itself: Linux\nfcntl\'s duplicate: Linux\n',
     'closes': 'closed, and another file: file\nclosed: EBADF\nopened again: driver\na range closed, and another file: file\n'
               'a range behind it closed: driver\na table of its own: Linux\n',
-    'flags': 'flags of the descriptor: driver\nflags of the file: Linux\nof another one: Linux\nopened: driver\n',
+    'flags': 'flags of the descriptor: driver\nflags of the file: Linux\nof another one: Linux\nopened: driver\n'
+             'FIONBIO: Linux\nO_NONBLOCK: Linux\nO_APPEND: Linux\n',
     'children': 'in the child: Linux\nafter a fork: driver\nin the child: Linux\nafter a fork with its table: file\nopened: Linux\n',
-    'threads': 'in a thread with a table of its own: file\nbeside it: Linux\n',
-    'utility': 'opened: driver\nbeside a utility thread: file\n',
+    'threads': 'in a thread: driver\nin a thread with a table of its own: Linux\nopened there: Linux\nbeside it: Linux\n',
+    'apart': 'opened: driver\nbeside a thread with its own: Linux\nopened: Linux\n',
+    'namespaces': 'opened: driver\nafter setns: Linux\n',
+    'utility': 'opened: driver\nclosed by a utility thread, and another file: file\n',
+    'inherited': 'opened: driver\nclosed by a ring, and another file: file\n',
+    'ways': 'open: driver\nopenat: driver\nopenat2: driver\ncreat: 4\n',
+    'released': 'EAGAIN, locked\n',
+    'filtered': 'opened with a filter: Linux\nopened by a child with it: Linux\n',
+    'foreign': 'wrong: 0, by the driver: 1\n',
     'ring': 'opened: driver\nbeside a ring of io_uring: Linux\n',
     'listener': 'opened: driver\nbeside a listener: Linux\n',
     'sent': 'received: Linux\nsent: driver\n',
@@ -455,7 +463,7 @@ for i in range(40):
         expect(re.search(r'^dispatch +auto \(2 servers', hanare('status').out.decode(), re.M), hanare('status'))
     check('status-says-auto', said)
     hanare('shutdown', '--all')
-    boot(*instance, '--option', 'claim=1:3')
+    boot(*instance, '--option', 'claim=1:3', '--option', 'exec=local')
     with open(f'{WORK}/claimed', 'w') as file:
         file.write('f')
     for case in CLAIMED:

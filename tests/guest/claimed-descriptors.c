@@ -6,9 +6,12 @@
 #include "utility.h"
 #include <linux/io_uring.h>
 #include <linux/filter.h>
+#include <linux/openat2.h>
 #include <linux/seccomp.h>
 #include <sched.h>
 #include <stdatomic.h>
+#include <sys/file.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 
 static const char *path;
@@ -129,7 +132,55 @@ static void flags(void)
 	must(!fcntl(dup(fd), F_SETFL, O_NONBLOCK), "fcntl");
 	tell("flags of the file", fd);
 	tell("of another one", other);
-	tell("opened", opened());
+	fd = opened();
+	tell("opened", fd);
+	must(!ioctl(fd, FIONBIO, &(int){ 1 }), "FIONBIO");
+	tell("FIONBIO", fd);
+	tell("O_NONBLOCK", open("/dev/null", O_RDWR | O_NONBLOCK));
+	tell("O_APPEND", open("/dev/null", O_RDWR | O_APPEND));
+}
+
+/* Each call that opens. */
+static void ways(void)
+{
+	struct open_how how = { .flags = O_RDWR };
+
+	tell("open", syscall(SYS_open, "/dev/null", O_RDWR));
+	tell("openat", openat(AT_FDCWD, "/dev/null", O_RDWR));
+	tell("openat2", syscall(SYS_openat2, AT_FDCWD, "/dev/null", &how, sizeof(how)));
+	printf("creat: %zd\n", write(creat("/dev/null", 0600), "four", 4));
+}
+
+/*
+ * A file that nobody has any more is closed at once, also beside a child that had it: a lock goes
+ * with the last one.
+ */
+static void released(void)
+{
+	enum { MANY = 150 };
+	int first = opened(), closed[2], last;
+	pid_t child;
+	char byte;
+
+	must(!flock(first, LOCK_SH) && !pipe(closed), "flock");
+	for (int i = 0; i < MANY; i++)
+		must(!flock(opened(), LOCK_SH), "flock");
+	child = fork();
+	if (!child) {
+		close_range(first, first, 0);
+		close_range(closed[1] + 1, ~0U, 0);
+		must(write(closed[1], "", 1) == 1, "write");
+		pause();
+	}
+	must(read(closed[0], &byte, 1) == 1, "read");
+	last = open("/dev/null", O_WRONLY);
+	printf("%s, ", flock(last, LOCK_EX | LOCK_NB) ? strerrorname_np(errno) : "locked");
+	close(first);
+	close_range(closed[1] + 1, last - 1, 0);
+	printf("%s\n", flock(last, LOCK_EX | LOCK_NB) ? strerrorname_np(errno) : "locked");
+	fflush(stdout);
+	kill(child, SIGKILL);
+	wait(NULL);
 }
 
 static void of_child(const char *what, int fd, long flags)
@@ -156,9 +207,10 @@ static void children(void)
 
 static void *with_own_table(void *fd)
 {
+	tell("in a thread", *(int *)fd);
 	must(!unshare(CLONE_FILES), "unshare");
-	must(dup2(file(), *(int *)fd) == *(int *)fd, "dup2");
 	tell("in a thread with a table of its own", *(int *)fd);
+	tell("opened there", opened());
 	return NULL;
 }
 
@@ -172,9 +224,43 @@ static void threads(void)
 	tell("beside it", fd);
 }
 
+static atomic_int runs = 1;
+
+static int own_descriptors(void *fd)
+{
+	close((int)(long)fd);
+	runs = 0;
+	syscall(SYS_exit, 0);
+	return 0;
+}
+
+/* Of a thread without CLONE_FILES. */
+static void apart(void)
+{
+	static char stack[64 << 10] __attribute__((aligned(16)));
+	int fd = opened();
+
+	tell("opened", fd);
+	must(clone(own_descriptors, stack + sizeof(stack), CLONE_VM | CLONE_FS | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM, (void *)(long)fd) > 0, "clone");
+	while (runs)
+		sched_yield();
+	tell("beside a thread with its own", fd);
+	tell("opened", opened());
+}
+
+static void namespaces(void)
+{
+	int fd = opened(), own = open("/proc/self/ns/uts", O_RDONLY);
+
+	tell("opened", fd);
+	must(!setns(own, CLONE_NEWUTS), "setns");
+	tell("after setns", fd);
+}
+
 static void *closes_unseen(void *fd)
 {
-	must(dup2(file(), *(int *)fd) == *(int *)fd, "dup2");
+	must(is_out() == 1, "outside");
+	close(*(int *)fd);
 	return NULL;
 }
 
@@ -184,7 +270,8 @@ static void utility(void)
 
 	tell("opened", fd);
 	pthread_join(outside(closes_unseen, &fd), NULL);
-	tell("beside a utility thread", fd);
+	must(file() == fd, "the same number");
+	tell("closed by a utility thread, and another file", fd);
 }
 
 static void ring(void)
@@ -197,6 +284,32 @@ static void ring(void)
 	tell("beside a ring of io_uring", fd);
 }
 
+/* A ring that is inherited, by which the child closes. */
+static void inherited(void)
+{
+	struct io_uring_params params = {};
+	int ring = syscall(SYS_io_uring_setup, 4, &params), fd;
+	char *rings = mmap(NULL, params.sq_off.array + params.sq_entries * 4, PROT_READ | PROT_WRITE, MAP_SHARED, ring, IORING_OFF_SQ_RING);
+	struct io_uring_sqe *entries = mmap(NULL, params.sq_entries * sizeof(*entries), PROT_READ | PROT_WRITE, MAP_SHARED, ring, IORING_OFF_SQES);
+
+	must(ring >= 0 && rings != MAP_FAILED && (void *)entries != MAP_FAILED, "a ring");
+	if (fork()) {
+		wait(NULL);
+		return;
+	}
+	fd = opened();
+	tell("opened", fd);
+	memset(entries, 0, sizeof(*entries));
+	entries[0].opcode = IORING_OP_CLOSE;
+	entries[0].fd = fd;
+	((unsigned *)(rings + params.sq_off.array))[0] = 0;
+	__atomic_store_n((unsigned *)(rings + params.sq_off.tail), 1, __ATOMIC_RELEASE);
+	must(syscall(SYS_io_uring_enter, ring, 1, 1, IORING_ENTER_GETEVENTS, NULL, 0) == 1, "io_uring_enter");
+	must(file() == fd, "the same number");
+	tell("closed by a ring, and another file", fd);
+	exit(0);
+}
+
 static void listener(void)
 {
 	struct sock_filter allow = BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
@@ -207,6 +320,22 @@ static void listener(void)
 	must(!prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "no_new_privs");
 	must(syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_NEW_LISTENER, &program) >= 0, "seccomp");
 	tell("beside a listener", fd);
+}
+
+/* Of a program that has a filter no call is taken from its worker. */
+static void filtered(void)
+{
+	struct sock_filter allow = BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
+	struct sock_fprog program = { 1, &allow };
+
+	must(!prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "no_new_privs");
+	must(!syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program), "seccomp");
+	tell("opened with a filter", opened());
+	if (!fork()) {
+		tell("opened by a child with it", opened());
+		exit(0);
+	}
+	wait(NULL);
 }
 
 static void sent(void)
@@ -275,6 +404,66 @@ static void at_once(void)
 		must(!pthread_create(&threads[i], NULL, opens_and_closes, NULL), "pthread_create");
 	for (int i = 0; i < 3; i++)
 		pthread_join(threads[i], NULL);
+	printf("wrong: %ld, by the driver: %d\n", wrong, driver > by_tier(1000, 20000));
+}
+
+/* ---- what others do to it ---- */
+
+enum { FIRST = 3, NUMBERS = 12 };
+
+static void *opens(void *argument)
+{
+	long rounds = by_tier(200, 2000);
+
+	(void)argument;
+	for (long i = 0; i < rounds; i++) {
+		int fd = open("/dev/null", O_RDWR);
+
+		driver += fd >= 0 && !strcmp(reader(fd), "driver");
+		if (fd >= FIRST + NUMBERS)
+			close(fd);
+	}
+	return NULL;
+}
+
+static void *replaces(void *argument)
+{
+	long rounds = by_tier(400, 4000);
+	int own = file();
+
+	(void)argument;
+	for (long i = 0; i < rounds; i++) {
+		int number = FIRST + i * 7 % NUMBERS;
+
+		if (number == own)
+			continue;
+		if (i % 3)
+			close(number);
+		else
+			dup2(own, number);
+	}
+	return NULL;
+}
+
+/* Threads open, and another one closes and replaces what they have opened. */
+static void foreign(void)
+{
+	void *(*const bodies[])(void *) = { opens, opens, replaces };
+	pthread_t threads[3];
+
+	for (int i = 0; i < 3; i++)
+		must(!pthread_create(&threads[i], NULL, bodies[i], NULL), "pthread_create");
+	for (int i = 0; i < 3; i++)
+		pthread_join(threads[i], NULL);
+	for (int fd = FIRST; fd < FIRST + NUMBERS; fd++) {
+		struct stat stat;
+		const char *by = reader(fd);
+
+		if (fstat(fd, &stat))
+			wrong += strcmp(by, "EBADF");
+		else if (S_ISREG(stat.st_mode))
+			wrong += !strcmp(by, "driver");
+	}
 	printf("wrong: %ld, by the driver: %d\n", wrong, driver > 0);
 }
 
@@ -285,7 +474,9 @@ int main(int argc, char **argv)
 		void (*body)(void);
 	} cases[] = { { "calls", calls }, { "duplicates", duplicates }, { "closes", closes }, { "flags", flags },
 		      { "children", children }, { "threads", threads }, { "utility", utility }, { "ring", ring },
-		      { "listener", listener }, { "sent", sent }, { "execs", execs }, { "at-once", at_once } };
+		      { "listener", listener }, { "sent", sent }, { "execs", execs }, { "at-once", at_once },
+		      { "apart", apart }, { "namespaces", namespaces }, { "inherited", inherited }, { "ways", ways },
+		      { "released", released }, { "filtered", filtered }, { "foreign", foreign } };
 
 	path = argc > 2 ? argv[1] : "";
 	if (argc > 3) {

@@ -59,7 +59,7 @@ def beside(*argv):
 # An IOMMU, memory and registers behind PCI, a display, a sound card, and a disk whose driver is not
 # loaded.
 DEVICES = ('--append=intel_iommu=on', *(f'--qemu={word}' for word in (
-    '-device', 'intel-iommu', '-object', 'memory-backend-ram,id=shared,size=4M,share=on', '-device', 'ivshmem-plain,memdev=shared', '-device', 'edu',
+    '-device', 'intel-iommu', '-object', 'memory-backend-ram,id=shared,size=4M,share=on', '-device', 'ivshmem-plain,memdev=shared', '-device', 'edu,dma_mask=0xffffffff',
     '-device', 'bochs-display', '-audiodev', 'none,id=silent', '-device', 'intel-hda', '-device', 'hda-output,audiodev=silent',
     '-drive', 'driver=null-co,read-zeroes=on,size=1M,if=none,id=zeros', '-device', 'nvme,drive=zeros,serial=zeros')))
 

@@ -129,6 +129,8 @@ unsafe extern "C-unwind" {
     fn hanare_c_bell_set(word: Address, rung: Address, bit: u32);
     fn hanare_c_has_rung(rang: Address, seen: &mut u32) -> bool;
     fn hanare_c_doorbell_move(target: Address, to: u64);
+    fn hanare_c_grant_over(state: Address);
+    fn hanare_c_uses(begun: Address, ended: Address) -> u32;
     fn hanare_c_request_publish(state: Address);
     fn hanare_c_request_is_done(state: Address) -> bool;
     fn hanare_c_request_sleep(waiter: Address);
@@ -266,6 +268,17 @@ impl Module {
     /// `hanare_doorbell_move`.
     pub fn doorbell_move(self, target: &AtomicU64, to: u64) {
         step!(self.hanare_c_doorbell_move(at(target), to));
+    }
+
+    /// `hanare_grant_over`.
+    pub fn grant_over(self, state: &AtomicU32) {
+        step!(self.hanare_c_grant_over(at(state)));
+    }
+
+    /// `hanare_uses`.
+    #[must_use]
+    pub fn uses(self, begun: &AtomicU32, ended: &AtomicU32) -> u32 {
+        step!(self.hanare_c_uses(at(begun), at(ended)))
     }
 
     /// `hanare_request_publish`.

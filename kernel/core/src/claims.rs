@@ -24,6 +24,9 @@ macro_rules! wrong {
     }};
 }
 
+/// Names of the LWK's drivers.
+pub const DRIVERS: [&str; 2] = ["edu", "zero"];
+
 /// Device of Linux', as files name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Device {
@@ -73,6 +76,9 @@ impl Descriptors {
         self.first <= descriptor && descriptor <= self.last
     }
 }
+
+/// Most claims of a table: each read and write looks through them.
+const CLAIMS_MAX: usize = 64;
 
 /// Number of a question or a change under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -134,11 +140,14 @@ impl<C> Claims<C> {
     /// Begins to ask Linux what a descriptor is. The answer goes to [`answered`](Self::answered).
     ///
     /// # Errors
-    /// `EBUSY`: it is claimed, or being changed, or no claim would hold. `ENOMEM`.
+    /// `EBUSY`: it is claimed, or being changed, or no claim would hold, or there are enough.
+    /// `ENOMEM`.
     pub fn ask(&mut self, descriptor: u32) -> Result<Ticket> {
         let changes = || self.changes.iter().any(|(_, which)| which.has(descriptor));
         let is_changing = (self.unnamed > 0 || changes()) && !wrong!(AsksBesideChanges);
-        if self.are_over || is_changing || self.get(descriptor).is_some() {
+        let is_over = self.are_over && !wrong!(AsksAfterTheEnd);
+        let are_enough = self.claimed.len() + self.questions.len() >= CLAIMS_MAX;
+        if is_over || is_changing || are_enough || self.get(descriptor).is_some() {
             return Err(EBUSY);
         }
         lists::more_room(&mut self.questions, 1)?;

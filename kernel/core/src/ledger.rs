@@ -41,6 +41,8 @@ pub enum Subject {
     Rings,
     /// Pages that Linux fills for the kernel, until the end of the call.
     Answers,
+    /// Memory of drivers, to which devices have access.
+    Drivers,
     /// Given up while Linux holds it, or may do so.
     Quarantine,
 }

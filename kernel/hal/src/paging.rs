@@ -137,13 +137,9 @@ pub fn build_kernel(source: &mut dyn TableSource, nx: bool) -> Result<(), NoMemo
         }
         v += SMALL;
     }
-    if let Some(apic) = crate::apic::mmio_paddr() {
-        let t = walk_create(root, crate::apic::MMIO_VADDR, 0, source)?;
-        let flags = data | pte::WRITE | pte::NO_CACHE | pte::WRITE_THROUGH;
-        set(t, index(crate::apic::MMIO_VADDR, 0), apic | flags);
-    }
     KERNEL_ROOT.store(root.0, Ordering::Release);
-    Ok(())
+    let apic = crate::apic::mmio_paddr();
+    apic.map_or(Ok(()), |apic| map_kernel(crate::apic::MMIO_VADDR, apic, pte::UNCACHED, source))
 }
 
 /// Memory in the direct map, with `flags`; what is `constant` (text and read-only data) is not
@@ -225,10 +221,12 @@ pub(crate) fn kernel_entry(addr: u64) -> Option<Entry> {
     None
 }
 
-/// Maps a page of the kernel's data at `addr`, for good (first CPU, before other tables exist).
+/// Maps a page of the kernel's data, or of a device's registers with the flags for that, for good
+/// (first CPU, before other tables exist).
 pub fn map_kernel(
     addr: u64,
     frame: PhysAddr,
+    more: Bits,
     source: &mut dyn TableSource,
 ) -> Result<(), NoMemory> {
     assert!(addr >= STACKS_BASE && addr.is_multiple_of(SMALL));
@@ -236,7 +234,7 @@ pub fn map_kernel(
     assert!(get(t, index(addr, 0)).is_none(), "mapped twice: {addr:#x}");
     let no_execute =
         if HAS_NO_EXECUTE.load(Ordering::Relaxed) { pte::NO_EXECUTE } else { Bits::NONE };
-    set(t, index(addr, 0), frame | pte::WRITE | shared() | no_execute);
+    set(t, index(addr, 0), frame | pte::WRITE | shared() | no_execute | more);
     Ok(())
 }
 

@@ -23,6 +23,7 @@ mod bits {
     pub const USER: Bits = Bits(Flags::USER_ACCESSIBLE.bits());
     pub const WRITE_THROUGH: Bits = Bits(Flags::WRITE_THROUGH.bits());
     pub const NO_CACHE: Bits = Bits(Flags::NO_CACHE.bits());
+    pub const UNCACHED: Bits = WRITE_THROUGH.with(NO_CACHE);
     pub const ACCESSED: Bits = Bits(Flags::ACCESSED.bits());
     pub const DIRTY: Bits = Bits(Flags::DIRTY.bits());
     pub const LARGE: Bits = Bits(Flags::HUGE_PAGE.bits());

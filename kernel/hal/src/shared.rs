@@ -4,11 +4,12 @@
 use crate::addr::PhysAddr;
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use hanare_abi::boot::{BootParams, CpuShared, DoorbellShared, MemoryChunk, TRANSPORT_LOCAL};
+use hanare_abi::grant::{GRANTS_MAX, Grant};
 use hanare_abi::offer::{OFFERS, Offer};
 use hanare_abi::request::Request;
 use hanare_abi::service::Service;
 use hanare_ikc::{
-    BellRef, BellWord, ClockReader, CpuRef, DoorbellRef, LogWriter, OfferRef, RequestRef,
+    BellRef, BellWord, ClockReader, CpuRef, DoorbellRef, GrantRef, LogWriter, OfferRef, RequestRef,
     ServiceRef,
 };
 
@@ -78,6 +79,9 @@ pub fn check() -> Result<(), &'static str> {
         && fits(p.doorbells_offset, p.doorbell_count as usize * size_of::<DoorbellShared>())
         && p.doorbell_count > 0
         && fits(p.offers_offset, OFFERS as usize * size_of::<Offer>())
+        && fits(p.grants_offset, p.grant_count as usize * size_of::<Grant>())
+        && p.grant_count as usize <= GRANTS_MAX
+        && fits(p.dma_offset, p.grant_count as usize * p.dma_pieces as usize * size_of::<u64>())
         && p.log_size.is_power_of_two()
         && (1..=crate::percpu::CPUS_MAX).contains(&(p.cpu_count as usize));
     if !ok {
@@ -93,6 +97,29 @@ pub fn chunks() -> &'static [MemoryChunk] {
     let base = PARAMS.load(Ordering::Acquire).cast::<u8>().wrapping_add(p.chunks_offset as usize);
     // SAFETY: within the shared region (`check`), written before boot, constant since.
     unsafe { core::slice::from_raw_parts(base.cast(), p.chunk_count as usize) }
+}
+
+/// State of granted device `index`: whether it is there still.
+pub fn grant(index: u32) -> GrantRef<'static> {
+    let p = params();
+    // SAFETY: as in `request`.
+    unsafe { GrantRef::from_raw(at(p.grants_offset, index, p.grant_count)) }
+}
+
+/// Description of granted device `index` by the module; its state is another one by now.
+pub fn grant_description(index: u32) -> Grant {
+    let p = params();
+    // SAFETY: within the shared region (`check`), written before boot, constant since but for a
+    // word that is not looked at.
+    unsafe { at::<Grant>(p.grants_offset, index, p.grant_count).read_volatile() }
+}
+
+/// Addresses for DMA by granted device `index`: of each piece of the instance's memory.
+pub fn dma_addresses(index: u32) -> &'static [u64] {
+    let p = params();
+    let first = at::<u64>(p.dma_offset, index * p.dma_pieces, p.grant_count * p.dma_pieces);
+    // SAFETY: within the shared region (`check`), written before boot, constant since.
+    unsafe { core::slice::from_raw_parts(first, p.dma_pieces as usize) }
 }
 
 /// Request `index` of the pool.

@@ -21,6 +21,7 @@ use hanare_core::ledger::{FrameOwner, Subject};
 use hanare_hal::addr::PhysAddr;
 use hanare_hal::boot::CPUS_MAX;
 use hanare_hal::paging::{self, SMALL};
+use hanare_hal::pte::Bits;
 use hanare_hal::{gdt, shared};
 
 /// A thread's kernel stack: 32 KiB, of which 12 KiB were seen used (fork, with a request of Linux
@@ -102,7 +103,7 @@ pub fn init() {
 
 fn map(range: Range<u64>, frame: PhysAddr) {
     for (i, addr) in range.step_by(SMALL as usize).enumerate() {
-        paging::map_kernel(addr, frame + i as u64 * SMALL, &mut Tables::kernel())
+        paging::map_kernel(addr, frame + i as u64 * SMALL, Bits::NONE, &mut Tables::kernel())
             .expect("memory for the tables of stacks");
     }
 }

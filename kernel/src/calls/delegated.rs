@@ -44,6 +44,9 @@ pub fn serve(call: &Context<'_>, hook: Hook) -> Result<u64> {
             call.process.descriptors_change_unseen();
             pinned::call(call)
         }
+        Hook::Pins if route::changes_flags(call.row.number.into(), args[1]) => {
+            device::changing(me, Descriptors::ALL, || call.forward())
+        }
         Hook::Pins => pinned::call(call),
         Hook::Kill => kill(call),
         Hook::Tkill => tkill(call),
@@ -99,6 +102,9 @@ pub fn serve(call: &Context<'_>, hook: Hook) -> Result<u64> {
         Hook::Pselect => with_mask(call, 5, 16),
         Hook::IoUringEnter => {
             const EXT_ARG: u64 = 8;
+            // A ring that was inherited or received: Linux' threads may give descriptors another
+            // meaning.
+            call.process.descriptors_change_unseen();
             with_mask(call, 4, if args[3] & EXT_ARG != 0 { 24 } else { 0 })
         }
         Hook::Perf => not_counted(call).and_then(|()| call.forward()),

@@ -228,6 +228,9 @@ fn set_filter(thread: &Thread, flags: u64, from: UserAddr) -> Result<u64> {
     if listens && has_listener(thread) {
         return Err(errno::EBUSY);
     }
+    if listens {
+        p.claims.are_over(); // SECCOMP_IOCTL_NOTIF_ADDFD puts other files there
+    }
     let told = tell_linux(thread, filter.instructions(), flags, false)?;
     let descriptor = if listens { listen(thread, told, &filter)? } else { 0 };
     // No thread is entered meanwhile, and none takes another one's filters.
@@ -253,7 +256,6 @@ fn has_listener(thread: &Thread) -> bool {
 /// Gives a filter a listener that tells of what the LWK serves, too, in place of Linux' own, whose
 /// descriptor is given. The listener's descriptor.
 fn listen(me: &Thread, descriptor: u64, filter: &Filter) -> Result<u64> {
-    me.process.claims.are_over(); // SECCOMP_IOCTL_NOTIF_ADDFD puts other files there
     match services::by_worker(me, SERVICE_LISTENER, &[descriptor], &[]) {
         Ok(answer) => {
             filter.listener.store(answer.args[0], Ordering::Relaxed);

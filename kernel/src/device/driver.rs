@@ -1,7 +1,9 @@
 //! Interface between a driver of the LWK's own and the rest of the kernel.
 
+use super::granted::Granted;
 use crate::parts::claims::Claim;
-use hanare_core::claims::Device;
+use crate::sched::{cpus, wait};
+use hanare_hal::cpu;
 use hanare_hal::usercopy::UserAddr;
 
 /// A read or a write of a claimed descriptor.
@@ -10,6 +12,8 @@ pub struct Access {
     pub buffer: UserAddr,
     /// Length of the buffer, bytes: any number.
     pub bytes: u64,
+    /// Byte of the device from which on; `None`: where the file's position is.
+    pub offset: Option<u64>,
 }
 
 /// Result of a call.
@@ -21,13 +25,20 @@ pub enum Answer {
     Linux,
 }
 
-/// A driver. Its functions run on any CPU, several at a time, and may wait (`sched::cpus::until`).
+/// A driver. Its functions run on any CPU, several at a time, and may wait ([`poll`]). None runs
+/// any more when Linux' driver lets go of the device.
 ///
 /// Whatever a function leaves out is Linux'. Calls come only of descriptors that the driver has
 /// claimed.
 pub trait Driver: Sync {
-    /// The device that it has in this instance. It does not change.
-    fn device(&self) -> Option<Device>;
+    /// Name in the option `--device`.
+    fn name(&self) -> &'static str;
+
+    /// Takes the part of a device that it is given: once, before there is a program.
+    ///
+    /// # Errors
+    /// The reason why it cannot work with this device, which is Linux' alone then.
+    fn begin(&self, granted: &'static Granted) -> Result<(), &'static str>;
 
     /// Whether it claims a descriptor of its device that was opened just now.
     fn claims(&self, _claim: &Claim) -> bool {
@@ -43,4 +54,27 @@ pub trait Driver: Sync {
     fn write(&self, _access: &Access) -> Answer {
         Answer::Linux
     }
+}
+
+/// How long a thread looks for itself, ns, and how often after that: other threads have the CPU
+/// then.
+const POLL_NS: u64 = 50_000;
+
+/// Waits until a device is `ready`. False: it was not after `most` ns.
+pub fn poll(ready: impl Fn() -> bool + Send + Sync, most: u64) -> bool {
+    let end = cpus::deadline(most);
+    let busy = cpus::deadline(POLL_NS.min(most));
+    while cpu::rdtsc() < busy {
+        if ready() {
+            return true;
+        }
+        cpu::pause();
+    }
+    while cpu::rdtsc() < end {
+        wait::until(&ready, cpus::deadline(POLL_NS));
+        if ready() {
+            return true;
+        }
+    }
+    ready()
 }

@@ -4,67 +4,127 @@
 //! changed, has the device and serves the rest.
 
 pub mod driver;
+mod edu;
+pub mod granted;
 mod zero;
 
 use crate::base::{heap, lists};
-use crate::link::services;
+use crate::link::{pool, services};
 use crate::mm::window::files;
 use crate::parts::claims::Claim;
 use crate::process::thread::Thread;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use driver::Driver;
+use granted::{GrantName, Granted, Use};
 use hanare_abi::service::{FILE_READABLE, FILE_WRITABLE, SERVICE_CLAIM};
 use hanare_core::claims::{Descriptors, Device};
 use hanare_core::errno::Result;
+use linux_raw_sys::general::{FASYNC, O_APPEND, O_NONBLOCK};
 use spin::Once;
 
-/// All drivers; those that have a device are used.
-static DRIVERS: [&dyn Driver; 1] = [&zero::Zero];
-/// Whether one has.
-static ARE_USED: Once<bool> = Once::new();
+/// All drivers.
+static DRIVERS: [&dyn Driver; 2] = [&EDU, &zero::Zero];
+static EDU: edu::Edu = edu::Edu::new();
 
-/// Looks which drivers have a device: once, when the boot options are known.
+/// A driver with its device.
+struct Used {
+    driver: &'static dyn Driver,
+    device: Device,
+    /// The part of the device that it has; `None`: nothing but descriptors.
+    granted: Option<&'static Granted>,
+}
+
+static GRANTED: Once<Vec<(Granted, GrantName)>> = Once::new();
+static USED: Once<Vec<Used>> = Once::new();
+
+/// Gives each driver its device: once, when the boot options are known.
 pub fn init() {
-    ARE_USED.call_once(|| DRIVERS.iter().any(|driver| driver.device().is_some()));
+    let granted = GRANTED
+        .call_once(|| lists::collected(Granted::all()).expect("memory for the devices of drivers"));
+    USED.call_once(|| {
+        let mut used = heap::with_room(granted.len() + 1).expect("memory for drivers");
+        for (granted, name) in granted {
+            let name = name.split(|&byte| byte == 0).next().unwrap_or_default();
+            let name = core::str::from_utf8(name).unwrap_or("?");
+            let driver = DRIVERS.into_iter().find(|driver| driver.name() == name);
+            let begun = driver.ok_or("there is no such driver").and_then(|driver| {
+                driver.begin(granted)?;
+                Ok(driver)
+            });
+            match begun {
+                Ok(driver) => {
+                    crate::info!("driver {name} has its part of {granted:?}");
+                    let device = granted.device;
+                    lists::push_within(&mut used, Used { driver, device, granted: Some(granted) });
+                }
+                Err(why) => crate::info!("driver {name} leaves {granted:?} to Linux: {why}"),
+            }
+        }
+        if let Some(device) = pool::options().claim {
+            let driver: &dyn Driver = &zero::Zero;
+            lists::push_within(&mut used, Used { driver, device, granted: None });
+        }
+        used
+    });
+}
+
+fn used() -> &'static [Used] {
+    USED.get().map_or(&[], |used| used)
 }
 
 /// Whether descriptors may be claimed at all.
 #[inline(always)]
 pub fn are_used() -> bool {
-    ARE_USED.get() == Some(&true)
+    !used().is_empty()
 }
 
-/// The driver of a claim.
-pub fn driver_of(claim: &Claim) -> &'static dyn Driver {
-    DRIVERS[claim.driver]
+/// Has the driver of a claim do something, unless its device is gone.
+pub fn by_driver<T>(claim: &Claim, does: impl FnOnce(&dyn Driver) -> T) -> Option<T> {
+    let Used { driver, granted, .. } = &used()[claim.driver];
+    let _use: Option<Use> = match granted {
+        Some(granted) => Some(granted.begin()?),
+        None => None,
+    };
+    Some(does(*driver))
 }
 
 /// The running thread `me` has opened a descriptor: a driver claims it, or none does.
 #[cold]
 pub fn opened(me: &Thread, descriptor: u32) {
-    if me.process.pool.is_packed() {
-        return; // it is its proxy's
+    // It is its proxy's, or calls on it are to be judged before the worker makes them.
+    if me.process.pool.is_packed() || me.seccomp.mode() != 0 {
+        return;
     }
-    for (number, driver) in DRIVERS.iter().enumerate() {
-        let Some(device) = driver.device() else { continue };
+    for (number, Used { driver, device, .. }) in used().iter().enumerate() {
         let Ok(question) = me.process.claims.ask(descriptor) else { return };
-        let claim = ask(me, descriptor, device, number).ok().filter(|claim| driver.claims(claim));
-        if me.process.claims.answered(question, claim) {
+        let is_claimed = services::put_together(|| {
+            let claim = ask(me, descriptor, *device, number).ok();
+            let wanted = claim.filter(|claim| !waits_or_appends(claim) && driver.claims(claim));
+            me.process.claims.answered(question, wanted)
+        });
+        if is_claimed {
             me.process.pool.set_claims();
             return;
         }
     }
 }
 
+/// Whether the flags of a file change what reads and writes mean, which no driver is told.
+fn waits_or_appends(claim: &Claim) -> bool {
+    claim.flags & (O_NONBLOCK | O_APPEND | FASYNC) != 0
+}
+
 /// Asks Linux whether a descriptor is a device.
 fn ask(me: &Thread, descriptor: u32, device: Device, driver: usize) -> Result<Arc<Claim>> {
     heap::room_for_arc::<Claim>()?;
     let args = [descriptor.into(), device.number, u64::from(device.is_block)];
-    let answer = services::by_worker(me, SERVICE_CLAIM, &args, &[])?;
+    let answer = services::by_worker_at_once(me, SERVICE_CLAIM, &args, &[])?;
     let has = |bit| answer.args[3] & bit != 0;
     let (is_readable, is_writable) = (has(FILE_READABLE), has(FILE_WRITABLE));
     let file = files::held(&me.caller(), &answer, None)?;
-    Ok(lists::arc_within(Claim { _file: file, driver, is_readable, is_writable }))
+    let flags = answer.args[0] as u32;
+    Ok(lists::arc_within(Claim { _file: file, driver, is_readable, is_writable, flags }))
 }
 
 /// Has Linux execute a call of the running thread `me` by which descriptors may become other files:

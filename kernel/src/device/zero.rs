@@ -1,9 +1,9 @@
-//! The tests' driver: boot option `claim=MAJOR:MINOR` gives it a character device. It reads zeros
-//! and writes to nowhere, as `/dev/zero` does, whatever Linux' driver would.
+//! The tests' driver: boot option `claim=MAJOR:MINOR` gives it a character device, of which it
+//! touches nothing. It reads zeros and writes to nowhere, as `/dev/zero` does, whatever Linux'
+//! driver would.
 
 use super::driver::{Access, Answer, Driver};
-use crate::link::pool;
-use hanare_core::claims::Device;
+use super::granted::Granted;
 use hanare_core::errno;
 use hanare_hal::usercopy::{self, UserAddr};
 
@@ -16,8 +16,12 @@ const CHUNK: usize = 256;
 pub struct Zero;
 
 impl Driver for Zero {
-    fn device(&self) -> Option<Device> {
-        pool::options().claim
+    fn name(&self) -> &'static str {
+        "zero"
+    }
+
+    fn begin(&self, _granted: &'static Granted) -> Result<(), &'static str> {
+        Ok(())
     }
 
     fn read(&self, access: &Access) -> Answer {

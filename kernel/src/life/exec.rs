@@ -195,7 +195,7 @@ fn run(
     if is_hidden(&program, interpreter.as_ref()) && thread.process.observed.is_on() {
         return Err(Failed(errno::EACCES, START_FAILED_FILE)); // see `rights::hide`
     }
-    thread.process.claims.give_up_all(); // its descriptors go with it
+    thread.process.claims.are_over(); // its descriptors go with it
     Err(depart::exec(thread, target, program, interpreter, argv, envp, arguments_of(regs), regs))
 }
 

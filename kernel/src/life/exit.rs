@@ -71,6 +71,7 @@ pub fn by_call(me: &Thread, last: Last) -> ! {
         if me.robust_list.load(Ordering::Relaxed) == 0 {
             me.process.quiet(me);
         }
+        me.process.claims.give_up_all();
         by_last_call(me, last);
         thread(me)
     }

@@ -1,9 +1,12 @@
 //! Descriptors of a process whose calls a driver of the LWK executes.
 
+use crate::base::heap;
 use crate::base::lock::{Mutex, rank};
 use crate::link::services;
 use crate::mm::pages::content::FileRef;
 use alloc::sync::Arc;
+use core::sync::atomic::{AtomicBool, Ordering};
+use hanare_abi::service::EXTENTS_MAX;
 use hanare_core::claims::{Claims, Descriptors, Ticket};
 use hanare_core::errno::Result;
 
@@ -17,16 +20,24 @@ pub struct Claim {
     pub is_readable: bool,
     /// The file is open for writing.
     pub is_writable: bool,
+    /// Flags that it was opened with, or that fcntl(2) has given it since (`O_*`).
+    pub flags: u32,
 }
 
 /// Claims of a process (`hanare_core::claims`).
 #[derive(Default)]
-pub struct OfProcess(Mutex<Claims<Arc<Claim>>, rank::Claims>);
+pub struct OfProcess {
+    claims: Mutex<Claims<Arc<Claim>>, rank::Claims>,
+    /// There are some, or were: most processes never have one.
+    are_some: AtomicBool,
+    /// None holds any more.
+    are_over: AtomicBool,
+}
 
 impl OfProcess {
     /// The claim of a descriptor.
     pub fn get(&self, descriptor: u32) -> Option<Arc<Claim>> {
-        self.0.lock().get(descriptor).cloned()
+        self.claims.lock().get(descriptor).cloned()
     }
 
     /// Begins to ask Linux what a descriptor is.
@@ -34,13 +45,16 @@ impl OfProcess {
     /// # Errors
     /// Those of [`Claims::ask`].
     pub fn ask(&self, descriptor: u32) -> Result<Ticket> {
-        self.0.lock().ask(descriptor)
+        heap::fallible(|| self.claims.lock().ask(descriptor))
     }
 
     /// Enters the answer. Whether the descriptor is claimed now.
     pub fn answered(&self, question: Ticket, claim: Option<Arc<Claim>>) -> bool {
         let is_some = claim.is_some();
-        let entered = self.0.lock().answered(question, claim);
+        if is_some {
+            self.are_some.store(true, Ordering::Relaxed);
+        }
+        let entered = heap::fallible(|| self.claims.lock().answered(question, claim));
         match entered {
             Ok(()) => is_some,
             Err(void) => {
@@ -52,37 +66,46 @@ impl OfProcess {
 
     /// Begins a call of the running thread by which these descriptors may become other files.
     pub fn begin(&self, which: Descriptors) -> Ticket {
-        let change = self.0.lock().begin(which);
+        let change = heap::fallible(|| self.claims.lock().begin(which));
         self.give_up(which);
         change
     }
 
     /// Ends such a call: Linux has executed it.
     pub fn end(&self, change: Ticket) {
-        self.0.lock().end(change);
+        self.claims.lock().end(change);
     }
 
     /// Nothing is claimed any more: others change descriptors unseen, from the call on that the
     /// running thread is about to make.
     pub fn are_over(&self) {
-        self.0.lock().are_over();
-        self.give_up(Descriptors::ALL);
+        if !self.are_over.load(Ordering::Acquire) {
+            self.claims.lock().are_over();
+            self.give_up(Descriptors::ALL);
+            self.are_over.store(true, Ordering::Release);
+        }
     }
 
-    /// Gives all claims up: another program takes the place of the running one, which has one
-    /// thread.
+    /// Gives all claims up: the process ends, or another program takes its place.
     pub fn give_up_all(&self) {
         self.give_up(Descriptors::ALL);
     }
 
     /// Gives claims up; their files close before this returns if nothing else holds them.
     fn give_up(&self, which: Descriptors) {
-        let take = || self.0.lock().take(which);
-        if let Some(first) = take() {
+        if !self.are_some.load(Ordering::Relaxed) {
+            return;
+        }
+        let mut is_left = true;
+        while is_left {
+            // So many are put back at once.
             services::put_together(|| {
-                drop(first);
-                while let Some(next) = take() {
-                    drop(next);
+                for _ in 0..EXTENTS_MAX {
+                    let next = self.claims.lock().take(which);
+                    is_left = next.is_some();
+                    if !is_left {
+                        break;
+                    }
                 }
             });
         }

@@ -222,7 +222,9 @@ impl Process {
     /// is about to make: Linux' own threads, utility threads, a process or a thread with the same
     /// table or another one.
     pub fn descriptors_change_unseen(&self) {
-        self.memory().last_mapped.never_holds();
+        if !self.memory().last_mapped.holds_never() {
+            self.memory().last_mapped.never_holds();
+        }
         self.claims.are_over();
     }
 

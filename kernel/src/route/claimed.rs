@@ -6,6 +6,7 @@
 
 use crate::device;
 use crate::device::driver::{Access, Answer};
+use crate::link::services;
 use crate::process::thread::Thread;
 use hanare_core::link::Outcome;
 use hanare_core::syscalls::Row;
@@ -23,20 +24,20 @@ pub fn call(me: &Thread, row: &Row, args: &[u64; 6]) -> Option<Outcome> {
         __NR_pwrite64 => (false, Some(offset)),
         _ => return None,
     };
-    // Linux says what is wrong with a negative one.
-    if me.must_end() || offset.is_some_and(|offset| offset >> 63 != 0) {
+    // Linux says what is wrong with negative ones.
+    if me.must_end() || (bytes | offset.unwrap_or(0)) >> 63 != 0 {
         return None;
     }
     let claim = me.process.claims.get(descriptor as u32)?;
     let buffer = UserAddr::of(buffer);
-    let access = Access { buffer, bytes };
-    let driver = device::driver_of(&claim);
-    let answer = match is_read {
+    let access = Access { buffer, bytes, offset };
+    let answer = device::by_driver(&claim, |driver| match is_read {
         true if claim.is_readable => driver.read(&access),
         false if claim.is_writable => driver.write(&access),
         _ => Answer::Linux,
-    };
-    match answer {
+    });
+    services::put_together(|| drop(claim)); // it may be the last one
+    match answer? {
         Answer::Done(result) => Some(Outcome::Done(result)),
         Answer::Linux => None,
     }

@@ -29,8 +29,12 @@ use hanare_core::link::{Call, Outcome};
 use hanare_core::syscalls::{self, Row, pointers};
 use hanare_hal::traps::{self, Regs};
 use linux_raw_sys::general::{
-    __NR_creat, __NR_fcntl, __NR_open, __NR_openat, __NR_openat2, F_SETFL,
+    __NR_creat, __NR_fcntl, __NR_ioctl, __NR_open, __NR_openat, __NR_openat2, F_SETFL,
 };
+
+/// `ioctl` of any file: whether it waits, and whether it sends signals (`asm-generic/ioctls.h`).
+const FIONBIO: u32 = 0x5421;
+const FIOASYNC: u32 = 0x5452;
 
 /// The entry for a call in which the LWK has no part, by the routes and pointers of its row.
 pub const fn entry(row: &Row) -> traps::Call {
@@ -100,8 +104,13 @@ extern "C" fn fcntl(a: u64, b: u64, c: u64, d: u64, e: u64, f: u64, regs: &mut R
 
 /// Whether a call changes the flags of a file, which may be claimed.
 #[inline(always)]
-fn changes_flags(number: u32, operation: u64) -> bool {
-    number == __NR_fcntl && operation as u32 == F_SETFL && device::are_used()
+pub fn changes_flags(number: u32, operation: u64) -> bool {
+    let changes = match number {
+        __NR_fcntl => operation as u32 == F_SETFL,
+        __NR_ioctl => matches!(operation as u32, FIONBIO | FIOASYNC),
+        _ => false,
+    };
+    changes && device::are_used()
 }
 
 #[inline(always)]

@@ -17,6 +17,8 @@ pub(super) enum Mutant {
     TrustsOldAnswers,
     /// An answer is entered although claims are over.
     EntersAfterTheEnd,
+    /// A question is asked although claims are over.
+    AsksAfterTheEnd,
     /// Claims are taken after Linux has executed the call.
     TakesLate,
     /// A change ends before Linux has executed it.
@@ -42,8 +44,8 @@ type File = u8;
 /// Call of a thread, and how far it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Thread {
-    /// Between calls; `true`: it has made one, and makes none any more.
-    Idle(bool),
+    /// Between calls.
+    Idle,
     /// A descriptor is open, and is to be claimed.
     Opened(u32),
     Asked(u32, Ticket),
@@ -64,19 +66,29 @@ struct World {
     files: u8,
     claims: Claims<File>,
     threads: [Thread; THREADS],
+    /// How many more calls each thread may make.
+    left: [u8; THREADS],
     /// A process that the LWK does not see has the table, too.
     is_shared: bool,
 }
 
 impl World {
-    fn new() -> World {
-        World {
+    /// Threads that may make so many calls each; `is_claimed`: a descriptor is.
+    fn new(left: [u8; THREADS], is_claimed: bool) -> World {
+        let mut new = World {
             table: [None; DESCRIPTORS as usize],
             files: 0,
             claims: Claims::default(),
-            threads: [Thread::Idle(false); THREADS],
+            threads: [Thread::Idle; THREADS],
+            left,
             is_shared: false,
+        };
+        if is_claimed {
+            new.table[0] = new.new_file();
+            let question = new.claims.ask(0).unwrap();
+            new.claims.answered(question, new.table[0]).unwrap();
         }
+        new
     }
 
     /// Tickets as low as they can be: worlds that differ only in these are one.
@@ -98,7 +110,7 @@ impl World {
                 | Thread::Begun(ticket, ..)
                 | Thread::Taken(ticket, ..)
                 | Thread::Executed(ticket, _) => low(ticket),
-                Thread::Idle(_) | Thread::Opened(_) | Thread::Shares => {}
+                Thread::Idle | Thread::Opened(_) | Thread::Shares => {}
             }
         }
         self.claims.next = tickets.len() as u64 + 1;
@@ -160,11 +172,14 @@ impl World {
 
     /// Worlds after each step that a thread may take.
     fn step(&self, thread: usize) -> Vec<World> {
-        let done = Thread::Idle(true);
+        let done = Thread::Idle;
         let mut next = self.clone();
         match self.threads[thread] {
-            Thread::Idle(true) => return vec![],
-            Thread::Idle(false) => return self.calls(thread),
+            Thread::Idle if self.left[thread] == 0 => return vec![],
+            Thread::Idle => {
+                next.left[thread] -= 1;
+                return next.calls(thread);
+            }
             Thread::Opened(descriptor) => {
                 let asked = next.claims.ask(descriptor);
                 next.threads[thread] =
@@ -232,9 +247,12 @@ impl World {
 /// Looks at each state that can be reached until one is wrong: how many, how many of them have a
 /// claim, and whether one is wrong.
 fn explore(mutant: Mutant) -> (usize, usize, bool) {
+    MUTANT.set(Mutant::None);
+    let starts = [([1, 1, 1], false), ([1, 1, 1], true), ([2, 2, 0], false), ([2, 2, 0], true)];
+    let mut new: Vec<World> =
+        starts.into_iter().map(|(left, is_claimed)| World::new(left, is_claimed)).collect();
     MUTANT.set(mutant);
-    let first = World::new();
-    let (mut known, mut new) = (HashSet::from([first.clone()]), vec![first]);
+    let mut known: HashSet<World> = new.iter().cloned().collect();
     let (mut claimed, mut is_wrong) = (0, false);
     while let Some(world) = new.pop() {
         claimed += usize::from(world.claims.are_some());
@@ -260,6 +278,7 @@ fn wrong_steps_of_claims_are_found() {
         Mutant::AsksBesideChanges,
         Mutant::TrustsOldAnswers,
         Mutant::EntersAfterTheEnd,
+        Mutant::AsksAfterTheEnd,
         Mutant::TakesLate,
         Mutant::EndsEarly,
     ] {

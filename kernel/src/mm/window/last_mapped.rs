@@ -39,6 +39,11 @@ impl LastMapped {
         self.drop_file();
     }
 
+    /// Whether that is so already.
+    pub fn holds_never(&self) -> bool {
+        self.holds.load(Ordering::Relaxed) == NEVER
+    }
+
     /// The space has ended, and with it the module's references.
     pub(in crate::mm) fn clear(&self) {
         let file = self.answer.lock().file.take();

@@ -2,6 +2,8 @@
 
 use std::fs;
 use std::io::IsTerminal;
+use std::os::fd::AsFd;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -10,8 +12,9 @@ use anyhow::{Context, Result, anyhow, bail};
 use clap::{Args, ValueHint};
 use hanare_abi::LARGE_PAGE_SIZE;
 use hanare_abi::ioctl::MEMORY_KEPT_BYTES;
+use hanare_core::claims::DRIVERS;
 use hanare_core::{options, userlimits};
-use hanare_sdk::{Builder, Device, Error};
+use hanare_sdk::{Builder, Device, Error, PciFunction};
 
 use crate::device;
 use crate::dispatch::{Dispatch, check_server_cpus};
@@ -54,6 +57,9 @@ pub struct Boot {
     // Its help is how they are written.
     #[arg(long, value_name = "LIMIT,...", value_parser = user_limits, help = format!("What each user but root may have of the instance: {}", userlimits::HELP))]
     user_limits: Option<String>,
+    // Its help is the list of drivers.
+    #[arg(long = "device", value_name = "DRIVER=PATH", value_parser = device_of_driver, help = format!("Device of which a driver of the LWK gets its part (repeatable); drivers: {}", DRIVERS.join(", ")))]
+    devices: Vec<DriversDevice>,
     #[command(flatten)]
     dispatch: Dispatch,
     /// Seconds each CPU may take to answer; six times that to come online
@@ -80,6 +86,11 @@ impl Boot {
         let opened = device()?;
         device::give_to_group();
         let mut builder = opened.create(&self.name)?;
+        for DriversDevice { driver, path } in &self.devices {
+            let file = fs::File::open(path)
+                .with_context(|| format!("cannot open the device {}", path.display()))?;
+            builder.add_device(driver, file.as_fd(), pci_function(path)?)?;
+        }
         for &cpu in self.cpus.numbers() {
             builder.check_cpu(cpu)?;
         }
@@ -116,6 +127,37 @@ impl Boot {
             s(times.other_cpus_ns),
         )
     }
+}
+
+/// A device, and the driver of the LWK's that gets its part of it.
+#[derive(Clone, Debug)]
+struct DriversDevice {
+    driver: String,
+    path: PathBuf,
+}
+
+fn device_of_driver(text: &str) -> Result<DriversDevice, String> {
+    let known =
+        text.split_once('=').filter(|(driver, path)| DRIVERS.contains(driver) && !path.is_empty());
+    let (driver, path) =
+        known.ok_or_else(|| format!("a driver is one of {}", DRIVERS.join(", ")))?;
+    Ok(DriversDevice { driver: driver.into(), path: path.into() })
+}
+
+/// The PCI function behind a device's file: the nearest one above it in sysfs.
+fn pci_function(path: &Path) -> Result<PciFunction> {
+    let about = fs::metadata(path).with_context(|| format!("cannot look at {}", path.display()))?;
+    let kind = match about.file_type() {
+        kind if kind.is_char_device() => "char",
+        kind if kind.is_block_device() => "block",
+        _ => bail!("{} is no device", path.display()),
+    };
+    let (major, minor) = (rustix::fs::major(about.rdev()), rustix::fs::minor(about.rdev()));
+    let shown = format!("/sys/dev/{kind}/{major}:{minor}");
+    let place = fs::canonicalize(&shown).with_context(|| format!("cannot find {shown}"))?;
+    let mut names = place.ancestors().filter_map(|folder| folder.file_name()?.to_str());
+    let found = names.find_map(PciFunction::of_name);
+    found.ok_or_else(|| anyhow!("{} belongs to no PCI device", path.display()))
 }
 
 /// An option that the LWK knows. It would refuse others itself, but only after CPUs and memory were

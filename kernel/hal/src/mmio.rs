@@ -1,0 +1,80 @@
+//! Registers of devices that the module has granted, mapped uncached in the kernel's half.
+
+use crate::shared;
+use hanare_abi::grant::{GRANT_REGION_MAX, GRANT_REGIONS};
+
+/// Where they are mapped, a place for each region behind the other.
+const BASE: u64 = 0xffff_fe10_0000_0000;
+
+/// Address at which a region is mapped.
+pub(crate) fn place(grant: u32, region: usize) -> u64 {
+    BASE + (u64::from(grant) * GRANT_REGIONS as u64 + region as u64) * GRANT_REGION_MAX
+}
+
+/// Registers of a device, from an offset of 0 on.
+#[derive(Clone, Copy, Debug)]
+pub struct Registers {
+    start: u64,
+    size: u64,
+}
+
+impl Registers {
+    /// A region of a granted device. `None`: it has no such registers.
+    #[must_use]
+    pub fn of(grant: u32, region: usize) -> Option<Registers> {
+        let size = shared::grant_description(grant).regions.get(region)?.size;
+        (size != 0).then_some(Registers { start: place(grant, region), size })
+    }
+
+    /// Number of bytes.
+    #[must_use]
+    pub const fn size(&self) -> u64 {
+        self.size
+    }
+
+    fn at<T>(&self, offset: u64) -> *mut T {
+        let bytes = size_of::<T>() as u64;
+        let is_there = offset.checked_add(bytes).is_some_and(|end| end <= self.size);
+        assert!(is_there && offset.is_multiple_of(bytes), "register {offset:#x} of {self:x?}");
+        (self.start + offset) as *mut T
+    }
+
+    /// Reads four bytes.
+    ///
+    /// # Panics
+    /// Where there are no registers.
+    #[must_use]
+    pub fn read32(&self, offset: u64) -> u32 {
+        // SAFETY: `at` says that the register is one of a granted device, which `build_kernel` has
+        // mapped for good; a device that is gone reads as ones.
+        unsafe { self.at::<u32>(offset).read_volatile() }
+    }
+
+    /// Writes four bytes.
+    ///
+    /// # Panics
+    /// Where there are no registers.
+    pub fn write32(&self, offset: u64, value: u32) {
+        // SAFETY: as in `read32`.
+        unsafe { self.at::<u32>(offset).write_volatile(value) };
+    }
+
+    /// Reads eight bytes.
+    ///
+    /// # Panics
+    /// Where there are no registers.
+    #[must_use]
+    pub fn read64(&self, offset: u64) -> u64 {
+        // SAFETY: as in `read32`.
+        unsafe { self.at::<u64>(offset).read_volatile() }
+    }
+
+    /// Writes eight bytes.
+    ///
+    /// # Panics
+    /// Where there are no registers.
+    pub fn write64(&self, offset: u64, value: u64) {
+        // SAFETY: as in `read32`.
+        unsafe { self.at::<u64>(offset).write_volatile(value) };
+    }
+}

@@ -1,0 +1,102 @@
+//! Parts of devices that drivers may touch: registers, and memory by DMA.
+
+use crate::base::frames;
+use core::fmt;
+use hanare_abi::grant::{DMA_PIECE, GRANT_NAME_BYTES};
+use hanare_core::claims::Device;
+use hanare_core::ledger::{FrameOwner, Subject};
+use hanare_hal::addr::PhysAddr;
+use hanare_hal::mmio::Registers;
+use hanare_hal::paging::SMALL;
+use hanare_hal::{memory, shared};
+
+/// Zero-terminated name of a driver.
+pub type GrantName = [u8; GRANT_NAME_BYTES];
+
+/// Part of a device, for as long as Linux' driver has it.
+pub struct Granted {
+    number: u32,
+    /// The device's file.
+    pub device: Device,
+    dma: &'static [u64],
+}
+
+impl Granted {
+    /// The grants of this instance, each with the name of its driver.
+    pub fn all() -> impl Iterator<Item = (Granted, GrantName)> {
+        (0..shared::params().grant_count).map(|number| {
+            let said = shared::grant_description(number);
+            let device = Device { number: said.device, is_block: said.is_block != 0 };
+            (Granted { number, device, dma: shared::dma_addresses(number) }, said.driver)
+        })
+    }
+
+    /// Registers of the device: those of a region, as PCI numbers these. `None`: it has none there.
+    pub fn registers(&self, region: usize) -> Option<Registers> {
+        Registers::of(self.number, region)
+    }
+
+    /// The address that the device has for memory of the instance.
+    ///
+    /// # Panics
+    /// Of other memory.
+    pub fn address_of(&self, frame: PhysAddr) -> u64 {
+        let mut before = 0;
+        for chunk in shared::chunks() {
+            let there = chunk.addresses();
+            if there.contains(&frame.0) {
+                let offset = before + (frame.0 - there.start);
+                return self.dma[(offset / DMA_PIECE) as usize] + offset % DMA_PIECE;
+            }
+            before += chunk.size;
+        }
+        panic!("{frame:?} is no memory of the instance");
+    }
+
+    /// Begins a use of the device, which the end of Linux' driver waits for. `None`: it is gone.
+    pub fn begin(&self) -> Option<Use> {
+        shared::grant(self.number).begin(shared::here().uses()).then(|| Use(()))
+    }
+}
+
+/// A use of a granted device. It ends on whichever CPU it is dropped.
+pub struct Use(());
+
+impl Drop for Use {
+    fn drop(&mut self) {
+        shared::here().uses().end();
+    }
+}
+
+/// A page of the kernel's for DMA, for good.
+pub struct DmaPage {
+    frame: PhysAddr,
+    /// Address that the device has for it.
+    pub address: u64,
+}
+
+impl DmaPage {
+    /// A page of zeros. `None`: no memory.
+    pub fn new(granted: &Granted) -> Option<DmaPage> {
+        let frame = frames::alloc_zeroed(FrameOwner::kernel(Subject::Drivers))?;
+        Some(DmaPage { frame, address: granted.address_of(frame) })
+    }
+
+    /// Copies out of it, from its start on.
+    pub fn read(&self, to: &mut [u8]) {
+        assert!(to.len() <= SMALL as usize);
+        memory::read(self.frame, to);
+    }
+
+    /// Copies into it.
+    pub fn write(&self, from: &[u8]) {
+        assert!(from.len() <= SMALL as usize);
+        memory::write(self.frame, from);
+    }
+}
+
+impl fmt::Debug for Granted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "grant {} of {:?}", self.number, self.device)
+    }
+}
