@@ -28,7 +28,7 @@
  * is never taken for the same. The module refuses an image of another version and names both; so
  * do the proxy and the command.
  */
-#define HANARE_VERSION 0x98149626U
+#define HANARE_VERSION 0x6261db47U
 /* Bytes of a base page. */
 #define HANARE_PAGE_SIZE 4096ULL
 /* Bytes of a large page, and the granule in which memory is reserved. */
@@ -239,6 +239,14 @@ struct hanare_grant_region {
 	__u64 base;
 	/* Length in bytes; 0: there are none. */
 	__u64 size;
+};
+
+/* Uses of a device on a CPU (free running), written by that CPU. */
+struct hanare_grant_uses {
+	/* Uses that have begun there. */
+	__u32 begun;
+	/* Uses that have ended there. */
+	__u32 ended;
 };
 
 /* A device. Written by the module. */
@@ -808,15 +816,10 @@ struct hanare_cpu_shared {
 	__u64 packed_calls;
 	/* Pooled proxies that have come. */
 	__u64 members_made;
-	/*
-	 * Uses of granted devices that have begun on this CPU (free running), see
-	 * `crate::grant`; and such that have ended on it.
-	 */
-	__u32 uses_begun;
-	/* Uses that have ended. */
-	__u32 uses_ended;
+	/* Uses of each granted device. */
+	struct hanare_grant_uses uses[HANARE_GRANTS_MAX];
 	/* Zero, up to 8192 bytes. */
-	__u64 reserved8[141];
+	__u64 reserved8[138];
 } __attribute__((aligned(4096)));
 
 /* ---- log ---- */
@@ -3430,6 +3433,9 @@ _Static_assert(sizeof(struct hanare_copied_status) == 104, "CopiedStatus");
 _Static_assert(__builtin_offsetof(struct hanare_grant_region, base) == 0, "GrantRegion.base");
 _Static_assert(__builtin_offsetof(struct hanare_grant_region, size) == 8, "GrantRegion.size");
 _Static_assert(sizeof(struct hanare_grant_region) == 16, "GrantRegion");
+_Static_assert(__builtin_offsetof(struct hanare_grant_uses, begun) == 0, "GrantUses.begun");
+_Static_assert(__builtin_offsetof(struct hanare_grant_uses, ended) == 4, "GrantUses.ended");
+_Static_assert(sizeof(struct hanare_grant_uses) == 8, "GrantUses");
 _Static_assert(__builtin_offsetof(struct hanare_grant, state) == 0, "Grant.state");
 _Static_assert(__builtin_offsetof(struct hanare_grant, is_block) == 4, "Grant.is_block");
 _Static_assert(__builtin_offsetof(struct hanare_grant, device) == 8, "Grant.device");
@@ -3564,9 +3570,8 @@ _Static_assert(__builtin_offsetof(struct hanare_cpu_shared, mapped_by) == 4960, 
 _Static_assert(__builtin_offsetof(struct hanare_cpu_shared, mapped_calls) == 4992, "CpuShared.mapped_calls");
 _Static_assert(__builtin_offsetof(struct hanare_cpu_shared, packed_calls) == 7040, "CpuShared.packed_calls");
 _Static_assert(__builtin_offsetof(struct hanare_cpu_shared, members_made) == 7048, "CpuShared.members_made");
-_Static_assert(__builtin_offsetof(struct hanare_cpu_shared, uses_begun) == 7056, "CpuShared.uses_begun");
-_Static_assert(__builtin_offsetof(struct hanare_cpu_shared, uses_ended) == 7060, "CpuShared.uses_ended");
-_Static_assert(__builtin_offsetof(struct hanare_cpu_shared, reserved8) == 7064, "CpuShared.reserved8");
+_Static_assert(__builtin_offsetof(struct hanare_cpu_shared, uses) == 7056, "CpuShared.uses");
+_Static_assert(__builtin_offsetof(struct hanare_cpu_shared, reserved8) == 7088, "CpuShared.reserved8");
 _Static_assert(sizeof(struct hanare_cpu_shared) == 8192, "CpuShared");
 _Static_assert(__builtin_offsetof(struct hanare_log_ring, head) == 0, "LogRing.head");
 _Static_assert(__builtin_offsetof(struct hanare_log_ring, reserved) == 8, "LogRing.reserved");

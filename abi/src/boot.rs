@@ -6,6 +6,7 @@
 //! to applications, read-only).
 
 use crate::frame::PhysFrame;
+use crate::grant::{GRANTS_MAX, GrantUses};
 use core::ops::Range;
 
 /// Found at the very start of the image's first `PT_LOAD` segment.
@@ -464,13 +465,10 @@ pub struct CpuShared {
     pub packed_calls: u64,
     /// Pooled proxies that have come.
     pub members_made: u64,
-    /// Uses of granted devices that have begun on this CPU (free running), see
-    /// [`crate::grant`]; and such that have ended on it.
-    pub uses_begun: u32,
-    /// Uses that have ended.
-    pub uses_ended: u32,
+    /// Uses of each granted device.
+    pub uses: [GrantUses; GRANTS_MAX],
     /// Zero, up to 8192 bytes.
-    pub reserved8: [u64; 141],
+    pub reserved8: [u64; 138],
 }
 
 const _: () = assert!(size_of::<CpuShared>() == 8192 && size_of::<DoorbellShared>() == 1152);

@@ -29,6 +29,16 @@ pub struct GrantRegion {
     pub size: u64,
 }
 
+/// Uses of a device on a CPU (free running), written by that CPU.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct GrantUses {
+    /// Uses that have begun there.
+    pub begun: u32,
+    /// Uses that have ended there.
+    pub ended: u32,
+}
+
 /// A device. Written by the module.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]

@@ -11,7 +11,7 @@ use hanare_abi::grant::{GRANT_GONE, GRANT_THERE};
 use crate::one_writer::{Linux, Lwk, OneWriter};
 use crate::sync::{AtomicU32, Ordering, REAL, full_fence, in_c, publish};
 
-/// The words of a CPU.
+/// The words of a CPU, of one device.
 #[repr(C)]
 #[derive(Debug)]
 pub struct UseWords {

@@ -7,6 +7,8 @@ use hanare_abi::boot::{
     VECTOR_FIRST,
 };
 use hanare_abi::copied::{MAPPED_CALLS, MAPPED_REASONS};
+#[cfg(not(loom))]
+use hanare_abi::grant::GRANTS_MAX;
 
 use crate::grant::UseWords;
 use crate::ring::{EntryPair, Full, Ring, ToLinux, ToLwk};
@@ -68,8 +70,8 @@ pub struct CpuWords {
     mapped_calls: [AtomicU32; MAPPED_CALLS],
     packed_calls: AtomicU64,
     members_made: AtomicU64,
-    uses: UseWords,
-    reserved8: [AtomicU64; 141],
+    uses: [UseWords; GRANTS_MAX],
+    reserved8: [AtomicU64; 138],
 }
 
 same_layout!(EntryPair, RingEntries: outbound, inbound);
@@ -270,10 +272,13 @@ impl<'a> CpuRef<'a> {
         Outbound::new(ring)
     }
 
-    /// Uses of granted devices.
+    /// Uses of a granted device.
+    ///
+    /// # Panics
+    /// If there is no device with that number.
     #[must_use]
-    pub const fn uses(&self) -> &'a UseWords {
-        &self.words.uses
+    pub const fn uses(&self, grant: u32) -> &'a UseWords {
+        &self.words.uses[grant as usize]
     }
 
     /// Bells that Linux has rung.

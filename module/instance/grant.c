@@ -14,6 +14,13 @@
 /* How long Linux' driver waits at its end for uses of the LWK's. */
 #define GONE_MS 1000
 
+/*
+ * Devices of all instances. The lock is taken with that of a device held, and before inst->live;
+ * nothing of Linux' is asked for with it.
+ */
+static LIST_HEAD(granted);
+static DEFINE_MUTEX(granted_lock);
+
 static bool is_text(const u8 *text, size_t size)
 {
 	size_t i;
@@ -43,11 +50,34 @@ static int device_of(u32 descriptor, struct hanare_granted *device)
 	return err;
 }
 
+/* The device is locked: Linux' driver does not come or go meanwhile. */
+static int check_driver(const struct pci_dev *pci, char *message)
+{
+	struct device_driver *driver = pci->dev.driver;
+
+	if (!driver)
+		return refuse(message, -ENODEV, "no driver of Linux' has %s: bind one", pci_name(pci));
+	if (to_pci_driver(driver)->driver_managed_dma)
+		return refuse(message, -EBUSY, "Linux' driver of %s has an IOMMU domain of its own: bind another",
+			      pci_name(pci));
+	return 0;
+}
+
+static bool is_given(const struct pci_dev *pci)
+{
+	const struct hanare_granted *device;
+
+	list_for_each_entry(device, &granted, entry)
+		if (device->pci == pci)
+			return true;
+	return false;
+}
+
 /* inst->lock is held. */
 int hanare_add_device(struct hanare_instance *inst, struct hanare_add_device *arg)
 {
 	struct hanare_granted *device = &inst->devices.all[inst->devices.count];
-	u32 i;
+	int err;
 
 	if (inst->state != HANARE_INSTANCE_CREATED)
 		return refuse(arg->message, -EBUSY, "%s is booted: devices can only be given before boot", inst->name);
@@ -56,30 +86,29 @@ int hanare_add_device(struct hanare_instance *inst, struct hanare_add_device *ar
 			      HANARE_GRANTS_MAX);
 	if (!is_text(arg->driver, sizeof(arg->driver)))
 		return refuse(arg->message, -EINVAL, "the driver's name must be printable and end with a zero");
+	memset(device, 0, sizeof(*device));
+	device->inst = inst;
+	memcpy(device->driver, arg->driver, sizeof(device->driver));
 	if (device_of(arg->descriptor, device))
 		return refuse(arg->message, -EINVAL, "the file is no device");
 	device->pci = pci_get_domain_bus_and_slot(arg->domain, arg->bus, arg->function);
 	if (!device->pci)
 		return refuse(arg->message, -ENODEV, "there is no PCI function %04x:%02x:%02x.%u", arg->domain, arg->bus,
 			      PCI_SLOT(arg->function), PCI_FUNC(arg->function));
-	if (!READ_ONCE(device->pci->dev.driver)) {
+	device_lock(&device->pci->dev);
+	err = check_driver(device->pci, arg->message);
+	mutex_lock(&granted_lock);
+	if (!err && is_given(device->pci))
+		err = refuse(arg->message, -EBUSY, "%s is given to a driver already", pci_name(device->pci));
+	if (!err)
+		list_add(&device->entry, &granted);
+	mutex_unlock(&granted_lock);
+	device_unlock(&device->pci->dev);
+	if (err)
 		pci_dev_put(device->pci);
-		return refuse(arg->message, -ENODEV, "no driver of Linux' has %04x:%02x:%02x.%u: bind one", arg->domain, arg->bus,
-			      PCI_SLOT(arg->function), PCI_FUNC(arg->function));
-	}
-	for (i = 0; i < inst->devices.count; i++)
-		if (inst->devices.all[i].pci == device->pci) {
-			pci_dev_put(device->pci);
-			return refuse(arg->message, -EBUSY, "%s has that device already", inst->name);
-		}
-	memcpy(device->driver, arg->driver, sizeof(device->driver));
-	device->grant = NULL;
-	device->dma = NULL;
-	device->mapped = 0;
-	mutex_lock(&hanare_lock);
-	inst->devices.count++;
-	mutex_unlock(&hanare_lock);
-	return 0;
+	else
+		inst->devices.count++;
+	return err;
 }
 
 /* ---- DMA ---- */
@@ -91,7 +120,7 @@ u32 hanare_dma_pieces(const struct hanare_instance *inst)
 
 static void unmap(struct hanare_granted *device)
 {
-	while (device->mapped)
+	for (; device->mapped; cond_resched())
 		dma_unmap_page_attrs(&device->pci->dev, device->dma[--device->mapped], HANARE_DMA_PIECE, DMA_BIDIRECTIONAL,
 				     DMA_ATTR_SKIP_CPU_SYNC);
 }
@@ -118,6 +147,7 @@ static int map(struct hanare_instance *inst, struct hanare_granted *device, char
 			if (dma_mapping_error(dev, address))
 				return refuse(message, -ENOMEM, "%s has no address for DMA left", pci_name(device->pci));
 			device->dma[device->mapped++] = address;
+			cond_resched();
 		}
 	}
 	return 0;
@@ -151,6 +181,10 @@ int hanare_grants_begin(struct hanare_instance *inst, struct hanare_grant *grant
 		struct hanare_granted *device = &inst->devices.all[i];
 		int err;
 
+		if (READ_ONCE(device->is_gone)) {
+			hanare_grants_end(inst);
+			return refuse(message, -ENODEV, "Linux' driver has let go of %s: give it again", pci_name(device->pci));
+		}
 		device->dma = kvmalloc_array(pieces, sizeof(*device->dma), GFP_KERNEL);
 		err = device->dma ? map(inst, device, message) :
 				    refuse(message, -ENOMEM, "Linux has no memory left");
@@ -160,11 +194,24 @@ int hanare_grants_begin(struct hanare_instance *inst, struct hanare_grant *grant
 		}
 		memcpy(dma + (u64)i * pieces, device->dma, pieces * sizeof(*dma));
 		describe(device, &grants[i]);
+		WRITE_ONCE(grants[i].state, HANARE_GRANT_THERE);
+		/* From here on its end is told: who lets go meanwhile waits for inst->live. */
 		device->grant = &grants[i];
-		/* Linux' driver may have let go of it meanwhile. */
-		WRITE_ONCE(grants[i].state, READ_ONCE(device->pci->dev.driver) ? HANARE_GRANT_THERE : HANARE_GRANT_GONE);
 	}
 	return 0;
+}
+
+static bool is_in_use(const struct hanare_granted *device)
+{
+	const struct hanare_instance *inst = device->inst;
+	u32 number = device - inst->devices.all, uses = 0, i;
+
+	for (i = 0; i < inst->cpu_count; i++) {
+		const struct hanare_grant_uses *cpu = &inst->cpus[i].shared->uses[number];
+
+		uses += hanare_uses(&cpu->begun, &cpu->ended);
+	}
+	return uses;
 }
 
 /* No CPU of the instance runs, or is about to. */
@@ -175,6 +222,13 @@ void hanare_grants_end(struct hanare_instance *inst)
 	for (i = 0; i < inst->devices.count; i++) {
 		struct hanare_granted *device = &inst->devices.all[i];
 
+		/* The memory goes back to Linux: nothing is to come there that was under way. */
+		if (device->grant && !device->is_gone && is_in_use(device)) {
+			pr_warn("%s: stopped while a driver used %s: its DMA is switched off\n", inst->name,
+				pci_name(device->pci));
+			pci_clear_master(device->pci);
+			pci_wait_for_pending_transaction(device->pci);
+		}
 		device->grant = NULL;
 		unmap(device);
 		kvfree(device->dma);
@@ -184,56 +238,53 @@ void hanare_grants_end(struct hanare_instance *inst)
 
 void hanare_devices_put(struct hanare_instance *inst)
 {
-	mutex_lock(&hanare_lock);
-	while (inst->devices.count)
-		pci_dev_put(inst->devices.all[--inst->devices.count].pci);
-	mutex_unlock(&hanare_lock);
+	while (inst->devices.count) {
+		struct hanare_granted *device = &inst->devices.all[--inst->devices.count];
+
+		mutex_lock(&granted_lock);
+		list_del(&device->entry);
+		mutex_unlock(&granted_lock);
+		pci_dev_put(device->pci);
+	}
 }
 
 /* ---- the end of Linux' driver ---- */
 
-static bool is_in_use(const struct hanare_instance *inst)
+static void over(struct hanare_granted *device)
 {
-	u32 uses = 0, i;
-
-	for (i = 0; i < inst->cpu_count; i++)
-		uses += hanare_uses(&inst->cpus[i].shared->uses_begun, &inst->cpus[i].shared->uses_ended);
-	return uses;
-}
-
-static void over(struct hanare_instance *inst, struct hanare_granted *device)
-{
+	struct hanare_instance *inst = device->inst;
 	unsigned long end = jiffies + msecs_to_jiffies(GONE_MS);
 
+	WRITE_ONCE(device->is_gone, true);
 	down_read(&inst->live);
 	if (device->grant) {
 		hanare_grant_over(&device->grant->state);
-		while (is_in_use(inst) && time_before(jiffies, end))
+		while (is_in_use(device) && time_before(jiffies, end))
 			usleep_range(50, 200);
-		if (is_in_use(inst))
+		if (is_in_use(device))
 			pr_err("%s: a driver of the LWK's does not let go of %s within %d ms\n", inst->name,
 			       pci_name(device->pci), GONE_MS);
 		else
 			pr_info("%s: Linux' driver lets go of %s: the LWK uses it no more\n", inst->name,
 				pci_name(device->pci));
+		/* Later it may be another's, or not be there. */
+		unmap(device);
 	}
 	up_read(&inst->live);
 }
 
-/* Before Linux' driver lets go of a device. */
+/* Before Linux' driver lets go of a device, which is locked. */
 static int pci_event(struct notifier_block *nb, unsigned long event, void *data)
 {
-	struct hanare_instance *inst;
-	u32 i;
+	struct hanare_granted *device;
 
 	if (event != BUS_NOTIFY_UNBIND_DRIVER)
 		return NOTIFY_DONE;
-	mutex_lock(&hanare_lock);
-	list_for_each_entry(inst, &hanare_instances, entry)
-		for (i = 0; i < inst->devices.count; i++)
-			if (&inst->devices.all[i].pci->dev == data)
-				over(inst, &inst->devices.all[i]);
-	mutex_unlock(&hanare_lock);
+	mutex_lock(&granted_lock);
+	list_for_each_entry(device, &granted, entry)
+		if (&device->pci->dev == data)
+			over(device);
+	mutex_unlock(&granted_lock);
 	return NOTIFY_OK;
 }
 

@@ -149,23 +149,25 @@ text = bytes(range(256)) * 16
 print(os.pwrite(device, text, 0), os.pread(other, 4096, 0) == text, os.pwrite(device, b'four', 4090), os.pread(device, 100, 4088))
 print(os.pread(device, 4, 4096), os.pwrite(other, b'four', 5000))
 """
-# Many factorials, until the driver lets go of the device; which of them were another number.
+# Copies by DMA, until the driver lets go of the device or there were enough: how many came back
+# right, and wrong.
 KEEPS = """
 import os, sys
-device = os.open(sys.argv[1], os.O_RDWR)
-right = wrong = 0
+device, place, most = os.open(sys.argv[1], os.O_RDWR), int(sys.argv[2]), int(sys.argv[3])
+os.pwrite(os.open(sys.argv[4], os.O_RDWR), b'\\x06', 4)  # memory, bus master
+right = wrong = why = 0
 print('begun', flush=True)
-while True:
+while right + wrong < most:
+    text = os.urandom(1000)
     try:
-        os.write(device, (10).to_bytes(4, 'little'))
-        if int.from_bytes(os.read(device, 4), 'little') == 3628800:
-            right += 1
-        else:
-            wrong += 1
+        os.pwrite(device, text, place)
+        copy = os.pread(device, 1000, place)
     except OSError as error:
         why = error.errno
         break
-print(right > 10, wrong, why)
+    right += copy == text
+    wrong += copy != text
+print(right, wrong, why)
 """
 
 
@@ -187,16 +189,35 @@ def teaches():
     expect(lines[3] == "4096 True 4 b'\\xf8\\xf9four\\xfe\\xff'" and lines[4] == "b'' 0", result)
 
 
+def keeps(place, most):
+    """A program that copies, and has begun."""
+    running = subprocess.Popen(['hanare', 'run', '--', 'python3', '-c', KEEPS, given, str(place), str(most), teaching + '/config'],
+                               stdout=subprocess.PIPE)
+    expect(running.stdout.readline() == b'begun\n', 'it has not begun')
+    return running
+
+
+def two_programs():
+    """Each gets its own copies, one after the other."""
+    said = [program.communicate(timeout=TIMEOUT)[0].decode().split() for program in [keeps(0, 5), keeps(2000, 5)]]
+    expect(said == [['5', '0', '0']] * 2, said)
+
+
+def refused_by_the_module():
+    """A device that another instance's driver has, and one without a driver."""
+    said = hanare('boot', 'other', '--cpus', '1', '--mem', '64M', '--device', 'edu=' + given, status=None)
+    expect(said.status and b'is given to a driver already' in said.err, said)
+
+
 def lets_go():
     """Linux' driver lets go of the device while a program uses the LWK's."""
-    running = subprocess.Popen(['hanare', 'run', '--', 'python3', '-c', KEEPS, given], stdout=subprocess.PIPE)
-    expect(running.stdout.readline() == b'begun\n', 'it has not begun')
+    running = keeps(0, 1000)
     time.sleep(1)
     before = len(kernel_log_since(0))
     write(PCI + '/drivers/uio_pci_generic/unbind', os.path.basename(teaching))
     expect('lets go of' in kernel_log_since(before), kernel_log_since(before))
     said = running.communicate(timeout=TIMEOUT)[0].decode().split()
-    expect(said[:2] == ['True', '0'], said)
+    expect(int(said[0]) > 0 and said[1] == '0' and said[2] != '0', said)
 
 
 start(*BOOT)
@@ -250,5 +271,7 @@ for name, argument, said in (('without-pci', 'edu=/dev/null', b'belongs to no PC
         said in hanare('boot', *BOOT, '--device', argument, status=None).err, argument))
 boot(*BOOT, '--device', 'edu=' + given)
 check('driver-of-the-teaching-device', teaches)
+check('driver-of-two-programs', two_programs)
+check('driver-refused-to-another-instance', refused_by_the_module)
 check('driver-whose-device-goes', lets_go)
 finish()

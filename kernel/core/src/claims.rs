@@ -25,7 +25,7 @@ macro_rules! wrong {
 }
 
 /// Names of the LWK's drivers.
-pub const DRIVERS: [&str; 2] = ["edu", "zero"];
+pub const DRIVERS: [&str; 1] = ["edu"];
 
 /// Device of Linux', as files name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,8 @@
 //! Registers of devices that the module has granted, mapped uncached in the kernel's half.
 
 use crate::shared;
-use hanare_abi::grant::{GRANT_REGION_MAX, GRANT_REGIONS};
+use core::marker::PhantomData;
+use hanare_abi::grant::{GRANT_REGION_MAX, GRANT_REGIONS, GRANTS_MAX};
 
 /// Where they are mapped, a place for each region behind the other.
 const BASE: u64 = 0xffff_fe10_0000_0000;
@@ -11,19 +12,26 @@ pub(crate) fn place(grant: u32, region: usize) -> u64 {
     BASE + (u64::from(grant) * GRANT_REGIONS as u64 + region as u64) * GRANT_REGION_MAX
 }
 
-/// Registers of a device, from an offset of 0 on.
-#[derive(Clone, Copy, Debug)]
-pub struct Registers {
-    start: u64,
-    size: u64,
+/// Whether registers may be mapped at an address, which a look may change.
+pub(crate) fn contains(addr: u64) -> bool {
+    (BASE..place(GRANTS_MAX as u32, 0)).contains(&addr)
 }
 
-impl Registers {
-    /// A region of a granted device. `None`: it has no such registers.
+/// Registers of a device, from an offset of 0 on, for the time of a use.
+#[derive(Clone, Copy, Debug)]
+pub struct Registers<'a> {
+    start: u64,
+    size: u64,
+    in_use: PhantomData<&'a ()>,
+}
+
+impl<'a> Registers<'a> {
+    /// A region of a granted device, as long as `_use` lasts. `None`: it has no such registers.
     #[must_use]
-    pub fn of(grant: u32, region: usize) -> Option<Registers> {
+    pub fn of<T>(grant: u32, region: usize, _use: &'a T) -> Option<Registers<'a>> {
         let size = shared::grant_description(grant).regions.get(region)?.size;
-        (size != 0).then_some(Registers { start: place(grant, region), size })
+        let start = place(grant, region);
+        (size != 0).then_some(Registers { start, size, in_use: PhantomData })
     }
 
     /// Number of bytes.
@@ -45,7 +53,7 @@ impl Registers {
     /// Where there are no registers.
     #[must_use]
     pub fn read32(&self, offset: u64) -> u32 {
-        // SAFETY: `at` says that the register is one of a granted device, which `build_kernel` has
+        // SAFETY: `at` says that the register is one of a granted device, which `devices::map` has
         // mapped for good; a device that is gone reads as ones.
         unsafe { self.at::<u32>(offset).read_volatile() }
     }

@@ -242,6 +242,7 @@ pub fn map_kernel(
 pub(crate) fn is_stack(addr: u64) -> bool {
     let kernel = PageTable { root: root(&KERNEL_ROOT), ..PageTable::empty() };
     addr >= STACKS_BASE
+        && !crate::mmio::contains(addr)
         && kernel.table(addr, 0).is_some_and(|t| get(t, index(addr, 0)).has(pte::PRESENT))
 }
 

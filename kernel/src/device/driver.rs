@@ -25,8 +25,9 @@ pub enum Answer {
     Linux,
 }
 
-/// A driver. Its functions run on any CPU, several at a time, and may wait ([`poll`]). None runs
-/// any more when Linux' driver lets go of the device.
+/// A driver. Its functions run on any CPU, several at a time, and may wait ([`poll`]). They touch
+/// the device in a [`Use`](super::granted::Use) alone, of which there is none any more when Linux'
+/// driver has let go.
 ///
 /// Whatever a function leaves out is Linux'. Calls come only of descriptors that the driver has
 /// claimed.

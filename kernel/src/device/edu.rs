@@ -24,20 +24,20 @@ const DMA_START: u64 = 1;
 const DMA_TO_MEMORY: u64 = 2;
 /// The device's buffer: its address for DMA, and bytes.
 const BUFFER: u64 = 0x4_0000;
-const BUFFER_BYTES: u64 = 4096;
-/// Longest that the device takes, ns; an emulator is slow.
-const PATIENCE_NS: u64 = 1_000_000_000;
+const BUFFER_BYTES: usize = 4096;
+/// Addresses for DMA below are in reach, unless QEMU was told otherwise.
+const REACH: u64 = 1 << 28;
+/// Longest that the device takes, ns (a copy takes 100 ms): less than Linux' driver waits.
+const PATIENCE_NS: u64 = 400_000_000;
+/// How long a call waits for others, ns, before Linux has it.
+const OTHERS_NS: u64 = 5_000_000_000;
 
 /// The driver.
 pub struct Edu {
-    parts: Once<Parts>,
-    /// A thread uses the device, which does one thing at a time.
+    parts: Once<(&'static Granted, DmaPage)>,
+    /// A thread uses the device, which does one thing at a time; or it has not finished, and is
+    /// never used again.
     is_busy: AtomicBool,
-}
-
-struct Parts {
-    registers: Registers,
-    page: DmaPage,
 }
 
 impl Edu {
@@ -46,40 +46,39 @@ impl Edu {
         Edu { parts: Once::new(), is_busy: AtomicBool::new(false) }
     }
 
-    /// Does something with the device, alone. What takes too long is Linux'.
-    fn alone(&self, does: impl FnOnce(&Parts) -> Option<i64>) -> Answer {
-        let free = || !self.is_busy.load(Ordering::Relaxed);
-        let take = || !self.is_busy.swap(true, Ordering::Acquire);
-        let Some(parts) = self.parts.get().filter(|_| poll(free, PATIENCE_NS) && take()) else {
-            return Answer::Linux;
-        };
-        let done = does(parts);
-        self.is_busy.store(false, Ordering::Release);
-        done.map_or(Answer::Linux, Answer::Done)
+    /// Has the device do something for one thread at a time. `None`: it did not finish.
+    fn alone(&self, does: impl FnOnce(Registers<'_>, &DmaPage) -> Option<i64>) -> Answer {
+        let Some((granted, page)) = self.parts.get() else { return Answer::Linux };
+        while self.is_busy.swap(true, Ordering::Acquire) {
+            if !poll(|| !self.is_busy.load(Ordering::Relaxed), OTHERS_NS) {
+                return Answer::Linux;
+            }
+        }
+        let used = granted.begin();
+        let registers = used.as_ref().and_then(|used| used.registers(0));
+        let done = registers.map(|registers| does(registers, page));
+        drop(used);
+        if done != Some(None) {
+            self.is_busy.store(false, Ordering::Release);
+        }
+        done.map_or(Answer::Linux, |done| Answer::Done(done.unwrap_or(errno::EIO.as_return())))
     }
 
-    fn transfer(&self, access: &Access, offset: u64, is_read: bool) -> Answer {
-        let bytes = access.bytes.min(BUFFER_BYTES.saturating_sub(offset)) as usize;
-        let (mut copy, place) = ([0; BUFFER_BYTES as usize], BUFFER + offset);
-        if bytes == 0 {
-            return Answer::Done(0);
-        }
-        if !is_read && usercopy::read(access.buffer, &mut copy[..bytes]).is_err() {
-            return Answer::Done(errno::EFAULT.as_return());
-        }
-        self.alone(|Parts { registers, page }| {
-            page.write(&copy[..bytes]);
-            let (from, to) = if is_read { (place, page.address) } else { (page.address, place) };
+    /// Copies between a buffer and the device's, from `offset` on.
+    fn transfer(&self, copy: &mut [u8], offset: u64, is_read: bool) -> Answer {
+        self.alone(|registers, page| {
+            page.write(copy); // what is read, too: no other call's is left there
+            let (here, there) = (page.address, BUFFER + offset);
+            let (from, to) = if is_read { (there, here) } else { (here, there) };
             registers.write64(DMA_FROM, from);
             registers.write64(DMA_TO, to);
-            registers.write64(DMA_BYTES, bytes as u64);
+            registers.write64(DMA_BYTES, copy.len() as u64);
             registers.write64(DMA_COMMAND, DMA_START | if is_read { DMA_TO_MEMORY } else { 0 });
             if !poll(|| registers.read64(DMA_COMMAND) & DMA_START == 0, PATIENCE_NS) {
                 return None;
             }
-            page.read(&mut copy[..bytes]);
-            let put = is_read && usercopy::write(access.buffer, &copy[..bytes]).is_err();
-            Some(if put { errno::EFAULT.as_return() } else { bytes as i64 })
+            page.read(copy);
+            Some(copy.len() as i64)
         })
     }
 }
@@ -90,43 +89,62 @@ impl Driver for Edu {
     }
 
     fn begin(&self, granted: &'static Granted) -> Result<(), &'static str> {
-        let registers = granted.registers(0).ok_or("it has no registers")?;
+        let used = granted.begin().ok_or("Linux' driver has let go of it")?;
+        let registers = used.registers(0).ok_or("it has no registers")?;
         if registers.size() <= DMA_COMMAND || registers.read32(IDENTITY) & 0xffff != 0xed {
             return Err("it is no teaching device of QEMU's");
         }
         let page = DmaPage::new(granted).ok_or("there is no memory")?;
-        self.parts.call_once(|| Parts { registers, page });
+        if !page.is_translated() && page.address >= REACH {
+            return Err("without an IOMMU it may not reach the memory");
+        }
+        self.parts.call_once(|| (granted, page));
         Ok(())
     }
 
     fn write(&self, access: &Access) -> Answer {
-        if let Some(offset) = access.offset {
-            return self.transfer(access, offset, false);
-        }
-        let mut number = [0; 4];
-        if access.bytes != 4 {
-            return Answer::Linux;
-        }
-        if usercopy::read(access.buffer, &mut number).is_err() {
+        let offset = access.offset.unwrap_or(0).min(BUFFER_BYTES as u64);
+        let room = if access.offset.is_none() { 4 } else { BUFFER_BYTES as u64 - offset };
+        let mut copy = [0; BUFFER_BYTES];
+        let copy = &mut copy[..access.bytes.min(room) as usize];
+        if usercopy::read(access.buffer, copy).is_err() {
             return Answer::Done(errno::EFAULT.as_return());
         }
-        self.alone(|Parts { registers, .. }| {
-            registers.write32(FACTORIAL, u32::from_le_bytes(number));
-            poll(|| registers.read32(STATUS) & COMPUTES == 0, PATIENCE_NS).then_some(4)
-        })
+        match (access.offset, &*copy) {
+            (Some(_), []) => Answer::Done(0),
+            (Some(_), _) => self.transfer(copy, offset, false),
+            (None, &[a, b, c, d]) if access.bytes == 4 => self.alone(|registers, _| {
+                registers.write32(FACTORIAL, u32::from_le_bytes([a, b, c, d]));
+                poll(|| registers.read32(STATUS) & COMPUTES == 0, PATIENCE_NS).then_some(4)
+            }),
+            _ => Answer::Linux,
+        }
     }
 
     fn read(&self, access: &Access) -> Answer {
-        if let Some(offset) = access.offset {
-            return self.transfer(access, offset, true);
+        let mut copy = [0; BUFFER_BYTES];
+        let (answer, copy) = match access.offset {
+            Some(offset) => {
+                let room = (BUFFER_BYTES as u64).saturating_sub(offset);
+                let copy = &mut copy[..access.bytes.min(room) as usize];
+                let is_some = !copy.is_empty();
+                (if is_some { self.transfer(copy, offset, true) } else { Answer::Done(0) }, copy)
+            }
+            None if access.bytes == 4 => {
+                let copy = &mut copy[..4];
+                let answer = self.alone(|registers, _| {
+                    copy.copy_from_slice(&registers.read32(FACTORIAL).to_le_bytes());
+                    Some(4)
+                });
+                (answer, copy)
+            }
+            None => return Answer::Linux,
+        };
+        match answer {
+            Answer::Done(1..) if usercopy::write(access.buffer, copy).is_err() => {
+                Answer::Done(errno::EFAULT.as_return())
+            }
+            answer => answer,
         }
-        if access.bytes != 4 {
-            return Answer::Linux;
-        }
-        self.alone(|Parts { registers, .. }| {
-            let result = registers.read32(FACTORIAL).to_le_bytes();
-            let put = usercopy::write(access.buffer, &result);
-            Some(put.map_or(errno::EFAULT.as_return(), |()| 4))
-        })
     }
 }

@@ -31,11 +31,6 @@ impl Granted {
         })
     }
 
-    /// Registers of the device: those of a region, as PCI numbers these. `None`: it has none there.
-    pub fn registers(&self, region: usize) -> Option<Registers> {
-        Registers::of(self.number, region)
-    }
-
     /// The address that the device has for memory of the instance.
     ///
     /// # Panics
@@ -55,16 +50,26 @@ impl Granted {
 
     /// Begins a use of the device, which the end of Linux' driver waits for. `None`: it is gone.
     pub fn begin(&self) -> Option<Use> {
-        shared::grant(self.number).begin(shared::here().uses()).then(|| Use(()))
+        let uses = shared::here().uses(self.number);
+        shared::grant(self.number).begin(uses).then_some(self.number).map(Use)
     }
 }
 
-/// A use of a granted device. It ends on whichever CPU it is dropped.
-pub struct Use(());
+/// A use of a granted device. It ends on whichever CPU it is dropped. Linux' driver waits for that
+/// for a second at most: so a use waits for the device, and never for a program's memory, a lock of
+/// long calls, or Linux.
+pub struct Use(u32);
+
+impl Use {
+    /// Registers of the device: those of a region, as PCI numbers these. `None`: it has none there.
+    pub fn registers(&self, region: usize) -> Option<Registers<'_>> {
+        Registers::of(self.0, region, self)
+    }
+}
 
 impl Drop for Use {
     fn drop(&mut self) {
-        shared::here().uses().end();
+        shared::here().uses(self.0).end();
     }
 }
 
@@ -80,6 +85,11 @@ impl DmaPage {
     pub fn new(granted: &Granted) -> Option<DmaPage> {
         let frame = frames::alloc_zeroed(FrameOwner::kernel(Subject::Drivers))?;
         Some(DmaPage { frame, address: granted.address_of(frame) })
+    }
+
+    /// Whether the device has its own address for it, by an IOMMU.
+    pub fn is_translated(&self) -> bool {
+        self.address != self.frame.0
     }
 
     /// Copies out of it, from its start on.

@@ -16,23 +16,21 @@ use crate::process::thread::Thread;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use driver::Driver;
-use granted::{GrantName, Granted, Use};
+use granted::{GrantName, Granted};
 use hanare_abi::service::{FILE_READABLE, FILE_WRITABLE, SERVICE_CLAIM};
 use hanare_core::claims::{Descriptors, Device};
 use hanare_core::errno::Result;
 use linux_raw_sys::general::{FASYNC, O_APPEND, O_NONBLOCK};
 use spin::Once;
 
-/// All drivers.
-static DRIVERS: [&dyn Driver; 2] = [&EDU, &zero::Zero];
+/// All drivers of devices; `hanare_core::claims::DRIVERS` has their names.
+static DRIVERS: [&dyn Driver; 1] = [&EDU];
 static EDU: edu::Edu = edu::Edu::new();
 
 /// A driver with its device.
 struct Used {
     driver: &'static dyn Driver,
     device: Device,
-    /// The part of the device that it has; `None`: nothing but descriptors.
-    granted: Option<&'static Granted>,
 }
 
 static GRANTED: Once<Vec<(Granted, GrantName)>> = Once::new();
@@ -49,21 +47,23 @@ pub fn init() {
             let name = core::str::from_utf8(name).unwrap_or("?");
             let driver = DRIVERS.into_iter().find(|driver| driver.name() == name);
             let begun = driver.ok_or("there is no such driver").and_then(|driver| {
-                driver.begin(granted)?;
-                Ok(driver)
+                let is_same = |used: &Used| used.driver.name() == driver.name();
+                if used.iter().any(is_same) {
+                    return Err("its driver has another device");
+                }
+                driver.begin(granted).map(|()| driver)
             });
             match begun {
                 Ok(driver) => {
                     crate::info!("driver {name} has its part of {granted:?}");
-                    let device = granted.device;
-                    lists::push_within(&mut used, Used { driver, device, granted: Some(granted) });
+                    lists::push_within(&mut used, Used { driver, device: granted.device });
                 }
                 Err(why) => crate::info!("driver {name} leaves {granted:?} to Linux: {why}"),
             }
         }
         if let Some(device) = pool::options().claim {
             let driver: &dyn Driver = &zero::Zero;
-            lists::push_within(&mut used, Used { driver, device, granted: None });
+            lists::push_within(&mut used, Used { driver, device });
         }
         used
     });
@@ -79,14 +79,9 @@ pub fn are_used() -> bool {
     !used().is_empty()
 }
 
-/// Has the driver of a claim do something, unless its device is gone.
-pub fn by_driver<T>(claim: &Claim, does: impl FnOnce(&dyn Driver) -> T) -> Option<T> {
-    let Used { driver, granted, .. } = &used()[claim.driver];
-    let _use: Option<Use> = match granted {
-        Some(granted) => Some(granted.begin()?),
-        None => None,
-    };
-    Some(does(*driver))
+/// The driver of a claim.
+pub fn driver_of(claim: &Claim) -> &'static dyn Driver {
+    used()[claim.driver].driver
 }
 
 /// The running thread `me` has opened a descriptor: a driver claims it, or none does.

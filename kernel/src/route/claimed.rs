@@ -31,13 +31,14 @@ pub fn call(me: &Thread, row: &Row, args: &[u64; 6]) -> Option<Outcome> {
     let claim = me.process.claims.get(descriptor as u32)?;
     let buffer = UserAddr::of(buffer);
     let access = Access { buffer, bytes, offset };
-    let answer = device::by_driver(&claim, |driver| match is_read {
+    let driver = device::driver_of(&claim);
+    let answer = match is_read {
         true if claim.is_readable => driver.read(&access),
         false if claim.is_writable => driver.write(&access),
         _ => Answer::Linux,
-    });
+    };
     services::put_together(|| drop(claim)); // it may be the last one
-    match answer? {
+    match answer {
         Answer::Done(result) => Some(Outcome::Done(result)),
         Answer::Linux => None,
     }

@@ -89,7 +89,7 @@ impl Boot {
         for DriversDevice { driver, path } in &self.devices {
             let file = fs::File::open(path)
                 .with_context(|| format!("cannot open the device {}", path.display()))?;
-            builder.add_device(driver, file.as_fd(), pci_function(path)?)?;
+            builder.add_device(driver, file.as_fd(), pci_function(&file, path)?)?;
         }
         for &cpu in self.cpus.numbers() {
             builder.check_cpu(cpu)?;
@@ -145,8 +145,8 @@ fn device_of_driver(text: &str) -> Result<DriversDevice, String> {
 }
 
 /// The PCI function behind a device's file: the nearest one above it in sysfs.
-fn pci_function(path: &Path) -> Result<PciFunction> {
-    let about = fs::metadata(path).with_context(|| format!("cannot look at {}", path.display()))?;
+fn pci_function(file: &fs::File, path: &Path) -> Result<PciFunction> {
+    let about = file.metadata().with_context(|| format!("cannot look at {}", path.display()))?;
     let kind = match about.file_type() {
         kind if kind.is_char_device() => "char",
         kind if kind.is_block_device() => "block",
