@@ -167,7 +167,8 @@ while right + wrong < most:
         break
     right += copy == text
     wrong += copy != text
-print(right, wrong, why)
+print(right, wrong, why, flush=True)
+sys.stdin.read()  # a close takes DMA from all
 """
 
 
@@ -192,14 +193,17 @@ def teaches():
 def keeps(place, most):
     """A program that copies, and has begun."""
     running = subprocess.Popen(['hanare', 'run', '--', 'python3', '-c', KEEPS, given, str(place), str(most), teaching + '/config'],
-                               stdout=subprocess.PIPE)
+                               stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     expect(running.stdout.readline() == b'begun\n', 'it has not begun')
     return running
 
 
 def two_programs():
     """Each gets its own copies, one after the other."""
-    said = [program.communicate(timeout=TIMEOUT)[0].decode().split() for program in [keeps(0, 5), keeps(2000, 5)]]
+    programs = keeps(0, 5), keeps(2000, 5)
+    said = [program.stdout.readline().decode().split() for program in programs]
+    for program in programs:
+        program.communicate(timeout=TIMEOUT)
     expect(said == [['5', '0', '0']] * 2, said)
 
 
