@@ -7,7 +7,6 @@ use hanare_abi::boot::{
     VECTOR_FIRST,
 };
 use hanare_abi::copied::{MAPPED_CALLS, MAPPED_REASONS};
-#[cfg(not(loom))]
 use hanare_abi::grant::GRANTS_MAX;
 
 use crate::grant::UseWords;

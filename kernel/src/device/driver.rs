@@ -61,7 +61,8 @@ pub trait Driver: Sync {
 /// then.
 const POLL_NS: u64 = 50_000;
 
-/// Waits until a device is `ready`. False: it was not after `most` ns.
+/// Waits until a device is `ready`, which has no other effect: it may be asked again when it was.
+/// False: it was not after `most` ns. Signals do not end the wait.
 pub fn poll(ready: impl Fn() -> bool + Send + Sync, most: u64) -> bool {
     let end = cpus::deadline(most);
     let busy = cpus::deadline(POLL_NS.min(most));

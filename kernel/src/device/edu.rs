@@ -54,7 +54,7 @@ impl Edu {
                 return Answer::Linux;
             }
         }
-        let used = granted.begin();
+        let used = granted.begin_use();
         let registers = used.as_ref().and_then(|used| used.registers(0));
         let done = registers.map(|registers| does(registers, page));
         drop(used);
@@ -89,7 +89,7 @@ impl Driver for Edu {
     }
 
     fn begin(&self, granted: &'static Granted) -> Result<(), &'static str> {
-        let used = granted.begin().ok_or("Linux' driver has let go of it")?;
+        let used = granted.begin_use().ok_or("Linux' driver has let go of it")?;
         let registers = used.registers(0).ok_or("it has no registers")?;
         if registers.size() <= DMA_COMMAND || registers.read32(IDENTITY) & 0xffff != 0xed {
             return Err("it is no teaching device of QEMU's");

@@ -2,6 +2,7 @@
 
 use crate::base::frames;
 use core::fmt;
+use core::sync::atomic::{Ordering, compiler_fence};
 use hanare_abi::grant::{DMA_PIECE, GRANT_NAME_BYTES};
 use hanare_core::claims::Device;
 use hanare_core::ledger::{FrameOwner, Subject};
@@ -49,7 +50,7 @@ impl Granted {
     }
 
     /// Begins a use of the device, which the end of Linux' driver waits for. `None`: it is gone.
-    pub fn begin(&self) -> Option<Use> {
+    pub fn begin_use(&self) -> Option<Use> {
         let uses = shared::here().uses(self.number);
         shared::grant(self.number).begin(uses).then_some(self.number).map(Use)
     }
@@ -95,6 +96,7 @@ impl DmaPage {
     /// Copies out of it, from its start on.
     pub fn read(&self, to: &mut [u8]) {
         assert!(to.len() <= SMALL as usize);
+        compiler_fence(Ordering::SeqCst); // after what a register has said
         memory::read(self.frame, to);
     }
 
@@ -102,6 +104,7 @@ impl DmaPage {
     pub fn write(&self, from: &[u8]) {
         assert!(from.len() <= SMALL as usize);
         memory::write(self.frame, from);
+        compiler_fence(Ordering::SeqCst); // before a register is told
     }
 }
 
