@@ -16,6 +16,7 @@ import sys
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '../lib'))
+import abi
 import ledger
 from harness import *
 
@@ -341,16 +342,17 @@ def again(*arguments):
 class Asked:
     """Questions of tests to the LWK (IOCTL_DEBUG), without a process for each."""
 
-    IOCTL, MEMORY, FAIL = 0xc1e04808, 3, 5
+    IOCTL, MEMORY, FAIL = abi.constant('IOCTL_DEBUG'), abi.constant('DEBUG_MEMORY'), abi.constant('DEBUG_FAIL_ALLOC')
+    REST = 8 * abi.constant('LEDGER_WORDS')  # bytes behind the arguments
 
     def ask(self, what, *args):
         with open('/dev/hanare', 'r+b', buffering=0) as device:
-            data = bytearray(struct.pack('<32sII4Q408x', b'default', 0, what, *args, *[0] * (4 - len(args))))
+            data = bytearray(struct.pack(f'<32sII4Q{self.REST}x', b'default', 0, what, *args, *[0] * (4 - len(args))))
             end = time.monotonic() + TIMEOUT
             while True:
                 try:
                     fcntl.ioctl(device, self.IOCTL, data)
-                    return struct.unpack('<40x4Q408x', data)
+                    return struct.unpack(f'<40x4Q{self.REST}x', data)
                 except TimeoutError:  # a CPU that stands still for longer than five seconds is asked again
                     expect(what == self.MEMORY and time.monotonic() < end, f'{what} is not answered')
 
