@@ -25,7 +25,7 @@ done
 for client in "$RUN" ""; do
     $RUN rping -s -a 10.87.0.1 -C 5 -v >server 2>&1 &
     sleep 2
-    $client rping -c -a 10.87.0.1 -C 5 -v 2>&1
+    $client rping -c -a 10.87.0.1 -C 5 -v 2>&1 | grep '^ping data'
     wait
-    cat server
+    grep 'ping data' server
 done
