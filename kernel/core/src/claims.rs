@@ -13,17 +13,6 @@ use alloc::vec::Vec;
 #[cfg(test)]
 mod explore;
 
-/// Whether the exploration has this step taken wrongly.
-macro_rules! wrong {
-    ($mutant:ident) => {{
-        #[cfg(test)]
-        let is_wrong = explore::is(explore::Mutant::$mutant);
-        #[cfg(not(test))]
-        let is_wrong = false;
-        is_wrong
-    }};
-}
-
 /// Names of the LWK's drivers.
 pub const DRIVERS: [&str; 1] = ["edu"];
 

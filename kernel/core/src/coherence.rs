@@ -14,17 +14,6 @@ use crate::lists;
 use crate::pagerange::PageRange;
 use alloc::vec::Vec;
 
-/// Whether the exploration has this step taken wrongly.
-macro_rules! wrong {
-    ($mutant:ident) => {{
-        #[cfg(test)]
-        let is_wrong = explore::is(explore::Mutant::$mutant);
-        #[cfg(not(test))]
-        let is_wrong = false;
-        is_wrong
-    }};
-}
-
 /// Most that Linux may have of a page. The LWK never has less written down than Linux has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Sight {

@@ -11,6 +11,9 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+#[macro_use]
+mod wrong;
+
 pub mod account;
 pub mod addr;
 pub mod bandwidth;

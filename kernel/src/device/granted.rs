@@ -35,7 +35,7 @@ impl Granted {
     /// The address that the device has for memory of the instance.
     ///
     /// # Panics
-    /// Of other memory.
+    /// If the memory is not the instance's.
     pub fn address_of(&self, frame: PhysAddr) -> u64 {
         let mut before = 0;
         for chunk in shared::chunks() {

@@ -23,8 +23,8 @@ use hanare_core::errno::Result;
 use linux_raw_sys::general::{FASYNC, O_APPEND, O_NONBLOCK};
 use spin::Once;
 
-/// All drivers of devices; `hanare_core::claims::DRIVERS` has their names.
-static DRIVERS: [&dyn Driver; 1] = [&EDU];
+/// All drivers of devices, as many as the command knows names.
+static DRIVERS: [&dyn Driver; hanare_core::claims::DRIVERS.len()] = [&EDU];
 static EDU: edu::Edu = edu::Edu::new();
 
 /// A driver with its device.

@@ -43,7 +43,7 @@ impl OfProcess {
     /// Begins to ask Linux what a descriptor is.
     ///
     /// # Errors
-    /// Those of [`Claims::ask`].
+    /// `EBUSY` and `ENOMEM`, as of [`Claims::ask`].
     pub fn ask(&self, descriptor: u32) -> Result<Ticket> {
         heap::fallible(|| self.claims.lock().ask(descriptor))
     }
