@@ -175,10 +175,14 @@ sys.stdin.read()  # a close takes DMA from all
 def by_a_driver(path):
     """A device of which a driver of the LWK has its part."""
     uio = PCI + '/drivers/uio_pci_generic'
+    expect(load('uio_pci_generic'), 'no uio_pci_generic')
     with contextlib.suppress(OSError):
         write(path + '/driver/unbind', os.path.basename(path))
     write(path + '/driver_override', '\n')
-    write(uio + '/bind', os.path.basename(path))
+    with contextlib.suppress(FileExistsError):
+        write(uio + '/new_id', ' '.join(number[2:] for number in TEACHING))  # which binds it
+    if not os.path.exists(path + '/driver'):
+        write(uio + '/bind', os.path.basename(path))
     until(lambda: glob.glob('/dev/uio*'), 'a file of the device')
     return glob.glob('/dev/uio*')[0]
 
