@@ -54,6 +54,24 @@ static void gone(void)
 	TELL(syscall(SYS_tkill, 0, 0));
 }
 
+/* Once an id is gone it stays so. */
+static void stay_gone(void)
+{
+	int back = 0;
+
+	for (int i = 0; i < 100; i++) {
+		pthread_t thread;
+
+		pthread_create(&thread, NULL, tell, NULL);
+		pthread_join(thread, NULL);
+		while (!syscall(SYS_tgkill, getpid(), last, 0))
+			usleep(1000);
+		for (int again = 0; again < 5; again++)
+			back += !kill(last, 0);
+	}
+	printf("of 100 ids that were gone %d came back\n", back);
+}
+
 static void names(void)
 {
 	pthread_t thread;
@@ -283,6 +301,7 @@ int main(void)
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	one_after_the_other();
 	gone();
+	stay_gone();
 	names();
 	given_names();
 	attributes();

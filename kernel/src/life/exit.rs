@@ -32,7 +32,7 @@ pub fn thread(thread: &Thread) -> ! {
     // Before the others can know that we are gone: the last one frees the table.
     paging::use_kernel();
     p.memory().mm.left();
-    let (dismissed, is_awaited) = p.begin_leaving(thread);
+    let (dismissed, is_awaited) = workers::begin_leaving(p, thread);
     observe::thread_gone(p);
     ptrace::thread_gone(thread);
     if !p.is_killed() {

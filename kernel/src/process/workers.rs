@@ -330,6 +330,16 @@ fn await_end(me: &Thread, leaving: Vec<u32>, deadline: Option<u64>) {
     }
 }
 
+/// Takes a thread that ends from the process' list, as [`Process::begin_leaving`] says. At each
+/// moment its id is in that list or remembered ([`had_thread`]).
+pub fn begin_leaving(p: &Process, thread: &Thread) -> (bool, bool) {
+    let mut slots = p.slots.lock();
+    if thread.port.slot_index != p.first_slot {
+        slots.forget(thread.tid());
+    }
+    p.begin_leaving(thread)
+}
+
 /// The thread of a slot has ended: its worker, with all signals blocked, ends too. It leaves one
 /// behind for the next thread unless there are enough or the program is replaced (`dismissed`). The
 /// first worker stays, unless a thread waits for its end. The answer to the call is not awaited
@@ -360,7 +370,6 @@ pub fn give(p: &Process, thread: &Thread, dismissed: bool) {
             s.leader = Some(attributes);
             slot.lwk_ask(Control::TakeMask)
         } else {
-            s.forget(thread.tid());
             bell.forget_worker();
             if dismissed || !useful || s.spare.len() >= SPARES_MAX {
                 s.add_ending(index, slot);
