@@ -263,6 +263,16 @@ static inline int hanare_follow_page(struct vm_area_struct *vma, unsigned long a
 	return 0;
 }
 
+/* Where a block device says that it may not be written to, and the bits of that. */
+#include <linux/blk_types.h>
+#ifdef BD_READ_ONLY
+#define hanare_read_only(bdev) (&(bdev)->__bd_flags)
+#define HANARE_READ_ONLY_MASK ((u64)BD_READ_ONLY)
+#else
+#define hanare_read_only(bdev) (&(bdev)->bd_read_only)
+#define HANARE_READ_ONLY_MASK 0xffULL
+#endif
+
 /* Leaks of CPUs that a kernel does not know; it has no file that tells of them, either. */
 #define X86_BUG_NONE X86_BUG_F00F	/* a Pentium's: no 64-bit CPU has it */
 #ifndef X86_BUG_SRSO

@@ -28,7 +28,7 @@
  * is never taken for the same. The module refuses an image of another version and names both; so
  * do the proxy and the command.
  */
-#define HANARE_VERSION 0x6261db47U
+#define HANARE_VERSION 0x56cb80ebU
 /* Bytes of a base page. */
 #define HANARE_PAGE_SIZE 4096ULL
 /* Bytes of a large page, and the granule in which memory is reserved. */
@@ -232,6 +232,54 @@ struct hanare_copied_status {
 #define HANARE_GRANT_THERE 1U
 /* Linux' driver has let go of it, or is about to. */
 #define HANARE_GRANT_GONE 2U
+/* Commands that a queue of a controller holds, and answers of it: a page of commands. */
+#define HANARE_QUEUE_ENTRIES 64U
+
+/* A device as `IOCTL_STATUS` shows it. */
+struct hanare_grant_status {
+	/* Zero-terminated name of the LWK's driver; empty: there is no device. */
+	__u8 driver[HANARE_GRANT_NAME_BYTES];
+	/* `GRANT_*`; 0: the LWK does not run. */
+	__u32 state;
+	/* Address of the function: PCI domain. */
+	__u32 domain;
+	/* PCI bus. */
+	__u32 bus;
+	/* Number on the bus: device << 3 | function. */
+	__u32 function;
+	/* Uses since boot. */
+	__u64 uses;
+};
+
+/*
+ * Pair of queues that the module has made on an NVMe controller for a CPU of the LWK's. Written by
+ * the module.
+ */
+struct hanare_grant_queue {
+	/*
+	 * Counts the pairs: all commands of an earlier one are over, and the queues are empty. 0:
+	 * there has been none.
+	 */
+	__u32 round;
+	/*
+	 * Number by which the controller knows the pair; 0: there is none now. Written before `round`.
+	 */
+	__u32 id;
+};
+
+/* Queues of a controller. */
+struct hanare_grant_queues {
+	/*
+	 * Place in the shared region of a `GrantQueue` for each CPU; 0: the device has no queues.
+	 */
+	__u32 offset;
+	/* Place there of two pages for each CPU: commands, and answers. */
+	__u32 pages_offset;
+	/* Bytes from one doorbell to the next in its registers. */
+	__u32 doorbell_stride;
+	/* Most bytes of a command; 0: as many as one can say. */
+	__u32 transfer_max;
+};
 
 /* Registers of a device. */
 struct hanare_grant_region {
@@ -261,6 +309,8 @@ struct hanare_grant {
 	__u8 driver[HANARE_GRANT_NAME_BYTES];
 	/* Registers of the device. */
 	struct hanare_grant_region regions[HANARE_GRANT_REGIONS];
+	/* Queues that the module has made on it. */
+	struct hanare_grant_queues queues;
 };
 
 /* ---- cpus ---- */
@@ -1389,11 +1439,45 @@ struct hanare_request {
 #define HANARE_SERVICE_FILE_SIZE 16U
 /*
  * Take a reference to the file behind descriptor args[0] of the caller, for a driver of the LWK's.
- * args[1] = the device that it has to be, as `st_rdev` has it; [2] = 1 if a block device. The
- * answer is as of FILE_GET, and args: [0] = flags of open(2) that the file has. -EBADF. -ENODEV:
- * it is another file, or one that is read and written in order only.
+ * args[1] = the device that it has to be, as `st_rdev` has it; [2] = 1 if a block device. [3] = 0,
+ * or 1 more than the number of a grant with queues: then it has to be one of that device's
+ * namespaces, or a part of one, and open with O_DIRECT. The answer is as of FILE_GET, and args:
+ * [0] = flags of open(2) that the file has; `extents`, of a namespace: `CLAIM_WORDS` words.
+ * -EBADF. -ENODEV: it is another file, or one that is read and written in order only.
  */
 #define HANARE_SERVICE_CLAIM 24U
+/*
+ * Number of words of an answer about a namespace. A word of Linux' is two of them: its physical
+ * address, and a mask of the bits that count. It may change at any time.
+ */
+#define HANARE_CLAIM_WORDS 17
+/* `CLAIM_*`: number of the namespace. */
+#define HANARE_CLAIM_NAMESPACE 0
+/* `CLAIM_*`: logarithm of the bytes of a block. */
+#define HANARE_CLAIM_BLOCK_SHIFT 1
+/* `CLAIM_*`: first byte of the part. */
+#define HANARE_CLAIM_FIRST 2
+/* `CLAIM_*`: pages of the part in Linux' page cache, a word of Linux'. */
+#define HANARE_CLAIM_CACHED 3
+/* `CLAIM_*`: length of the part in sectors of 512 bytes, a word of Linux'. */
+#define HANARE_CLAIM_SECTORS 5
+/* `CLAIM_*`: likewise of the whole disk. */
+#define HANARE_CLAIM_DISK_SECTORS 7
+/* `CLAIM_*`: somebody has the part for himself unless it is 0, a word of Linux'. */
+#define HANARE_CLAIM_HOLDER 9
+/* `CLAIM_*`: it may not be written to unless this is 0, a word of Linux'. */
+#define HANARE_CLAIM_READ_ONLY 11
+/* `CLAIM_*`: likewise of the whole disk. */
+#define HANARE_CLAIM_DISK_READ_ONLY 13
+/* `CLAIM_*`: changes when Linux could not write what it had in its page cache, a word of Linux'. */
+#define HANARE_CLAIM_ERROR 15
+/*
+ * Has the controller of grant args[0] give up the queues of the CPU with index args[1], and make
+ * new ones, unless it has done so since round args[2]. Later their words in the shared region say
+ * so (`crate::grant::GrantQueue`); until then the LWK does not use the queues, and may ask
+ * again. -ENODEV: the device is gone.
+ */
+#define HANARE_SERVICE_QUEUE 25U
 /*
  * Descriptor args[0] of the caller, a listener of Linux' (`SECCOMP_FILTER_FLAG_NEW_LISTENER`), is
  * replaced by one that also tells of calls which the LWK serves: status = the descriptor; answer
@@ -2285,8 +2369,9 @@ struct hanare_add_cpu {
 
 /*
  * `IOCTL_ADD_DEVICE`: give a driver of the LWK its part of a device, a PCI function that a driver
- * of Linux' has. EINVAL: the descriptor is no device. ENODEV: there is no such function, or no
- * driver of Linux' has it. EBUSY: it was given before. ENOSPC: too many.
+ * of Linux' has. EINVAL: the descriptor is no device, or none of that function. ENODEV: there is
+ * no such function, or no driver of Linux' has it. EBUSY: it was given before. ENOSPC: too many.
+ * EOPNOTSUPP: the controller has no queues for the LWK.
  */
 struct hanare_add_device {
 	/* In: zero-terminated name of the LWK's driver. */
@@ -2299,6 +2384,18 @@ struct hanare_add_device {
 	__u32 bus;
 	/* In: its number there: device << 3 | function. */
 	__u32 function;
+	/*
+	 * In: how many pairs of queues Linux' driver makes at most if it is an NVMe controller, of
+	 * which the LWK is to have some; 0: it is none.
+	 */
+	__u32 queues_of_linux;
+	/* Zero. */
+	__u32 reserved;
+	/*
+	 * In: address of 72 bytes of the caller's for a command to the controller (`struct
+	 * nvme_passthru_cmd`), which are written to; unused where it is none.
+	 */
+	__u64 command;
 	/* Out: why not. */
 	__u8 message[HANARE_MESSAGE_SIZE];
 };
@@ -2412,6 +2509,8 @@ struct hanare_status {
 	struct hanare_copied_status copied;
 	/* How delegated calls reach the side that executes them. */
 	struct hanare_dispatch_status dispatch;
+	/* Devices of which its drivers have a part. */
+	struct hanare_grant_status devices[HANARE_GRANTS_MAX];
 };
 
 /* `IOCTL_LOG`: read the kernel log. */
@@ -2478,13 +2577,13 @@ struct hanare_debug {
 /* Ioctl with `AddCpu`. */
 #define HANARE_IOCTL_ADD_CPU 0xc0d04803U
 /* Ioctl with `AddDevice`. */
-#define HANARE_IOCTL_ADD_DEVICE 0xc0e8482eU
+#define HANARE_IOCTL_ADD_DEVICE 0xc0f8482eU
 /* Ioctl with `Boot`. */
 #define HANARE_IOCTL_BOOT 0xc1f84804U
 /* Ioctl with `Shutdown`. */
 #define HANARE_IOCTL_SHUTDOWN 0xc0f04805U
 /* Ioctl with `Status`. */
-#define HANARE_IOCTL_STATUS 0xc1404806U
+#define HANARE_IOCTL_STATUS 0xc1e04806U
 /* Ioctl with `Log`. */
 #define HANARE_IOCTL_LOG 0xc0384807U
 /* Ioctl with `Debug`. */
@@ -3430,6 +3529,21 @@ _Static_assert(__builtin_offsetof(struct hanare_copied_status, bytes_out) == 24,
 _Static_assert(__builtin_offsetof(struct hanare_copied_status, mapped_by) == 32, "CopiedStatus.mapped_by");
 _Static_assert(__builtin_offsetof(struct hanare_copied_status, mapped_calls) == 96, "CopiedStatus.mapped_calls");
 _Static_assert(sizeof(struct hanare_copied_status) == 104, "CopiedStatus");
+_Static_assert(__builtin_offsetof(struct hanare_grant_status, driver) == 0, "GrantStatus.driver");
+_Static_assert(__builtin_offsetof(struct hanare_grant_status, state) == 16, "GrantStatus.state");
+_Static_assert(__builtin_offsetof(struct hanare_grant_status, domain) == 20, "GrantStatus.domain");
+_Static_assert(__builtin_offsetof(struct hanare_grant_status, bus) == 24, "GrantStatus.bus");
+_Static_assert(__builtin_offsetof(struct hanare_grant_status, function) == 28, "GrantStatus.function");
+_Static_assert(__builtin_offsetof(struct hanare_grant_status, uses) == 32, "GrantStatus.uses");
+_Static_assert(sizeof(struct hanare_grant_status) == 40, "GrantStatus");
+_Static_assert(__builtin_offsetof(struct hanare_grant_queue, round) == 0, "GrantQueue.round");
+_Static_assert(__builtin_offsetof(struct hanare_grant_queue, id) == 4, "GrantQueue.id");
+_Static_assert(sizeof(struct hanare_grant_queue) == 8, "GrantQueue");
+_Static_assert(__builtin_offsetof(struct hanare_grant_queues, offset) == 0, "GrantQueues.offset");
+_Static_assert(__builtin_offsetof(struct hanare_grant_queues, pages_offset) == 4, "GrantQueues.pages_offset");
+_Static_assert(__builtin_offsetof(struct hanare_grant_queues, doorbell_stride) == 8, "GrantQueues.doorbell_stride");
+_Static_assert(__builtin_offsetof(struct hanare_grant_queues, transfer_max) == 12, "GrantQueues.transfer_max");
+_Static_assert(sizeof(struct hanare_grant_queues) == 16, "GrantQueues");
 _Static_assert(__builtin_offsetof(struct hanare_grant_region, base) == 0, "GrantRegion.base");
 _Static_assert(__builtin_offsetof(struct hanare_grant_region, size) == 8, "GrantRegion.size");
 _Static_assert(sizeof(struct hanare_grant_region) == 16, "GrantRegion");
@@ -3441,7 +3555,8 @@ _Static_assert(__builtin_offsetof(struct hanare_grant, is_block) == 4, "Grant.is
 _Static_assert(__builtin_offsetof(struct hanare_grant, device) == 8, "Grant.device");
 _Static_assert(__builtin_offsetof(struct hanare_grant, driver) == 16, "Grant.driver");
 _Static_assert(__builtin_offsetof(struct hanare_grant, regions) == 32, "Grant.regions");
-_Static_assert(sizeof(struct hanare_grant) == 128, "Grant");
+_Static_assert(__builtin_offsetof(struct hanare_grant, queues) == 128, "Grant.queues");
+_Static_assert(sizeof(struct hanare_grant) == 144, "Grant");
 _Static_assert(__builtin_offsetof(struct hanare_cpu_set, words) == 0, "CpuSet.words");
 _Static_assert(sizeof(struct hanare_cpu_set) == 128, "CpuSet");
 _Static_assert(__builtin_offsetof(struct hanare_linux_cpu_set, words) == 0, "LinuxCpuSet.words");
@@ -3759,8 +3874,11 @@ _Static_assert(__builtin_offsetof(struct hanare_add_device, descriptor) == 16, "
 _Static_assert(__builtin_offsetof(struct hanare_add_device, domain) == 20, "AddDevice.domain");
 _Static_assert(__builtin_offsetof(struct hanare_add_device, bus) == 24, "AddDevice.bus");
 _Static_assert(__builtin_offsetof(struct hanare_add_device, function) == 28, "AddDevice.function");
-_Static_assert(__builtin_offsetof(struct hanare_add_device, message) == 32, "AddDevice.message");
-_Static_assert(sizeof(struct hanare_add_device) == 232, "AddDevice");
+_Static_assert(__builtin_offsetof(struct hanare_add_device, queues_of_linux) == 32, "AddDevice.queues_of_linux");
+_Static_assert(__builtin_offsetof(struct hanare_add_device, reserved) == 36, "AddDevice.reserved");
+_Static_assert(__builtin_offsetof(struct hanare_add_device, command) == 40, "AddDevice.command");
+_Static_assert(__builtin_offsetof(struct hanare_add_device, message) == 48, "AddDevice.message");
+_Static_assert(sizeof(struct hanare_add_device) == 248, "AddDevice");
 _Static_assert(__builtin_offsetof(struct hanare_boot, image) == 0, "Boot.image");
 _Static_assert(__builtin_offsetof(struct hanare_boot, image_size) == 8, "Boot.image_size");
 _Static_assert(__builtin_offsetof(struct hanare_boot, timeout_ms) == 16, "Boot.timeout_ms");
@@ -3805,7 +3923,8 @@ _Static_assert(__builtin_offsetof(struct hanare_status, cpus) == 88, "Status.cpu
 _Static_assert(__builtin_offsetof(struct hanare_status, node_bytes) == 96, "Status.node_bytes");
 _Static_assert(__builtin_offsetof(struct hanare_status, copied) == 160, "Status.copied");
 _Static_assert(__builtin_offsetof(struct hanare_status, dispatch) == 264, "Status.dispatch");
-_Static_assert(sizeof(struct hanare_status) == 320, "Status");
+_Static_assert(__builtin_offsetof(struct hanare_status, devices) == 320, "Status.devices");
+_Static_assert(sizeof(struct hanare_status) == 480, "Status");
 _Static_assert(__builtin_offsetof(struct hanare_log, name) == 0, "Log.name");
 _Static_assert(__builtin_offsetof(struct hanare_log, position) == 32, "Log.position");
 _Static_assert(__builtin_offsetof(struct hanare_log, buffer) == 40, "Log.buffer");

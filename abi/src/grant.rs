@@ -19,6 +19,53 @@ pub const GRANT_THERE: u32 = 1;
 /// Linux' driver has let go of it, or is about to.
 pub const GRANT_GONE: u32 = 2;
 
+/// A device as `IOCTL_STATUS` shows it.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct GrantStatus {
+    /// Zero-terminated name of the LWK's driver; empty: there is no device.
+    pub driver: [u8; GRANT_NAME_BYTES],
+    /// `GRANT_*`; 0: the LWK does not run.
+    pub state: u32,
+    /// Address of the function: PCI domain.
+    pub domain: u32,
+    /// PCI bus.
+    pub bus: u32,
+    /// Number on the bus: device << 3 | function.
+    pub function: u32,
+    /// Uses since boot.
+    pub uses: u64,
+}
+
+/// Commands that a queue of a controller holds, and answers of it: a page of commands.
+pub const QUEUE_ENTRIES: u32 = 64;
+
+/// Pair of queues that the module has made on an NVMe controller for a CPU of the LWK's. Written by
+/// the module.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct GrantQueue {
+    /// Counts the pairs: all commands of an earlier one are over, and the queues are empty. 0:
+    /// there has been none.
+    pub round: u32,
+    /// Number by which the controller knows the pair; 0: there is none now. Written before `round`.
+    pub id: u32,
+}
+
+/// Queues of a controller.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct GrantQueues {
+    /// Place in the shared region of a [`GrantQueue`] for each CPU; 0: the device has no queues.
+    pub offset: u32,
+    /// Place there of two pages for each CPU: commands, and answers.
+    pub pages_offset: u32,
+    /// Bytes from one doorbell to the next in its registers.
+    pub doorbell_stride: u32,
+    /// Most bytes of a command; 0: as many as one can say.
+    pub transfer_max: u32,
+}
+
 /// Registers of a device.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -53,4 +100,6 @@ pub struct Grant {
     pub driver: [u8; GRANT_NAME_BYTES],
     /// Registers of the device.
     pub regions: [GrantRegion; GRANT_REGIONS],
+    /// Queues that the module has made on it.
+    pub queues: GrantQueues,
 }

@@ -2,6 +2,7 @@
 //! space ([`crate::ioctl`]).
 
 use crate::copied::CopiedStatus;
+use crate::grant::{GRANT_NAME_BYTES, GRANTS_MAX, GrantStatus};
 use crate::request::LEDGER_WORDS;
 use crate::requestbox::DispatchStatus;
 use crate::text::{MESSAGE_SIZE, NAME_SIZE};
@@ -63,13 +64,14 @@ pub struct AddCpu {
 }
 
 /// `IOCTL_ADD_DEVICE`: give a driver of the LWK its part of a device, a PCI function that a driver
-/// of Linux' has. EINVAL: the descriptor is no device. ENODEV: there is no such function, or no
-/// driver of Linux' has it. EBUSY: it was given before. ENOSPC: too many.
+/// of Linux' has. EINVAL: the descriptor is no device, or none of that function. ENODEV: there is
+/// no such function, or no driver of Linux' has it. EBUSY: it was given before. ENOSPC: too many.
+/// EOPNOTSUPP: the controller has no queues for the LWK.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct AddDevice {
     /// In: zero-terminated name of the LWK's driver.
-    pub driver: [u8; crate::grant::GRANT_NAME_BYTES],
+    pub driver: [u8; GRANT_NAME_BYTES],
     /// In: descriptor of the device's file, by which programs have it.
     pub descriptor: u32,
     /// In: address of the function: PCI domain.
@@ -78,6 +80,14 @@ pub struct AddDevice {
     pub bus: u32,
     /// In: its number there: device << 3 | function.
     pub function: u32,
+    /// In: how many pairs of queues Linux' driver makes at most if it is an NVMe controller, of
+    /// which the LWK is to have some; 0: it is none.
+    pub queues_of_linux: u32,
+    /// Zero.
+    pub reserved: u32,
+    /// In: address of 72 bytes of the caller's for a command to the controller (`struct
+    /// nvme_passthru_cmd`), which are written to; unused where it is none.
+    pub command: u64,
     /// Out: why not.
     pub message: [u8; MESSAGE_SIZE],
 }
@@ -191,6 +201,8 @@ pub struct Status {
     pub copied: CopiedStatus,
     /// How delegated calls reach the side that executes them.
     pub dispatch: DispatchStatus,
+    /// Devices of which its drivers have a part.
+    pub devices: [GrantStatus; GRANTS_MAX],
 }
 
 /// `IOCTL_LOG`: read the kernel log.

@@ -168,10 +168,41 @@ pub const SERVICE_EXEC_FILE: u32 = 18;
 pub const SERVICE_FILE_SIZE: u32 = 16;
 
 /// Take a reference to the file behind descriptor args[0] of the caller, for a driver of the LWK's.
-/// args[1] = the device that it has to be, as `st_rdev` has it; [2] = 1 if a block device. The
-/// answer is as of FILE_GET, and args: [0] = flags of open(2) that the file has. -EBADF. -ENODEV:
-/// it is another file, or one that is read and written in order only.
+/// args[1] = the device that it has to be, as `st_rdev` has it; [2] = 1 if a block device. [3] = 0,
+/// or 1 more than the number of a grant with queues: then it has to be one of that device's
+/// namespaces, or a part of one, and open with O_DIRECT. The answer is as of FILE_GET, and args:
+/// [0] = flags of open(2) that the file has; `extents`, of a namespace: [`CLAIM_WORDS`] words.
+/// -EBADF. -ENODEV: it is another file, or one that is read and written in order only.
 pub const SERVICE_CLAIM: u32 = 24;
+/// Number of words of an answer about a namespace. A word of Linux' is two of them: its physical
+/// address, and a mask of the bits that count. It may change at any time.
+pub const CLAIM_WORDS: usize = 17;
+/// `CLAIM_*`: number of the namespace.
+pub const CLAIM_NAMESPACE: usize = 0;
+/// `CLAIM_*`: logarithm of the bytes of a block.
+pub const CLAIM_BLOCK_SHIFT: usize = 1;
+/// `CLAIM_*`: first byte of the part.
+pub const CLAIM_FIRST: usize = 2;
+/// `CLAIM_*`: pages of the part in Linux' page cache, a word of Linux'.
+pub const CLAIM_CACHED: usize = 3;
+/// `CLAIM_*`: length of the part in sectors of 512 bytes, a word of Linux'.
+pub const CLAIM_SECTORS: usize = 5;
+/// `CLAIM_*`: likewise of the whole disk.
+pub const CLAIM_DISK_SECTORS: usize = 7;
+/// `CLAIM_*`: somebody has the part for himself unless it is 0, a word of Linux'.
+pub const CLAIM_HOLDER: usize = 9;
+/// `CLAIM_*`: it may not be written to unless this is 0, a word of Linux'.
+pub const CLAIM_READ_ONLY: usize = 11;
+/// `CLAIM_*`: likewise of the whole disk.
+pub const CLAIM_DISK_READ_ONLY: usize = 13;
+/// `CLAIM_*`: changes when Linux could not write what it had in its page cache, a word of Linux'.
+pub const CLAIM_ERROR: usize = 15;
+
+/// Has the controller of grant args[0] give up the queues of the CPU with index args[1], and make
+/// new ones, unless it has done so since round args[2]. Later their words in the shared region say
+/// so ([`crate::grant::GrantQueue`]); until then the LWK does not use the queues, and may ask
+/// again. -ENODEV: the device is gone.
+pub const SERVICE_QUEUE: u32 = 25;
 
 /// Descriptor args[0] of the caller, a listener of Linux' (`SECCOMP_FILTER_FLAG_NEW_LISTENER`), is
 /// replaced by one that also tells of calls which the LWK serves: status = the descriptor; answer

@@ -4,9 +4,9 @@
 //! not, and waits until as many uses have ended as have begun. A use may end on another CPU than it
 //! has begun on: each CPU has its own words, and their sums are compared.
 
-#[cfg(not(loom))]
-use hanare_abi::grant::Grant;
 use hanare_abi::grant::{GRANT_GONE, GRANT_THERE};
+#[cfg(not(loom))]
+use hanare_abi::grant::{Grant, GrantQueue};
 
 use crate::one_writer::{Linux, Lwk, OneWriter};
 use crate::sync::{AtomicU32, Ordering, REAL, full_fence, in_c, publish};
@@ -95,5 +95,44 @@ impl<'a, const MUTANT: u8> GrantRef<'a, MUTANT> {
         in_c!(MUTANT, module => module.grant_over(self.state.word()));
         self.state.store(Linux, GRANT_GONE, Ordering::Relaxed);
         full_fence::<MUTANT>();
+    }
+}
+
+/// Which pair of queues a controller has for a CPU, as the LWK sees it.
+#[cfg(not(loom))]
+#[derive(Clone, Copy, Debug)]
+pub struct PairRef<'a> {
+    round: &'a OneWriter<AtomicU32, Linux>,
+    id: &'a OneWriter<AtomicU32, Linux>,
+}
+
+#[cfg(not(loom))]
+impl<'a> PairRef<'a> {
+    /// The state at `queue`.
+    ///
+    /// # Safety
+    /// `queue` points to an aligned [`GrantQueue`] that stays mapped for `'a`, and is accessed only
+    /// through this crate (or by the module).
+    #[must_use]
+    pub const unsafe fn from_raw(queue: *mut GrantQueue) -> Self {
+        // SAFETY: words that others may change are atomics; the caller vouches for the memory.
+        unsafe {
+            Self { round: &*(&raw mut (*queue).round).cast(), id: &*(&raw mut (*queue).id).cast() }
+        }
+    }
+
+    /// LWK: which pair it is. All commands of an earlier one are over.
+    #[must_use]
+    #[inline(always)]
+    pub fn round(&self) -> u32 {
+        self.round.load(Ordering::Acquire)
+    }
+
+    /// LWK: the number by which the controller knows it, read after [`round`](Self::round); 0:
+    /// there is none.
+    #[must_use]
+    #[inline(always)]
+    pub fn id(&self) -> u32 {
+        self.id.load(Ordering::Relaxed)
     }
 }

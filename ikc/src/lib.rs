@@ -49,6 +49,8 @@ pub use balance::{Balance, Takers};
 pub use bell::{BellRef, BellWord};
 pub use clock::{ClockReader, ClockWords};
 pub use doorbell::{DoorbellRef, DoorbellWords};
+#[cfg(not(loom))]
+pub use grant::PairRef;
 pub use grant::{GrantRef, UseWords};
 #[cfg(not(loom))]
 pub use log::LogWriter;

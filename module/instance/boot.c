@@ -57,12 +57,13 @@ static int start_cpu(struct hanare_instance *inst, const struct hanare_image *im
 /* ---- the shared region ---- */
 
 struct layout {
-	u64 chunks, cpus, requests, services, log, clock, bells, doorbells, offers, grants, dma, end;
+	u64 chunks, cpus, requests, services, log, clock, bells, doorbells, offers, grants, queues, dma, queue_pages, end;
 	u32 bell_count, doorbell_count;
 };
 
 static struct layout shared_layout(struct hanare_instance *inst, u32 service_count)
 {
+	u64 queues = (u64)hanare_controllers(inst) * inst->cpu_count;
 	struct layout l;
 
 	l.chunks = round_up(sizeof(struct hanare_boot_params), 64);
@@ -80,9 +81,12 @@ static struct layout shared_layout(struct hanare_instance *inst, u32 service_cou
 	l.offers = round_up(l.doorbells + l.doorbell_count * sizeof(struct hanare_doorbell_shared),
 			    sizeof(struct hanare_offer));
 	l.grants = l.offers + HANARE_OFFERS * sizeof(struct hanare_offer);
-	l.dma = l.grants + inst->devices.count * sizeof(struct hanare_grant);
-	l.end = round_up(l.dma + (u64)inst->devices.count * hanare_dma_pieces(inst) * sizeof(u64),
-			 HANARE_LARGE_PAGE_SIZE);
+	l.queues = l.grants + inst->devices.count * sizeof(struct hanare_grant);
+	l.dma = l.queues + queues * sizeof(struct hanare_grant_queue);
+	/* A CPU's pages lie in one piece for DMA. */
+	l.queue_pages = round_up(l.dma + (u64)inst->devices.count * hanare_dma_pieces(inst) * sizeof(u64),
+				 2 * PAGE_SIZE);
+	l.end = round_up(l.queue_pages + queues * 2 * PAGE_SIZE, HANARE_LARGE_PAGE_SIZE);
 	return l;
 }
 
@@ -188,7 +192,13 @@ static int shared_make(struct hanare_instance *inst, const struct hanare_image *
 	inst->link.bell_count = l.bell_count;
 	inst->link.offers = (void *)params + l.offers;
 	inst->reach.shared = params;
-	return hanare_grants_begin(inst, (void *)params + l.grants, (void *)params + l.dma, message);
+	return hanare_grants_begin(inst, &(struct hanare_grant_places) {
+		.base = params,
+		.grants = l.grants,
+		.dma = l.dma,
+		.queues = l.queues,
+		.queue_pages = l.queue_pages,
+	}, message);
 }
 
 /* inst->live is held for writing. */

@@ -6,7 +6,6 @@
 #include "instance/instance.h"
 
 #include <linux/delay.h>
-#include <linux/dma-mapping.h>
 #include <linux/file.h>
 #include <linux/pci.h>
 #include <linux/slab.h>
@@ -31,23 +30,15 @@ static bool is_text(const u8 *text, size_t size)
 	return i && i < size;
 }
 
-/* The number of the device that a descriptor of the caller is, and whether it is a block device. */
-static int device_of(u32 descriptor, struct hanare_granted *device)
+/* The device that a descriptor of the caller is. NULL: it is none. */
+static struct file *device_of(u32 descriptor)
 {
 	struct file *file = descriptor <= INT_MAX ? fget(descriptor) : NULL;
-	struct inode *inode = file ? file_inode(file) : NULL;
-	int err = 0;
 
-	if (!file)
-		return -EBADF;
-	if (S_ISCHR(inode->i_mode) || S_ISBLK(inode->i_mode)) {
-		device->number = new_encode_dev(inode->i_rdev);
-		device->is_block = S_ISBLK(inode->i_mode);
-	} else {
-		err = -EINVAL;
-	}
+	if (!file || S_ISCHR(file_inode(file)->i_mode) || S_ISBLK(file_inode(file)->i_mode))
+		return file;
 	fput(file);
-	return err;
+	return NULL;
 }
 
 /* The device is locked: Linux' driver does not come or go meanwhile. */
@@ -73,11 +64,33 @@ static bool is_given(const struct pci_dev *pci)
 	return false;
 }
 
+/* Gives the device's function, which there is, if it can be given. */
+static int give(struct hanare_granted *device, struct file *file, struct hanare_add_device *arg)
+{
+	int err;
+
+	device_lock(&device->pci->dev);
+	err = check_driver(device->pci, arg->message);
+	if (!err && arg->queues_of_linux)
+		err = hanare_controller_get(device, file, arg->queues_of_linux, arg->command, arg->message);
+	mutex_lock(&granted_lock);
+	if (!err && is_given(device->pci))
+		err = refuse(arg->message, -EBUSY, "%s is given to a driver already", pci_name(device->pci));
+	if (!err)
+		list_add(&device->entry, &granted);
+	mutex_unlock(&granted_lock);
+	if (err)
+		hanare_controller_put(device);
+	device_unlock(&device->pci->dev);
+	return err;
+}
+
 /* inst->lock is held. */
 int hanare_add_device(struct hanare_instance *inst, struct hanare_add_device *arg)
 {
 	struct hanare_granted *device = &inst->devices.all[inst->devices.count];
-	int err;
+	struct file *file;
+	int err = -ENODEV;
 
 	if (inst->state != HANARE_INSTANCE_CREATED)
 		return refuse(arg->message, -EBUSY, "%s is booted: devices can only be given before boot", inst->name);
@@ -89,21 +102,20 @@ int hanare_add_device(struct hanare_instance *inst, struct hanare_add_device *ar
 	memset(device, 0, sizeof(*device));
 	device->inst = inst;
 	memcpy(device->driver, arg->driver, sizeof(device->driver));
-	if (device_of(arg->descriptor, device))
+	if (arg->reserved)
+		return refuse(arg->message, -EINVAL, "what is reserved must be zero");
+	file = device_of(arg->descriptor);
+	if (!file)
 		return refuse(arg->message, -EINVAL, "the file is no device");
+	device->number = new_encode_dev(file_inode(file)->i_rdev);
+	device->is_block = S_ISBLK(file_inode(file)->i_mode);
 	device->pci = pci_get_domain_bus_and_slot(arg->domain, arg->bus, arg->function);
-	if (!device->pci)
-		return refuse(arg->message, -ENODEV, "there is no PCI function %04x:%02x:%02x.%u", arg->domain, arg->bus,
-			      PCI_SLOT(arg->function), PCI_FUNC(arg->function));
-	device_lock(&device->pci->dev);
-	err = check_driver(device->pci, arg->message);
-	mutex_lock(&granted_lock);
-	if (!err && is_given(device->pci))
-		err = refuse(arg->message, -EBUSY, "%s is given to a driver already", pci_name(device->pci));
-	if (!err)
-		list_add(&device->entry, &granted);
-	mutex_unlock(&granted_lock);
-	device_unlock(&device->pci->dev);
+	if (device->pci)
+		err = give(device, file, arg);
+	else
+		refuse(arg->message, err, "there is no PCI function %04x:%02x:%02x.%u", arg->domain, arg->bus,
+		       PCI_SLOT(arg->function), PCI_FUNC(arg->function));
+	fput(file);
 	if (err)
 		pci_dev_put(device->pci);
 	else
@@ -111,46 +123,20 @@ int hanare_add_device(struct hanare_instance *inst, struct hanare_add_device *ar
 	return err;
 }
 
-/* ---- DMA ---- */
-
-u32 hanare_dma_pieces(const struct hanare_instance *inst)
+/* A device by its number. NULL: there is none. */
+struct hanare_granted *hanare_device_numbered(struct hanare_instance *inst, u64 number)
 {
-	return inst->devices.count ? inst->machine.memory_bytes / HANARE_DMA_PIECE : 0;
+	return number < inst->devices.count ? &inst->devices.all[number] : NULL;
 }
 
-static void unmap(struct hanare_granted *device)
+/* Devices that are controllers with queues. */
+u32 hanare_controllers(const struct hanare_instance *inst)
 {
-	for (; device->mapped; cond_resched())
-		dma_unmap_page_attrs(&device->pci->dev, device->dma[--device->mapped], HANARE_DMA_PIECE, DMA_BIDIRECTIONAL,
-				     DMA_ATTR_SKIP_CPU_SYNC);
-}
+	u32 count = 0, i;
 
-/* An address for DMA of each piece of the instance's memory. */
-static int map(struct hanare_instance *inst, struct hanare_granted *device, char *message)
-{
-	struct device *dev = &device->pci->dev;
-	u32 i;
-
-	for (i = 0; i < inst->machine.chunk_count; i++) {
-		const struct hanare_chunk *chunk = &inst->machine.chunks[i];
-		u64 end = (u64)(chunk->pfn + chunk->pages) << PAGE_SHIFT, at = 0;
-
-		/* Of memory out of reach Linux makes copies, which no driver of the LWK sees. */
-		if (!device_iommu_mapped(dev) && end - 1 > dma_get_mask(dev))
-			return refuse(message, -EFAULT, "%s reaches memory below %#llx only, and %s has some above: give it other memory",
-				      pci_name(device->pci), dma_get_mask(dev) + 1, inst->name);
-		for (; at < (u64)chunk->pages << PAGE_SHIFT; at += HANARE_DMA_PIECE) {
-			struct page *page = hanare_page(chunk, ((u64)chunk->pfn << PAGE_SHIFT) + at);
-			dma_addr_t address = dma_map_page_attrs(dev, page, 0, HANARE_DMA_PIECE, DMA_BIDIRECTIONAL,
-								DMA_ATTR_SKIP_CPU_SYNC);
-
-			if (dma_mapping_error(dev, address))
-				return refuse(message, -ENOMEM, "%s has no address for DMA left", pci_name(device->pci));
-			device->dma[device->mapped++] = address;
-			cond_resched();
-		}
-	}
-	return 0;
+	for (i = 0; i < inst->devices.count; i++)
+		count += inst->devices.all[i].controller != NULL;
+	return count;
 }
 
 /* ---- what the LWK is told ---- */
@@ -172,31 +158,69 @@ static void describe(const struct hanare_granted *device, struct hanare_grant *g
 	}
 }
 
-/* Before boot: `grants` and `dma` lie in the shared region, which is there already. */
-int hanare_grants_begin(struct hanare_instance *inst, struct hanare_grant *grants, u64 *dma, char *message)
+/* Uses since boot, of all CPUs. inst->live is held. */
+u64 hanare_uses_begun(const struct hanare_granted *device)
 {
-	u32 pieces = hanare_dma_pieces(inst), i;
+	const struct hanare_instance *inst = device->inst;
+	u32 number = device - inst->devices.all, i;
+	u64 begun = 0;
+
+	for (i = 0; device->grant && i < inst->cpu_count; i++)
+		begun += READ_ONCE(inst->cpus[i].shared->uses[number].begun);
+	return begun;
+}
+
+/* Has a controller, the `number`th one, make its queues. */
+static int begin_queues(struct hanare_granted *device, const struct hanare_grant_places *places, u32 number,
+			char *message)
+{
+	struct hanare_instance *inst = device->inst;
+	struct hanare_grant_queues *queues = &device->grant->queues;
+	u32 first = number * inst->cpu_count;
+
+	queues->offset = places->queues + first * sizeof(struct hanare_grant_queue);
+	queues->pages_offset = places->queue_pages + first * 2 * PAGE_SIZE;
+	return hanare_controller_begin(device, places->base + queues->offset, places->base + queues->pages_offset,
+				       inst->reach.shared_phys + queues->pages_offset, message);
+}
+
+static int begin(struct hanare_granted *device, const struct hanare_grant_places *places, u32 number, char *message)
+{
+	struct hanare_instance *inst = device->inst;
+	u32 pieces = hanare_dma_pieces(inst), index = device - inst->devices.all;
+	struct hanare_grant *grant = (struct hanare_grant *)(places->base + places->grants) + index;
+	int err;
+
+	if (READ_ONCE(device->is_gone))
+		return refuse(message, -ENODEV, "Linux' driver has let go of %s: give it again", pci_name(device->pci));
+	device->dma = kvmalloc_array(pieces, sizeof(*device->dma), GFP_KERNEL);
+	if (!device->dma)
+		return refuse(message, -ENOMEM, "Linux has no memory left");
+	err = hanare_dma_map(device, message);
+	if (err)
+		return err;
+	memcpy((u64 *)(places->base + places->dma) + (u64)index * pieces, device->dma, pieces * sizeof(*device->dma));
+	describe(device, grant);
+	WRITE_ONCE(grant->state, HANARE_GRANT_THERE);
+	/* From here on its end is told: who lets go meanwhile waits for inst->live. */
+	device->grant = grant;
+	return device->controller ? begin_queues(device, places, number, message) : 0;
+}
+
+/* Before boot. The shared region is there already. */
+int hanare_grants_begin(struct hanare_instance *inst, const struct hanare_grant_places *places, char *message)
+{
+	u32 controllers = 0, i;
 
 	for (i = 0; i < inst->devices.count; i++) {
 		struct hanare_granted *device = &inst->devices.all[i];
-		int err;
+		int err = begin(device, places, controllers, message);
 
-		if (READ_ONCE(device->is_gone)) {
-			hanare_grants_end(inst);
-			return refuse(message, -ENODEV, "Linux' driver has let go of %s: give it again", pci_name(device->pci));
-		}
-		device->dma = kvmalloc_array(pieces, sizeof(*device->dma), GFP_KERNEL);
-		err = device->dma ? map(inst, device, message) :
-				    refuse(message, -ENOMEM, "Linux has no memory left");
 		if (err) {
 			hanare_grants_end(inst);
 			return err;
 		}
-		memcpy(dma + (u64)i * pieces, device->dma, pieces * sizeof(*dma));
-		describe(device, &grants[i]);
-		WRITE_ONCE(grants[i].state, HANARE_GRANT_THERE);
-		/* From here on its end is told: who lets go meanwhile waits for inst->live. */
-		device->grant = &grants[i];
+		controllers += device->controller != NULL;
 	}
 	return 0;
 }
@@ -214,6 +238,23 @@ static bool is_in_use(const struct hanare_granted *device)
 	return uses;
 }
 
+/* Nothing is to come to the instance's memory any more that was under way. */
+static void switch_off(const struct hanare_granted *device)
+{
+	pr_warn("%s: commands of a driver may be under way on %s: its DMA is switched off\n", device->inst->name,
+		pci_name(device->pci));
+	pci_clear_master(device->pci);
+	pci_wait_for_pending_transaction(device->pci);
+}
+
+/* No use is begun any more. */
+static void end_commands(struct hanare_granted *device, bool may_be_used)
+{
+	if (!hanare_controller_end(device) || may_be_used)
+		switch_off(device);
+	hanare_controller_forget(device);
+}
+
 /* No CPU of the instance runs, or is about to. */
 void hanare_grants_end(struct hanare_instance *inst)
 {
@@ -222,15 +263,11 @@ void hanare_grants_end(struct hanare_instance *inst)
 	for (i = 0; i < inst->devices.count; i++) {
 		struct hanare_granted *device = &inst->devices.all[i];
 
-		/* The memory goes back to Linux: nothing is to come there that was under way. */
-		if (device->grant && !device->is_gone && is_in_use(device)) {
-			pr_warn("%s: stopped while a driver used %s: its DMA is switched off\n", inst->name,
-				pci_name(device->pci));
-			pci_clear_master(device->pci);
-			pci_wait_for_pending_transaction(device->pci);
-		}
+		/* The memory goes back to Linux. While it has addresses its end was not told. */
+		if (device->mapped)
+			end_commands(device, device->grant && is_in_use(device));
 		device->grant = NULL;
-		unmap(device);
+		hanare_dma_unmap(device);
 		kvfree(device->dma);
 		device->dma = NULL;
 	}
@@ -244,6 +281,7 @@ void hanare_devices_put(struct hanare_instance *inst)
 		mutex_lock(&granted_lock);
 		list_del(&device->entry);
 		mutex_unlock(&granted_lock);
+		hanare_controller_put(device);
 		pci_dev_put(device->pci);
 	}
 }
@@ -255,7 +293,6 @@ static void over(struct hanare_granted *device)
 	struct hanare_instance *inst = device->inst;
 	unsigned long end = jiffies + msecs_to_jiffies(GONE_MS);
 
-	WRITE_ONCE(device->is_gone, true);
 	down_read(&inst->live);
 	if (device->grant) {
 		hanare_grant_over(&device->grant->state);
@@ -267,24 +304,38 @@ static void over(struct hanare_granted *device)
 		else
 			pr_info("%s: Linux' driver lets go of %s: the LWK uses it no more\n", inst->name,
 				pci_name(device->pci));
+		end_commands(device, false);
 		/* Later it may be another's, or not be there. */
-		unmap(device);
+		hanare_dma_unmap(device);
 	}
 	up_read(&inst->live);
+}
+
+/* The device that is given to an instance, with a reference to that. */
+static struct hanare_granted *find_given(const struct device *dev)
+{
+	struct hanare_granted *device, *found = NULL;
+
+	mutex_lock(&granted_lock);
+	list_for_each_entry(device, &granted, entry)
+		if (&device->pci->dev == dev && kref_get_unless_zero(&device->inst->ref)) {
+			WRITE_ONCE(device->is_gone, true);
+			found = device;
+			break;
+		}
+	mutex_unlock(&granted_lock);
+	return found;
 }
 
 /* Before Linux' driver lets go of a device, which is locked. */
 static int pci_event(struct notifier_block *nb, unsigned long event, void *data)
 {
-	struct hanare_granted *device;
+	struct hanare_granted *device = event == BUS_NOTIFY_UNBIND_DRIVER ? find_given(data) : NULL;
 
-	if (event != BUS_NOTIFY_UNBIND_DRIVER)
+	if (!device)
 		return NOTIFY_DONE;
-	mutex_lock(&granted_lock);
-	list_for_each_entry(device, &granted, entry)
-		if (&device->pci->dev == data)
-			over(device);
-	mutex_unlock(&granted_lock);
+	over(device);
+	hanare_instance_put(device->inst);
 	return NOTIFY_OK;
 }
 

@@ -8,6 +8,7 @@
 #include <linux/xarray.h>
 #include "hanare_abi.h"
 
+struct hanare_controller;
 struct pci_dev;
 
 /* A device of which a driver of the LWK's has a part. */
@@ -22,6 +23,7 @@ struct hanare_granted {
 	struct hanare_grant *grant;		/* in the shared region, or NULL */
 	u64 *dma;				/* address of each piece of memory, as far as `mapped` */
 	u32 mapped;
+	struct hanare_controller *controller;	/* nvme.c, or NULL */
 };
 
 /* Under inst->lock. */

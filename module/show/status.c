@@ -2,6 +2,7 @@
 /* What is told of an instance, and what it is asked for tests: IOCTL_STATUS, IOCTL_DEBUG. */
 #include "show/show.h"
 
+#include <linux/pci.h>
 #include <linux/slab.h>
 #include <linux/uaccess.h>
 
@@ -83,6 +84,23 @@ static void dispatch_status(const struct hanare_instance *inst, struct hanare_di
 	}
 }
 
+/* inst->live is held. */
+static void devices_status(struct hanare_instance *inst, struct hanare_grant_status *status)
+{
+	const struct hanare_granted *device;
+	u32 i;
+
+	memset(status, 0, HANARE_GRANTS_MAX * sizeof(*status));
+	for (i = 0; (device = hanare_device_numbered(inst, i)); i++, status++) {
+		memcpy(status->driver, device->driver, sizeof(status->driver));
+		status->domain = pci_domain_nr(device->pci->bus);
+		status->bus = device->pci->bus->number;
+		status->function = device->pci->devfn;
+		status->state = device->grant ? READ_ONCE(device->grant->state) : 0;
+		status->uses = hanare_uses_begun(device);
+	}
+}
+
 static struct hanare_instance *instance_at(u32 index)
 {
 	struct hanare_instance *inst, *found = NULL;
@@ -138,6 +156,7 @@ long hanare_do_status(struct hanare_file *hf, void *data)
 	arg->chunks = inst->machine.chunk_count;
 	memcpy(arg->node_bytes, inst->machine.node_bytes, sizeof(arg->node_bytes));
 	dispatch_status(inst, &arg->dispatch);
+	devices_status(inst, arg->devices);
 	count = min(room, inst->cpu_count);
 	for (i = 0; i < count; i++)
 		cpu_status(&inst->cpus[i], &cpus[i]);

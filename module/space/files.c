@@ -168,27 +168,48 @@ long hanare_file_get(struct hanare_job *job)
 	return err;
 }
 
+/* 0: it is the device that a driver of the LWK's asks about. */
+static int is_driven(struct hanare_job *job, struct file *file, u64 *words)
+{
+	struct inode *inode = file_inode(file);
+	const struct hanare_granted *device;
+
+	/* To a driver, reads and writes may be anywhere. */
+	if (hanare_is_device(file) || !(file->f_mode & FMODE_PREAD) || !(file->f_mode & FMODE_PWRITE))
+		return -ENODEV;
+	if (!job->args[3])
+		return (job->args[2] ? S_ISBLK(inode->i_mode) : S_ISCHR(inode->i_mode)) &&
+		       new_encode_dev(inode->i_rdev) == job->args[1] ? 0 : -ENODEV;
+	device = hanare_device_numbered(job->inst, job->args[3] - 1);
+	return device && S_ISBLK(inode->i_mode) ? hanare_namespace(device, file, words) : -ENODEV;
+}
+
 /* SERVICE_CLAIM: a forged proxy gains nothing, since the file is one that it has opened. */
 long hanare_file_claim(struct hanare_job *job)
 {
+	u64 words[HANARE_CLAIM_WORDS];
 	struct file *file;
-	struct inode *inode;
+	u64 flags;
 	long id;
+	int err;
 
 	if (job->args[0] > INT_MAX)
 		return -EBADF;
 	file = fget(job->args[0]);
 	if (!file)
 		return -EBADF;
-	inode = file_inode(file);
-	/* To a driver, reads and writes may be anywhere. */
-	if (!(job->args[2] ? S_ISBLK(inode->i_mode) : S_ISCHR(inode->i_mode)) || hanare_is_device(file) ||
-	    new_encode_dev(inode->i_rdev) != job->args[1] || !(file->f_mode & FMODE_PREAD) || !(file->f_mode & FMODE_PWRITE)) {
+	err = is_driven(job, file, words);
+	if (err) {
 		fput(file);
-		return -ENODEV;
+		return err;
 	}
-	job->args[0] = READ_ONCE(file->f_flags);
+	if (job->args[3]) {
+		memcpy(job->extents, words, sizeof(words));
+		job->count = HANARE_CLAIM_WORDS;
+	}
+	flags = READ_ONCE(file->f_flags);
 	id = file_keep(job, file, false, true);
+	job->args[0] = flags;
 	return id;
 }
 

@@ -417,6 +417,15 @@ static long make_pinnable(struct hanare_job *job)
 	return err;
 }
 
+/* ---- devices ---- */
+
+static long renew_queue(const struct hanare_job *job)
+{
+	struct hanare_granted *device = hanare_device_numbered(job->inst, job->args[0]);
+
+	return device ? hanare_controller_renew(device, job->args[1], job->args[2]) : -EINVAL;
+}
+
 /* ---- running one ---- */
 
 static long run(struct hanare_job *job, enum hanare_context context)
@@ -449,6 +458,8 @@ static long run(struct hanare_job *job, enum hanare_context context)
 		return worker ? hanare_file_get(job) : -EPERM;
 	case HANARE_SERVICE_CLAIM:
 		return worker ? hanare_file_claim(job) : -EPERM;
+	case HANARE_SERVICE_QUEUE:
+		return renew_queue(job);
 	case HANARE_SERVICE_PROGRAM_GET:
 		return worker ? hanare_program_get(job) : -EPERM;
 	case HANARE_SERVICE_BINFMT:
@@ -558,7 +569,7 @@ int hanare_serve(struct hanare_instance *inst, struct hanare_space *space, u32 i
 done:
 	memcpy(entry->args, job.args, sizeof(job.args));
 	if (job.kind == HANARE_SERVICE_RESOLVE || job.kind == HANARE_SERVICE_CACHED ||
-	    job.kind == HANARE_SERVICE_LIMITS)
+	    job.kind == HANARE_SERVICE_LIMITS || job.kind == HANARE_SERVICE_CLAIM)
 		for (i = 0; i < job.count; i++)
 			entry->extents[i] = job.extents[i];
 	entry->count = job.count;

@@ -188,6 +188,15 @@ static inline void *hanare_virt(const struct hanare_chunk *chunk, u64 phys)
 }
 
 /*
+ * Where an instance's CPUs find memory of Linux' own, which is not the instance's: for looks at
+ * words of Linux'. Only where they may map Linux' frames (HANARE_TRANSPORT_LINUX_FRAMES).
+ */
+static inline u64 hanare_linux_phys(const void *at)
+{
+	return virt_to_phys((void *)at);
+}
+
+/*
  * Whether Linux holds one of these frames beside the instance: a pin, a pipe, a device that reads
  * into it.
  */

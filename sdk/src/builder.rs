@@ -38,6 +38,9 @@ impl Device {
     }
 }
 
+/// Words of `struct nvme_passthru_cmd` (`linux/nvme_ioctl.h`).
+const NVME_COMMAND_WORDS: usize = 9;
+
 /// Address of a PCI function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PciFunction {
@@ -87,19 +90,25 @@ impl Builder {
     }
 
     /// Gives a driver of the LWK its part of a device of Linux', the PCI function at this address,
-    /// which programs open as `file`.
+    /// which programs open as `file`. `queues_of_linux`, of an NVMe controller: how many pairs of
+    /// queues Linux' driver makes on it at most.
     pub fn add_device(
         &mut self,
         driver: &str,
         file: BorrowedFd<'_>,
         function: PciFunction,
+        queues_of_linux: Option<u32>,
     ) -> Result<()> {
+        let mut command = [0_u64; NVME_COMMAND_WORDS];
         let mut add = ioctl::AddDevice {
             driver: text::field(driver.as_bytes()),
             descriptor: file.as_raw_fd().cast_unsigned(),
             domain: function.domain,
             bus: function.bus,
             function: function.number,
+            queues_of_linux: queues_of_linux.unwrap_or(0),
+            reserved: 0,
+            command: command.as_mut_ptr() as u64,
             message: [0; MESSAGE_SIZE],
         };
         raw::add_device(self.device.fd(), &mut add)

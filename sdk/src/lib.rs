@@ -34,5 +34,6 @@ pub use observer::{Observed, Observer};
 pub use pool::Pool;
 pub use processes::{Asked, End, Process, Stage, Thread};
 pub use status::{
-    Arguments, Cause, Cpu, CpuState, Dispatch, Instance, Mapped, MappedCall, State, Way,
+    Arguments, Cause, Cpu, CpuState, Dispatch, GrantedDevice, Instance, Mapped, MappedCall, State,
+    Way,
 };

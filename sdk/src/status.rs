@@ -3,6 +3,7 @@
 use std::fmt;
 
 use hanare_abi::copied::{self, CopiedStatus};
+use hanare_abi::grant::{self, GrantStatus};
 use hanare_abi::requestbox::DispatchStatus;
 use hanare_abi::{boot, info, ioctl};
 use rustix::io::Errno;
@@ -307,6 +308,38 @@ pub struct Instance {
     pub cpus: Vec<Cpu>,
     /// Dispatch of delegated calls: each to the thread's own worker, or by the request box.
     pub dispatch: Dispatch,
+    /// Devices of which its drivers have a part.
+    pub devices: Vec<GrantedDevice>,
+}
+
+/// Device of Linux' of which a driver of the LWK has a part.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct GrantedDevice {
+    /// Name of the LWK's driver.
+    pub driver: String,
+    /// Address of the PCI function, as Linux writes it: `0000:00:05.0`.
+    pub function: String,
+    /// Linux' driver has it, so that the LWK may use it.
+    pub is_there: bool,
+    /// Uses since boot: a driver looks at the device, or tells it something.
+    pub uses: u64,
+}
+
+impl GrantedDevice {
+    fn all(status: &ioctl::Status) -> Vec<Self> {
+        let devices = status.devices.iter().filter(|device| device.driver[0] != 0);
+        let device = |said: &GrantStatus| {
+            let (number, function) = (said.function >> 3, said.function & 7);
+            Self {
+                driver: text::from_bytes(&said.driver),
+                function: format!("{:04x}:{:02x}:{number:02x}.{function}", said.domain, said.bus),
+                is_there: said.state == grant::GRANT_THERE,
+                uses: said.uses,
+            }
+        };
+        devices.map(device).collect()
+    }
 }
 
 /// A way in which delegated calls are dispatched.
@@ -374,6 +407,7 @@ impl Instance {
                 packed_calls: status.dispatch.packed_calls,
                 members_made: status.dispatch.members_made,
             },
+            devices: GrantedDevice::all(status),
         }
     }
 }
@@ -440,6 +474,15 @@ const EMPTY_CPU: ioctl::CpuStatus = ioctl::CpuStatus {
     exceptions_by: [0; boot::EXCEPTIONS],
 };
 
+const NO_DEVICE: GrantStatus = GrantStatus {
+    driver: [0; grant::GRANT_NAME_BYTES],
+    state: 0,
+    domain: 0,
+    bus: 0,
+    function: 0,
+    uses: 0,
+};
+
 fn question(which: Which, ping: bool) -> ioctl::Status {
     let (name, index) = match which {
         Which::Name(name) => (text::field(name.as_bytes()), 0),
@@ -479,6 +522,7 @@ fn question(which: Which, ping: bool) -> ioctl::Status {
             packed_calls: 0,
             members_made: 0,
         },
+        devices: [NO_DEVICE; grant::GRANTS_MAX],
     }
 }
 

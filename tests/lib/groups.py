@@ -63,13 +63,18 @@ DEVICES = ('--append=intel_iommu=on', *(f'--qemu={word}' for word in (
     '-device', 'bochs-display', '-audiodev', 'none,id=silent', '-device', 'intel-hda', '-device', 'hda-output,audiodev=silent',
     '-drive', 'driver=null-co,read-zeroes=on,size=1M,if=none,id=zeros', '-device', 'nvme,drive=zeros,serial=zeros')))
 
+# Disks whose driver the LWK may have a part of: by queues of its own, or for a reason not.
+NVME = tuple(f'--qemu={word}' for name, more in (('queues', 'dbcs=off,max_ioqpairs=32'), ('shadows', 'dbcs=on'), ('few', 'dbcs=off,max_ioqpairs=5'))
+             for word in ('-drive', f'driver=null-co,read-zeroes=on,size=256M,snapshot=on,if=none,id={name}',
+                          '-device', f'nvme,drive={name},serial={name},{more}'))
+
 BOX, COPIED = ('TESTS_DISPATCH', 'box'), ('TESTS_ARGUMENTS', 'copied')
 
 GROUPS = {
     'host': Group('what needs no machine: unit and property tests, models, the library on plain Linux, generated files',
                   host=beside('tests/host.sh'), test_s=450, long_s=1500, limit_s=5400),
     'parsers': Group('no input makes a parser of foreign data panic, hang or break its property',
-                     host=beside('tests/fuzz/run'), test_s=125, long_s=600, limit_s=5400),
+                     host=beside('tests/fuzz/run'), test_s=85, long_s=580, limit_s=5400),
     'instructions': Group('the path of a system call is as short as the documents say, counted',
                           host=('tests/vm/instructions.sh',), test_s=36, long_s=36, limit_s=1800, alone=True),
     'conformance': Group('unmodified programs give the same output, status and files as on Linux, by each way of delegation',
@@ -125,6 +130,8 @@ GROUPS = {
                      test_s=40, long_s=40),
     'devices-6.12': Group('memory of devices is mapped as on Linux 6.12', 'devices.py', machine=(*linux('6.12'), *DEVICES), long_s=67),
     'devices-7.2': Group('memory of devices is mapped as on Linux 7.2', 'devices.py', machine=(*linux('7.2'), *DEVICES), long_s=40),
+    'nvme': Group("the LWK's driver of NVMe serves what Linux would, beside Linux' own", 'nvme.py', machine=(*STANDARD, *NVME),
+                  test_s=40, long_s=60),
     'smoke-6.12': Group('Linux 6.12 is supported', 'smoke.py', machine=linux('6.12'), test_s=30, long_s=60),
     'smoke-7.2': Group('Linux 7.2 is supported', 'smoke.py', machine=linux('7.2'), test_s=30, long_s=60),
     'smoke-x2apic': Group('a machine in x2APIC mode with an unstable TSC is supported', 'smoke.py',
@@ -155,7 +162,7 @@ GROUPS = {
     'tables': Group('page tables show user mode no kernel, and kernel text to no writer', host=('tests/vm/tables.py',),
                     test_s=25, long_s=40, limit_s=1200),
     'mutants': Group('a planted mistake of each kind is caught by the check that is there for it', host=('tests/mutants/run',),
-                     long_s=1500, limit_s=4800),
+                     long_s=1460, limit_s=4800),
     'suite-python': Group("no test of Python's own suite that passes on Linux is lost on the LWK",
                           host=('tests/suites/tier', 'python'), long_s=1500, limit_s=8400),
     'suite-stress': Group('every stressor of stress-ng ends well on the LWK, and leaves nothing',

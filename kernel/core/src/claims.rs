@@ -14,7 +14,7 @@ use alloc::vec::Vec;
 mod explore;
 
 /// Names of the LWK's drivers.
-pub const DRIVERS: [&str; 1] = ["edu"];
+pub const DRIVERS: [&str; 2] = ["edu", "nvme"];
 
 /// Device of Linux', as files name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

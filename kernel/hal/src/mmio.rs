@@ -7,14 +7,22 @@ use hanare_abi::grant::{GRANT_REGION_MAX, GRANT_REGIONS, GRANTS_MAX};
 /// Where they are mapped, a place for each region behind the other.
 const BASE: u64 = 0xffff_fe10_0000_0000;
 
-/// Address at which a region is mapped.
-pub(crate) fn place(grant: u32, region: usize) -> u64 {
-    BASE + (u64::from(grant) * GRANT_REGIONS as u64 + region as u64) * GRANT_REGION_MAX
+/// Most pages of Linux' that are mapped behind all registers: those of a table.
+pub(crate) const LINUX_PAGES: usize = 512;
+
+/// Address at which a page of Linux' is mapped, for reading.
+pub(crate) const fn place_of_linuxs(number: usize) -> u64 {
+    place(GRANTS_MAX as u32, 0) + number as u64 * 4096
 }
 
-/// Whether registers may be mapped at an address, which a look may change.
+/// Address at which a region is mapped.
+pub(crate) const fn place(grant: u32, region: usize) -> u64 {
+    BASE + (grant as u64 * GRANT_REGIONS as u64 + region as u64) * GRANT_REGION_MAX
+}
+
+/// Whether registers may be mapped at an address, which a look may change, or pages of Linux'.
 pub(crate) fn contains(addr: u64) -> bool {
-    (BASE..place(GRANTS_MAX as u32, 0)).contains(&addr)
+    (BASE..place_of_linuxs(LINUX_PAGES)).contains(&addr)
 }
 
 /// Registers of a device, from an offset of 0 on, for the time of a use.

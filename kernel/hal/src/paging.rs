@@ -18,6 +18,7 @@ use core::ops::Range;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use hanare_abi::layout::{CPU_STACKS_BASE, DIRECT_BASE, KERNEL_BASE, STACKS_BASE};
 
+pub mod linuxwords;
 mod missing;
 
 /// Bytes of a small page.

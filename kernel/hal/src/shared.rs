@@ -2,15 +2,15 @@
 //! it are in the `ikc` crate; this module only turns offsets into references.
 
 use crate::addr::PhysAddr;
-use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering, compiler_fence};
 use hanare_abi::boot::{BootParams, CpuShared, DoorbellShared, MemoryChunk, TRANSPORT_LOCAL};
-use hanare_abi::grant::{GRANTS_MAX, Grant};
+use hanare_abi::grant::{GRANTS_MAX, Grant, GrantQueue, QUEUE_ENTRIES};
 use hanare_abi::offer::{OFFERS, Offer};
 use hanare_abi::request::Request;
 use hanare_abi::service::Service;
 use hanare_ikc::{
-    BellRef, BellWord, ClockReader, CpuRef, DoorbellRef, GrantRef, LogWriter, OfferRef, RequestRef,
-    ServiceRef,
+    BellRef, BellWord, ClockReader, CpuRef, DoorbellRef, GrantRef, LogWriter, OfferRef, PairRef,
+    RequestRef, ServiceRef,
 };
 
 static PARAMS: AtomicPtr<BootParams> = AtomicPtr::new(core::ptr::null_mut());
@@ -83,6 +83,12 @@ pub fn check() -> Result<(), &'static str> {
         && p.grant_count as usize <= GRANTS_MAX
         && fits(p.dma_offset, p.grant_count as usize * p.dma_pieces as usize * size_of::<u64>())
         && p.log_size.is_power_of_two()
+        && (0..p.grant_count).all(|index| {
+            let queues = grant_description(index).queues;
+            queues.offset == 0
+                || fits(queues.offset, p.cpu_count as usize * size_of::<GrantQueue>())
+                    && fits(queues.pages_offset, p.cpu_count as usize * 2 * 4096)
+        })
         && (1..=crate::percpu::CPUS_MAX).contains(&(p.cpu_count as usize));
     if !ok {
         return Err("the boot parameters name something outside the shared region");
@@ -120,6 +126,68 @@ pub fn dma_addresses(index: u32) -> &'static [u64] {
     let first = at::<u64>(p.dma_offset, index * p.dma_pieces, p.grant_count * p.dma_pieces);
     // SAFETY: within the shared region (`check`), written before boot, constant since.
     unsafe { core::slice::from_raw_parts(first, p.dma_pieces as usize) }
+}
+
+/// Queues of granted device `index` for a CPU.
+///
+/// # Panics
+/// If the device has no queues, or there is no such CPU.
+pub fn queue(index: u32, cpu: usize) -> Queue {
+    let p = params();
+    let queues = grant_description(index).queues;
+    assert!(queues.offset != 0, "device {index} has no queues");
+    // SAFETY: within the shared region (`check`), for good.
+    let state = unsafe { PairRef::from_raw(at(queues.offset, cpu as u32, p.cpu_count)) };
+    let pages = at::<[[u32; 1024]; 2]>(queues.pages_offset, cpu as u32, p.cpu_count);
+    Queue {
+        state,
+        commands: pages.cast(),
+        answers: pages.cast::<[u32; 1024]>().wrapping_add(1).cast(),
+    }
+}
+
+/// A pair of queues of a controller, in the shared region.
+#[derive(Clone, Copy, Debug)]
+pub struct Queue {
+    /// Which pair it is.
+    pub state: PairRef<'static>,
+    commands: *mut [u32; 16],
+    answers: *mut [u32; 4],
+}
+
+// SAFETY: memory of the shared region, for good; it is read and written as volatile words, whose
+// other side is a device.
+unsafe impl Send for Queue {}
+// SAFETY: as above.
+unsafe impl Sync for Queue {}
+
+impl Queue {
+    /// Puts a command in its place, before the controller is told of it.
+    pub fn put(&self, place: u16, command: [u32; 16]) {
+        assert!(u32::from(place) < QUEUE_ENTRIES);
+        let at = self.commands.wrapping_add(place.into());
+        // SAFETY: a place of the page of commands.
+        unsafe { at.write_volatile(command) };
+        compiler_fence(Ordering::SeqCst); // the register that tells is written later
+    }
+
+    /// Answer in a place, or what was there before.
+    pub fn answer(&self, place: u16) -> [u32; 4] {
+        assert!(u32::from(place) < QUEUE_ENTRIES);
+        let at = self.answers.wrapping_add(place.into()).cast::<u32>();
+        // SAFETY: a place of the page of answers. The word that says whether it is a new one is
+        // read first: the controller writes it last, or all at once.
+        unsafe {
+            let last = at.wrapping_add(3).read_volatile();
+            compiler_fence(Ordering::SeqCst);
+            [
+                at.read_volatile(),
+                at.wrapping_add(1).read_volatile(),
+                at.wrapping_add(2).read_volatile(),
+                last,
+            ]
+        }
+    }
 }
 
 /// Request `index` of the pool.

@@ -105,6 +105,8 @@ ranks! {
     FreeBells,
     /// Threads of a CPU. What a thread waits for is asked under it (`Wait::ready`).
     CpuQueue,
+    /// Queues of a device for a CPU.
+    DeviceQueue,
     /// Forks whose proxy has not come.
     Embryos,
     /// Interval timers and CPU limit of a process.

@@ -2,18 +2,25 @@
 
 use super::granted::Granted;
 use crate::parts::claims::Claim;
+use crate::process::thread::Thread;
 use crate::sched::{cpus, wait};
 use hanare_hal::cpu;
 use hanare_hal::usercopy::UserAddr;
 
 /// A read or a write of a claimed descriptor.
-pub struct Access {
+pub struct Access<'a> {
+    /// The running thread, which makes the call.
+    pub thread: &'a Thread,
+    /// Claim of the descriptor.
+    pub claim: &'a Claim,
     /// The program's buffer, which may be anywhere.
     pub buffer: UserAddr,
     /// Length of the buffer, bytes: any number.
     pub bytes: u64,
     /// Byte of the device from which on; `None`: where the file's position is.
     pub offset: Option<u64>,
+    /// Flags of preadv2(2) and pwritev2(2): of `RWF_HIPRI`, `RWF_DSYNC` and `RWF_SYNC`.
+    pub flags: u32,
 }
 
 /// Result of a call.
@@ -46,13 +53,24 @@ pub trait Driver: Sync {
         true
     }
 
-    /// read(2), pread64(2) of a descriptor that is open for reading.
-    fn read(&self, _access: &Access) -> Answer {
+    /// Whether it serves a part of a call, as far as is known before the first part is served.
+    fn serves(&self, _access: &Access<'_>) -> bool {
+        true
+    }
+
+    /// read(2), pread64(2), and preadv(2) by its parts, of a descriptor that is open for reading.
+    fn read(&self, _access: &Access<'_>) -> Answer {
         Answer::Linux
     }
 
-    /// write(2), pwrite64(2) of a descriptor that is open for writing.
-    fn write(&self, _access: &Access) -> Answer {
+    /// write(2), pwrite64(2), and pwritev(2) by its parts, of a descriptor that is open for
+    /// writing.
+    fn write(&self, _access: &Access<'_>) -> Answer {
+        Answer::Linux
+    }
+
+    /// fsync(2), fdatasync(2): what was written lasts. `thread`: the running one.
+    fn sync(&self, _thread: &Thread, _claim: &Claim) -> Answer {
         Answer::Linux
     }
 }

@@ -102,7 +102,7 @@ impl Driver for Edu {
         Ok(())
     }
 
-    fn write(&self, access: &Access) -> Answer {
+    fn write(&self, access: &Access<'_>) -> Answer {
         let offset = access.offset.unwrap_or(0).min(BUFFER_BYTES as u64);
         let room = if access.offset.is_none() { 4 } else { BUFFER_BYTES as u64 - offset };
         let mut copy = [0; BUFFER_BYTES];
@@ -121,7 +121,7 @@ impl Driver for Edu {
         }
     }
 
-    fn read(&self, access: &Access) -> Answer {
+    fn read(&self, access: &Access<'_>) -> Answer {
         let mut copy = [0; BUFFER_BYTES];
         let (answer, copy) = match access.offset {
             Some(offset) => {

@@ -1,14 +1,18 @@
 //! Parts of devices that drivers may touch: registers, and memory by DMA.
 
 use crate::base::frames;
+use crate::link::services;
+use crate::process::thread::Thread;
 use core::fmt;
 use core::sync::atomic::{Ordering, compiler_fence};
-use hanare_abi::grant::{DMA_PIECE, GRANT_NAME_BYTES};
+use hanare_abi::grant::{DMA_PIECE, GRANT_NAME_BYTES, GrantQueues};
+use hanare_abi::service::SERVICE_QUEUE;
 use hanare_core::claims::Device;
 use hanare_core::ledger::{FrameOwner, Subject};
 use hanare_hal::addr::PhysAddr;
 use hanare_hal::mmio::Registers;
 use hanare_hal::paging::SMALL;
+use hanare_hal::shared::Queue;
 use hanare_hal::{memory, shared};
 
 /// Zero-terminated name of a driver.
@@ -47,6 +51,34 @@ impl Granted {
             before += chunk.size;
         }
         panic!("{frame:?} is no memory of the instance");
+    }
+
+    /// 1 + its number if it has queues, whose namespaces programs have; or 0.
+    pub fn namespaces_of(&self) -> u64 {
+        let has_queues = shared::grant_description(self.number).queues.offset != 0;
+        if has_queues { 1 + u64::from(self.number) } else { 0 }
+    }
+
+    /// Description of its queues by the module. `None`: it has none.
+    pub fn queues(&self) -> Option<GrantQueues> {
+        let queues = shared::grant_description(self.number).queues;
+        (queues.offset != 0).then_some(queues)
+    }
+
+    /// The queues of a CPU.
+    ///
+    /// # Panics
+    /// If the device has no queues.
+    pub fn queue(&self, cpu: usize) -> Queue {
+        shared::queue(self.number, cpu)
+    }
+
+    /// Has the module give up the queues of a CPU, and make new ones: some time later there is
+    /// another round. `round`: the ones that are meant.
+    pub fn renew(&self, me: &Thread, cpu: usize, round: u32) {
+        let args = [self.number.into(), cpu as u64, round.into()];
+        // If there is no entry for it now it is asked for again.
+        services::post(SERVICE_QUEUE, me.process.memory().owner(), &args, &[]);
     }
 
     /// Begins a use of the device, which the end of Linux' driver waits for. `None`: it is gone.
@@ -91,6 +123,15 @@ impl DmaPage {
     /// Whether the device has its own address for it, by an IOMMU.
     pub fn is_translated(&self) -> bool {
         self.address != self.frame.0
+    }
+
+    /// Writes the word with a number. The device is told of it later.
+    ///
+    /// # Panics
+    /// Behind its end.
+    pub fn set(&self, number: usize, value: u64) {
+        assert!(number < SMALL as usize / 8);
+        memory::write(self.frame + number as u64 * 8, &value.to_le_bytes());
     }
 
     /// Copies out of it, from its start on.

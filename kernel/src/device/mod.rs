@@ -6,31 +6,45 @@
 pub mod driver;
 mod edu;
 pub mod granted;
+mod nvme;
 mod zero;
 
 use crate::base::{heap, lists};
 use crate::link::{pool, services};
 use crate::mm::window::files;
-use crate::parts::claims::Claim;
+use crate::parts::claims::{Claim, Part};
 use crate::process::thread::Thread;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::ops::RangeInclusive;
 use driver::Driver;
 use granted::{GrantName, Granted};
-use hanare_abi::service::{FILE_READABLE, FILE_WRITABLE, SERVICE_CLAIM};
+use hanare_abi::service::{
+    CLAIM_BLOCK_SHIFT, CLAIM_CACHED, CLAIM_DISK_READ_ONLY, CLAIM_DISK_SECTORS, CLAIM_ERROR,
+    CLAIM_FIRST, CLAIM_HOLDER, CLAIM_NAMESPACE, CLAIM_READ_ONLY, CLAIM_SECTORS, CLAIM_WORDS,
+    FILE_READABLE, FILE_WRITABLE, SERVICE_CLAIM,
+};
 use hanare_core::claims::{Descriptors, Device};
-use hanare_core::errno::Result;
+use hanare_core::errno::{self, Result};
+use hanare_hal::addr::PhysAddr;
+use hanare_hal::paging::linuxwords::LinuxWord;
 use linux_raw_sys::general::{FASYNC, O_APPEND, O_NONBLOCK};
 use spin::Once;
 
 /// All drivers of devices, as many as the command knows names.
-static DRIVERS: [&dyn Driver; hanare_core::claims::DRIVERS.len()] = [&EDU];
+static DRIVERS: [&dyn Driver; hanare_core::claims::DRIVERS.len()] = [&EDU, &NVME];
 static EDU: edu::Edu = edu::Edu::new();
+static NVME: nvme::Nvme = nvme::Nvme::new();
+
+/// Logarithms of the bytes of a block, as they may be.
+const BLOCK_SHIFTS: RangeInclusive<u32> = 9..=12;
 
 /// A driver with its device.
 struct Used {
     driver: &'static dyn Driver,
     device: Device,
+    /// 1 + the number of the grant, if programs have it by its namespaces.
+    namespaces_of: u64,
 }
 
 static GRANTED: Once<Vec<(Granted, GrantName)>> = Once::new();
@@ -56,14 +70,21 @@ pub fn init() {
             match begun {
                 Ok(driver) => {
                     crate::info!("driver {name} has its part of {granted:?}");
-                    lists::push_within(&mut used, Used { driver, device: granted.device });
+                    lists::push_within(
+                        &mut used,
+                        Used {
+                            driver,
+                            device: granted.device,
+                            namespaces_of: granted.namespaces_of(),
+                        },
+                    );
                 }
                 Err(why) => crate::info!("driver {name} leaves {granted:?} to Linux: {why}"),
             }
         }
         if let Some(device) = pool::options().claim {
             let driver: &dyn Driver = &zero::Zero;
-            lists::push_within(&mut used, Used { driver, device });
+            lists::push_within(&mut used, Used { driver, device, namespaces_of: 0 });
         }
         used
     });
@@ -91,10 +112,10 @@ pub fn opened(me: &Thread, descriptor: u32) {
     if me.process.pool.is_packed() || me.seccomp.mode() != 0 {
         return;
     }
-    for (number, Used { driver, device, .. }) in used().iter().enumerate() {
+    for (number, Used { driver, .. }) in used().iter().enumerate() {
         let Ok(question) = me.process.claims.ask(descriptor) else { return };
         let is_claimed = services::put_together(|| {
-            let claim = ask(me, descriptor, *device, number).ok();
+            let claim = ask(me, descriptor, number).ok();
             let wanted = claim.filter(|claim| !waits_or_appends(claim) && driver.claims(claim));
             me.process.claims.answered(question, wanted)
         });
@@ -110,16 +131,38 @@ fn waits_or_appends(claim: &Claim) -> bool {
     claim.flags & (O_NONBLOCK | O_APPEND | FASYNC) != 0
 }
 
-/// Asks Linux whether a descriptor is a device.
-fn ask(me: &Thread, descriptor: u32, device: Device, driver: usize) -> Result<Arc<Claim>> {
+/// Asks Linux whether a descriptor is the device of a driver.
+fn ask(me: &Thread, descriptor: u32, driver: usize) -> Result<Arc<Claim>> {
+    let Used { device, namespaces_of, .. } = used()[driver];
     heap::room_for_arc::<Claim>()?;
-    let args = [descriptor.into(), device.number, u64::from(device.is_block)];
+    let args = [descriptor.into(), device.number, u64::from(device.is_block), namespaces_of];
     let answer = services::by_worker_at_once(me, SERVICE_CLAIM, &args, &[])?;
     let has = |bit| answer.args[3] & bit != 0;
     let (is_readable, is_writable) = (has(FILE_READABLE), has(FILE_WRITABLE));
     let file = files::held(&me.caller(), &answer, None)?;
     let flags = answer.args[0] as u32;
-    Ok(lists::arc_within(Claim { _file: file, driver, is_readable, is_writable, flags }))
+    let part = if namespaces_of == 0 { None } else { Some(part_of(&answer.extents)?) };
+    Ok(lists::arc_within(Claim { _file: file, driver, is_readable, is_writable, flags, part }))
+}
+
+/// The part of a device that is described so.
+fn part_of(words: &[u64]) -> Result<Part> {
+    let words: &[u64; CLAIM_WORDS] = words.try_into().map_err(|_| errno::EIO)?;
+    let word = |at| LinuxWord::at(PhysAddr(words[at]), words[at + 1]).ok_or(errno::ENOMEM);
+    let error = word(CLAIM_ERROR)?;
+    let part = Part {
+        unit: words[CLAIM_NAMESPACE] as u32,
+        block_shift: words[CLAIM_BLOCK_SHIFT] as u32,
+        first: words[CLAIM_FIRST],
+        cached: word(CLAIM_CACHED)?,
+        sectors: word(CLAIM_SECTORS)?,
+        unit_sectors: word(CLAIM_DISK_SECTORS)?,
+        forbid_writes: [word(CLAIM_HOLDER)?, word(CLAIM_READ_ONLY)?, word(CLAIM_DISK_READ_ONLY)?],
+        error_before: error.get(),
+        error,
+    };
+    let is_known = part.unit != 0 && BLOCK_SHIFTS.contains(&part.block_shift);
+    if is_known { Ok(part) } else { Err(errno::EIO) }
 }
 
 /// Has Linux execute a call of the running thread `me` by which descriptors may become other files:

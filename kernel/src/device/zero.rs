@@ -24,11 +24,11 @@ impl Driver for Zero {
         Ok(())
     }
 
-    fn read(&self, access: &Access) -> Answer {
+    fn read(&self, access: &Access<'_>) -> Answer {
         Answer::Done(zero(access.buffer.get(), access.bytes.min(BYTES_MAX)))
     }
 
-    fn write(&self, access: &Access) -> Answer {
+    fn write(&self, access: &Access<'_>) -> Answer {
         Answer::Done(access.bytes.min(BYTES_MAX) as i64)
     }
 }

@@ -9,6 +9,30 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use hanare_abi::service::EXTENTS_MAX;
 use hanare_core::claims::{Claims, Descriptors, Ticket};
 use hanare_core::errno::Result;
+use hanare_hal::paging::linuxwords::LinuxWord;
+
+/// Part of a block device that a descriptor is.
+#[derive(Debug)]
+pub struct Part {
+    /// Number of the unit of the device (a namespace).
+    pub unit: u32,
+    /// Logarithm of the bytes of a block.
+    pub block_shift: u32,
+    /// First byte of the part on that unit.
+    pub first: u64,
+    /// Pages of the part that Linux has in its page cache.
+    pub cached: LinuxWord,
+    /// Length, in sectors of 512 bytes: it may change.
+    pub sectors: LinuxWord,
+    /// Length of the whole unit, in sectors of 512 bytes.
+    pub unit_sectors: LinuxWord,
+    /// Words that forbid writes unless they are 0: somebody has it for himself, or it is read-only.
+    pub forbid_writes: [LinuxWord; 3],
+    /// Changes when Linux could not write what it had in its page cache.
+    pub error: LinuxWord,
+    /// Value of that word when the descriptor was claimed.
+    pub error_before: u64,
+}
 
 /// Descriptor that a driver has claimed.
 pub struct Claim {
@@ -22,6 +46,8 @@ pub struct Claim {
     pub is_writable: bool,
     /// Flags that it was opened with, or that fcntl(2) has given it since (`O_*`).
     pub flags: u32,
+    /// Part of a device with queues that it is.
+    pub part: Option<Part>,
 }
 
 /// Claims of a process (`hanare_core::claims`).

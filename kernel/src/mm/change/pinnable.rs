@@ -19,7 +19,7 @@ use hanare_core::vma::{Backing, Prot, Vma};
 
 /// Whether devices may come to keep pages of a mapping: others are Linux' own, or are given to it
 /// for reading only.
-fn is_privately_written(v: &Vma<FileRef>) -> bool {
+pub fn is_privately_written(v: &Vma<FileRef>) -> bool {
     is_private_memory(v) && v.prot.contains(Prot::READ | Prot::WRITE)
 }
 

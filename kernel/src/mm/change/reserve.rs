@@ -97,12 +97,13 @@ fn is_reserved_by(slot: u32, v: &Vma<FileRef>) -> bool {
     by == slot && matches!(what, Kept::Coming | Kept::Replaced)
 }
 
-/// Whether a thread that changes a range has to wait for another one; if so, the value for
-/// [`wait_until_settled`], which is called when the lock has been given back.
+/// Whether a thread that changes a range has to wait for another one, or for a device; if so, the
+/// value for [`wait_until_settled`], which is called when the lock has been given back.
 pub fn must_wait(p: &Space, mm: &AddressSpace, range: PageRange) -> Option<u32> {
     let waits = |v| kept_for(v).is_some_and(Kept::keeps_waiting);
     let mut there = mm.mappings().range(range);
-    there.any(waits).then(|| p.settled.load(Ordering::Relaxed))
+    let must_wait = there.any(waits) || mm.transfers.must_wait(range);
+    must_wait.then(|| p.settled.load(Ordering::Relaxed))
 }
 
 /// Like [`must_wait`], for a thread that unmaps the range, or reserves it, and changes what is
@@ -114,7 +115,8 @@ pub fn must_wait_to_reserve(
     beside: PageRange,
 ) -> Option<u32> {
     let kept = |range| mm.mappings().range(range).filter_map(kept_for);
-    must_wait_to_keep(kept(range), kept(beside)).then(|| p.settled.load(Ordering::Relaxed))
+    let must_wait = must_wait_to_keep(kept(range), kept(beside)) || mm.transfers.must_wait(range);
+    must_wait.then(|| p.settled.load(Ordering::Relaxed))
 }
 
 /// The lock, at a moment when no other thread is busy with addresses of a range, or replaces what
@@ -141,7 +143,7 @@ pub fn resume(p: &Space, mm: &mut AddressSpace, change: &mut Change, is_forgotte
 }
 
 /// Addresses are settled: threads that wait for that look again, and plan when they have the lock.
-pub(super) fn tell_settled(p: &Space) {
+pub fn tell_settled(p: &Space) {
     p.settled.fetch_add(1, Ordering::Relaxed);
     for cpu in p.settling.after_change().others(usize::MAX) {
         p.settling.remove(cpu);

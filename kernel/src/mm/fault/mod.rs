@@ -3,3 +3,4 @@
 pub mod linux;
 pub mod offer;
 pub mod thread;
+pub mod transfer;

@@ -20,6 +20,7 @@ use hanare_core::nodes::Placement;
 use hanare_core::pagerange::PageRange;
 use hanare_core::rangeset::RangeSet;
 use hanare_core::rss::{Counted, Rss, RssDelta};
+use hanare_core::transfers::Transfers;
 use hanare_core::vma::{Backing, Prot, Vma, VmaFlags, VmaMap};
 use hanare_hal::addr::PhysAddr;
 use hanare_hal::paging::{LARGE, Leaf, PageTable, SMALL};
@@ -65,6 +66,8 @@ pub struct AddressSpace {
     pub(super) policies: Policies,
     /// Where Linux pins pages (`change/pinnable.rs`), and perhaps some more.
     pub(in crate::mm) pinnable: RangeSet,
+    /// Transfers by devices: their pages stay where they are.
+    pub(in crate::mm) transfers: Transfers,
     /// The policy of the thread for which pages are made, of the rest of the space. It goes when
     /// the lock is given back.
     pub(super) wish: Option<Policy>,
@@ -104,6 +107,7 @@ impl AddressSpace {
             lock_future: VmaFlags::empty(),
             policies: Policies::default(),
             pinnable: RangeSet::new(),
+            transfers: Transfers::new(),
             wish: None,
             offered_by: 0,
             written_by_linux: 0,

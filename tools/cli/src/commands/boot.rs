@@ -60,6 +60,10 @@ pub struct Boot {
     // Its help is the list of drivers.
     #[arg(long = "device", value_name = "DRIVER=PATH", value_parser = device_of_driver, help = format!("Device of which a driver of the LWK gets its part (repeatable); drivers: {}", DRIVERS.join(", ")))]
     devices: Vec<DriversDevice>,
+    /// NVMe controller, e.g. /dev/nvme0, on which the LWK has queues of its own (repeatable): the
+    /// same as --device nvme=PATH
+    #[arg(long, value_name = "PATH", value_hint = ValueHint::FilePath)]
+    nvme: Vec<PathBuf>,
     #[command(flatten)]
     dispatch: Dispatch,
     /// Seconds each CPU may take to answer; six times that to come online
@@ -67,6 +71,8 @@ pub struct Boot {
     timeout: u32,
 }
 
+/// The driver of NVMe controllers.
+const NVME: &str = "nvme";
 /// Memory is reserved in calls of this size, for the sake of the progress bar.
 const STEP_BYTES: u64 = 64 << 20;
 
@@ -86,10 +92,14 @@ impl Boot {
         let opened = device()?;
         device::give_to_group();
         let mut builder = opened.create(&self.name)?;
-        for DriversDevice { driver, path } in &self.devices {
+        let controllers = self.nvme.iter().map(|path| (NVME, path));
+        let devices = self.devices.iter().map(|device| (device.driver.as_str(), &device.path));
+        for (driver, path) in devices.chain(controllers) {
             let file = fs::File::open(path)
                 .with_context(|| format!("cannot open the device {}", path.display()))?;
-            builder.add_device(driver, file.as_fd(), pci_function(&file, path)?)?;
+            let function = pci_function(&file, path)?;
+            let queues = (driver == NVME).then(queues_of_nvme);
+            builder.add_device(driver, file.as_fd(), function, queues)?;
         }
         for &cpu in self.cpus.numbers() {
             builder.check_cpu(cpu)?;
@@ -127,6 +137,17 @@ impl Boot {
             s(times.other_cpus_ns),
         )
     }
+}
+
+/// How many pairs of queues Linux' NVMe driver makes on a controller at most: one for each CPU that
+/// there may be, and what its parameters ask for.
+fn queues_of_nvme() -> u32 {
+    let more = |name: &str| {
+        let said = machine::read(format!("/sys/module/nvme/parameters/{name}"));
+        said.and_then(|text| text.parse::<u32>().ok()).unwrap_or(0)
+    };
+    let cpus = machine::listed_cpus("possible").numbers().len() as u32;
+    cpus.max(1) + more("write_queues") + more("poll_queues")
 }
 
 /// A device, and the driver of the LWK's that gets its part of it.

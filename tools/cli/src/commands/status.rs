@@ -3,7 +3,7 @@
 use anyhow::Result;
 use clap::Args;
 use hanare_core::link::kinds::Boxes;
-use hanare_sdk::{Arguments, Cpu, Device, Dispatch, Error, Instance, Mapped, Way};
+use hanare_sdk::{Arguments, Cpu, Device, Dispatch, Error, GrantedDevice, Instance, Mapped, Way};
 
 use crate::commands::ls;
 use crate::dispatch::Mode;
@@ -70,6 +70,13 @@ fn print(instance: &Instance) -> Result<()> {
     print_arguments(&instance.arguments)?;
     outln!("dispatch  {}", dispatch(&instance.dispatch))?;
     print_packed(&instance.dispatch)?;
+    for GrantedDevice { driver, function, is_there, uses } in &instance.devices {
+        let state = if *is_there { "" } else { ", which Linux' driver has let go of" };
+        outln!(
+            "device    {function} by the driver {driver}, used {}{state}",
+            output::count(*uses, "time", "times")
+        )?;
+    }
     outln!("log       {} written", Bytes(instance.log_bytes))?;
     if let Some(ns) = instance.ping_ns {
         outln!("ping      {} µs", ns.div_ceil(1000))?;

@@ -1,0 +1,370 @@
+//! NVMe: reads and writes of namespaces with O_DIRECT, by queues of the LWK's own on the controller
+//! that Linux' driver goes on using (`docs/nvme.md`).
+//!
+//! Each CPU has a pair of queues. A command is given to that of the CPU on which the call is made,
+//! and its answer is taken in by whoever looks. A command without an answer is over when the module
+//! has had the queues deleted. Its call waits for that, and so do the pages that it names.
+
+use super::driver::{Access, Answer, Driver, poll};
+use super::granted::{DmaPage, Granted};
+use crate::base::lock::{Mutex, rank};
+use crate::base::{heap, lists};
+use crate::mm::fault::transfer::Transfer;
+use crate::parts::claims::{Claim, Part};
+use crate::process::thread::Thread;
+use crate::sched::cpus;
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicU64, Ordering};
+use hanare_core::nvme::{self, Blocks, Command, Data, End, Pair, Said, Ticket};
+use hanare_hal::shared::Queue;
+use hanare_hal::{cpu, percpu, shared};
+use linux_raw_sys::general::{O_DIRECT, O_DSYNC, RWF_DSYNC, RWF_SYNC};
+use spin::Once;
+
+/// First doorbell in the registers.
+const DOORBELLS: u64 = 0x1000;
+/// Bytes to which memory has to be aligned.
+const ALIGNMENT: u64 = 4;
+/// Logarithm of the bytes of a sector, as Linux counts them.
+const SECTOR_SHIFT: u32 = 9;
+/// Most bytes of a command, whatever the controller takes: a list of pages is one page.
+const BYTES_MAX: u64 = nvme::LIST_ENTRIES as u64 * nvme::PAGE;
+/// Most bytes of a call, as Linux has it.
+const CALL_MAX: u64 = 0x7fff_f000;
+/// How long a command may take, ns, before the module is asked to delete its queue.
+const PATIENCE_NS: u64 = 500_000_000;
+/// Time from one question to the module to the next, ns.
+const PAUSE_NS: u64 = 400_000_000;
+
+/// The driver.
+pub struct Nvme(Once<Controller>);
+
+struct Controller {
+    granted: &'static Granted,
+    /// Bytes from one doorbell to the next.
+    stride: u64,
+    /// Most bytes of a command.
+    bytes_max: u64,
+    /// Queues of each CPU.
+    queues: Vec<OfCpu>,
+}
+
+/// The queues of a CPU.
+struct OfCpu {
+    queue: Queue,
+    state: Mutex<State, rank::DeviceQueue>,
+    /// A page for each number of a command: addresses of its memory.
+    lists: Vec<DmaPage>,
+    /// TSC from which on the module may be asked for new queues.
+    may_ask: AtomicU64,
+}
+
+struct State {
+    pair: Pair,
+    /// Number by which the controller knows it; 0: there is none.
+    id: u32,
+    /// The module was asked to delete it: nobody touches it until there is another one.
+    is_closed: bool,
+}
+
+impl Nvme {
+    /// Without a controller.
+    pub const fn new() -> Nvme {
+        Nvme(Once::new())
+    }
+}
+
+impl OfCpu {
+    fn new(granted: &'static Granted, cpu: usize) -> Result<OfCpu, &'static str> {
+        let mut pages =
+            heap::with_room(nvme::UNDER_WAY.into()).map_err(|_| "there is no memory")?;
+        for _ in 0..nvme::UNDER_WAY {
+            let page = DmaPage::new(granted).ok_or("there is no memory")?;
+            lists::push_within(&mut pages, page);
+        }
+        let queue = granted.queue(cpu);
+        let state =
+            State { pair: Pair::new(queue.state.round()), id: queue.state.id(), is_closed: false };
+        Ok(OfCpu { queue, state: Mutex::new(state), lists: pages, may_ask: AtomicU64::new(0) })
+    }
+}
+
+impl Controller {
+    fn new(granted: &'static Granted) -> Result<Controller, &'static str> {
+        let said = granted.queues().ok_or("it has no queues for the LWK")?;
+        let count = shared::params().cpu_count as usize;
+        let mut queues = heap::with_room(count).map_err(|_| "there is no memory")?;
+        let stride = u64::from(said.doorbell_stride);
+        let used = granted.begin_use().ok_or("Linux' driver has let go of it")?;
+        let registers = used.registers(0).ok_or("it has no registers")?;
+        for cpu in 0..count {
+            let of_cpu = OfCpu::new(granted, cpu)?;
+            let last = 2 * u64::from(of_cpu.queue.state.id()) + 1;
+            if DOORBELLS + (last + 1) * stride > registers.size() {
+                return Err("its registers are too few");
+            }
+            lists::push_within(&mut queues, of_cpu);
+        }
+        let most = u64::from(said.transfer_max);
+        let bytes_max = if most == 0 { BYTES_MAX } else { most.min(BYTES_MAX) };
+        Ok(Controller { granted, stride, bytes_max, queues })
+    }
+
+    /// Tells the controller where a queue goes on. `is_answers`: that of the answers.
+    fn tell(&self, id: u32, is_answers: bool, place: u16) -> bool {
+        let used = self.granted.begin_use();
+        let Some(registers) = used.as_ref().and_then(|used| used.registers(0)) else {
+            return false;
+        };
+        let number = 2 * u64::from(id) + u64::from(is_answers);
+        registers.write32(DOORBELLS + number * self.stride, place.into());
+        true
+    }
+
+    /// Goes on with new queues, if the module has made some.
+    fn follow(of_cpu: &OfCpu, state: &mut State) {
+        let round = of_cpu.queue.state.round();
+        if round != state.pair.round() {
+            state.pair.follow(round);
+            (state.id, state.is_closed) = (of_cpu.queue.state.id(), false);
+        }
+    }
+
+    /// Takes a number for a command of the calling CPU. `None`: it cannot be given one now.
+    fn take(&self, me: &Thread) -> Option<(&OfCpu, Ticket)> {
+        let of_cpu = &self.queues[percpu::index()];
+        let mut state = of_cpu.state.lock();
+        Self::follow(of_cpu, &mut state);
+        if state.is_closed || state.id == 0 {
+            drop(state);
+            self.ask_for_queues(me, of_cpu);
+            return None;
+        }
+        self.take_in(of_cpu, &mut state);
+        Some((of_cpu, state.pair.take()?))
+    }
+
+    /// Gives a command to the controller. False: it has not got it.
+    fn give(&self, of_cpu: &OfCpu, ticket: Ticket, command: Command) -> bool {
+        let mut state = of_cpu.state.lock();
+        Self::follow(of_cpu, &mut state);
+        if state.is_closed || state.pair.has_ended(ticket) {
+            return false; // the queues are going, or gone
+        }
+        of_cpu.queue.put(state.pair.place(), command.numbered(ticket.number).0);
+        let place = state.pair.begin();
+        // If the device is gone the command is over, like all others.
+        self.tell(state.id, false, place);
+        true
+    }
+
+    fn give_back(of_cpu: &OfCpu, ticket: Ticket) {
+        of_cpu.state.lock().pair.give_back(ticket);
+    }
+
+    /// Takes in what the controller has answered.
+    fn take_in(&self, of_cpu: &OfCpu, state: &mut State) {
+        while state.pair.answer(Said(of_cpu.queue.answer(state.pair.next_answer()))) {
+            if let Some(place) = state.pair.told() {
+                self.tell(state.id, true, place);
+            }
+        }
+    }
+
+    /// Whether a command has ended.
+    fn has_ended(&self, of_cpu: &OfCpu, ticket: Ticket) -> bool {
+        let Some(mut state) = of_cpu.state.try_lock() else { return false };
+        Self::follow(of_cpu, &mut state);
+        if !state.is_closed && !state.pair.has_ended(ticket) {
+            self.take_in(of_cpu, &mut state);
+        }
+        state.pair.has_ended(ticket)
+    }
+
+    /// Waits for the end of a command of the running thread `me`: whatever becomes of that, since
+    /// until then the controller may touch memory.
+    fn end(&self, me: &Thread, of_cpu: &OfCpu, ticket: Ticket) -> End {
+        loop {
+            let _ = poll(|| self.has_ended(of_cpu, ticket), PATIENCE_NS);
+            if let Some(end) = of_cpu.state.lock().pair.end(ticket) {
+                return end;
+            }
+            self.close(of_cpu, ticket);
+            self.ask_for_queues(me, of_cpu);
+        }
+    }
+
+    /// Uses queues no more that have not answered a command.
+    fn close(&self, of_cpu: &OfCpu, ticket: Ticket) {
+        let mut state = of_cpu.state.lock();
+        Self::follow(of_cpu, &mut state);
+        if !state.is_closed {
+            self.take_in(of_cpu, &mut state);
+        }
+        state.is_closed |= !state.pair.has_ended(ticket);
+    }
+
+    /// Asks the module for new queues where there are none, or none that answer; now and then,
+    /// since Linux may be resetting the controller.
+    fn ask_for_queues(&self, me: &Thread, of_cpu: &OfCpu) {
+        let (now, next) = (cpu::rdtsc(), cpus::deadline(PAUSE_NS));
+        let may_ask = of_cpu.may_ask.load(Ordering::Relaxed);
+        let is_first = || {
+            of_cpu
+                .may_ask
+                .compare_exchange(may_ask, next, Ordering::Relaxed, Ordering::Relaxed)
+                .is_ok()
+        };
+        if now >= may_ask && self.granted.begin_use().is_some() && is_first() {
+            self.granted.renew(me, self.number_of(of_cpu), of_cpu.queue.state.round());
+        }
+    }
+
+    fn number_of(&self, of_cpu: &OfCpu) -> usize {
+        let is_it = |other: &OfCpu| core::ptr::eq(other, of_cpu);
+        self.queues.iter().position(is_it).expect("one of them")
+    }
+
+    /// Accesses blocks by one command; `start`: the first byte of memory. False: it was not done,
+    /// or not all of it.
+    fn access(
+        &self,
+        me: &Thread,
+        start: u64,
+        bytes: u64,
+        access: nvme::Access,
+        blocks: Blocks,
+    ) -> bool {
+        let Some((of_cpu, ticket)) = self.take(me) else { return false };
+        let list = &of_cpu.lists[usize::from(ticket.number)];
+        let mut data = Data::NONE;
+        let is_written = access == nvme::Access::Read;
+        let transfer = Transfer::begin(me, start, bytes, is_written, |number, page| {
+            let address = self.granted.address_of(page);
+            if number == 0 {
+                data = Data::NONE;
+            }
+            let offset = if number == 0 { start % nvme::PAGE } else { 0 };
+            data.add(address + offset, |entry, page| list.set(entry, page))
+        });
+        let Some(_transfer) = transfer else {
+            Self::give_back(of_cpu, ticket);
+            return false;
+        };
+        let command = Command::access(access, blocks, data.words(list.address));
+        self.command(me, of_cpu, ticket, command)
+    }
+
+    /// Whether the controller has done a command.
+    fn command(&self, me: &Thread, of_cpu: &OfCpu, ticket: Ticket, command: Command) -> bool {
+        if !self.give(of_cpu, ticket, command) {
+            Self::give_back(of_cpu, ticket);
+            return false;
+        }
+        self.end(me, of_cpu, ticket) == End::Done
+    }
+
+    /// Accesses a part of a device. Else it was not done, or some of it, which Linux does again.
+    fn transfer(&self, access: &Access<'_>, part: &Part, kind: nvme::Access) -> Answer {
+        let (start, bytes) = (access.buffer.get(), access.bytes);
+        let Some(mut blocks) = blocks(access, part).filter(|_| bytes > 0) else {
+            return Answer::Linux;
+        };
+        if part.cached.get() != 0 {
+            return Answer::Linux;
+        }
+        let mut done = 0;
+        while done < bytes {
+            let now = (bytes - done).min(self.bytes_max);
+            blocks.count = now >> part.block_shift;
+            if !self.access(access.thread, start + done, now, kind, blocks) {
+                return Answer::Linux;
+            }
+            blocks.first += blocks.count;
+            done += now;
+        }
+        Answer::Done(bytes as i64)
+    }
+}
+
+/// The blocks that an access is about. `None`: it is not of whole ones, or not all in the part, or
+/// of memory that is not aligned.
+fn blocks(access: &Access<'_>, part: &Part) -> Option<Blocks> {
+    let is_aligned = access.buffer.get().is_multiple_of(ALIGNMENT) && access.bytes <= CALL_MAX;
+    part.blocks(access.offset?, access.bytes).filter(|_| is_aligned)
+}
+
+impl Part {
+    /// The blocks of the device at an offset of the part. `None`: they are not whole ones, or not
+    /// all in the part.
+    fn blocks(&self, offset: u64, bytes: u64) -> Option<Blocks> {
+        let end = offset.checked_add(bytes)?;
+        let mask = (1 << self.block_shift) - 1;
+        let first = self.first.checked_add(offset)?;
+        let is_inside = end >> SECTOR_SHIFT <= self.sectors.get()
+            && first.checked_add(bytes)? >> SECTOR_SHIFT <= self.unit_sectors.get()
+            && (offset | bytes) & mask == 0;
+        (is_inside && first & mask == 0).then(|| Blocks {
+            namespace: self.unit,
+            first: first >> self.block_shift,
+            count: bytes >> self.block_shift,
+        })
+    }
+}
+
+impl Driver for Nvme {
+    fn name(&self) -> &'static str {
+        "nvme"
+    }
+
+    fn begin(&self, granted: &'static Granted) -> Result<(), &'static str> {
+        let controller = Controller::new(granted)?;
+        self.0.call_once(|| controller);
+        Ok(())
+    }
+
+    fn claims(&self, claim: &Claim) -> bool {
+        claim.part.is_some() && claim.flags & O_DIRECT != 0
+    }
+
+    fn serves(&self, access: &Access<'_>) -> bool {
+        access.claim.part.as_ref().is_some_and(|part| blocks(access, part).is_some())
+    }
+
+    fn read(&self, access: &Access<'_>) -> Answer {
+        let Some((controller, part)) = self.0.get().zip(access.claim.part.as_ref()) else {
+            return Answer::Linux;
+        };
+        controller.transfer(access, part, nvme::Access::Read)
+    }
+
+    fn write(&self, access: &Access<'_>) -> Answer {
+        let Some((controller, part)) = self.0.get().zip(access.claim.part.as_ref()) else {
+            return Answer::Linux;
+        };
+        if part.forbid_writes.iter().any(|word| word.get() != 0) {
+            return Answer::Linux;
+        }
+        let is_lasting =
+            access.flags & (RWF_DSYNC | RWF_SYNC) != 0 || access.claim.flags & O_DSYNC != 0;
+        let answer = controller.transfer(access, part, nvme::Access::Write { is_lasting });
+        // Linux may have read the blocks meanwhile, and does not look at them again: it makes the
+        // write, after which it does.
+        if part.cached.get() != 0 { Answer::Linux } else { answer }
+    }
+
+    fn sync(&self, thread: &Thread, claim: &Claim) -> Answer {
+        let Some((controller, part)) = self.0.get().zip(claim.part.as_ref()) else {
+            return Answer::Linux;
+        };
+        // Linux tells each descriptor once what it could not write.
+        if part.cached.get() != 0 || part.error.get() != part.error_before {
+            return Answer::Linux;
+        }
+        let Some((of_cpu, ticket)) = controller.take(thread) else { return Answer::Linux };
+        match controller.command(thread, of_cpu, ticket, Command::flush(part.unit)) {
+            true => Answer::Done(0),
+            false => Answer::Linux,
+        }
+    }
+}

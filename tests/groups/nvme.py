@@ -1,0 +1,201 @@
+"""NVMe: what the LWK's driver serves is as Linux has it, Linux goes on using the disk, and nothing is lost with it.
+
+The machine has three controllers (NVME in tests/lib/groups.py): one with queues for the LWK, one with shadow doorbells,
+and one with few queues.
+"""
+
+import glob
+import os
+import signal
+import sys
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '../lib'))
+from harness import *
+
+PROGRAM = GUEST + '/static/disk'
+DRIVER = '/sys/bus/pci/drivers/nvme'
+PART_SECTORS = 64 << 11
+# What Linux may wait for the LWK, or a call for Linux.
+SLOWEST_MS = 1000
+
+
+def text_of(path):
+    with open(path) as file:
+        return file.read().strip()
+
+
+def write(path, text):
+    with open(path, 'w') as file:
+        file.write(text)
+
+
+def controller(serial):
+    """The name of the controller with this serial number."""
+    found = [path for path in glob.glob('/sys/class/nvme/nvme*') if text_of(path + '/serial') == serial]
+    expect(found, f'the machine has no controller {serial}')
+    return os.path.basename(found[0])
+
+
+def disk_of(name):
+    return f'/dev/{name}n1'
+
+
+def case(name, path, label=None):
+    same('disk-' + (label or name), [PROGRAM, name, path], files=False)
+
+
+def counts(path):
+    """How often Linux reads and writes when a program of the LWK does a hundred times, as two numbers."""
+    result = run(PROGRAM, 'counts', path, f'/sys/class/block/{os.path.basename(path)}/stat')
+    words = result.out.decode().split()
+    expect(result.status == 0 and len(words) == 8, result)
+    return int(words[2]), int(words[6])
+
+
+def served(path):
+    said = counts(path)
+    expect(said == (0, 0), said)
+
+
+def mounted():
+    """Writes to a part that has a file system go to Linux, and so do reads while it has pages."""
+    expect(command(['mkfs.ext4', '-q', '-F', part]).status == 0, 'no file system')
+    expect(command(['mount', part, WORK + '/mounted']).status == 0, 'not mounted')
+    try:
+        said = counts(part)
+        expect(said[1] >= 100, said)
+    finally:
+        expect(command(['umount', WORK + '/mounted']).status == 0, 'not unmounted')
+
+
+def refused(path, said):
+    result = hanare('boot', *BOOT, '--nvme', path, status=None)
+    expect(result.status and said in result.err, result)
+
+
+class Running:
+    """A program that writes and reads for long."""
+
+    def __init__(self):
+        self.process = subprocess.Popen(['hanare', 'run', '--', PROGRAM, 'for-long', disk], stdin=subprocess.PIPE,
+                                        stdout=subprocess.PIPE)
+        expect(self.process.stdout.readline() == b'begins\n', 'it has not begun')
+        time.sleep(0.5)
+
+    def end(self, may_fail=False):
+        """It ends; each read was of what was written, and no call took long."""
+        time.sleep(0.5)
+        out = self.process.communicate(timeout=TIMEOUT)[0].decode().split()
+        done, bad, failed, slowest = map(int, out)
+        print('#', done, bad, failed, slowest)
+        expect(done > 20 and bad == 0 and (may_fail or failed == 0) and slowest <= 2 * SLOWEST_MS, out)
+
+
+def clean(before):
+    log = kernel_log_since(before)
+    bad = [line for line in log.splitlines() if re.search(r'BUG|WARNING|Oops|DMAR|I/O error|timeout', line)]
+    expect(not bad, bad)
+
+
+def reset():
+    running, before = Running(), len(kernel_log_since(0))
+    for _ in range(3):
+        write(f'/sys/class/nvme/{name}/reset_controller', '1')
+        time.sleep(0.3)
+    running.end()
+    clean(before)
+    until(lambda: served_again(), 'the LWK has queues again')
+
+
+def served_again():
+    return counts(disk) == (0, 0)
+
+
+def linux_can_use_it():
+    expect(command(['dd', 'if=' + disk, 'of=/dev/null', 'bs=1M', 'count=8', 'iflag=direct']).status == 0, 'Linux reads the disk')
+
+
+def killed():
+    for _ in range(5):
+        running = Running()
+        os.kill(running.process.pid, signal.SIGKILL)
+        running.process.wait()
+    until(lambda: b'for-long' not in hanare('ps').out, 'it is gone')
+    served(disk)
+    linux_can_use_it()
+
+
+def shut_down():
+    """In the middle of its accesses."""
+    running, before = Running(), len(kernel_log_since(0))
+    hanare('shutdown', '--force')
+    running.process.wait()
+    linux_can_use_it()
+    clean(before)
+
+
+def module_is_kept():
+    running = Running()
+    result = command(['rmmod', 'hanare'])
+    expect(result.status and b'in use' in result.err, result)
+    running.end()
+
+
+def lets_go():
+    running, before = Running(), len(kernel_log_since(0))
+    write(DRIVER + '/unbind', address)
+    expect('the LWK uses it no more' in kernel_log_since(before), kernel_log_since(before))
+    running.end(may_fail=True)
+    write(DRIVER + '/bind', address)
+    until(lambda: len(glob.glob('/dev/nvme?n1')) == 3, 'the disk is there again')
+    clean(before)
+
+
+def load(multipath):
+    command(['modprobe', '-r', 'nvme'])
+    command(['modprobe', '-r', 'nvme_core'])
+    command(['modprobe', 'nvme_core', 'multipath=' + multipath])
+    command(['modprobe', 'nvme'])
+    until(lambda: len(glob.glob('/dev/nvme?n1')) == 3, 'three disks')
+
+
+def of_several_ways():
+    load('Y')
+    try:
+        refused('/dev/' + controller('queues'), b'one of several ways to its disks')
+    finally:
+        load('N')
+
+
+start(*BOOT)
+hanare('shutdown')
+load('N')
+os.makedirs(WORK + '/mounted', exist_ok=True)
+check('nvme-refused-multipath', of_several_ways)
+name = controller('queues')
+disk, address = disk_of(name), os.path.basename(os.path.realpath(f'/sys/class/nvme/{name}/device'))
+for label, path, said in (('a-file-of-another-device', '/dev/null', b'belongs to no PCI device'),
+                          ('a-namespace', disk, b"none of an NVMe controller's"),
+                          ('shadow-doorbells', '/dev/' + controller('shadows'), b'has shadow doorbells (OACS bit 8)'),
+                          ('few-queues', '/dev/' + controller('few'), b'too few for 2 CPUs')):
+    check('nvme-refused-' + label, lambda path=path, said=said: refused(path, said))
+check('nvme-of-linux-after-that', linux_can_use_it)
+boot(*BOOT, '--nvme', '/dev/' + name)
+check('nvme-served', lambda: served(disk))
+for which in 'lengths', 'vectors', 'edges', 'cached', 'threads', 'gone':
+    case(which, disk)
+command(['addpart', disk, '1', str(PART_SECTORS), str(PART_SECTORS)])
+part = disk + 'p1'
+until(lambda: os.path.exists(part), 'a part')
+check('nvme-part-served', lambda: served(part))
+for which in 'lengths', 'edges':
+    case(which, part, label=which + '-of-a-part')
+check('nvme-mounted', mounted)
+check('nvme-reset', reset)
+check('nvme-killed', killed)
+check('nvme-module-is-kept', module_is_kept)
+check('nvme-shutdown', shut_down)
+boot(*BOOT, '--nvme', '/dev/' + name)
+check('nvme-let-go', lets_go)
+finish()
