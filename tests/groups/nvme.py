@@ -192,7 +192,9 @@ check('nvme-part-served', lambda: served(part))
 for which in 'lengths', 'edges':
     case(which, part, label=which + '-of-a-part')
 check('nvme-mounted', mounted)
-check('nvme-reset', reset)
+# Without an LWK, too: CPU 3 offline, a reset, and then each read of Linux' takes 30 s.
+lost = 'this Linux gives a queue to a CPU that is offline when it resets a controller'
+check('nvme-reset', reset, skip=lost if tuple(map(int, os.uname().release.split('.')[:2])) >= (7, 0) else None)
 check('nvme-killed', killed)
 check('nvme-module-is-kept', module_is_kept)
 check('nvme-shutdown', shut_down)

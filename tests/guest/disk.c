@@ -160,7 +160,7 @@ static volatile int ends;
 
 static void *accesses(void *argument)
 {
-	long number = (long)argument, bad = 0, rounds = by_tier(300, 3000);
+	long number = (long)argument, bad = 0, rounds = by_tier(300, 1000);
 	uint64_t seed = number + 1;
 	int fd = opened(O_RDWR);
 
@@ -234,7 +234,7 @@ static void *reads(void *argument)
 static void gone(void)
 {
 	pthread_t reader;
-	long rounds = by_tier(200, 2000), bad = 0;
+	long rounds = by_tier(200, 600), bad = 0;
 
 	moving = mmap(NULL, 16 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	pthread_create(&reader, NULL, reads, NULL);

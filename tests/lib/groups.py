@@ -68,6 +68,8 @@ NVME = tuple(f'--qemu={word}' for name, more in (('queues', 'dbcs=off,max_ioqpai
              for word in ('-drive', f'driver=null-co,read-zeroes=on,size=256M,snapshot=on,if=none,id={name}',
                           '-device', f'nvme,drive={name},serial={name},{more}'))
 
+IOMMU = ('--append=intel_iommu=on', '--qemu=-device', '--qemu=intel-iommu')
+
 BOX, COPIED = ('TESTS_DISPATCH', 'box'), ('TESTS_ARGUMENTS', 'copied')
 
 GROUPS = {
@@ -132,6 +134,9 @@ GROUPS = {
     'devices-7.2': Group('memory of devices is mapped as on Linux 7.2', 'devices.py', machine=(*linux('7.2'), *DEVICES), long_s=40),
     'nvme': Group("the LWK's driver of NVMe serves what Linux would, beside Linux' own", 'nvme.py', machine=(*STANDARD, *NVME),
                   test_s=40, long_s=60),
+    'nvme-6.12': Group("the LWK's driver of NVMe beside Linux 6.12", 'nvme.py', machine=(*linux('6.12'), *NVME), long_s=60),
+    'nvme-7.2': Group("the LWK's driver of NVMe beside Linux 7.2, by addresses that an IOMMU translates", 'nvme.py',
+                      machine=(*linux('7.2'), *IOMMU, *NVME), long_s=60),
     'smoke-6.12': Group('Linux 6.12 is supported', 'smoke.py', machine=linux('6.12'), test_s=30, long_s=60),
     'smoke-7.2': Group('Linux 7.2 is supported', 'smoke.py', machine=linux('7.2'), test_s=30, long_s=60),
     'smoke-x2apic': Group('a machine in x2APIC mode with an unstable TSC is supported', 'smoke.py',
@@ -162,7 +167,7 @@ GROUPS = {
     'tables': Group('page tables show user mode no kernel, and kernel text to no writer', host=('tests/vm/tables.py',),
                     test_s=25, long_s=40, limit_s=1200),
     'mutants': Group('a planted mistake of each kind is caught by the check that is there for it', host=('tests/mutants/run',),
-                     long_s=1460, limit_s=4800),
+                     long_s=1340, limit_s=4800),
     'suite-python': Group("no test of Python's own suite that passes on Linux is lost on the LWK",
                           host=('tests/suites/tier', 'python'), long_s=1500, limit_s=8400),
     'suite-stress': Group('every stressor of stress-ng ends well on the LWK, and leaves nothing',
