@@ -37,7 +37,7 @@ impl<'a> Registers<'a> {
     /// A region of a granted device, as long as `_use` lasts. `None`: it has no such registers.
     #[must_use]
     pub fn of<T>(grant: u32, region: usize, _use: &'a T) -> Option<Registers<'a>> {
-        let size = shared::grant_description(grant).regions.get(region)?.size;
+        let size = shared::grant_region_bytes(grant, region);
         let start = place(grant, region);
         (size != 0).then_some(Registers { start, size, in_use: PhantomData })
     }

@@ -4,7 +4,7 @@
 use crate::addr::PhysAddr;
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering, compiler_fence};
 use hanare_abi::boot::{BootParams, CpuShared, DoorbellShared, MemoryChunk, TRANSPORT_LOCAL};
-use hanare_abi::grant::{GRANTS_MAX, Grant, GrantQueue, QUEUE_ENTRIES};
+use hanare_abi::grant::{GRANT_REGIONS, GRANTS_MAX, Grant, GrantQueue, GrantRegion, QUEUE_ENTRIES};
 use hanare_abi::offer::{OFFERS, Offer};
 use hanare_abi::request::Request;
 use hanare_abi::service::Service;
@@ -118,6 +118,18 @@ pub fn grant_description(index: u32) -> Grant {
     // SAFETY: within the shared region (`check`), written before boot, constant since but for a
     // word that is not looked at.
     unsafe { at::<Grant>(p.grants_offset, index, p.grant_count).read_volatile() }
+}
+
+/// Bytes of a region of registers of granted device `index`; 0: it has none.
+///
+/// # Panics
+/// If there is no region with that number.
+pub fn grant_region_bytes(index: u32, region: usize) -> u64 {
+    let p = params();
+    let grant = at::<Grant>(p.grants_offset, index, p.grant_count);
+    assert!(region < GRANT_REGIONS, "region {region}");
+    // SAFETY: as above; a word of it.
+    unsafe { (&raw const (*grant).regions).cast::<GrantRegion>().add(region).read_volatile().size }
 }
 
 /// Addresses for DMA by granted device `index`: of each piece of the instance's memory.

@@ -1,9 +1,11 @@
 //! Interface between a driver of the LWK's own and the rest of the kernel.
 
 use super::granted::Granted;
+use crate::base::time::ns_to_cycles;
 use crate::parts::claims::Claim;
 use crate::process::thread::Thread;
 use crate::sched::{cpus, wait};
+use core::sync::atomic::{AtomicU64, Ordering};
 use hanare_hal::cpu;
 use hanare_hal::usercopy::UserAddr;
 
@@ -79,17 +81,30 @@ pub trait Driver: Sync {
 /// then.
 const POLL_NS: u64 = 50_000;
 
+/// [`POLL_NS`] in cycles: about, and reckoned once.
+fn busy_cycles() -> u64 {
+    static CYCLES: AtomicU64 = AtomicU64::new(0);
+    match CYCLES.load(Ordering::Relaxed) {
+        0 => {
+            let cycles = ns_to_cycles(POLL_NS);
+            CYCLES.store(cycles, Ordering::Relaxed);
+            cycles
+        }
+        cycles => cycles,
+    }
+}
+
 /// Waits until a device is `ready`, which has no other effect: it may be asked again when it was.
 /// False: it was not after `most` ns. Signals do not end the wait.
 pub fn poll(ready: impl Fn() -> bool + Send + Sync, most: u64) -> bool {
-    let end = cpus::deadline(most);
-    let busy = cpus::deadline(POLL_NS.min(most));
+    let busy = cpu::rdtsc().saturating_add(busy_cycles());
     while cpu::rdtsc() < busy {
         if ready() {
             return true;
         }
         cpu::pause();
     }
+    let end = cpus::deadline(most.saturating_sub(POLL_NS));
     while cpu::rdtsc() < end {
         wait::until(&ready, cpus::deadline(POLL_NS));
         if ready() {

@@ -1,13 +1,15 @@
 //! Parts of devices that drivers may touch: registers, and memory by DMA.
 
-use crate::base::frames;
+use crate::base::{frames, heap, lists};
 use crate::link::services;
 use crate::process::thread::Thread;
+use alloc::vec::Vec;
 use core::fmt;
 use core::sync::atomic::{Ordering, compiler_fence};
 use hanare_abi::grant::{DMA_PIECE, GRANT_NAME_BYTES, GrantQueues};
 use hanare_abi::service::SERVICE_QUEUE;
 use hanare_core::claims::Device;
+use hanare_core::errno::Result;
 use hanare_core::ledger::{FrameOwner, Subject};
 use hanare_hal::addr::PhysAddr;
 use hanare_hal::mmio::Registers;
@@ -23,17 +25,51 @@ pub struct Granted {
     number: u32,
     /// The device's file.
     pub device: Device,
+    pieces: PiecesBefore,
     dma: &'static [u64],
+}
+
+/// Pieces of memory in the chunks below each chunk. Chunks are in ascending order, and of whole
+/// pieces.
+struct PiecesBefore(Vec<usize>);
+
+impl PiecesBefore {
+    fn new() -> Result<PiecesBefore> {
+        let mut before = heap::with_room(shared::chunks().len())?;
+        let mut pieces = 0;
+        for chunk in shared::chunks() {
+            lists::push_within(&mut before, pieces);
+            pieces += (chunk.size / DMA_PIECE) as usize;
+        }
+        Ok(PiecesBefore(before))
+    }
+
+    /// Number of the piece that has a frame.
+    fn of(&self, frame: PhysAddr) -> usize {
+        let chunks = shared::chunks();
+        let behind = chunks.partition_point(|chunk| chunk.addresses().start <= frame.0);
+        let chunk = behind.checked_sub(1).filter(|&i| chunks[i].addresses().contains(&frame.0));
+        let number = chunk.expect("memory of the instance");
+        self.0[number] + ((frame.0 - chunks[number].addresses().start) / DMA_PIECE) as usize
+    }
 }
 
 impl Granted {
     /// The grants of this instance, each with the name of its driver.
-    pub fn all() -> impl Iterator<Item = (Granted, GrantName)> {
-        (0..shared::params().grant_count).map(|number| {
+    ///
+    /// # Errors
+    /// `ENOMEM`
+    pub fn all() -> Result<Vec<(Granted, GrantName)>> {
+        let count = shared::params().grant_count;
+        let mut all = heap::with_room(count as usize)?;
+        for number in 0..count {
             let said = shared::grant_description(number);
             let device = Device { number: said.device, is_block: said.is_block != 0 };
-            (Granted { number, device, dma: shared::dma_addresses(number) }, said.driver)
-        })
+            let pieces = PiecesBefore::new()?;
+            let dma = shared::dma_addresses(number);
+            lists::push_within(&mut all, (Granted { number, device, pieces, dma }, said.driver));
+        }
+        Ok(all)
     }
 
     /// The address that the device has for memory of the instance.
@@ -41,16 +77,7 @@ impl Granted {
     /// # Panics
     /// If the memory is not the instance's.
     pub fn address_of(&self, frame: PhysAddr) -> u64 {
-        let mut before = 0;
-        for chunk in shared::chunks() {
-            let there = chunk.addresses();
-            if there.contains(&frame.0) {
-                let offset = before + (frame.0 - there.start);
-                return self.dma[(offset / DMA_PIECE) as usize] + offset % DMA_PIECE;
-            }
-            before += chunk.size;
-        }
-        panic!("{frame:?} is no memory of the instance");
+        self.dma[self.pieces.of(frame)] + frame.0 % DMA_PIECE
     }
 
     /// 1 + its number if it has queues, whose namespaces programs have; or 0.

@@ -52,8 +52,7 @@ static USED: Once<Vec<Used>> = Once::new();
 
 /// Gives each driver its device: once, when the boot options are known.
 pub fn init() {
-    let granted = GRANTED
-        .call_once(|| lists::collected(Granted::all()).expect("memory for the devices of drivers"));
+    let granted = GRANTED.call_once(|| Granted::all().expect("memory for the devices of drivers"));
     USED.call_once(|| {
         let mut used = heap::with_room(granted.len() + 1).expect("memory for drivers");
         for (granted, name) in granted {

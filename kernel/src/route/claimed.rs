@@ -9,6 +9,7 @@ use crate::device::driver::{Access, Answer, Driver};
 use crate::link::services;
 use crate::parts::claims::Claim;
 use crate::process::thread::Thread;
+use alloc::sync::Arc;
 use hanare_core::link::Outcome;
 use hanare_core::syscalls::Row;
 use hanare_hal::usercopy::{self, UserAddr};
@@ -73,7 +74,10 @@ pub fn call(me: &Thread, row: &Row, args: &[u64; 6]) -> Option<Outcome> {
     }
     let claim = me.process.claims.get(args[0] as u32)?;
     let answer = by_driver(me, &claim, &wanted, args);
-    services::put_together(|| drop(claim)); // it may be the last one
+    // Another thread has given the claim up meanwhile.
+    if let Some(last) = Arc::into_inner(claim) {
+        services::put_together(|| drop(last));
+    }
     match answer {
         Answer::Done(result) => Some(Outcome::Done(result)),
         Answer::Linux => None,
