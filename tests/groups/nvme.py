@@ -1,7 +1,7 @@
 """NVMe: what the LWK's driver serves is as Linux has it, Linux goes on using the disk, and nothing is lost with it.
 
-The machine has three controllers (NVME in tests/lib/groups.py): one with queues for the LWK, one with shadow doorbells,
-and one with few queues.
+The machine has four controllers (NVME in tests/lib/groups.py): one with queues for the LWK, one with shadow doorbells,
+one with few queues, and one that answers a command a second.
 """
 
 import glob
@@ -148,7 +148,28 @@ def lets_go():
     expect('the LWK uses it no more' in kernel_log_since(before), kernel_log_since(before))
     running.end(may_fail=True)
     write(DRIVER + '/bind', address)
-    until(lambda: len(glob.glob('/dev/nvme?n1')) == 3, 'the disk is there again')
+    until(lambda: len(glob.glob('/dev/nvme?n1')) == 4, 'the disk is there again')
+    clean(before)
+
+
+def removed():
+    """The controller goes, as by a button of its slot, and comes again."""
+    running, before = Running(), len(kernel_log_since(0))
+    write(f'/sys/bus/pci/devices/{address}/remove', '1')
+    running.end(may_fail=True)
+    write('/sys/bus/pci/rescan', '1')
+    until(lambda: len(glob.glob('/dev/nvme?n1')) == 4, 'the disk is there again')
+    clean(before)
+
+
+def panicked():
+    """The LWK panics in the middle of its accesses: its queues go before its memory does."""
+    running, before = Running(), len(kernel_log_since(0))
+    hanare('debug', 'panic', status=None)
+    running.process.kill()
+    running.process.wait()
+    hanare('shutdown', '--force')
+    linux_can_use_it()
     clean(before)
 
 
@@ -157,7 +178,7 @@ def load(multipath):
     command(['modprobe', '-r', 'nvme_core'])
     command(['modprobe', 'nvme_core', 'multipath=' + multipath])
     command(['modprobe', 'nvme'])
-    until(lambda: len(glob.glob('/dev/nvme?n1')) == 3, 'three disks')
+    until(lambda: len(glob.glob('/dev/nvme?n1')) == 4, 'all disks')
 
 
 def of_several_ways():
@@ -200,4 +221,16 @@ check('nvme-module-is-kept', module_is_kept)
 check('nvme-shutdown', shut_down)
 boot(*BOOT, '--nvme', '/dev/' + name)
 check('nvme-let-go', lets_go)
+hanare('shutdown')
+name = controller('queues')
+disk = disk_of(name)
+boot(*BOOT, '--nvme', '/dev/' + name)
+check('nvme-removed', removed)
+hanare('shutdown')
+name = controller('queues')
+disk = disk_of(name)
+boot(*BOOT, '--nvme', '/dev/' + name)
+check('nvme-panic', panicked)
+boot(*BOOT, '--nvme', '/dev/' + controller('late'))
+case('late', disk_of(controller('late')))
 finish()

@@ -286,6 +286,25 @@ static void counts(const char *stat)
 	printf("Linux read %ld times and wrote %ld times\n", counted(stat, 0) - read, counted(stat, 4) - written);
 }
 
+/* A disk that answers late: an older write does not land on a newer one. */
+static void late(void)
+{
+	char *memory = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	int fd = opened(O_RDWR);
+
+	for (int round = 1; round < 4; round++) {
+		memset(memory, round, PAGE);
+		printf("wrote %zd\n", pwrite(fd, memory, PAGE, 1 << 20));
+	}
+	for (int look = 0; look < 3; look++) {
+		memset(memory, 0, PAGE);
+		printf("read %zd: ", pread(fd, memory, PAGE, 1 << 20));
+		printf("%d\n", memory[100]);
+		sleep(1);
+	}
+	close(fd);
+}
+
 /* Goes on until told to end, and counts what was wrong. */
 static void for_long(void)
 {
@@ -325,6 +344,7 @@ int main(int argc, char **argv)
 	} cases[] = {
 		{ "lengths", lengths }, { "vectors", vectors }, { "edges", edges }, { "cached", cached },
 		{ "threads", threads }, { "gone", gone }, { "for-long", for_long },
+		{ "late", late },
 	};
 
 	path = argv[2];

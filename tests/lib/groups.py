@@ -64,8 +64,10 @@ DEVICES = ('--append=intel_iommu=on', *(f'--qemu={word}' for word in (
     '-drive', 'driver=null-co,read-zeroes=on,size=1M,if=none,id=zeros', '-device', 'nvme,drive=zeros,serial=zeros')))
 
 # Disks whose driver the LWK may have a part of: by queues of its own, or for a reason not.
-NVME = tuple(f'--qemu={word}' for name, more in (('queues', 'dbcs=off,max_ioqpairs=32'), ('shadows', 'dbcs=on'), ('few', 'dbcs=off,max_ioqpairs=5'))
-             for word in ('-drive', f'driver=null-co,read-zeroes=on,size=256M,snapshot=on,if=none,id={name}',
+NVME = tuple(f'--qemu={word}' for name, more, throttled in (
+                 ('queues', 'dbcs=off,max_ioqpairs=32', ''), ('shadows', 'dbcs=on', ''), ('few', 'dbcs=off,max_ioqpairs=5', ''),
+                 ('late', 'dbcs=off,max_ioqpairs=32', ',throttling.iops-total=1'))
+             for word in ('-drive', f'driver=null-co,read-zeroes=on,size=256M,snapshot=on,if=none,id={name}{throttled}',
                           '-device', f'nvme,drive={name},serial={name},{more}'))
 
 IOMMU = ('--append=intel_iommu=on', '--qemu=-device', '--qemu=intel-iommu')
