@@ -99,6 +99,8 @@ pub struct Data {
 }
 
 impl Data {
+    /// Pages that a command names by itself.
+    pub const WITHOUT_LIST: u64 = 2;
     /// No memory.
     pub const NONE: Self = Self { first: 0, second: 0, count: 0 };
 

@@ -7,7 +7,7 @@
 
 use super::driver::{Access, Answer, Driver, poll};
 use super::granted::{DmaPage, Granted};
-use crate::base::lock::{Mutex, rank};
+use crate::base::lock::{Mutex, MutexGuard, rank};
 use crate::base::{heap, lists};
 use crate::mm::fault::transfer::Transfer;
 use crate::parts::claims::{Claim, Part};
@@ -66,6 +66,9 @@ struct State {
     /// The module was asked to delete it: nobody touches it until there is another one.
     is_closed: bool,
 }
+
+/// The lock of a CPU's queues.
+type Locked<'a> = MutexGuard<'a, State, rank::DeviceQueue>;
 
 impl Nvme {
     /// Without a controller.
@@ -130,8 +133,8 @@ impl Controller {
         }
     }
 
-    /// Takes a number for a command of the calling CPU. `None`: it cannot be given one now.
-    fn take(&self, me: &Thread) -> Option<(&OfCpu, Ticket)> {
+    /// The queues of the calling CPU, where a command can be given to them.
+    fn open<'a>(&'a self, me: &Thread) -> Option<(&'a OfCpu, Locked<'a>)> {
         let of_cpu = &self.queues[percpu::index()];
         let mut state = of_cpu.state.lock();
         Self::follow(of_cpu, &mut state);
@@ -141,25 +144,41 @@ impl Controller {
             return None;
         }
         self.take_in(of_cpu, &mut state);
+        Some((of_cpu, state))
+    }
+
+    /// Takes a number for a command. `None`: it cannot be given one now.
+    fn take(&self, me: &Thread) -> Option<(&OfCpu, Ticket)> {
+        let (of_cpu, mut state) = self.open(me)?;
         Some((of_cpu, state.pair.take()?))
     }
 
-    /// Gives a command to the controller. False: it has not got it.
+    /// Gives a command with a number to the controller. False: it has not got it.
     fn give(&self, of_cpu: &OfCpu, ticket: Ticket, command: Command) -> bool {
         let mut state = of_cpu.state.lock();
         Self::follow(of_cpu, &mut state);
         if state.is_closed || state.pair.has_ended(ticket) {
+            state.pair.give_back(ticket);
             return false; // the queues are going, or gone
         }
+        self.put(of_cpu, &mut state, ticket, command);
+        true
+    }
+
+    fn put(&self, of_cpu: &OfCpu, state: &mut State, ticket: Ticket, command: Command) {
         of_cpu.queue.put(state.pair.place(), command.numbered(ticket.number).0);
         let place = state.pair.begin();
         // If the device is gone the command is over, like all others.
         self.tell(state.id, false, place);
-        true
     }
 
-    fn give_back(of_cpu: &OfCpu, ticket: Ticket) {
-        of_cpu.state.lock().pair.give_back(ticket);
+    /// Has the controller execute a command, for the running thread `me`. Whether it has done it.
+    fn execute(&self, me: &Thread, command: Command) -> bool {
+        let Some((of_cpu, mut state)) = self.open(me) else { return false };
+        let Some(ticket) = state.pair.take() else { return false };
+        self.put(of_cpu, &mut state, ticket, command);
+        drop(state);
+        self.end(me, of_cpu, ticket) == End::Done
     }
 
     /// Takes in what the controller has answered.
@@ -235,33 +254,55 @@ impl Controller {
         access: nvme::Access,
         blocks: Blocks,
     ) -> bool {
+        if start % nvme::PAGE + bytes > Data::WITHOUT_LIST * nvme::PAGE {
+            return self.access_by_list(me, start, bytes, access, blocks);
+        }
+        let mut data = Data::NONE;
+        let transfer = self.lend(me, start, bytes, access, &mut data, |_, _| {});
+        let command = Command::access(access, blocks, data.words(0));
+        transfer.is_some_and(|_transfer| self.execute(me, command))
+    }
+
+    /// As [`access`](Self::access), of more pages than a command names by itself.
+    fn access_by_list(
+        &self,
+        me: &Thread,
+        start: u64,
+        bytes: u64,
+        access: nvme::Access,
+        blocks: Blocks,
+    ) -> bool {
         let Some((of_cpu, ticket)) = self.take(me) else { return false };
         let list = &of_cpu.lists[usize::from(ticket.number)];
         let mut data = Data::NONE;
-        let is_written = access == nvme::Access::Read;
-        let transfer = Transfer::begin(me, start, bytes, is_written, |number, page| {
-            let address = self.granted.address_of(page);
-            if number == 0 {
-                data = Data::NONE;
-            }
-            let offset = if number == 0 { start % nvme::PAGE } else { 0 };
-            data.add(address + offset, |entry, page| list.set(entry, page))
-        });
-        let Some(_transfer) = transfer else {
-            Self::give_back(of_cpu, ticket);
+        let put = |entry, page| list.set(entry, page);
+        let Some(_transfer) = self.lend(me, start, bytes, access, &mut data, put) else {
+            of_cpu.state.lock().pair.give_back(ticket);
             return false;
         };
         let command = Command::access(access, blocks, data.words(list.address));
-        self.command(me, of_cpu, ticket, command)
+        self.give(of_cpu, ticket, command) && self.end(me, of_cpu, ticket) == End::Done
     }
 
-    /// Whether the controller has done a command.
-    fn command(&self, me: &Thread, of_cpu: &OfCpu, ticket: Ticket, command: Command) -> bool {
-        if !self.give(of_cpu, ticket, command) {
-            Self::give_back(of_cpu, ticket);
-            return false;
-        }
-        self.end(me, of_cpu, ticket) == End::Done
+    /// Begins a transfer of memory, which `data` names then; `put` sets entries of the list.
+    fn lend<'a>(
+        &self,
+        me: &'a Thread,
+        start: u64,
+        bytes: u64,
+        access: nvme::Access,
+        data: &mut Data,
+        put: impl Fn(usize, u64),
+    ) -> Option<Transfer<'a>> {
+        let is_written = access == nvme::Access::Read;
+        Transfer::begin(me, start, bytes, is_written, |number, page| {
+            let address = self.granted.address_of(page);
+            if number > 0 {
+                return data.add(address, &put);
+            }
+            *data = Data::NONE;
+            data.add(address + start % nvme::PAGE, &put)
+        })
     }
 
     /// Accesses a part of a device. Else it was not done, or some of it, which Linux does again.
@@ -361,8 +402,7 @@ impl Driver for Nvme {
         if part.cached.get() != 0 || part.error.get() != part.error_before {
             return Answer::Linux;
         }
-        let Some((of_cpu, ticket)) = controller.take(thread) else { return Answer::Linux };
-        match controller.command(thread, of_cpu, ticket, Command::flush(part.unit)) {
+        match controller.execute(thread, Command::flush(part.unit)) {
             true => Answer::Done(0),
             false => Answer::Linux,
         }

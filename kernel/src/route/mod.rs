@@ -177,7 +177,18 @@ pub fn by_worker(me: &Thread, row: &Row, args: [u64; 6]) -> Result<u64> {
 /// Has a call executed by the first route that is open to it.
 fn chosen(me: &Thread, row: &Row, args: &[u64; 6]) -> Result<u64> {
     let call = Call::new(row.number.into(), *args);
-    let (routes, mut caller) = (route::of_row(row), state(me, &call));
+    let routes = route::of_number(call.nr);
+    // What is claimed is to be quick: the rest of the state does not matter then.
+    let pool = &me.process.pool;
+    let (is_packed, has_claims) = (pool.is_packed(), pool.has_claims());
+    let caller = Caller { is_packed, has_claims, ..Caller::default() };
+    if has_claims
+        && route::choose(routes, caller) == Route::CLAIMED
+        && let Some(outcome) = claimed::call(me, row, args)
+    {
+        return result::by(me, call.nr, args, (outcome, false));
+    }
+    let mut caller = state(me, &call);
     loop {
         let route = route::choose(routes, caller);
         if let Some(outcome) = by_route(me, route, row, &call) {
@@ -192,7 +203,7 @@ fn state(me: &Thread, call: &Call) -> Caller {
     let (p, pool) = (&me.process, &me.process.pool);
     Caller {
         is_packed: pool.is_packed(),
-        has_claims: pool.has_claims(),
+        has_claims: false, // tried before
         copies: p.memory().copies(),
         bounces: p.memory().is_indirect() && !p.memory().copies(),
         has_box: boxed::is_open(me, call),

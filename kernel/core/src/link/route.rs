@@ -11,7 +11,7 @@ use crate::bounce;
 use crate::marshal;
 use crate::native;
 use crate::syscalls::arguments::Argument;
-use crate::syscalls::{By, NATIVE, Row, Service};
+use crate::syscalls::{By, NATIVE, NUMBERS, Row, Service, row};
 
 /// The task on Linux, or the code on the LWK, that executes a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -179,6 +179,25 @@ pub const fn of_row(row: &Row) -> Routes {
         .with(Route::CLAIMED, is_claimed)
 }
 
+/// Routes of each call, by its number.
+static OF_NUMBERS: [Routes; NUMBERS] = {
+    let mut all = [Routes(0); NUMBERS];
+    let mut number = 0;
+    while number < NUMBERS {
+        if let Some(row) = row(number as u64) {
+            all[number] = of_row(row);
+        }
+        number += 1;
+    }
+    all
+};
+
+/// As [`of_row`], of the row of call `number`; none if there is no such call.
+#[must_use]
+pub fn of_number(number: u32) -> Routes {
+    OF_NUMBERS.get(number as usize).copied().unwrap_or_default()
+}
+
 /// The state of the calling thread, as far as the route of its calls depends on it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Caller {
@@ -238,7 +257,7 @@ pub const fn choose(routes: Routes, caller: Caller) -> Route {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::syscalls::{Hook, row, rows};
+    use crate::syscalls::{Hook, rows};
     use linux_raw_sys::general::*;
 
     fn callers() -> impl Iterator<Item = Caller> {
@@ -312,6 +331,8 @@ mod tests {
         assert!(!routes(__NR_openat).has(Route::UTILITY), "what it opens may be the LWK's");
         let refused = rows().iter().find(|row| matches!(row.service, Service::Refused(..)));
         assert_eq!(of_row(refused.unwrap()), Routes::default());
+        assert!(rows().iter().all(|row| of_number(row.number.into()) == of_row(row)));
+        assert_eq!(of_number(NUMBERS as u32), Routes::default());
         let local = routes(__NR_nanosleep);
         assert!(local.has(Route::DIRECT) && !local.has(Route::CLAIMED));
         assert!(matches!(row(39).unwrap().service, Service::Local));
