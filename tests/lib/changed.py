@@ -30,7 +30,7 @@ BENCHES = ['bench/*', 'bench-guest/*', 'bench-posted/*', 'libhanare/*', 'async/*
 LAYERS = {
     **dict.fromkeys((
         'attack', 'cachetypes', 'cgroup', 'conformance', 'conformance-6.12', 'conformance-7.2', 'cycles', 'devices', 'devices-6.12',
-        'devices-7.2', 'dispatch', 'ends', 'faults',
+        'devices-7.2', 'dispatch', 'ends', 'faults', 'nvme', 'nvme-6.12', 'nvme-7.2',
         'files', 'files-box', 'files-copied', 'fuzz', 'guests-processes', 'guests-processes-box', 'guests-threads',
         'guests-threads-box', 'guests-waits', 'guests-waits-box', 'module', 'numa', 'pseudo', 'security-hooks', 'smoke-6.12',
         'smoke-7.2', 'smoke-x2apic', 'soak', 'strikes', 'terminal',
