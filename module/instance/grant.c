@@ -250,7 +250,8 @@ static void switch_off(const struct hanare_granted *device)
 /* No use is begun any more. */
 static void end_commands(struct hanare_granted *device, bool may_be_used)
 {
-	if (!hanare_controller_end(device) || may_be_used)
+	/* A use of a controller is over when its queues are gone. */
+	if (!hanare_controller_end(device) || (may_be_used && !device->controller))
 		switch_off(device);
 	hanare_controller_forget(device);
 }

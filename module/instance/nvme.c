@@ -355,10 +355,7 @@ static void tell(struct pair *pair, bool is_usable)
 	smp_store_release(&pair->told->round, ++pair->round);
 }
 
-/*
- * Whether Linux has taken the id of a pair of ours. It does so where its parameters were changed,
- * after a reset, which is the end of ours.
- */
+/* Whether Linux has taken a pair's id, as after a change of its parameters and a reset. */
 static bool is_linuxs(const struct hanare_controller *controller, const struct pair *pair)
 {
 	return controller->disk && READ_ONCE(controller->disk->tag_set->nr_hw_queues) >= pair->id;
@@ -367,11 +364,13 @@ static bool is_linuxs(const struct hanare_controller *controller, const struct p
 /*
  * Whether Linux is resetting the controller. From its beginning to its end no request of a disk is
  * let in. Commands of others in between would disturb Linux' own: a controller with queues does not
- * say how many it has.
+ * say how many it has. To one of a namespace that is gone no request is let in for ever.
  */
 static bool is_being_reset(const struct hanare_controller *controller)
 {
-	return controller->disk && READ_ONCE(controller->disk->mq_freeze_depth);
+	struct request_queue *disk = controller->disk;
+
+	return disk && !blk_queue_dying(disk) && !list_empty(&disk->tag_set_list) && READ_ONCE(disk->mq_freeze_depth);
 }
 
 /* SERVICE_QUEUE, in a thread of its own: Linux' driver may let a command wait for a minute. */
@@ -496,6 +495,9 @@ void hanare_controller_forget(struct hanare_granted *device)
 		if (pairs[cpu].is_there)
 			tell(&pairs[cpu], false);
 	mutex_unlock(&controller->lock);
+	/* One may have been asked for since the end. */
+	for (cpu = 0; pairs && cpu < device->inst->cpu_count; cpu++)
+		cancel_work_sync(&pairs[cpu].renewal);
 	kvfree(pairs);
 }
 
@@ -556,9 +558,22 @@ static void name_words(struct block_device *bdev, struct address_space *mapping,
 	name(words + HANARE_CLAIM_ERROR, &mapping->wb_err, U32_MAX);
 }
 
+/* This disk says whether Linux resets the controller: others may be gone. */
+static void use_disk(struct hanare_controller *controller, struct request_queue *disk)
+{
+	mutex_lock(&controller->lock);
+	if (disk != controller->disk && blk_get_queue(disk))
+		swap(controller->disk, disk);
+	else
+		disk = NULL;
+	mutex_unlock(&controller->lock);
+	if (disk)
+		blk_put_queue(disk);
+}
+
 /*
- * SERVICE_CLAIM of a block device: CLAIM_WORDS words about the part of a namespace that it is. What
- * Linux has of it in its page cache is written, and then gone if nobody uses it.
+ * SERVICE_CLAIM of a block device: CLAIM_WORDS words about the part of a namespace that it is. For
+ * one who may write, what Linux has of it in its page cache is written, and gone if nobody uses it.
  */
 int hanare_namespace(const struct hanare_granted *device, struct file *file, u64 *words)
 {
@@ -572,12 +587,12 @@ int hanare_namespace(const struct hanare_granted *device, struct file *file, u64
 	err = describe(controller, bdev, words);
 	if (err)
 		return err;
-	mutex_lock(&controller->lock);
-	if (!controller->disk && blk_get_queue(bdev_get_queue(bdev)))
-		controller->disk = bdev_get_queue(bdev);
-	mutex_unlock(&controller->lock);
-	sync_blockdev(bdev);
-	invalidate_bdev(bdev);
+	use_disk(controller, bdev_get_queue(bdev));
+	/* A reader may not take pages from others. */
+	if (file->f_mode & FMODE_WRITE) {
+		sync_blockdev(bdev);
+		invalidate_bdev(bdev);
+	}
 	words[HANARE_CLAIM_FIRST] = (u64)bdev->bd_start_sect << SECTOR_SHIFT;
 	name_words(bdev, file->f_mapping, words);
 	return 0;

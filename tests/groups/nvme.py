@@ -122,7 +122,7 @@ def killed():
         os.kill(running.process.pid, signal.SIGKILL)
         running.process.wait()
     until(lambda: b'for-long' not in hanare('ps').out, 'it is gone')
-    served(disk)
+    until(served_again, 'the LWK serves accesses')
     linux_can_use_it()
 
 

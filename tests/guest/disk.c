@@ -85,6 +85,11 @@ static void vectors(void)
 	TELL(pwritev(fd, parts, 0, 6 << 20));
 	TELL(preadv(fd, parts, 1025, 6 << 20));
 	TELL(preadv(fd, NULL, 2, 6 << 20));
+	parts[1].iov_base = (void *)0xffff800000000000;
+	TELL(pwritev(fd, parts, 2, 6 << 20));
+	parts[1].iov_len = 0;
+	TELL(preadv(fd, parts, 2, 6 << 20));
+	parts[1].iov_base = memory + 3 * PAGE;
 	parts[0].iov_len = 100;
 	TELL(preadv(fd, parts, 2, 6 << 20));
 	lseek(fd, 5 << 20, SEEK_SET);

@@ -10,6 +10,7 @@ use crate::link::services;
 use crate::parts::claims::Claim;
 use crate::process::thread::Thread;
 use alloc::sync::Arc;
+use hanare_abi::layout::USER_MAX;
 use hanare_core::link::Outcome;
 use hanare_core::syscalls::Row;
 use hanare_hal::usercopy::{self, UserAddr};
@@ -136,7 +137,10 @@ fn by_parts<'a>(
     let parts = parts.iter().map(|words| words.map(u64::from_le_bytes));
     let mut all = 0_u64;
     for [start, bytes] in parts.clone() {
-        let is_served = access(start, bytes, all).is_some_and(|access| driver.serves(&access));
+        // Linux looks at the addresses of all parts first.
+        let is_users = start.checked_add(bytes).is_some_and(|end| end <= USER_MAX);
+        let is_served =
+            is_users && access(start, bytes, all).is_some_and(|access| driver.serves(&access));
         all = all.saturating_add(bytes);
         if !is_served || all > BYTES_MAX {
             return Answer::Linux;
