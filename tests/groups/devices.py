@@ -10,21 +10,12 @@ import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '../lib'))
 from harness import *
+from sysfiles import text_of, write
 
 PROGRAM, PINNED, BY_DEVICE = (GUEST + '/static/' + name for name in ('mapped-devices', 'pinned-memory', 'pinned-by-device'))
 PCI = '/sys/bus/pci'
 SHARED_MEMORY, TEACHING, DISK = ('0x1af4', '0x1110'), ('0x1234', '0x11e8'), ('0x1b36', '0x0010')
 FIRMWARE, FIRMWARE_BYTES = 0xf0000, 65536
-
-
-def text_of(path):
-    with open(path) as file:
-        return file.read().strip()
-
-
-def write(path, text):
-    with open(path, 'w') as file:
-        file.write(text)
 
 
 def pci(identity):

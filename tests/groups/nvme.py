@@ -12,22 +12,13 @@ import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '../lib'))
 from harness import *
+from sysfiles import text_of, write
 
 PROGRAM = GUEST + '/static/disk'
 DRIVER = '/sys/bus/pci/drivers/nvme'
 PART_SECTORS = 64 << 11
 # What Linux may wait for the LWK, or a call for Linux.
 SLOWEST_MS = 1000
-
-
-def text_of(path):
-    with open(path) as file:
-        return file.read().strip()
-
-
-def write(path, text):
-    with open(path, 'w') as file:
-        file.write(text)
 
 
 def controller(serial):
@@ -122,6 +113,7 @@ def killed():
         os.kill(running.process.pid, signal.SIGKILL)
         running.process.wait()
     until(lambda: b'for-long' not in hanare('ps').out, 'it is gone')
+    # Linux serves calls until a queue that took half a second on a busy host is made anew.
     until(served_again, 'the LWK serves accesses')
     linux_can_use_it()
 

@@ -51,6 +51,7 @@ struct Controller {
 
 /// The queues of a CPU.
 struct OfCpu {
+    cpu: usize,
     queue: Queue,
     state: Mutex<State, rank::DeviceQueue>,
     /// A page for each number of a command: addresses of its memory.
@@ -65,6 +66,16 @@ struct State {
     id: u32,
     /// The module was asked to delete it: nobody touches it until there is another one.
     is_closed: bool,
+}
+
+/// Access by one command.
+#[derive(Clone, Copy)]
+struct Piece {
+    /// First byte of memory.
+    start: u64,
+    bytes: u64,
+    kind: nvme::Access,
+    blocks: Blocks,
 }
 
 /// The lock of a CPU's queues.
@@ -88,7 +99,7 @@ impl OfCpu {
         let queue = granted.queue(cpu);
         let state =
             State { pair: Pair::new(queue.state.round()), id: queue.state.id(), is_closed: false };
-        Ok(OfCpu { queue, state: Mutex::new(state), lists: pages, may_ask: AtomicU64::new(0) })
+        Ok(OfCpu { cpu, queue, state: Mutex::new(state), lists: pages, may_ask: AtomicU64::new(0) })
     }
 }
 
@@ -114,14 +125,13 @@ impl Controller {
     }
 
     /// Tells the controller where a queue goes on. `is_answers`: that of the answers.
-    fn tell(&self, id: u32, is_answers: bool, place: u16) -> bool {
+    /// If the device is gone nobody is told: all commands are over.
+    fn tell(&self, id: u32, is_answers: bool, place: u16) {
         let used = self.granted.begin_use();
-        let Some(registers) = used.as_ref().and_then(|used| used.registers(0)) else {
-            return false;
-        };
         let number = 2 * u64::from(id) + u64::from(is_answers);
-        registers.write32(DOORBELLS + number * self.stride, place.into());
-        true
+        if let Some(registers) = used.as_ref().and_then(|used| used.registers(0)) {
+            registers.write32(DOORBELLS + number * self.stride, place.into());
+        }
     }
 
     /// Goes on with new queues, if the module has made some.
@@ -168,7 +178,6 @@ impl Controller {
     fn put(&self, of_cpu: &OfCpu, state: &mut State, ticket: Ticket, command: Command) {
         of_cpu.queue.put(state.pair.place(), command.numbered(ticket.number).0);
         let place = state.pair.begin();
-        // If the device is gone the command is over, like all others.
         self.tell(state.id, false, place);
     }
 
@@ -235,52 +244,32 @@ impl Controller {
                 .is_ok()
         };
         if now >= may_ask && self.granted.begin_use().is_some() && is_first() {
-            self.granted.renew(me, self.number_of(of_cpu), of_cpu.queue.state.round());
+            self.granted.renew(me, of_cpu.cpu, of_cpu.queue.state.round());
         }
     }
 
-    fn number_of(&self, of_cpu: &OfCpu) -> usize {
-        let is_it = |other: &OfCpu| core::ptr::eq(other, of_cpu);
-        self.queues.iter().position(is_it).expect("one of them")
-    }
-
-    /// Accesses blocks by one command; `start`: the first byte of memory. False: it was not done,
-    /// or not all of it.
-    fn access(
-        &self,
-        me: &Thread,
-        start: u64,
-        bytes: u64,
-        access: nvme::Access,
-        blocks: Blocks,
-    ) -> bool {
-        if start % nvme::PAGE + bytes > Data::WITHOUT_LIST * nvme::PAGE {
-            return self.access_by_list(me, start, bytes, access, blocks);
+    /// Makes an access by one command. False: it was not done, or not all of it.
+    fn access(&self, me: &Thread, piece: Piece) -> bool {
+        if piece.start % nvme::PAGE + piece.bytes > Data::WITHOUT_LIST * nvme::PAGE {
+            return self.access_by_list(me, piece);
         }
         let mut data = Data::NONE;
-        let transfer = self.lend(me, start, bytes, access, &mut data, |_, _| {});
-        let command = Command::access(access, blocks, data.words(0));
+        let transfer = self.lend(me, piece, &mut data, |_, _| {});
+        let command = Command::access(piece.kind, piece.blocks, data.words(0));
         transfer.is_some_and(|_transfer| self.execute(me, command))
     }
 
     /// As [`access`](Self::access), of more pages than a command names by itself.
-    fn access_by_list(
-        &self,
-        me: &Thread,
-        start: u64,
-        bytes: u64,
-        access: nvme::Access,
-        blocks: Blocks,
-    ) -> bool {
+    fn access_by_list(&self, me: &Thread, piece: Piece) -> bool {
         let Some((of_cpu, ticket)) = self.take(me) else { return false };
         let list = &of_cpu.lists[usize::from(ticket.number)];
         let mut data = Data::NONE;
         let put = |entry, page| list.set(entry, page);
-        let Some(_transfer) = self.lend(me, start, bytes, access, &mut data, put) else {
+        let Some(_transfer) = self.lend(me, piece, &mut data, put) else {
             of_cpu.state.lock().pair.give_back(ticket);
             return false;
         };
-        let command = Command::access(access, blocks, data.words(list.address));
+        let command = Command::access(piece.kind, piece.blocks, data.words(list.address));
         self.give(of_cpu, ticket, command) && self.end(me, of_cpu, ticket) == End::Done
     }
 
@@ -288,13 +277,12 @@ impl Controller {
     fn lend<'a>(
         &self,
         me: &'a Thread,
-        start: u64,
-        bytes: u64,
-        access: nvme::Access,
+        piece: Piece,
         data: &mut Data,
         put: impl Fn(usize, u64),
     ) -> Option<Transfer<'a>> {
-        let is_written = access == nvme::Access::Read;
+        let Piece { start, bytes, .. } = piece;
+        let is_written = piece.kind == nvme::Access::Read;
         Transfer::begin(me, start, bytes, is_written, |number, page| {
             let address = self.granted.address_of(page);
             if number > 0 {
@@ -318,7 +306,8 @@ impl Controller {
         while done < bytes {
             let now = (bytes - done).min(self.bytes_max);
             blocks.count = now >> part.block_shift;
-            if !self.access(access.thread, start + done, now, kind, blocks) {
+            let piece = Piece { start: start + done, bytes: now, kind, blocks };
+            if !self.access(access.thread, piece) {
                 return Answer::Linux;
             }
             blocks.first += blocks.count;

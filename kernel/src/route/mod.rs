@@ -184,9 +184,9 @@ fn chosen(me: &Thread, row: &Row, args: &[u64; 6]) -> Result<u64> {
     let caller = Caller { is_packed, has_claims, ..Caller::default() };
     if has_claims
         && route::choose(routes, caller) == Route::CLAIMED
-        && let Some(outcome) = claimed::call(me, row, args)
+        && let Some(outcome) = by_route(me, Route::CLAIMED, row, &call)
     {
-        return result::by(me, call.nr, args, (outcome, false));
+        return result::by(me, call.nr, args, outcome);
     }
     let mut caller = state(me, &call);
     loop {
