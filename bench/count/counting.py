@@ -40,22 +40,25 @@ def build():
     shutil.rmtree(f'{BUILD}/marks', ignore_errors=True)
     os.makedirs(f'{BUILD}/marks')
     for source, target, options in (('plugin', 'plugin.so', ['-shared', '-fPIC', '-pthread']),
-                                    ('operations', 'operations', ['-static', '-pthread'])):
+                                    ('plugin', 'plugin-2.so', ['-shared', '-fPIC', '-pthread', '-DPLUGIN_API=2']),
+                                    ('disk', 'disk', ['-static']), ('operations', 'operations', ['-static', '-pthread'])):
         subprocess.run(['gcc', '-O1', *options, '-o', f'{BUILD}/{target}', f'{ROOT}/bench/count/{source}.c'], check=True)
 
 
-def vm(script, boot='', timeout_s=580, data=False, cpus=2, mib=512, booted=True, plugin_options=''):
+def vm(script, boot='', timeout_s=580, data=False, cpus=2, mib=512, booted=True, plugin_options='', qemu=()):
     """The output of a script in a VM whose instructions are counted. The VM has an instance with so many CPUs and so
     much memory, which is booted before the script, or by it if `booted` is false: BOOT in the script stands for the
     command. `boot`: boot options of the LWK. `data`: also count the cache lines of data that the LWK touches.
-    `plugin_options`: further options of the plugin. QEMU is the installed one: plugins of QEMU 9.0 and newer have other
-    calls."""
-    plugin = f'{BUILD}/plugin.so,out={BUILD}/marks' + (f',data={LWK_BASE:x}' if data else '') + plugin_options
+    `plugin_options`: further options of the plugin. QEMU is the installed one, or with words in `qemu`, which it is
+    given, the one of tools/vm, which counts more slowly."""
+    library = 'plugin-2.so' if qemu else 'plugin.so'
+    plugin = f'{BUILD}/{library},out={BUILD}/marks' + (f',data={LWK_BASE:x}' if data else '') + plugin_options
     boot = f'hanare boot --cpus 2-{cpus + 1} --mem {mib}M {boot} >&2'
     script = f'{boot} && {script}' if booted else script.replace('BOOT', boot)
     done = subprocess.run([f'{ROOT}/tools/vm', '--timeout', str(timeout_s), '--append=init_on_alloc=1', '--cpus', str(max(4, cpus + 2)),
-                           '--mem', f'{mib + 1536}M', '--qemu=-plugin', f'--qemu=file={plugin}', '--', 'sh', '-c', script],
-                          env=dict(os.environ, HANARE_ACCEL='tcg', HANARE_QEMU='qemu-system-x86_64'), stdout=subprocess.PIPE, text=True)
+                           '--mem', f'{mib + 1536}M', '--qemu=-plugin', f'--qemu=file={plugin}', *(f'--qemu={word}' for word in qemu),
+                           '--', 'sh', '-c', script],
+                          env=dict(os.environ, HANARE_ACCEL='tcg', **({} if qemu else {'HANARE_QEMU': 'qemu-system-x86_64'})), stdout=subprocess.PIPE, text=True)
     if done.returncode:
         sys.exit(f'{os.path.basename(sys.argv[0])}: the VM ended with {done.returncode}')
     return done.stdout
@@ -72,16 +75,21 @@ def counts(mark, end=''):
         return collections.Counter({int(at, 16): int(n) for at, n in map(str.split, lines)})
 
 
+def disassembled(image):
+    """(address, text) of an image's instructions."""
+    lines = subprocess.run(['objdump', '-d', '--no-show-raw-insn', image], capture_output=True, text=True, check=True).stdout.splitlines()
+    return ((int(at, 16), code) for at, tab, code in (line.partition(':\t') for line in lines) if tab)
+
+
 def locked(image):
     """Addresses of an image's instructions that lock a cache line."""
-    lines = subprocess.run(['objdump', '-d', '--no-show-raw-insn', image], capture_output=True, text=True, check=True).stdout.splitlines()
-    found = set()
-    for line in lines:
-        at, _, code = line.partition(':\t')
-        # An exchange with memory locks without a prefix.
-        if code.startswith('lock ') or code.startswith('xchg') and '(' in code:
-            found.add(int(at, 16))
-    return found
+    # An exchange with memory locks without a prefix.
+    return {at for at, code in disassembled(image) if code.startswith('lock ') or code.startswith('xchg') and '(' in code}
+
+
+def pauses(image):
+    """Addresses of an image's instructions by which loops wait."""
+    return {at for at, code in disassembled(image) if code.startswith('pause')}
 
 
 def touched(mark, here=None):

@@ -8,7 +8,8 @@
  * for each cache line that one of them touched, `instruction address count stores here`. With
  * `cpu`, FOLDER/N.here has the counts of CPUs from N on alone, of programs that lie below
  * PROGRAM_END, and `here` is 1 where one of these CPUs has touched the line. Debian has no header
- * for plugins; what is used of QEMU 7.2's qemu-plugin.h (API version 1) is declared here.
+ * for plugins; what is used of QEMU 7.2's qemu-plugin.h (API version 1) is declared here, and with
+ * -DPLUGIN_API=2 what QEMU 9.0 and newer have instead.
  */
 #include <pthread.h>
 #include <stdint.h>
@@ -17,6 +18,10 @@
 #include <string.h>
 
 #include "marks.h"
+
+#ifndef PLUGIN_API
+#define PLUGIN_API 1
+#endif
 
 typedef uint64_t qemu_plugin_id_t;
 struct qemu_plugin_tb;
@@ -28,9 +33,7 @@ enum { READ_AND_WRITE = 3 };
 size_t qemu_plugin_tb_n_insns(const struct qemu_plugin_tb *tb);
 struct qemu_plugin_insn *qemu_plugin_tb_get_insn(const struct qemu_plugin_tb *tb, size_t i);
 uint64_t qemu_plugin_insn_vaddr(const struct qemu_plugin_insn *insn);
-const void *qemu_plugin_insn_data(const struct qemu_plugin_insn *insn);
 size_t qemu_plugin_insn_size(const struct qemu_plugin_insn *insn);
-void qemu_plugin_register_vcpu_insn_exec_inline(struct qemu_plugin_insn *insn, int op, void *to, uint64_t value);
 void qemu_plugin_register_vcpu_insn_exec_cb(struct qemu_plugin_insn *insn, void (*executed)(unsigned int, void *),
 					    int flags, void *data);
 void qemu_plugin_register_vcpu_mem_cb(struct qemu_plugin_insn *insn,
@@ -40,7 +43,26 @@ _Bool qemu_plugin_mem_is_store(uint32_t info);
 void qemu_plugin_register_vcpu_tb_trans_cb(qemu_plugin_id_t id,
 					   void (*translated)(qemu_plugin_id_t, struct qemu_plugin_tb *));
 
-int qemu_plugin_version = 1;
+int qemu_plugin_version = PLUGIN_API;
+
+#if PLUGIN_API == 1
+const void *qemu_plugin_insn_data(const struct qemu_plugin_insn *insn);
+void qemu_plugin_register_vcpu_insn_exec_inline(struct qemu_plugin_insn *insn, int op, void *to, uint64_t value);
+#else
+struct qemu_plugin_scoreboard;
+typedef struct {
+	struct qemu_plugin_scoreboard *of;
+	size_t offset;
+} of_each_cpu; /* a word of each CPU */
+
+size_t qemu_plugin_insn_data(const struct qemu_plugin_insn *insn, void *to, size_t bytes);
+struct qemu_plugin_scoreboard *qemu_plugin_scoreboard_new(size_t bytes);
+void qemu_plugin_register_vcpu_insn_exec_inline_per_vcpu(struct qemu_plugin_insn *insn, int op, of_each_cpu to,
+							 uint64_t value);
+uint64_t qemu_plugin_u64_get(of_each_cpu from, unsigned int cpu);
+void qemu_plugin_u64_set(of_each_cpu to, unsigned int cpu, uint64_t value);
+int qemu_plugin_num_vcpus(void);
+#endif
 
 #define PAGE_BYTES 4096
 #define BUCKETS 65536
@@ -50,6 +72,9 @@ int qemu_plugin_version = 1;
 struct page {
 	uint64_t at, counts[PAGE_BYTES];
 	uint64_t *here; /* those of CPUs from first_cpu on, where they are told from others */
+#if PLUGIN_API > 1
+	struct qemu_plugin_scoreboard *of_each_cpu; /* those since the last mark */
+#endif
 	struct page *next;
 };
 
@@ -92,6 +117,48 @@ static struct page *page_of(uint64_t at)
 	return page;
 }
 
+#if PLUGIN_API == 1
+static void copy_code(const struct qemu_plugin_insn *insn, void *to, size_t bytes)
+{
+	memcpy(to, qemu_plugin_insn_data(insn), bytes);
+}
+
+static void have_counted(struct qemu_plugin_insn *insn, struct page *page, size_t i)
+{
+	qemu_plugin_register_vcpu_insn_exec_inline(insn, ADD_U64, &page->counts[i], 1);
+}
+
+static void take_counts(struct page *page)
+{
+	(void)page;
+}
+#else
+static void copy_code(const struct qemu_plugin_insn *insn, void *to, size_t bytes)
+{
+	qemu_plugin_insn_data(insn, to, bytes);
+}
+
+static void have_counted(struct qemu_plugin_insn *insn, struct page *page, size_t i)
+{
+	if (!page->of_each_cpu)
+		page->of_each_cpu = qemu_plugin_scoreboard_new(sizeof(page->counts));
+	qemu_plugin_register_vcpu_insn_exec_inline_per_vcpu(insn, ADD_U64, (of_each_cpu){ page->of_each_cpu, i * 8 }, 1);
+}
+
+static void take_counts(struct page *page)
+{
+	for (unsigned int cpu = 0; page->of_each_cpu && cpu < (unsigned int)qemu_plugin_num_vcpus(); cpu++)
+		for (size_t i = 0; i < PAGE_BYTES; i++) {
+			of_each_cpu word = { page->of_each_cpu, i * 8 };
+			uint64_t count = qemu_plugin_u64_get(word, cpu);
+
+			page->counts[i] += count;
+			if (count)
+				qemu_plugin_u64_set(word, cpu, 0);
+		}
+}
+#endif
+
 static void executed(unsigned int cpu, void *count)
 {
 	if (cpu >= first_cpu)
@@ -130,6 +197,8 @@ static void write_counts(FILE *out, int is_here)
 		for (struct page *page = pages[i]; page; page = page->next) {
 			uint64_t *counts = is_here ? page->here : page->counts;
 
+			if (!is_here)
+				take_counts(page);
 			for (int j = 0; counts && j < PAGE_BYTES; j++)
 				if (counts[j]) {
 					fprintf(out, "%lx %lu\n", page->at + j, counts[j]);
@@ -172,23 +241,31 @@ static void marked(unsigned int cpu, void *data)
 	pthread_mutex_unlock(&lock);
 }
 
-static void translated(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
+static int is_mark(const struct qemu_plugin_insn *insn)
 {
 	static const unsigned char mark[] = { MARK_BYTES };
+	unsigned char code[sizeof(mark)];
 
+	if (qemu_plugin_insn_size(insn) != sizeof(mark))
+		return 0;
+	copy_code(insn, code, sizeof(code));
+	return !memcmp(code, mark, sizeof(mark));
+}
+
+static void translated(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
+{
 	(void)id;
 	pthread_mutex_lock(&lock);
 	for (size_t i = 0; i < qemu_plugin_tb_n_insns(tb); i++) {
 		struct qemu_plugin_insn *insn = qemu_plugin_tb_get_insn(tb, i);
 		uint64_t at = qemu_plugin_insn_vaddr(insn);
 
-		qemu_plugin_register_vcpu_insn_exec_inline(insn, ADD_U64, &page_of(at)->counts[at % PAGE_BYTES], 1);
+		have_counted(insn, page_of(at), at % PAGE_BYTES);
 		if (page_of(at)->here)
 			qemu_plugin_register_vcpu_insn_exec_cb(insn, executed, NO_REGISTERS, &page_of(at)->here[at % PAGE_BYTES]);
 		if (data_base && at - data_base < 4 << 20)
 			qemu_plugin_register_vcpu_mem_cb(insn, accessed, NO_REGISTERS, READ_AND_WRITE, (void *)at);
-		if (qemu_plugin_insn_size(insn) == sizeof(mark) &&
-		    !memcmp(qemu_plugin_insn_data(insn), mark, sizeof(mark)))
+		if (is_mark(insn))
 			qemu_plugin_register_vcpu_insn_exec_cb(insn, marked, NO_REGISTERS, NULL);
 	}
 	pthread_mutex_unlock(&lock);

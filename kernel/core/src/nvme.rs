@@ -20,10 +20,10 @@ const UNIT_ACCESS: u32 = 1 << 30;
 /// Most blocks of a command.
 const BLOCKS_MAX: u64 = 1 << 16;
 
-/// Command, as a queue has it: 64 bytes. The number by which it is answered is the queue's
-/// business.
+/// Command, as a queue has it: 64 bytes, by pairs of its words. The number by which it is answered
+/// is the queue's business.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Command(pub [u32; 16]);
+pub struct Command(pub [u64; 8]);
 
 /// Access to blocks of a namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,9 +53,7 @@ impl Command {
     /// Has the controller write what it has in its cache of a namespace.
     #[must_use]
     pub const fn flush(namespace: u32) -> Self {
-        let mut words = [0; 16];
-        (words[0], words[1]) = (FLUSH, namespace);
-        Self(words)
+        Self([pair(FLUSH, namespace), 0, 0, 0, 0, 0, 0, 0])
     }
 
     /// Reads or writes blocks. `data`: both words that say where the memory is ([`Data`]).
@@ -63,31 +61,29 @@ impl Command {
     /// # Panics
     /// If these are no blocks of one command.
     #[must_use]
-    pub fn access(access: Access, blocks: Blocks, data: [u64; 2]) -> Self {
-        assert!((1..=BLOCKS_MAX).contains(&blocks.count), "{blocks:?}");
-        let mut words = [0; 16];
+    #[inline(always)]
+    pub const fn access(access: Access, blocks: Blocks, data: [u64; 2]) -> Self {
+        assert!(blocks.count - 1 < BLOCKS_MAX, "blocks of one command");
         let (code, flags) = match access {
             Access::Read => (READ, 0),
             Access::Write { is_lasting } => (WRITE, if is_lasting { UNIT_ACCESS } else { 0 }),
         };
-        (words[0], words[1]) = (code, blocks.namespace);
-        (words[6], words[7]) = halves(data[0]);
-        (words[8], words[9]) = halves(data[1]);
-        (words[10], words[11]) = halves(blocks.first);
-        words[12] = (blocks.count - 1) as u32 | flags;
-        Self(words)
+        let (what, count) = (pair(code, blocks.namespace), (blocks.count - 1) as u32 | flags);
+        Self([what, 0, 0, data[0], data[1], blocks.first, count as u64, 0])
     }
 
     /// Command with the number by which it is answered.
     #[must_use]
+    #[inline(always)]
     pub const fn numbered(mut self, number: u16) -> Self {
-        self.0[0] |= (number as u32) << 16;
+        self.0[0] |= (number as u64) << 16;
         self
     }
 }
 
-const fn halves(word: u64) -> (u32, u32) {
-    (word as u32, (word >> 32) as u32)
+/// Two words of 32 bits, the lower one first.
+const fn pair(low: u32, high: u32) -> u64 {
+    low as u64 | (high as u64) << 32
 }
 
 /// Where the memory of a command is. Addresses are those of the controller.
@@ -129,22 +125,22 @@ impl Data {
     }
 }
 
-/// Answer of the controller, as a queue has it: 16 bytes.
+/// Answer of the controller: its last word, which says all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Said(pub [u32; 4]);
+pub struct Said(pub u32);
 
 impl Said {
     /// Changes whenever the queue has begun anew.
     const fn phase(self) -> bool {
-        self.0[3] >> 16 & 1 != 0
+        self.0 >> 16 & 1 != 0
     }
 
     const fn number(self) -> u16 {
-        self.0[3] as u16
+        self.0 as u16
     }
 
     const fn is_good(self) -> bool {
-        self.0[3] >> 17 & 0x7ff == 0
+        self.0 >> 17 & 0x7ff == 0
     }
 }
 
@@ -215,6 +211,7 @@ impl Pair {
     }
 
     /// A number for a command. `None`: as many as can be are under way.
+    #[inline(always)]
     pub fn take(&mut self) -> Option<Ticket> {
         let number = self.free.trailing_zeros() as u16;
         (number < UNDER_WAY).then(|| {
@@ -231,11 +228,12 @@ impl Pair {
     /// The place of the next command.
     #[must_use]
     pub const fn place(&self) -> u16 {
-        self.tail
+        self.tail % ENTRIES
     }
 
     /// The command is in its place. Gives what the controller is to be told: where the next one
     /// will be.
+    #[inline(always)]
     pub const fn begin(&mut self) -> u16 {
         self.tail = (self.tail + 1) % ENTRIES;
         self.tail
@@ -244,18 +242,44 @@ impl Pair {
     /// The place of the next answer.
     #[must_use]
     pub const fn next_answer(&self) -> u16 {
-        self.head
+        self.head % ENTRIES
+    }
+
+    /// Whether what is at that place is an answer that has not been taken in.
+    #[must_use]
+    #[inline(always)]
+    pub const fn is_new(&self, said: Said) -> bool {
+        said.phase() == self.phase
+    }
+
+    #[inline(always)]
+    fn pass_answer(&mut self) {
+        self.head = (self.head + 1) % ENTRIES;
+        self.phase ^= self.head == 0;
+        self.untold += 1;
+    }
+
+    /// Takes an answer in, which is at that place, if it is the one to a command, and the command's
+    /// first one. Ends the command, as [`end`](Self::end).
+    #[inline(always)]
+    pub fn end_by(&mut self, said: Said, ticket: Ticket) -> Option<End> {
+        let bit = 1 << ticket.number;
+        let is_meant = ticket.round == self.round && said.number() == ticket.number;
+        if !is_meant || !self.is_new(said) || self.answered & bit != 0 {
+            return None;
+        }
+        self.pass_answer();
+        self.free |= bit;
+        Some(if said.is_good() { End::Done } else { End::Failed })
     }
 
     /// Takes an answer in, which is at that place. False: it is an old one. Numbers that no command
     /// under way has are passed over.
     pub fn answer(&mut self, said: Said) -> bool {
-        if said.phase() != self.phase {
+        if !self.is_new(said) {
             return false;
         }
-        self.head = (self.head + 1) % ENTRIES;
-        self.phase ^= self.head == 0;
-        self.untold += 1;
+        self.pass_answer();
         let bit = if said.number() < UNDER_WAY { 1 << said.number() } else { 0 };
         let bit = bit & !self.free;
         self.answered |= bit;
@@ -266,6 +290,7 @@ impl Pair {
     }
 
     /// Place up to which answers have been taken in, if the controller is to be told now.
+    #[inline(always)]
     pub const fn told(&mut self) -> Option<u16> {
         if self.untold < TOLD_AFTER {
             return None;
@@ -276,6 +301,7 @@ impl Pair {
 
     /// Whether a command has ended.
     #[must_use]
+    #[inline(always)]
     pub const fn has_ended(&self, ticket: Ticket) -> bool {
         ticket.round != self.round || self.answered & 1 << ticket.number != 0
     }
@@ -330,12 +356,11 @@ mod tests {
     fn commands_are_as_the_specification_has_them() {
         let blocks = Blocks { namespace: 3, first: 0x1_2345_6789, count: 8 };
         let read = Command::access(Access::Read, blocks, [0xa_0000_1000, 0xb_0000_2000]);
-        let expected =
-            [0x0005_0002, 3, 0, 0, 0, 0, 0x1000, 0xa, 0x2000, 0xb, 0x2345_6789, 1, 7, 0, 0, 0];
+        let expected = [0x3_0005_0002, 0, 0, 0xa_0000_1000, 0xb_0000_2000, 0x1_2345_6789, 7, 0];
         assert_eq!(read.numbered(5).0, expected);
         let write = Command::access(Access::Write { is_lasting: true }, blocks, [0; 2]);
-        assert_eq!((write.0[0], write.0[12]), (1, 0x4000_0007));
-        assert_eq!(Command::flush(9).0[..2], [0, 9]);
+        assert_eq!((write.0[0], write.0[6]), (0x3_0000_0001, 0x4000_0007));
+        assert_eq!(Command::flush(9).0, [9 << 32, 0, 0, 0, 0, 0, 0, 0]);
     }
 
     /// A controller that answers in any order.
@@ -356,7 +381,7 @@ mod tests {
             let number = self.pending.remove(which % self.pending.len()).unwrap();
             self.room = self.room.checked_sub(1).expect("no place for an answer");
             let word = u32::from(number) | u32::from(self.phase) << 16 | status << 17;
-            self.answers[usize::from(self.tail)] = Said([0, 0, 0, word]);
+            self.answers[usize::from(self.tail)] = Said(word);
             self.tail = (self.tail + 1) % ENTRIES;
             self.phase ^= self.tail == 0;
         }
@@ -366,13 +391,13 @@ mod tests {
         /// Whatever the order of the answers, each command ends once, as it was answered, no two
         /// have the same number at a time, and no place is used twice.
         #[test]
-        fn each_command_ends_once(steps in prop::collection::vec((0_u8..4, 0_usize..64, 0_u32..2), 0..800)) {
+        fn each_command_ends_once(steps in prop::collection::vec((0_u8..5, 0_usize..64, 0_u32..2), 0..800)) {
             let mut pair = Pair::new(1);
             let mut controller = Controller {
                 pending: VecDeque::new(),
                 tail: 0,
                 phase: true,
-                answers: [Said([0; 4]); ENTRIES as usize],
+                answers: [Said(0); ENTRIES as usize],
                 room: ENTRIES - 1,
             };
             let mut open: Vec<(Ticket, Option<u32>)> = Vec::new();
@@ -395,6 +420,16 @@ mod tests {
                             controller.answer(which, status);
                             let entry = open.iter_mut().find(|(ticket, end)| ticket.number == number && end.is_none());
                             entry.unwrap().1 = Some(status);
+                        }
+                    }
+                    // Who waits for one takes no other one in.
+                    3 => {
+                        let said = controller.answers[usize::from(pair.next_answer())];
+                        let Some(&(ticket, end)) = open.get(which % open.len().max(1)) else { continue };
+                        if let Some(ended) = pair.end_by(said, ticket) {
+                            let is_good = end.expect("it was answered") == 0;
+                            prop_assert_eq!(ended, if is_good { End::Done } else { End::Failed });
+                            open.retain(|(other, _)| *other != ticket);
                         }
                     }
                     _ => {
@@ -432,10 +467,18 @@ mod tests {
     #[test]
     fn answers_that_nobody_waits_for_change_nothing() {
         let mut pair = Pair::new(1);
-        assert!(pair.answer(Said([0, 0, 0, 1 << 16 | 5])));
-        assert!(pair.answer(Said([0, 0, 0, 1 << 16 | 0xffff])));
-        assert!(!pair.answer(Said([0; 4])));
+        assert!(pair.answer(Said(1 << 16 | 5)));
+        assert!(pair.answer(Said(1 << 16 | 0xffff)));
+        assert!(!pair.answer(Said(0)));
         let ticket = pair.take().unwrap();
         assert_eq!((pair.has_ended(ticket), pair.end(ticket)), (false, None));
+        // Nor do those to commands of the queues before, or a second one to the same command.
+        let (answer, again) = (
+            Said(1 << 16 | u32::from(ticket.number)),
+            Said(1 << 16 | 1 << 17 | u32::from(ticket.number)),
+        );
+        assert_eq!(pair.end_by(answer, Ticket { round: 7, ..ticket }), None);
+        assert!(pair.answer(answer));
+        assert_eq!((pair.end_by(again, ticket), pair.end(ticket)), (None, Some(End::Done)));
     }
 }

@@ -92,7 +92,7 @@ impl Default for Options {
 
 /// Help text: the purpose of each option.
 pub const HELP: &str = "\
-spin_us=N (poll N µs for Linux' answer before sleeping, 0: never; default 50), \
+spin_us=N (poll N µs for an answer of Linux' or a device's before sleeping, 0: never; default 50), \
 exec=local (execve without Linux' LSM, audit and tracepoints, which is faster; default exec=seen), \
 arguments=copied (as --arguments; default arguments=mapped), \
 log=debug (more in hanare log; default log=info), \

@@ -33,25 +33,41 @@ pub struct Registers<'a> {
     in_use: PhantomData<&'a ()>,
 }
 
-impl<'a> Registers<'a> {
-    /// A region of a granted device, as long as `_use` lasts. `None`: it has no such registers.
+/// A region of registers of a granted device.
+#[derive(Clone, Copy, Debug)]
+pub struct Region {
+    start: u64,
+    size: u64,
+}
+
+impl Region {
+    /// Region of a granted device. `None`: it has no such registers.
     #[must_use]
-    pub fn of<T>(grant: u32, region: usize, _use: &'a T) -> Option<Registers<'a>> {
+    pub fn of(grant: u32, region: usize) -> Option<Region> {
         let size = shared::grant_region_bytes(grant, region);
-        let start = place(grant, region);
-        (size != 0).then_some(Registers { start, size, in_use: PhantomData })
+        (size != 0).then_some(Region { start: place(grant, region), size })
     }
 
+    /// Registers of the region, as long as `_use` lasts.
+    #[must_use]
+    #[inline(always)]
+    pub const fn registers<T>(self, _use: &T) -> Registers<'_> {
+        Registers { start: self.start, size: self.size, in_use: PhantomData }
+    }
+}
+
+impl Registers<'_> {
     /// Number of bytes.
     #[must_use]
     pub const fn size(&self) -> u64 {
         self.size
     }
 
+    #[inline(always)]
     fn at<T>(&self, offset: u64) -> *mut T {
         let bytes = size_of::<T>() as u64;
         let is_there = offset.checked_add(bytes).is_some_and(|end| end <= self.size);
-        assert!(is_there && offset.is_multiple_of(bytes), "register {offset:#x} of {self:x?}");
+        assert!(is_there && offset.is_multiple_of(bytes), "a register of the device");
         (self.start + offset) as *mut T
     }
 
@@ -70,6 +86,7 @@ impl<'a> Registers<'a> {
     ///
     /// # Panics
     /// Where there are no registers.
+    #[inline(always)]
     pub fn write32(&self, offset: u64, value: u32) {
         // SAFETY: as in `read32`.
         unsafe { self.at::<u32>(offset).write_volatile(value) };

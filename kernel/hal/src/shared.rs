@@ -163,7 +163,7 @@ pub fn queue(index: u32, cpu: usize) -> Queue {
 pub struct Queue {
     /// Which pair it is.
     pub state: PairRef<'static>,
-    commands: *mut [u32; 16],
+    commands: *mut [u64; 8],
     answers: *mut [u32; 4],
 }
 
@@ -175,30 +175,27 @@ unsafe impl Sync for Queue {}
 
 impl Queue {
     /// Puts a command in its place, before the controller is told of it.
-    pub fn put(&self, place: u16, command: [u32; 16]) {
+    #[inline(always)]
+    pub fn put(&self, place: u16, command: [u64; 8]) {
         assert!(u32::from(place) < QUEUE_ENTRIES);
-        let at = self.commands.wrapping_add(place.into());
-        // SAFETY: a place of the page of commands.
-        unsafe { at.write_volatile(command) };
+        let at = self.commands.wrapping_add(place.into()).cast::<u64>();
+        for (number, word) in command.into_iter().enumerate() {
+            // SAFETY: words of a place of the page of commands.
+            unsafe { at.wrapping_add(number).write_volatile(word) };
+        }
         compiler_fence(Ordering::SeqCst); // the register that tells is written later
     }
 
-    /// Answer in a place, or what was there before.
-    pub fn answer(&self, place: u16) -> [u32; 4] {
+    /// Last word of the answer in a place, or of what was there before. It says whether it is a new
+    /// one: the controller writes it last, or all at once.
+    #[inline(always)]
+    pub fn answer(&self, place: u16) -> u32 {
         assert!(u32::from(place) < QUEUE_ENTRIES);
         let at = self.answers.wrapping_add(place.into()).cast::<u32>();
-        // SAFETY: a place of the page of answers. The word that says whether it is a new one is
-        // read first: the controller writes it last, or all at once.
-        unsafe {
-            let last = at.wrapping_add(3).read_volatile();
-            compiler_fence(Ordering::SeqCst);
-            [
-                at.read_volatile(),
-                at.wrapping_add(1).read_volatile(),
-                at.wrapping_add(2).read_volatile(),
-                last,
-            ]
-        }
+        // SAFETY: a word of a place of the page of answers.
+        let last = unsafe { at.wrapping_add(3).read_volatile() };
+        compiler_fence(Ordering::SeqCst); // memory of the command is looked at later
+        last
     }
 }
 

@@ -1,11 +1,10 @@
 //! Interface between a driver of the LWK's own and the rest of the kernel.
 
 use super::granted::Granted;
-use crate::base::time::ns_to_cycles;
+use crate::link::direct;
 use crate::parts::claims::Claim;
 use crate::process::thread::Thread;
 use crate::sched::{cpus, wait};
-use core::sync::atomic::{AtomicU64, Ordering};
 use hanare_hal::cpu;
 use hanare_hal::usercopy::UserAddr;
 
@@ -77,36 +76,52 @@ pub trait Driver: Sync {
     }
 }
 
-/// How long a thread looks for itself, ns, and how often after that: other threads have the CPU
-/// then.
-const POLL_NS: u64 = 50_000;
-
-/// [`POLL_NS`] in cycles: about, and reckoned once.
-fn busy_cycles() -> u64 {
-    static CYCLES: AtomicU64 = AtomicU64::new(0);
-    match CYCLES.load(Ordering::Relaxed) {
-        0 => {
-            let cycles = ns_to_cycles(POLL_NS);
-            CYCLES.store(cycles, Ordering::Relaxed);
-            cycles
-        }
-        cycles => cycles,
-    }
-}
+/// Time from one look to the next while other threads have the CPU, ns.
+const LOOKS_NS: u64 = 50_000;
 
 /// Waits until a device is `ready`, which has no other effect: it may be asked again when it was.
 /// False: it was not after `most` ns. Signals do not end the wait.
 pub fn poll(ready: impl Fn() -> bool + Send + Sync, most: u64) -> bool {
-    let busy = cpu::rdtsc().saturating_add(busy_cycles());
-    while cpu::rdtsc() < busy {
+    let mut looks = Looks::new();
+    loop {
         if ready() {
             return true;
         }
-        cpu::pause();
+        if !looks.again() {
+            return doze(ready, most);
+        }
     }
-    let end = cpus::deadline(most.saturating_sub(POLL_NS));
+}
+
+/// Looks for an answer, as many as there is time for: as long as the boot option `spin_us` says.
+pub struct Looks {
+    /// TSC at which they end; 0: none has failed.
+    end: u64,
+}
+
+impl Looks {
+    /// Before the first one.
+    pub const fn new() -> Looks {
+        Looks { end: 0 }
+    }
+
+    /// Whether there is time for another one, after one that has failed.
+    #[inline(always)]
+    pub fn again(&mut self) -> bool {
+        let now = cpu::rdtsc();
+        if self.end == 0 {
+            self.end = now.saturating_add(direct::spin_cycles());
+        }
+        cpu::pause();
+        now < self.end
+    }
+}
+
+/// As [`poll`], where a short wait was not enough: others have the CPU between the looks.
+pub fn doze(ready: impl Fn() -> bool + Send + Sync, most: u64) -> bool {
+    let end = cpus::deadline(most);
     while cpu::rdtsc() < end {
-        wait::until(&ready, cpus::deadline(POLL_NS));
+        wait::until(&ready, cpus::deadline(LOOKS_NS));
         if ready() {
             return true;
         }

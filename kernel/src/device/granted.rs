@@ -6,16 +6,17 @@ use crate::process::thread::Thread;
 use alloc::vec::Vec;
 use core::fmt;
 use core::sync::atomic::{Ordering, compiler_fence};
-use hanare_abi::grant::{DMA_PIECE, GRANT_NAME_BYTES, GrantQueues};
+use hanare_abi::grant::{DMA_PIECE, GRANT_NAME_BYTES, GRANT_REGIONS, GrantQueues};
 use hanare_abi::service::SERVICE_QUEUE;
 use hanare_core::claims::Device;
 use hanare_core::errno::Result;
 use hanare_core::ledger::{FrameOwner, Subject};
 use hanare_hal::addr::PhysAddr;
-use hanare_hal::mmio::Registers;
+use hanare_hal::mmio::{Region, Registers};
 use hanare_hal::paging::SMALL;
 use hanare_hal::shared::Queue;
 use hanare_hal::{memory, shared};
+use hanare_ikc::GrantRef;
 
 /// Zero-terminated name of a driver.
 pub type GrantName = [u8; GRANT_NAME_BYTES];
@@ -27,6 +28,8 @@ pub struct Granted {
     pub device: Device,
     pieces: PiecesBefore,
     dma: &'static [u64],
+    state: GrantRef<'static>,
+    regions: [Option<Region>; GRANT_REGIONS],
 }
 
 /// Pieces of memory in the chunks below each chunk. Chunks are in ascending order, and of whole
@@ -67,7 +70,10 @@ impl Granted {
             let device = Device { number: said.device, is_block: said.is_block != 0 };
             let pieces = PiecesBefore::new()?;
             let dma = shared::dma_addresses(number);
-            lists::push_within(&mut all, (Granted { number, device, pieces, dma }, said.driver));
+            let state = shared::grant(number);
+            let regions = core::array::from_fn(|region| Region::of(number, region));
+            let granted = Granted { number, device, pieces, dma, state, regions };
+            lists::push_within(&mut all, (granted, said.driver));
         }
         Ok(all)
     }
@@ -108,28 +114,46 @@ impl Granted {
         services::post(SERVICE_QUEUE, me.process.memory().owner(), &args, &[]);
     }
 
+    /// Number of the device.
+    pub fn number(&self) -> u32 {
+        self.number
+    }
+
     /// Begins a use of the device, which the end of Linux' driver waits for. `None`: it is gone.
-    pub fn begin_use(&self) -> Option<Use> {
-        let uses = shared::here().uses(self.number);
-        shared::grant(self.number).begin(uses).then_some(self.number).map(Use)
+    #[inline(always)]
+    pub fn begin_use(&self) -> Option<Use<'_>> {
+        self.state.begin(shared::here().uses(self.number)).then_some(Use(self))
     }
 }
 
 /// A use of a granted device. It ends on whichever CPU it is dropped. Linux' driver waits for that
 /// for a second at most: so a use waits for the device, and never for a program's memory, a lock of
 /// long calls, or Linux.
-pub struct Use(u32);
+pub struct Use<'a>(&'a Granted);
 
-impl Use {
+impl Use<'_> {
     /// Registers of the device: those of a region, as PCI numbers these. `None`: it has none there.
+    #[inline(always)]
     pub fn registers(&self, region: usize) -> Option<Registers<'_>> {
-        Registers::of(self.0, region, self)
+        Some(self.0.regions[region]?.registers(self))
+    }
+
+    /// Ends it, as its drop, on the spot.
+    #[inline(always)]
+    pub fn end(self) {
+        self.over();
+        core::mem::forget(self);
+    }
+
+    #[inline(always)]
+    fn over(&self) {
+        shared::here().uses(self.0.number).end();
     }
 }
 
-impl Drop for Use {
+impl Drop for Use<'_> {
     fn drop(&mut self) {
-        shared::here().uses(self.0).end();
+        self.over();
     }
 }
 

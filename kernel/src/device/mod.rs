@@ -31,8 +31,9 @@ use hanare_hal::paging::linuxwords::LinuxWord;
 use linux_raw_sys::general::{FASYNC, O_APPEND, O_NONBLOCK};
 use spin::Once;
 
-/// All drivers of devices, as many as the command knows names.
-static DRIVERS: [&dyn Driver; hanare_core::claims::DRIVERS.len()] = [&EDU, &NVME];
+/// All drivers: those of devices, as many as the command knows names, and the tests'.
+static DRIVERS: [&dyn Driver; NAMED + 1] = [&EDU, &NVME, &zero::Zero];
+const NAMED: usize = hanare_core::claims::DRIVERS.len();
 static EDU: edu::Edu = edu::Edu::new();
 static NVME: nvme::Nvme = nvme::Nvme::new();
 
@@ -41,7 +42,8 @@ const BLOCK_SHIFTS: RangeInclusive<u32> = 9..=12;
 
 /// A driver with its device.
 struct Used {
-    driver: &'static dyn Driver,
+    /// Number of the driver.
+    driver: usize,
     device: Device,
     /// 1 + the number of the grant, if programs have it by its namespaces.
     namespaces_of: u64,
@@ -58,13 +60,12 @@ pub fn init() {
         for (granted, name) in granted {
             let name = name.split(|&byte| byte == 0).next().unwrap_or_default();
             let name = core::str::from_utf8(name).unwrap_or("?");
-            let driver = DRIVERS.into_iter().find(|driver| driver.name() == name);
+            let driver = DRIVERS[..NAMED].iter().position(|driver| driver.name() == name);
             let begun = driver.ok_or("there is no such driver").and_then(|driver| {
-                let is_same = |used: &Used| used.driver.name() == driver.name();
-                if used.iter().any(is_same) {
+                if used.iter().any(|used: &Used| used.driver == driver) {
                     return Err("its driver has another device");
                 }
-                driver.begin(granted).map(|()| driver)
+                DRIVERS[driver].begin(granted).map(|()| driver)
             });
             match begun {
                 Ok(driver) => {
@@ -82,8 +83,7 @@ pub fn init() {
             }
         }
         if let Some(device) = pool::options().claim {
-            let driver: &dyn Driver = &zero::Zero;
-            lists::push_within(&mut used, Used { driver, device, namespaces_of: 0 });
+            lists::push_within(&mut used, Used { driver: NAMED, device, namespaces_of: 0 });
         }
         used
     });
@@ -100,8 +100,9 @@ pub fn are_used() -> bool {
 }
 
 /// The driver of a claim.
+#[inline(always)]
 pub fn driver_of(claim: &Claim) -> &'static dyn Driver {
-    used()[claim.driver].driver
+    DRIVERS[claim.driver]
 }
 
 /// The running thread `me` has opened a descriptor: a driver claims it, or none does.
@@ -111,11 +112,13 @@ pub fn opened(me: &Thread, descriptor: u32) {
     if me.process.pool.is_packed() || me.seccomp.mode() != 0 {
         return;
     }
-    for (number, Used { driver, .. }) in used().iter().enumerate() {
+    for used in used() {
         let Ok(question) = me.process.claims.ask(descriptor) else { return };
         let is_claimed = services::put_together(|| {
-            let claim = ask(me, descriptor, number).ok();
-            let wanted = claim.filter(|claim| !waits_or_appends(claim) && driver.claims(claim));
+            let claim = ask(me, descriptor, used).ok();
+            let is_meant =
+                |claim: &Claim| !waits_or_appends(claim) && driver_of(claim).claims(claim);
+            let wanted = claim.filter(|claim| is_meant(claim));
             me.process.claims.answered(question, wanted)
         });
         if is_claimed {
@@ -131,8 +134,8 @@ fn waits_or_appends(claim: &Claim) -> bool {
 }
 
 /// Asks Linux whether a descriptor is the device of a driver.
-fn ask(me: &Thread, descriptor: u32, driver: usize) -> Result<Arc<Claim>> {
-    let Used { device, namespaces_of, .. } = used()[driver];
+fn ask(me: &Thread, descriptor: u32, used: &Used) -> Result<Arc<Claim>> {
+    let &Used { driver, device, namespaces_of } = used;
     heap::room_for_arc::<Claim>()?;
     let args = [descriptor.into(), device.number, u64::from(device.is_block), namespaces_of];
     let answer = services::by_worker_at_once(me, SERVICE_CLAIM, &args, &[])?;

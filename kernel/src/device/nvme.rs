@@ -5,7 +5,7 @@
 //! and its answer is taken in by whoever looks. A command without an answer is over when the module
 //! has had the queues deleted. Its call waits for that, and so do the pages that it names.
 
-use super::driver::{Access, Answer, Driver, poll};
+use super::driver::{Access, Answer, Driver, Looks, doze};
 use super::granted::{DmaPage, Granted};
 use crate::base::lock::{Mutex, MutexGuard, rank};
 use crate::base::{heap, lists};
@@ -45,6 +45,8 @@ struct Controller {
     stride: u64,
     /// Most bytes of a command.
     bytes_max: u64,
+    /// Most bytes of a command that has no list of pages, if it begins with a page.
+    bytes_few: u64,
     /// Queues of each CPU.
     queues: Vec<OfCpu>,
 }
@@ -62,10 +64,9 @@ struct OfCpu {
 
 struct State {
     pair: Pair,
-    /// Number by which the controller knows it; 0: there is none.
+    /// Number by which the controller knows it. 0: there is none, or the module was asked to delete
+    /// it, and nobody touches it until there is another one.
     id: u32,
-    /// The module was asked to delete it: nobody touches it until there is another one.
-    is_closed: bool,
 }
 
 /// Access by one command.
@@ -97,8 +98,7 @@ impl OfCpu {
             lists::push_within(&mut pages, page);
         }
         let queue = granted.queue(cpu);
-        let state =
-            State { pair: Pair::new(queue.state.round()), id: queue.state.id(), is_closed: false };
+        let state = State { pair: Pair::new(queue.state.round()), id: queue.state.id() };
         Ok(OfCpu { cpu, queue, state: Mutex::new(state), lists: pages, may_ask: AtomicU64::new(0) })
     }
 }
@@ -121,53 +121,59 @@ impl Controller {
         }
         let most = u64::from(said.transfer_max);
         let bytes_max = if most == 0 { BYTES_MAX } else { most.min(BYTES_MAX) };
-        Ok(Controller { granted, stride, bytes_max, queues })
+        let bytes_few = bytes_max.min(Data::WITHOUT_LIST * nvme::PAGE);
+        Ok(Controller { granted, stride, bytes_max, bytes_few, queues })
     }
 
     /// Tells the controller where a queue goes on. `is_answers`: that of the answers.
     /// If the device is gone nobody is told: all commands are over.
+    #[inline(always)]
     fn tell(&self, id: u32, is_answers: bool, place: u16) {
-        let used = self.granted.begin_use();
+        let Some(used) = self.granted.begin_use() else { return };
         let number = 2 * u64::from(id) + u64::from(is_answers);
-        if let Some(registers) = used.as_ref().and_then(|used| used.registers(0)) {
+        if let Some(registers) = used.registers(0) {
             registers.write32(DOORBELLS + number * self.stride, place.into());
         }
+        used.end();
     }
 
     /// Goes on with new queues, if the module has made some.
+    #[inline(always)]
     fn follow(of_cpu: &OfCpu, state: &mut State) {
         let round = of_cpu.queue.state.round();
         if round != state.pair.round() {
             state.pair.follow(round);
-            (state.id, state.is_closed) = (of_cpu.queue.state.id(), false);
+            state.id = of_cpu.queue.state.id();
         }
     }
 
     /// The queues of the calling CPU, where a command can be given to them.
+    #[inline(always)]
     fn open<'a>(&'a self, me: &Thread) -> Option<(&'a OfCpu, Locked<'a>)> {
         let of_cpu = &self.queues[percpu::index()];
         let mut state = of_cpu.state.lock();
         Self::follow(of_cpu, &mut state);
-        if state.is_closed || state.id == 0 {
+        if state.id == 0 {
             drop(state);
             self.ask_for_queues(me, of_cpu);
             return None;
         }
-        self.take_in(of_cpu, &mut state);
         Some((of_cpu, state))
     }
 
     /// Takes a number for a command. `None`: it cannot be given one now.
     fn take(&self, me: &Thread) -> Option<(&OfCpu, Ticket)> {
         let (of_cpu, mut state) = self.open(me)?;
-        Some((of_cpu, state.pair.take()?))
+        let ticket = state.pair.take()?;
+        drop(state);
+        Some((of_cpu, ticket))
     }
 
     /// Gives a command with a number to the controller. False: it has not got it.
     fn give(&self, of_cpu: &OfCpu, ticket: Ticket, command: Command) -> bool {
         let mut state = of_cpu.state.lock();
         Self::follow(of_cpu, &mut state);
-        if state.is_closed || state.pair.has_ended(ticket) {
+        if state.id == 0 || state.pair.has_ended(ticket) {
             state.pair.give_back(ticket);
             return false; // the queues are going, or gone
         }
@@ -175,6 +181,7 @@ impl Controller {
         true
     }
 
+    #[inline(always)]
     fn put(&self, of_cpu: &OfCpu, state: &mut State, ticket: Ticket, command: Command) {
         of_cpu.queue.put(state.pair.place(), command.numbered(ticket.number).0);
         let place = state.pair.begin();
@@ -182,6 +189,7 @@ impl Controller {
     }
 
     /// Has the controller execute a command, for the running thread `me`. Whether it has done it.
+    #[inline(always)]
     fn execute(&self, me: &Thread, command: Command) -> bool {
         let Some((of_cpu, mut state)) = self.open(me) else { return false };
         let Some(ticket) = state.pair.take() else { return false };
@@ -193,27 +201,76 @@ impl Controller {
     /// Takes in what the controller has answered.
     fn take_in(&self, of_cpu: &OfCpu, state: &mut State) {
         while state.pair.answer(Said(of_cpu.queue.answer(state.pair.next_answer()))) {
-            if let Some(place) = state.pair.told() {
-                self.tell(state.id, true, place);
-            }
+            self.tell_of_answers(state);
         }
+    }
+
+    #[inline(always)]
+    fn tell_of_answers(&self, state: &mut State) {
+        if let Some(place) = state.pair.told() {
+            self.tell_late(state.id, place);
+        }
+    }
+
+    #[inline(never)] // one of sixteen
+    fn tell_late(&self, id: u32, place: u16) {
+        self.tell(id, true, place);
     }
 
     /// Whether a command has ended.
     fn has_ended(&self, of_cpu: &OfCpu, ticket: Ticket) -> bool {
         let Some(mut state) = of_cpu.state.try_lock() else { return false };
-        Self::follow(of_cpu, &mut state);
-        if !state.is_closed && !state.pair.has_ended(ticket) {
-            self.take_in(of_cpu, &mut state);
-        }
+        self.take_in_for(of_cpu, &mut state, ticket);
         state.pair.has_ended(ticket)
+    }
+
+    /// How a command has ended, whose number is free then. `None`: it has not, as far as is seen.
+    #[inline(always)]
+    fn end_seen(&self, of_cpu: &OfCpu, ticket: Ticket) -> Option<End> {
+        let mut state = of_cpu.state.try_lock()?;
+        Self::follow(of_cpu, &mut state);
+        if state.id != 0 {
+            let said = Said(of_cpu.queue.answer(state.pair.next_answer()));
+            if let Some(end) = state.pair.end_by(said, ticket) {
+                self.tell_of_answers(&mut state);
+                return Some(end);
+            }
+            if !state.pair.is_new(said) && !state.pair.has_ended(ticket) {
+                return None;
+            }
+        }
+        self.take_in_for(of_cpu, &mut state, ticket);
+        state.pair.end(ticket)
+    }
+
+    /// Takes in what the controller has answered, if a command has not ended.
+    #[inline(never)] // answers of others, too
+    fn take_in_for(&self, of_cpu: &OfCpu, state: &mut State, ticket: Ticket) {
+        Self::follow(of_cpu, state);
+        if state.id != 0 && !state.pair.has_ended(ticket) {
+            self.take_in(of_cpu, state);
+        }
     }
 
     /// Waits for the end of a command of the running thread `me`: whatever becomes of that, since
     /// until then the controller may touch memory.
+    #[inline(always)]
     fn end(&self, me: &Thread, of_cpu: &OfCpu, ticket: Ticket) -> End {
+        let mut looks = Looks::new();
         loop {
-            let _ = poll(|| self.has_ended(of_cpu, ticket), PATIENCE_NS);
+            if let Some(end) = self.end_seen(of_cpu, ticket) {
+                return end;
+            }
+            if !looks.again() {
+                return self.late_end(me, of_cpu, ticket);
+            }
+        }
+    }
+
+    #[cold]
+    fn late_end(&self, me: &Thread, of_cpu: &OfCpu, ticket: Ticket) -> End {
+        loop {
+            let _ = doze(|| self.has_ended(of_cpu, ticket), PATIENCE_NS);
             if let Some(end) = of_cpu.state.lock().pair.end(ticket) {
                 return end;
             }
@@ -226,10 +283,12 @@ impl Controller {
     fn close(&self, of_cpu: &OfCpu, ticket: Ticket) {
         let mut state = of_cpu.state.lock();
         Self::follow(of_cpu, &mut state);
-        if !state.is_closed {
+        if state.id != 0 {
             self.take_in(of_cpu, &mut state);
         }
-        state.is_closed |= !state.pair.has_ended(ticket);
+        if !state.pair.has_ended(ticket) {
+            state.id = 0;
+        }
     }
 
     /// Asks the module for new queues where there are none, or none that answer; now and then,
@@ -248,18 +307,53 @@ impl Controller {
         }
     }
 
-    /// Makes an access by one command. False: it was not done, or not all of it.
-    fn access(&self, me: &Thread, piece: Piece) -> bool {
-        if piece.start % nvme::PAGE + piece.bytes > Data::WITHOUT_LIST * nvme::PAGE {
-            return self.access_by_list(me, piece);
-        }
-        let mut data = Data::NONE;
-        let transfer = self.lend(me, piece, &mut data, |_, _| {});
-        let command = Command::access(piece.kind, piece.blocks, data.words(0));
-        transfer.is_some_and(|_transfer| self.execute(me, command))
+    /// Whether a command can name the memory by itself.
+    #[inline(always)]
+    fn is_few(&self, start: u64, bytes: u64) -> bool {
+        start % nvme::PAGE + bytes <= self.bytes_few
     }
 
-    /// As [`access`](Self::access), of more pages than a command names by itself.
+    /// Makes an access of more pages than a command names by itself, or by several commands. False:
+    /// it was not done, or not all of it.
+    #[inline(never)]
+    fn access_many(&self, me: &Thread, mut piece: Piece, block_shift: u32) -> bool {
+        let mut left = piece.bytes;
+        if left > CALL_MAX {
+            return false;
+        }
+        while left > 0 {
+            piece.bytes = left.min(self.bytes_max);
+            piece.blocks.count = piece.bytes >> block_shift;
+            let is_done = match self.is_few(piece.start, piece.bytes) {
+                true => self.access_few(me, piece),
+                false => self.access_by_list(me, piece),
+            };
+            if !is_done {
+                return false;
+            }
+            piece.start += piece.bytes;
+            piece.blocks.first += piece.blocks.count;
+            left -= piece.bytes;
+        }
+        true
+    }
+
+    /// Makes an access by one command, which names the pages by itself. False: it was not done.
+    #[inline(always)]
+    fn access_few(&self, me: &Thread, piece: Piece) -> bool {
+        let Piece { start, bytes, .. } = piece;
+        let to = (self.granted.number(), piece.kind == nvme::Access::Read);
+        let address = |page| self.granted.address_of(page);
+        let Some((transfer, pages)) = Transfer::of_few(me, start, bytes, to, address) else {
+            return false;
+        };
+        let data = [pages[0] + start % nvme::PAGE, pages[1]];
+        let is_done = self.execute(me, Command::access(piece.kind, piece.blocks, data));
+        transfer.end();
+        is_done
+    }
+
+    /// Makes an access by one command, which has a list of the pages.
     fn access_by_list(&self, me: &Thread, piece: Piece) -> bool {
         let Some((of_cpu, ticket)) = self.take(me) else { return false };
         let list = &of_cpu.lists[usize::from(ticket.number)];
@@ -294,33 +388,29 @@ impl Controller {
     }
 
     /// Accesses a part of a device. Else it was not done, or some of it, which Linux does again.
+    #[inline(always)]
     fn transfer(&self, access: &Access<'_>, part: &Part, kind: nvme::Access) -> Answer {
         let (start, bytes) = (access.buffer.get(), access.bytes);
-        let Some(mut blocks) = blocks(access, part).filter(|_| bytes > 0) else {
+        let Some(blocks) = blocks(access, part).filter(|_| bytes > 0) else {
             return Answer::Linux;
         };
         if part.cached.get() != 0 {
             return Answer::Linux;
         }
-        let mut done = 0;
-        while done < bytes {
-            let now = (bytes - done).min(self.bytes_max);
-            blocks.count = now >> part.block_shift;
-            let piece = Piece { start: start + done, bytes: now, kind, blocks };
-            if !self.access(access.thread, piece) {
-                return Answer::Linux;
-            }
-            blocks.first += blocks.count;
-            done += now;
-        }
-        Answer::Done(bytes as i64)
+        let is_done = if self.is_few(start, bytes) {
+            self.access_few(access.thread, Piece { start, bytes, kind, blocks })
+        } else {
+            let piece = Piece { start, bytes, kind, blocks };
+            self.access_many(access.thread, piece, part.block_shift)
+        };
+        if is_done { Answer::Done(bytes as i64) } else { Answer::Linux }
     }
 }
 
 /// The blocks that an access is about. `None`: it is not of whole ones, or not all in the part, or
 /// of memory that is not aligned.
 fn blocks(access: &Access<'_>, part: &Part) -> Option<Blocks> {
-    let is_aligned = access.buffer.get().is_multiple_of(ALIGNMENT) && access.bytes <= CALL_MAX;
+    let is_aligned = access.buffer.get().is_multiple_of(ALIGNMENT);
     part.blocks(access.offset?, access.bytes).filter(|_| is_aligned)
 }
 
@@ -372,11 +462,11 @@ impl Driver for Nvme {
         let Some((controller, part)) = self.0.get().zip(access.claim.part.as_ref()) else {
             return Answer::Linux;
         };
-        if part.forbid_writes.iter().any(|word| word.get() != 0) {
+        if part.forbid_writes.iter().fold(0, |all, word| all | word.get()) != 0 {
             return Answer::Linux;
         }
-        let is_lasting =
-            access.flags & (RWF_DSYNC | RWF_SYNC) != 0 || access.claim.flags & O_DSYNC != 0;
+        let lasting = access.flags & (RWF_DSYNC | RWF_SYNC) | access.claim.flags & O_DSYNC;
+        let is_lasting = lasting != 0;
         let answer = controller.transfer(access, part, nvme::Access::Write { is_lasting });
         // Linux may have read the blocks meanwhile, and does not look at them again: it makes the
         // write, after which it does.

@@ -225,9 +225,11 @@ impl Pool {
         self.set(CLAIMS, true);
     }
 
-    /// Whether drivers of the LWK have claimed descriptors of the process, or had.
+    /// Whether drivers of the LWK have claimed descriptors of the process, or had. A native task's
+    /// are not its own.
+    #[inline(always)]
     pub fn has_claims(&self) -> bool {
-        self.ways.load(Ordering::Relaxed) & CLAIMS != 0
+        self.ways.load(Ordering::Relaxed) & (CLAIMS | PACKED) == CLAIMS
     }
 
     /// Whether calls go by the box where they may.

@@ -12,7 +12,6 @@ use crate::process::thread::Thread;
 use alloc::sync::Arc;
 use hanare_abi::layout::USER_MAX;
 use hanare_core::link::Outcome;
-use hanare_core::syscalls::Row;
 use hanare_hal::usercopy::{self, UserAddr};
 use linux_raw_sys::general::{
     __NR_fdatasync, __NR_fsync, __NR_pread64, __NR_preadv, __NR_preadv2, __NR_pwrite64,
@@ -52,8 +51,6 @@ impl Wanted {
         let (what, has_parts, offset, flags) = match number {
             __NR_read => (What::Read, false, None, 0),
             __NR_write => (What::Write, false, None, 0),
-            __NR_pread64 => (What::Read, false, there, 0),
-            __NR_pwrite64 => (What::Write, false, there, 0),
             __NR_preadv => (What::Read, true, there, 0),
             __NR_pwritev => (What::Write, true, there, 0),
             __NR_preadv2 => (What::Read, true, there_or_here, args[5]),
@@ -67,26 +64,74 @@ impl Wanted {
 
 /// Has the driver that has claimed the call's descriptor execute the call of the running thread
 /// `me`. `None`: no driver has, or it leaves this call to Linux.
-pub fn call(me: &Thread, row: &Row, args: &[u64; 6]) -> Option<Outcome> {
-    let wanted = Wanted::of(row.number.into(), args)?;
-    // Linux says what is wrong with negative offsets and with flags.
-    if me.must_end() || wanted.offset.unwrap_or(0) >> 63 != 0 || wanted.flags & !FLAGS != 0 {
+pub fn call(me: &Thread, number: u32, args: &[u64; 6]) -> Option<Outcome> {
+    let result = if is_at_offset(number) {
+        at_offset(me, number, [args[0], args[1], args[2], args[3]])
+    } else {
+        another(me, &Wanted::of(number, args)?, args)
+    };
+    result.map(Outcome::Done)
+}
+
+/// Whether a call is pread64(2) or pwrite64(2).
+#[inline(always)]
+pub const fn is_at_offset(number: u32) -> bool {
+    matches!(number, __NR_pread64 | __NR_pwrite64)
+}
+
+/// [`call`] of pread64(2) and pwrite64(2), by the shortest way: its result.
+#[inline(always)]
+pub fn at_offset(me: &Thread, number: u32, args: [u64; 4]) -> Option<i64> {
+    let [descriptor, buffer, bytes, offset] = args;
+    // Linux says what is wrong with negative ones.
+    if (bytes | offset) >> 63 != 0 {
         return None;
     }
-    let claim = me.process.claims.get(args[0] as u32)?;
-    let answer = by_driver(me, &claim, &wanted, args);
+    by_driver(me, descriptor, |driver, claim| {
+        let (buffer, offset) = (UserAddr::of(buffer), Some(offset));
+        let access = Access { thread: me, claim, buffer, bytes, offset, flags: 0 };
+        match number == __NR_pwrite64 {
+            true if claim.is_writable => driver.write(&access),
+            false if claim.is_readable => driver.read(&access),
+            _ => Answer::Linux,
+        }
+    })
+}
+
+fn another(me: &Thread, wanted: &Wanted, args: &[u64; 6]) -> Option<i64> {
+    // Linux says what is wrong with negative offsets and with flags.
+    if wanted.offset.unwrap_or(0) >> 63 != 0 || wanted.flags & !FLAGS != 0 {
+        return None;
+    }
+    by_driver(me, args[0], |driver, claim| serve(me, driver, claim, wanted, args))
+}
+
+/// Has the driver serve a call that has claimed its descriptor.
+#[inline(always)]
+fn by_driver(
+    me: &Thread,
+    descriptor: u64,
+    serve: impl FnOnce(&'static dyn Driver, &Claim) -> Answer,
+) -> Option<i64> {
+    let claim = me.process.claims.get(descriptor as u32)?;
+    let answer = serve(device::driver_of(&claim), &claim);
     // Another thread has given the claim up meanwhile.
     if let Some(last) = Arc::into_inner(claim) {
         services::put_together(|| drop(last));
     }
     match answer {
-        Answer::Done(result) => Some(Outcome::Done(result)),
+        Answer::Done(result) => Some(result),
         Answer::Linux => None,
     }
 }
 
-fn by_driver(me: &Thread, claim: &Claim, wanted: &Wanted, args: &[u64; 6]) -> Answer {
-    let driver = device::driver_of(claim);
+fn serve(
+    me: &Thread,
+    driver: &'static dyn Driver,
+    claim: &Claim,
+    wanted: &Wanted,
+    args: &[u64; 6],
+) -> Answer {
     let is_open = match wanted.what {
         What::Read => claim.is_readable,
         What::Write => claim.is_writable,

@@ -53,7 +53,11 @@ pub const fn entry(row: &Row) -> traps::Call {
 
 /// Has a call executed that refers to no memory.
 extern "C" fn plain(a: u64, b: u64, c: u64, d: u64, e: u64, f: u64, regs: &mut Regs) -> u64 {
-    at_once(regs.orig_rax as u32, [a, b, c, d, e, f], false)
+    let me = thread::current();
+    if me.process.pool.is_special() {
+        return by_number(a, b, c, d, e, f, regs);
+    }
+    at_once(me, regs.orig_rax as u32, [a, b, c, d, e, f], false)
 }
 
 /// Has a call executed that has pointers.
@@ -66,14 +70,18 @@ extern "C" fn with_pointers(
     f: u64,
     regs: &mut Regs,
 ) -> u64 {
-    at_once(regs.orig_rax as u32, [a, b, c, d, e, f], true)
+    let me = thread::current();
+    if me.process.pool.is_special() {
+        return by_number(a, b, c, d, e, f, regs);
+    }
+    at_once(me, regs.orig_rax as u32, [a, b, c, d, e, f], true)
 }
 
 /// Like [`with_pointers`], for calls that programs make when they begin.
 extern "C" fn early(a: u64, b: u64, c: u64, d: u64, e: u64, f: u64, regs: &mut Regs) -> u64 {
     let me = thread::current();
     if me.process.memory().is_indirect() {
-        return returned(by_number(me, regs.orig_rax as u32, &[a, b, c, d, e, f]));
+        return by_number(a, b, c, d, e, f, regs);
     }
     with_pointers(a, b, c, d, e, f, regs)
 }
@@ -118,27 +126,50 @@ fn returned(result: Result<u64>) -> u64 {
     result.unwrap_or_else(|e| e.as_return() as u64)
 }
 
-/// Has the own worker execute a call with mapped arguments, unless something is special about the
-/// process.
+/// Has the own worker execute a call with mapped arguments.
 #[inline(always)]
-fn at_once(number: u32, args: [u64; 6], has_pointers: bool) -> u64 {
-    let me = thread::current();
-    if me.process.pool.is_special() {
-        return returned(by_number(me, number, &args));
-    }
+fn at_once(me: &Thread, number: u32, args: [u64; 6], has_pointers: bool) -> u64 {
     if has_pointers {
         mapped::offer(me, number, &args);
     }
     returned(result::of(me, number, &args, direct::call_at_once(me, Call::new(number, args))))
 }
 
+/// Has a call executed that does not go directly. What is claimed is to be quick.
 #[cold]
 #[inline(never)] // calls that go directly do not pay for it
-fn by_number(me: &Thread, number: u32, args: &[u64; 6]) -> Result<u64> {
-    match syscalls::row(number.into()) {
-        Some(row) => chosen(me, row, args),
-        None => Err(errno::ENOSYS),
+extern "C" fn by_number(a: u64, b: u64, c: u64, d: u64, _: u64, _: u64, regs: &mut Regs) -> u64 {
+    let (me, number) = (thread::current(), regs.orig_rax as u32);
+    if me.process.pool.has_claims()
+        && claimed::is_at_offset(number)
+        && let Some(result) = claimed::at_offset(me, number, [a, b, c, d])
+    {
+        return result as u64;
     }
+    by_fitting(me, number, regs.arguments())
+}
+
+/// Has a call executed by the route that fits it. One at an offset no driver has executed.
+#[inline(never)] // nor do claimed ones
+fn by_fitting(me: &Thread, number: u32, args: [u64; 6]) -> u64 {
+    if !claimed::is_at_offset(number)
+        && let Some(result) = by_driver(me, number, &args)
+    {
+        return returned(result);
+    }
+    returned(match syscalls::row(number.into()) {
+        Some(row) => chosen(me, row, &args),
+        None => Err(errno::ENOSYS),
+    })
+}
+
+/// Has the driver that has claimed the call's descriptor execute it, if one has, and does. The rest
+/// of the caller's state does not matter then.
+fn by_driver(me: &Thread, number: u32, args: &[u64; 6]) -> Option<Result<u64>> {
+    if !me.process.pool.has_claims() {
+        return None;
+    }
+    claimed::call(me, number, args).map(|outcome| result::of(me, number, args, outcome))
 }
 
 /// Has a call of the running thread `me` executed by the route that fits it; an interruption is
@@ -159,10 +190,10 @@ pub fn call(me: &Thread, row: &Row, args: [u64; 6]) -> Result<u64> {
 }
 
 fn fitting(me: &Thread, row: &Row, args: [u64; 6]) -> Result<u64> {
-    if me.process.memory().is_indirect() || me.process.pool.is_special() {
-        return chosen(me, row, &args);
-    }
     let number = row.number.into();
+    if me.process.memory().is_indirect() || me.process.pool.is_special() {
+        return by_driver(me, number, &args).unwrap_or_else(|| chosen(me, row, &args));
+    }
     mapped::offer(me, number, &args);
     result::of(me, number, &args, direct::call_at_once(me, Call::new(number, args)))
 }
@@ -178,16 +209,6 @@ pub fn by_worker(me: &Thread, row: &Row, args: [u64; 6]) -> Result<u64> {
 fn chosen(me: &Thread, row: &Row, args: &[u64; 6]) -> Result<u64> {
     let call = Call::new(row.number.into(), *args);
     let routes = route::of_number(call.nr);
-    // What is claimed is to be quick: the rest of the state does not matter then.
-    let pool = &me.process.pool;
-    let (is_packed, has_claims) = (pool.is_packed(), pool.has_claims());
-    let caller = Caller { is_packed, has_claims, ..Caller::default() };
-    if has_claims
-        && route::choose(routes, caller) == Route::CLAIMED
-        && let Some(outcome) = by_route(me, Route::CLAIMED, row, &call)
-    {
-        return result::by(me, call.nr, args, outcome);
-    }
     let mut caller = state(me, &call);
     loop {
         let route = route::choose(routes, caller);
@@ -218,7 +239,7 @@ fn by_route(me: &Thread, route: Route, row: &Row, call: &Call) -> Option<(Outcom
         (Server::Pooled, _) | (_, Arguments::Packed) => {
             Some(own(pooled::call(me, call.nr, &call.args)))
         }
-        (Server::Claimed, _) => claimed::call(me, row, &call.args).map(own),
+        (Server::Claimed, _) => claimed::call(me, call.nr, &call.args).map(own),
         (_, Arguments::Bounced) => bounced::call(me, row, &call.args).map(own),
         (server, Arguments::Copied) => copied::call(me, server, call.nr, &call.args),
         (server, Arguments::Mapped) => {

@@ -13,11 +13,14 @@ use crate::mm::pages::access::WRITE;
 use crate::mm::pages::content::FileRef;
 use crate::mm::pages::entry::{is_owned, pages_of};
 use crate::mm::window::space::Space;
+use core::cell::Cell;
 use hanare_abi::layout::USER_MAX;
+use hanare_core::addr::page_down;
 use hanare_core::pagerange::PageRange;
+use hanare_core::transfers::{Addresses, Wanted};
 use hanare_core::vma::Vma;
 use hanare_hal::addr::PhysAddr;
-use hanare_hal::paging::Leaf;
+use hanare_hal::paging::{Leaf, SMALL};
 use hanare_hal::pte;
 use hanare_hal::usercopy::UserAddr;
 
@@ -43,10 +46,66 @@ impl<'a> Transfer<'a> {
         start: u64,
         bytes: u64,
         is_written: bool,
-        mut page: impl FnMut(usize, PhysAddr) -> bool,
+        page: impl FnMut(usize, PhysAddr) -> bool,
     ) -> Option<Transfer<'a>> {
-        let end = start.checked_add(bytes).filter(|&end| end <= USER_MAX)?;
-        let pages = PageRange::around(start, end)?;
+        Self::by_looking(thread, pages_from(start, bytes)?, is_written, page, |_| {})
+    }
+
+    /// As [`begin`](Self::begin), of a page or two of memory for the device with a number. Comes
+    /// with the addresses that the device has for them, which `address` says. As long as nobody may
+    /// have changed the space they are not looked for again.
+    #[inline(always)]
+    pub fn of_few(
+        thread: &'a impl Faulting,
+        start: u64,
+        bytes: u64,
+        (device, is_written): (u32, bool),
+        address: impl Fn(PhysAddr) -> u64,
+    ) -> Option<(Transfer<'a>, Addresses)> {
+        let pages = few_pages_from(start, bytes)?;
+        let space = thread.caller().memory;
+        let wanted = Wanted::new(pages, is_written, device);
+        let again = space.mm.transfers().begin_again(wanted, pages);
+        let addresses = match again {
+            Some(addresses) => addresses,
+            None => Self::few_by_looking(thread, pages, is_written, wanted, address)?,
+        };
+        Some((Transfer { space, pages }, addresses))
+    }
+
+    /// The transfer has begun then; the caller ends it.
+    #[inline(never)]
+    fn few_by_looking(
+        thread: &'a impl Faulting,
+        pages: PageRange,
+        is_written: bool,
+        wanted: Wanted,
+        address: impl Fn(PhysAddr) -> u64,
+    ) -> Option<Addresses> {
+        let addresses = Cell::new([0; 2]);
+        let page = |number: usize, page| {
+            let [first, _] = addresses.get();
+            match number {
+                0 => addresses.set([address(page), 0]),
+                1 => addresses.set([first, address(page)]),
+                _ => return false,
+            }
+            true
+        };
+        let remember = |mm: &mut AddressSpace| mm.transfers.remember(wanted, addresses.get());
+        let transfer = Self::by_looking(thread, pages, is_written, page, remember)?;
+        core::mem::forget(transfer);
+        Some(addresses.get())
+    }
+
+    /// `begun` is called with the lock under which the transfer has begun.
+    fn by_looking(
+        thread: &'a impl Faulting,
+        pages: PageRange,
+        is_written: bool,
+        mut page: impl FnMut(usize, PhysAddr) -> bool,
+        begun: impl FnOnce(&mut AddressSpace),
+    ) -> Option<Transfer<'a>> {
         let space = thread.caller().memory;
         let mut from = pages.start();
         for _ in 0..pages.pages() + LOOKS {
@@ -61,6 +120,7 @@ impl<'a> Transfer<'a> {
                     }
                     Look::Found => {
                         mm.transfers.begin(pages).ok()?;
+                        begun(&mut mm);
                         return Some(Transfer { space, pages });
                     }
                     Look::Refused => return None,
@@ -74,13 +134,44 @@ impl<'a> Transfer<'a> {
     }
 }
 
-impl Drop for Transfer<'_> {
-    fn drop(&mut self) {
-        let is_awaited = self.space.mm.lock().transfers.end(self.pages);
+impl Transfer<'_> {
+    /// Ends it.
+    #[inline(always)]
+    pub fn end(self) {
+        self.over();
+        core::mem::forget(self);
+    }
+
+    #[inline(always)]
+    fn over(&self) {
+        let is_awaited = self.space.mm.transfers().end(self.pages);
         if is_awaited {
             tell_settled(self.space);
         }
     }
+}
+
+impl Drop for Transfer<'_> {
+    fn drop(&mut self) {
+        self.over();
+    }
+}
+
+/// The pages of some bytes of a program's memory.
+#[inline(always)]
+fn pages_from(start: u64, bytes: u64) -> Option<PageRange> {
+    let end = start.checked_add(bytes).filter(|&end| end <= USER_MAX)?;
+    PageRange::around(start, end)
+}
+
+/// As [`pages_from`], of two pages at most. `None` also at the end of what a program may have.
+#[inline(always)]
+const fn few_pages_from(start: u64, bytes: u64) -> Option<PageRange> {
+    const MOST: u64 = 2 * SMALL;
+    if start >= USER_MAX - MOST || start % SMALL + bytes > MOST {
+        return None;
+    }
+    Some(PageRange::of(page_down(start), page_down(start + bytes + SMALL - 1)))
 }
 
 /// Whether a mapping is private memory that the program may write, and no other thread is changing.

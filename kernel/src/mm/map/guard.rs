@@ -6,6 +6,7 @@ use crate::base::lock::{Mutex, MutexGuard, rank};
 use crate::sched::{park, tlb};
 use alloc::sync::Arc;
 use core::ops::{Deref, DerefMut};
+use hanare_core::transfers::Transfers;
 use hanare_core::vma::Backing;
 use hanare_hal::paging::{PageTable, Root};
 use hanare_hal::percpu;
@@ -29,15 +30,28 @@ impl MmLock {
     /// unmaps a page, then a thread here maps another one at its address, and writes to the old
     /// one. The offer of the space is withdrawn, since the holder may change what it names.
     pub fn lock(&self) -> MmGuard<'_> {
-        let mut guard = self.mm.lock_serving(|| {
+        let mut guard = self.locked();
+        tlb::serve();
+        guard.withdraw_offer();
+        guard.transfers.changing();
+        MmGuard { guard: Some(guard), active: &self.active }
+    }
+
+    #[inline(always)]
+    fn locked(&self) -> MutexGuard<'_, AddressSpace, rank::AddressSpace> {
+        self.mm.lock_serving(|| {
             tlb::serve();
             if park::has_panicked() {
                 park::park();
             }
-        });
-        tlb::serve();
-        guard.withdraw_offer();
-        MmGuard { guard: Some(guard), active: &self.active }
+        })
+    }
+
+    /// Waits for the lock, to begin or end a transfer. The space is not changed, so nothing has to
+    /// be finished when the lock is given back.
+    #[inline(always)]
+    pub(in crate::mm) fn transfers(&self) -> TransfersGuard<'_> {
+        TransfersGuard(self.locked())
     }
 
     /// Whether other address spaces may have memory of this one mapped.
@@ -100,6 +114,24 @@ impl Drop for MmGuard<'_> {
         stale.post(self.active);
         drop(guard);
         stale.settle(self.active);
+    }
+}
+
+/// The right to begin and end transfers in an address space.
+pub(in crate::mm) struct TransfersGuard<'a>(MutexGuard<'a, AddressSpace, rank::AddressSpace>);
+
+impl Deref for TransfersGuard<'_> {
+    type Target = Transfers;
+    #[inline(always)]
+    fn deref(&self) -> &Transfers {
+        &self.0.transfers
+    }
+}
+
+impl DerefMut for TransfersGuard<'_> {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut Transfers {
+        &mut self.0.transfers
     }
 }
 
