@@ -17,6 +17,8 @@ from sysfiles import text_of, write
 PROGRAM = GUEST + '/static/disk'
 DRIVER = '/sys/bus/pci/drivers/nvme'
 PART_SECTORS = 64 << 11
+# Pages at the beginning of the part, and at its end.
+PAGES = 0, PART_SECTORS // 8 - 1
 # What Linux may wait for the LWK, or a call for Linux.
 SLOWEST_MS = 1000
 
@@ -107,6 +109,39 @@ def linux_can_use_it():
     expect(command(['dd', 'if=' + disk, 'of=/dev/null', 'bs=1M', 'count=8', 'iflag=direct']).status == 0, 'Linux reads the disk')
 
 
+def interleaved():
+    """Both kernels write at once, each every second block; then each verifies what the other one wrote."""
+    for of_linux, of_lwk in ('even', 'odd'), ('odd', 'even'):
+        process = subprocess.Popen([PROGRAM, of_linux, disk], stdout=subprocess.PIPE)
+        said = run(PROGRAM, of_lwk, disk).out
+        both = process.communicate(timeout=TIMEOUT)[0], said
+        expect(both == (b'0 bad\n', b'0 bad\n'), both)
+        both = command([PROGRAM, 'verify-' + of_lwk, disk]).out, run(PROGRAM, 'verify-' + of_linux, disk).out
+        expect(both == (b'0 bad\n', b'0 bad\n'), both)
+
+
+def answers(prefix, changes, path):
+    """What accesses are of a disk that was opened before these changes: a line before the first one and after each."""
+    process = subprocess.Popen([*prefix, PROGRAM, 'asked', path], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    try:
+        lines = []
+        for change in ([], *changes):
+            expect(not change or command(change).status == 0, change)
+            for page in PAGES:
+                process.stdin.write(b'%d\n' % page)
+                process.stdin.flush()
+                lines.append(process.stdout.readline())
+        return lines
+    finally:
+        process.communicate(timeout=TIMEOUT)
+
+
+def changes_count(changes, path):
+    """An open disk that becomes another one is so for the LWK, too."""
+    said = [answers(prefix, changes, path) for prefix in ([], ['hanare', 'run', '--'])]
+    expect(said[0] == said[1] and len(set(said[0])) > 1, said)
+
+
 def killed():
     for _ in range(5):
         running = Running()
@@ -185,7 +220,8 @@ start(*BOOT)
 hanare('shutdown')
 load('N')
 os.makedirs(WORK + '/mounted', exist_ok=True)
-check('nvme-refused-multipath', of_several_ways)
+with only_long('a reason to refuse as the others: nvme-refused-few-queues'):
+    check('nvme-refused-multipath', of_several_ways)
 name = controller('queues')
 disk, address = disk_of(name), os.path.basename(os.path.realpath(f'/sys/class/nvme/{name}/device'))
 for label, path, said in (('a-file-of-another-device', '/dev/null', b'belongs to no PCI device'),
@@ -205,6 +241,10 @@ check('nvme-part-served', lambda: served(part))
 for which in 'lengths', 'edges':
     case(which, part, label=which + '-of-a-part')
 check('nvme-mounted', mounted)
+with only_long('Linux goes on using the disk: nvme-mounted, nvme-reset'):
+    check('nvme-interleaved', interleaved)
+check('nvme-made-read-only', lambda: changes_count([['blockdev', '--setro', disk], ['blockdev', '--setrw', disk]], disk))
+check('nvme-part-resized', lambda: changes_count([['resizepart', disk, '1', str(sectors)] for sectors in (PART_SECTORS // 2, PART_SECTORS)], part))
 # Without an LWK, too: CPU 3 offline, a reset, and then each read of Linux' takes 30 s.
 lost = 'this Linux gives a queue to a CPU that is offline when it resets a controller'
 check('nvme-reset', reset, skip=lost if tuple(map(int, os.uname().release.split('.')[:2])) >= (7, 0) else None)
@@ -217,7 +257,8 @@ hanare('shutdown')
 name = controller('queues')
 disk = disk_of(name)
 boot(*BOOT, '--nvme', '/dev/' + name)
-check('nvme-removed', removed)
+with only_long('the end of Linux\' driver: nvme-let-go'):
+    check('nvme-removed', removed)
 hanare('shutdown')
 name = controller('queues')
 disk = disk_of(name)

@@ -341,6 +341,78 @@ static void for_long(void)
 	printf("%ld %ld %ld %ld\n", done, bad, failed, slowest);
 }
 
+/* ---- two kernels on one disk ---- */
+
+enum { STRIPES = 512, ROUNDS = 4 };
+
+/* Every second block of 4 KiB, again and again; and then those of the other one. */
+static void stripes(int which)
+{
+	char *memory = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	int fd = opened(O_RDWR);
+	long bad = 0;
+
+	for (int round = 0; round < ROUNDS; round++)
+		for (uint64_t i = which; i < 2 * STRIPES; i += 2) {
+			fill((void *)memory, PAGE, i * PAGE, round);
+			bad += pwrite(fd, memory, PAGE, i * PAGE) != PAGE;
+			memset(memory, 0, PAGE);
+			bad += pread(fd, memory, PAGE, i * PAGE) != PAGE || wrong((void *)memory, PAGE, i * PAGE, round);
+		}
+	printf("%ld bad\n", bad);
+}
+
+static void verify(int which)
+{
+	char *memory = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	int fd = opened(O_RDONLY);
+	long bad = 0;
+
+	for (uint64_t i = which; i < 2 * STRIPES; i += 2)
+		bad += pread(fd, memory, PAGE, i * PAGE) != PAGE || wrong((void *)memory, PAGE, i * PAGE, ROUNDS - 1);
+	printf("%ld bad\n", bad);
+}
+
+static void even(void)
+{
+	stripes(0);
+}
+
+static void odd(void)
+{
+	stripes(1);
+}
+
+static void verify_even(void)
+{
+	verify(0);
+}
+
+static void verify_odd(void)
+{
+	verify(1);
+}
+
+/* ---- what becomes of an open disk ---- */
+
+/* A line for each one that is read: what a read and a write are then, at a place and at another. */
+static void asked(void)
+{
+	char *memory = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	int fd = opened(O_RDWR);
+	char line[16];
+
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	while (fgets(line, sizeof(line), stdin)) {
+		uint64_t offset = strtoull(line, NULL, 0) * PAGE;
+		ssize_t got = pread(fd, memory, PAGE, offset);
+		int error = got < 0 ? errno : 0;
+		ssize_t put = pwrite(fd, memory, PAGE, offset);
+
+		printf("%zd %d %zd %d\n", got, error, put, put < 0 ? errno : 0);
+	}
+}
+
 int main(int argc, char **argv)
 {
 	static const struct {
@@ -349,7 +421,8 @@ int main(int argc, char **argv)
 	} cases[] = {
 		{ "lengths", lengths }, { "vectors", vectors }, { "edges", edges }, { "cached", cached },
 		{ "threads", threads }, { "gone", gone }, { "for-long", for_long },
-		{ "late", late },
+		{ "late", late }, { "even", even }, { "odd", odd }, { "verify-even", verify_even },
+		{ "verify-odd", verify_odd }, { "asked", asked },
 	};
 
 	path = argv[2];

@@ -7,6 +7,9 @@ pub const ENTRIES: u16 = hanare_abi::grant::QUEUE_ENTRIES as u16;
 const TOLD_AFTER: u16 = 16;
 /// Most commands under way: the controller has a place for each answer.
 pub const UNDER_WAY: u16 = ENTRIES - 1 - TOLD_AFTER;
+/// Numbers of commands that are for users who have few: of these each user has one at a time.
+const SPARE: usize = 12;
+const PLENTY: u16 = UNDER_WAY - SPARE as u16;
 /// Entries of a list of pages: one page of them.
 pub const LIST_ENTRIES: usize = 512;
 /// Bytes of a page of the controller's.
@@ -180,6 +183,8 @@ pub struct Pair {
     failed: u64,
     /// Answers that the controller has not been told of.
     untold: u16,
+    /// Users that have, or had, each of the spare numbers.
+    users: [u32; SPARE],
 }
 
 impl Pair {
@@ -195,13 +200,14 @@ impl Pair {
             answered: 0,
             failed: 0,
             untold: 0,
+            users: [0; SPARE],
         }
     }
 
     /// Goes on with another pair, in which nothing is yet. Commands of the one before are over;
     /// their numbers are free when each has been [ended](Self::end).
     pub const fn follow(&mut self, round: u32) {
-        *self = Self { free: self.free, ..Self::new(round) };
+        *self = Self { free: self.free, users: self.users, ..Self::new(round) };
     }
 
     /// Which pair it is.
@@ -210,14 +216,29 @@ impl Pair {
         self.round
     }
 
-    /// A number for a command. `None`: as many as can be are under way.
+    /// A number for a command. `None`: there are no more than the [spare](Self::take_spare) ones.
     #[inline(always)]
     pub fn take(&mut self) -> Option<Ticket> {
         let number = self.free.trailing_zeros() as u16;
-        (number < UNDER_WAY).then(|| {
-            self.free &= !(1 << number);
-            Ticket { round: self.round, number }
-        })
+        (number < PLENTY).then(|| self.taken(number))
+    }
+
+    /// A spare number, for a command of a user. `None`: there is none, or the user has one.
+    pub fn take_spare(&mut self, user: u32) -> Option<Ticket> {
+        let is_free = |number: u16| self.free >> number & 1 != 0;
+        let mut spare = PLENTY..UNDER_WAY;
+        if spare.clone().zip(self.users).any(|(number, other)| other == user && !is_free(number)) {
+            return None;
+        }
+        let number = spare.find(|&number| is_free(number))?;
+        self.users[usize::from(number - PLENTY)] = user;
+        Some(self.taken(number))
+    }
+
+    #[inline(always)]
+    const fn taken(&mut self, number: u16) -> Ticket {
+        self.free &= !(1 << number);
+        Ticket { round: self.round, number }
     }
 
     /// Gives a number back that no command has got, in whichever pair it was taken.
@@ -405,8 +426,9 @@ mod tests {
             for (step, which, status) in steps {
                 match step {
                     0 | 1 => {
-                        let Some(ticket) = pair.take() else {
-                            prop_assert_eq!(open.len(), usize::from(UNDER_WAY));
+                        let user = which as u32;
+                        let Some(ticket) = pair.take().or_else(|| pair.take_spare(user)) else {
+                            prop_assert!(open.len() >= usize::from(PLENTY));
                             continue;
                         };
                         prop_assert!(open.iter().all(|(other, _)| *other != ticket));
@@ -450,18 +472,34 @@ mod tests {
             // Numbers of the pair before are not given again until their commands have been ended.
             pair.follow(2);
             let mut next = Vec::new();
-            while let Some(ticket) = pair.take() {
+            let mut users = 1000..;
+            let mut take = |pair: &mut Pair| pair.take().or_else(|| pair.take_spare(users.next()?));
+            while let Some(ticket) = take(&mut pair) {
                 prop_assert!(open.iter().all(|(other, _)| other.number != ticket.number));
                 next.push(ticket);
             }
             prop_assert_eq!(next.len() + open.len(), usize::from(UNDER_WAY));
             for (ticket, _) in open {
-                prop_assert!(pair.has_ended(ticket) && pair.take().is_none());
+                prop_assert!(pair.has_ended(ticket) && take(&mut pair).is_none());
                 prop_assert_eq!(pair.end(ticket), Some(End::Over));
-                let again = pair.take().map(|again| again.number);
+                let again = take(&mut pair).map(|again| again.number);
                 prop_assert_eq!(again, Some(ticket.number));
             }
         }
+    }
+
+    #[test]
+    fn a_user_that_has_many_leaves_some_to_others() {
+        let mut pair = Pair::new(1);
+        let many = core::iter::from_fn(|| pair.take()).count();
+        assert_eq!(many, usize::from(PLENTY));
+        let mine = pair.take_spare(7).unwrap();
+        assert_eq!(pair.take_spare(7), None);
+        let others = (8..).map_while(|user| pair.take_spare(user)).count();
+        assert_eq!(others, SPARE - 1);
+        pair.give_back(mine);
+        assert_eq!(pair.take_spare(8), None);
+        assert_eq!(pair.take_spare(7), Some(mine));
     }
 
     #[test]

@@ -6,10 +6,10 @@ use crate::errno::{EBUSY, Result};
 use crate::lists;
 use crate::pagerange::PageRange;
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::cell::Cell;
 
 /// Transfers that are refused for the sake of a thread that waits, at most: it may be gone.
-const REFUSED_MAX: u32 = 64;
+const REFUSED_MAX: u32 = 256;
 
 /// Memory of a transfer of a page, or of two, and which device it is for: the address of the first
 /// page, and three numbers in the bits below.
@@ -56,8 +56,8 @@ pub struct Transfers {
     seen: Vec<Seen>,
     /// How often somebody could have changed the space.
     changes: u64,
-    /// A thread waits for the end of some.
-    is_awaited: AtomicBool,
+    /// Threads wait for the end of those of this range.
+    awaited: Cell<Option<PageRange>>,
     /// How many have been refused since.
     refused: u32,
 }
@@ -70,7 +70,7 @@ impl Transfers {
             ranges: Vec::new(),
             seen: Vec::new(),
             changes: 0,
-            is_awaited: AtomicBool::new(false),
+            awaited: Cell::new(None),
             refused: 0,
         }
     }
@@ -80,11 +80,13 @@ impl Transfers {
     /// # Errors
     /// `EBUSY`: a thread waits for the end of others, which has to come. `ENOMEM`.
     pub fn begin(&mut self, range: PageRange) -> Result<()> {
-        if self.is_awaited.load(Ordering::Relaxed) && self.refused < REFUSED_MAX {
-            self.refused += 1;
-            return Err(EBUSY);
+        if self.awaited.get().is_some_and(|awaited| awaited.meets(range)) {
+            if self.refused < REFUSED_MAX {
+                self.refused += 1;
+                return Err(EBUSY);
+            }
+            self.awaited.set(None);
         }
-        self.is_awaited.store(false, Ordering::Relaxed);
         self.refused = 0;
         lists::push(&mut self.ranges, range)
     }
@@ -109,12 +111,12 @@ impl Transfers {
     }
 
     /// Begins a transfer of memory that is remembered, which is these pages. `None`: it is not, or
-    /// has to wait.
+    /// somebody waits.
     #[inline(always)]
     pub fn begin_again(&mut self, wanted: Wanted, pages: PageRange) -> Option<Addresses> {
         let seen = self.seen.get(place(wanted))?;
         let holds = seen.changes == self.changes && seen.wanted == wanted;
-        if !holds || self.is_awaited.load(Ordering::Relaxed) {
+        if !holds || self.awaited.get().is_some() {
             return None;
         }
         let addresses = seen.addresses;
@@ -133,16 +135,24 @@ impl Transfers {
         } else if let Some(index) = self.ranges.iter().position(|&begun| begun == range) {
             self.ranges.swap_remove(index);
         }
-        self.is_awaited.load(Ordering::Relaxed)
+        self.awaited.get().is_some_and(|awaited| awaited.meets(range))
+    }
+
+    /// Whether there is one of some pages of a range.
+    #[must_use]
+    pub fn meet(&self, range: PageRange) -> bool {
+        self.ranges.iter().any(|begun| begun.meets(range))
     }
 
     /// Whether a thread has to wait which is about to take pages of a range away. Then it is told
-    /// of each end, and few transfers are begun until it need not wait.
+    /// of each end, and few transfers of them are begun until it need not wait.
     #[must_use]
     pub fn must_wait(&self, range: PageRange) -> bool {
-        let is_busy = self.ranges.iter().any(|begun| begun.meets(range));
-        if is_busy || self.is_awaited.load(Ordering::Relaxed) {
-            self.is_awaited.store(is_busy, Ordering::Relaxed);
+        let (is_busy, awaited) = (self.meet(range), self.awaited.get());
+        if is_busy {
+            self.awaited.set(Some(awaited.map_or(range, |awaited| awaited.join(range))));
+        } else if awaited.is_some_and(|awaited| range.covers(awaited)) {
+            self.awaited.set(None);
         }
         is_busy
     }
@@ -178,6 +188,20 @@ mod tests {
     }
 
     #[test]
+    fn who_waits_for_other_pages_takes_no_turn() {
+        let mut transfers = Transfers::new();
+        transfers.begin(pages(2, 4)).unwrap();
+        assert!(transfers.must_wait(pages(3, 5)));
+        assert!(!transfers.must_wait(pages(8, 9)) && !transfers.must_wait(pages(4, 5)));
+        assert_eq!(transfers.begin(pages(2, 4)), Err(EBUSY));
+        transfers.begin(pages(6, 7)).unwrap();
+        assert!(!transfers.end(pages(6, 7)) && transfers.end(pages(2, 4)));
+        assert_eq!(transfers.begin(pages(4, 5)), Err(EBUSY));
+        assert!(!transfers.must_wait(pages(3, 5)));
+        transfers.begin(pages(2, 4)).unwrap();
+    }
+
+    #[test]
     fn who_waits_is_let_in() {
         let mut transfers = Transfers::new();
         transfers.begin(pages(2, 4)).unwrap();
@@ -190,7 +214,7 @@ mod tests {
         // One that is gone holds nobody up for long.
         assert!(transfers.must_wait(pages(0, 9)));
         let refused = (0..).take_while(|_| transfers.begin(pages(5, 6)).is_err()).count();
-        assert_eq!(refused, 64);
+        assert_eq!(refused, REFUSED_MAX as usize);
     }
 
     #[test]

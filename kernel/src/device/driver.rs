@@ -4,9 +4,9 @@ use super::granted::Granted;
 use crate::link::direct;
 use crate::parts::claims::Claim;
 use crate::process::thread::Thread;
-use crate::sched::{cpus, wait};
-use hanare_hal::cpu;
+use crate::sched::{cpus, requests, tlb, wait};
 use hanare_hal::usercopy::UserAddr;
+use hanare_hal::{cpu, shared};
 
 /// A read or a write of a claimed descriptor.
 pub struct Access<'a> {
@@ -82,44 +82,50 @@ const LOOKS_NS: u64 = 50_000;
 /// Waits until a device is `ready`, which has no other effect: it may be asked again when it was.
 /// False: it was not after `most` ns. Signals do not end the wait.
 pub fn poll(ready: impl Fn() -> bool + Send + Sync, most: u64) -> bool {
-    let mut looks = Looks::new();
-    loop {
+    let (mut looks, end) = (Looks::new(), cpus::deadline(most));
+    while cpu::rdtsc() < end {
         if ready() {
             return true;
         }
         if !looks.again() {
-            return doze(ready, most);
+            return doze(ready, end);
         }
     }
+    ready()
 }
 
-/// Looks for an answer, as many as there is time for: as long as the boot option `spin_us` says.
+/// Looks for an answer, as many as there is time for: as long as the boot option `spin_us` says; for
+/// more than 50 us only while no other thread could run. Requests of Linux are served between them.
 pub struct Looks {
-    /// TSC at which they end; 0: none has failed.
-    end: u64,
+    /// TSC of the first one that has failed; 0: none has.
+    since: u64,
 }
 
 impl Looks {
     /// Before the first one.
     pub const fn new() -> Looks {
-        Looks { end: 0 }
+        Looks { since: 0 }
     }
 
     /// Whether there is time for another one, after one that has failed.
     #[inline(always)]
     pub fn again(&mut self) -> bool {
         let now = cpu::rdtsc();
-        if self.end == 0 {
-            self.end = now.saturating_add(direct::spin_cycles());
+        if self.since == 0 {
+            self.since = now;
         }
+        requests::drain();
+        tlb::serve();
         cpu::pause();
-        now < self.end
+        let spent = now - self.since;
+        let is_short = spent < u64::from(shared::params().tsc_khz) / (1_000_000 / LOOKS_NS);
+        spent < direct::spin_cycles() && (is_short || !cpus::others_runnable())
     }
 }
 
-/// As [`poll`], where a short wait was not enough: others have the CPU between the looks.
-pub fn doze(ready: impl Fn() -> bool + Send + Sync, most: u64) -> bool {
-    let end = cpus::deadline(most);
+/// As [`poll`], where a short wait was not enough: others have the CPU between the looks. `end`: TSC
+/// at which it ends.
+pub fn doze(ready: impl Fn() -> bool + Send + Sync, end: u64) -> bool {
     while cpu::rdtsc() < end {
         wait::until(&ready, cpus::deadline(LOOKS_NS));
         if ready() {

@@ -33,6 +33,8 @@ const BYTES_MAX: u64 = nvme::LIST_ENTRIES as u64 * nvme::PAGE;
 const CALL_MAX: u64 = 0x7fff_f000;
 /// How long a command may take, ns, before the module is asked to delete its queue.
 const PATIENCE_NS: u64 = 500_000_000;
+/// How often a command is tried whose pages have to be brought in first: they may go again.
+const LOOKS: u32 = 4;
 /// Time from one question to the module to the next, ns.
 const PAUSE_NS: u64 = 400_000_000;
 
@@ -154,17 +156,30 @@ impl Controller {
         let mut state = of_cpu.state.lock();
         Self::follow(of_cpu, &mut state);
         if state.id == 0 {
+            let round = state.pair.round();
             drop(state);
-            self.ask_for_queues(me, of_cpu);
+            self.ask_for_queues(me, of_cpu, round);
             return None;
         }
         Some((of_cpu, state))
     }
 
+    /// A number for a command of the running thread `me`. `None`: its user has enough commands under
+    /// way on this CPU.
+    #[inline(always)]
+    fn number(me: &Thread, state: &mut State) -> Option<Ticket> {
+        state.pair.take().or_else(|| Self::spare_number(me, state))
+    }
+
+    #[cold]
+    fn spare_number(me: &Thread, state: &mut State) -> Option<Ticket> {
+        state.pair.take_spare(me.process.memory().user)
+    }
+
     /// Takes a number for a command. `None`: it cannot be given one now.
     fn take(&self, me: &Thread) -> Option<(&OfCpu, Ticket)> {
         let (of_cpu, mut state) = self.open(me)?;
-        let ticket = state.pair.take()?;
+        let ticket = Self::number(me, &mut state)?;
         drop(state);
         Some((of_cpu, ticket))
     }
@@ -192,7 +207,7 @@ impl Controller {
     #[inline(always)]
     fn execute(&self, me: &Thread, command: Command) -> bool {
         let Some((of_cpu, mut state)) = self.open(me) else { return false };
-        let Some(ticket) = state.pair.take() else { return false };
+        let Some(ticket) = Self::number(me, &mut state) else { return false };
         self.put(of_cpu, &mut state, ticket, command);
         drop(state);
         self.end(me, of_cpu, ticket) == End::Done
@@ -270,30 +285,33 @@ impl Controller {
     #[cold]
     fn late_end(&self, me: &Thread, of_cpu: &OfCpu, ticket: Ticket) -> End {
         loop {
-            let _ = doze(|| self.has_ended(of_cpu, ticket), PATIENCE_NS);
+            let end = cpus::deadline(PATIENCE_NS);
+            let _ = doze(|| self.has_ended(of_cpu, ticket), end);
             if let Some(end) = of_cpu.state.lock().pair.end(ticket) {
                 return end;
             }
-            self.close(of_cpu, ticket);
-            self.ask_for_queues(me, of_cpu);
+            if let Some(round) = self.close(of_cpu, ticket) {
+                self.ask_for_queues(me, of_cpu, round);
+            }
         }
     }
 
-    /// Uses queues no more that have not answered a command.
-    fn close(&self, of_cpu: &OfCpu, ticket: Ticket) {
+    /// Uses queues no more that have not answered a command. Which pair that was; `None`: it has
+    /// ended meanwhile.
+    fn close(&self, of_cpu: &OfCpu, ticket: Ticket) -> Option<u32> {
         let mut state = of_cpu.state.lock();
-        Self::follow(of_cpu, &mut state);
-        if state.id != 0 {
-            self.take_in(of_cpu, &mut state);
+        self.take_in_for(of_cpu, &mut state, ticket);
+        if state.pair.has_ended(ticket) {
+            return None;
         }
-        if !state.pair.has_ended(ticket) {
-            state.id = 0;
-        }
+        state.id = 0;
+        Some(state.pair.round())
     }
 
-    /// Asks the module for new queues where there are none, or none that answer; now and then,
-    /// since Linux may be resetting the controller.
-    fn ask_for_queues(&self, me: &Thread, of_cpu: &OfCpu) {
+    /// Asks the module for new queues in place of a pair that is used no more; now and then, since
+    /// Linux may be resetting the controller. If there are others by now it makes none.
+    #[cold]
+    fn ask_for_queues(&self, me: &Thread, of_cpu: &OfCpu, round: u32) {
         let (now, next) = (cpu::rdtsc(), cpus::deadline(PAUSE_NS));
         let may_ask = of_cpu.may_ask.load(Ordering::Relaxed);
         let is_first = || {
@@ -303,7 +321,7 @@ impl Controller {
                 .is_ok()
         };
         if now >= may_ask && self.granted.begin_use().is_some() && is_first() {
-            self.granted.renew(me, of_cpu.cpu, of_cpu.queue.state.round());
+            self.granted.renew(me, of_cpu.cpu, round);
         }
     }
 
@@ -355,35 +373,44 @@ impl Controller {
 
     /// Makes an access by one command, which has a list of the pages.
     fn access_by_list(&self, me: &Thread, piece: Piece) -> bool {
-        let Some((of_cpu, ticket)) = self.take(me) else { return false };
-        let list = &of_cpu.lists[usize::from(ticket.number)];
-        let mut data = Data::NONE;
-        let put = |entry, page| list.set(entry, page);
-        let Some(_transfer) = self.lend(me, piece, &mut data, put) else {
+        for _ in 0..LOOKS {
+            let Some((of_cpu, ticket)) = self.take(me) else { return false };
+            let list = &of_cpu.lists[usize::from(ticket.number)];
+            let mut data = Data::NONE;
+            if let Some(_transfer) = self.lend(me, piece, &mut data, list) {
+                let command = Command::access(piece.kind, piece.blocks, data.words(list.address));
+                return self.give(of_cpu, ticket, command)
+                    && self.end(me, of_cpu, ticket) == End::Done;
+            }
             of_cpu.state.lock().pair.give_back(ticket);
-            return false;
-        };
-        let command = Command::access(piece.kind, piece.blocks, data.words(list.address));
-        self.give(of_cpu, ticket, command) && self.end(me, of_cpu, ticket) == End::Done
+            // Pages are to be brought in, which may take long; numbers are few.
+            let Piece { start, bytes, kind, .. } = piece;
+            if Transfer::begin(me, start, bytes, kind == nvme::Access::Read, |_, _| true).is_none()
+            {
+                return false;
+            }
+        }
+        false
     }
 
-    /// Begins a transfer of memory, which `data` names then; `put` sets entries of the list.
+    /// Begins a transfer of memory whose pages are there. They are named by `data` and `list` then.
     fn lend<'a>(
         &self,
         me: &'a Thread,
         piece: Piece,
         data: &mut Data,
-        put: impl Fn(usize, u64),
+        list: &DmaPage,
     ) -> Option<Transfer<'a>> {
         let Piece { start, bytes, .. } = piece;
         let is_written = piece.kind == nvme::Access::Read;
-        Transfer::begin(me, start, bytes, is_written, |number, page| {
+        let put = |entry, page| list.set(entry, page);
+        Transfer::begin_there(me, start, bytes, is_written, |number, page| {
             let address = self.granted.address_of(page);
             if number > 0 {
-                return data.add(address, &put);
+                return data.add(address, put);
             }
             *data = Data::NONE;
-            data.add(address + start % nvme::PAGE, &put)
+            data.add(address + start % nvme::PAGE, put)
         })
     }
 

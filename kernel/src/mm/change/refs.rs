@@ -86,6 +86,8 @@ impl AddressSpace {
             _ => {}
         }
         let whole = self.mappings().whole();
+        // A device may write them until it is over.
+        let transfers = core::mem::take(&mut self.transfers);
         self.change_pages_of(
             whole,
             |v| what.concerns(v),
@@ -93,6 +95,7 @@ impl AddressSpace {
                 let seen = sight(leaf.entry);
                 match what {
                     _ if is_lost(&leaf) => leaf.entry,
+                    Clear::SoftDirty if transfers.meet(pages_of(&leaf)) => leaf.entry,
                     Clear::SoftDirty => {
                         is_seen |= seen == Sight::Write;
                         leaf.entry & !pte::WRITE | pte::SOFT_CLEAN
@@ -105,6 +108,7 @@ impl AddressSpace {
                 }
             },
         );
+        self.transfers = transfers;
         self.flush(PageRange::of(0, 1 << 47));
         is_seen
     }

@@ -6,7 +6,7 @@
 
 use super::thread::{self, Faulting};
 use crate::mm::change::pinnable::is_privately_written;
-use crate::mm::change::reserve::tell_settled;
+use crate::mm::change::reserve::{tell_settled, wait_until_settled};
 use crate::mm::map::address_space::AddressSpace;
 use crate::mm::map::kept::kept_for;
 use crate::mm::pages::access::WRITE;
@@ -14,8 +14,10 @@ use crate::mm::pages::content::FileRef;
 use crate::mm::pages::entry::{is_owned, pages_of};
 use crate::mm::window::space::Space;
 use core::cell::Cell;
+use core::sync::atomic::Ordering;
 use hanare_abi::layout::USER_MAX;
 use hanare_core::addr::page_down;
+use hanare_core::errno;
 use hanare_core::pagerange::PageRange;
 use hanare_core::transfers::{Addresses, Wanted};
 use hanare_core::vma::Vma;
@@ -49,6 +51,24 @@ impl<'a> Transfer<'a> {
         page: impl FnMut(usize, PhysAddr) -> bool,
     ) -> Option<Transfer<'a>> {
         Self::by_looking(thread, pages_from(start, bytes)?, is_written, page, |_| {})
+    }
+
+    /// As [`begin`](Self::begin), where all pages are there: it does not wait for any.
+    pub fn begin_there(
+        thread: &'a impl Faulting,
+        start: u64,
+        bytes: u64,
+        is_written: bool,
+        mut page: impl FnMut(usize, PhysAddr) -> bool,
+    ) -> Option<Transfer<'a>> {
+        let pages = pages_from(start, bytes)?;
+        let space = thread.caller().memory;
+        let mut mm = space.mm.lock();
+        match mm.look_for(pages, is_written, &mut page) {
+            Look::Found => mm.transfers.begin(pages).ok()?,
+            Look::Missing(_) | Look::Refused => return None,
+        }
+        Some(Transfer { space, pages })
     }
 
     /// As [`begin`](Self::begin), of a page or two of memory for the device with a number. Comes
@@ -106,10 +126,11 @@ impl<'a> Transfer<'a> {
         mut page: impl FnMut(usize, PhysAddr) -> bool,
         begun: impl FnOnce(&mut AddressSpace),
     ) -> Option<Transfer<'a>> {
-        let space = thread.caller().memory;
+        let caller = thread.caller();
+        let space = caller.memory;
         let mut from = pages.start();
         for _ in 0..pages.pages() + LOOKS {
-            let missing = {
+            let outcome = {
                 let mut mm = space.mm.lock();
                 let rest = PageRange::of(from, pages.end());
                 match mm.look_for(rest, is_written, &mut page) {
@@ -118,17 +139,27 @@ impl<'a> Transfer<'a> {
                         from = pages.start();
                         continue;
                     }
-                    Look::Found => {
-                        mm.transfers.begin(pages).ok()?;
-                        begun(&mut mm);
-                        return Some(Transfer { space, pages });
-                    }
+                    Look::Found => match mm.transfers.begin(pages) {
+                        Ok(()) => {
+                            begun(&mut mm);
+                            return Some(Transfer { space, pages });
+                        }
+                        // Linux is not to have them now, either: who changes them would have to
+                        // ask it again.
+                        Err(errno::EBUSY) => Err(space.settled.load(Ordering::Relaxed)),
+                        Err(_) => return None,
+                    },
                     Look::Refused => return None,
-                    Look::Missing(addr) => addr,
+                    Look::Missing(addr) => Ok(addr),
                 }
             };
-            thread::user(thread, UserAddr::of(missing), WRITE).ok()?;
-            from = missing;
+            match outcome {
+                Ok(missing) => {
+                    thread::user(thread, UserAddr::of(missing), WRITE).ok()?;
+                    from = missing;
+                }
+                Err(seen) => wait_until_settled(&caller, seen).ok()?,
+            }
         }
         None
     }
@@ -200,7 +231,8 @@ impl AddressSpace {
             Some(v) => is_free(v),
             None => self.mappings().is_covered(pages) && self.mappings().range(pages).all(is_free),
         };
-        if !is_meant {
+        // Of pages that Linux is forgetting for a change, which takes them away after that, it is.
+        if !is_meant || self.is_reserved(pages) {
             return Look::Refused;
         }
         let mut known: Option<Leaf> = None;

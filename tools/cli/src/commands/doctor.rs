@@ -5,7 +5,7 @@ use std::io::IsTerminal;
 
 use anyhow::Result;
 use clap::Args;
-use hanare_sdk::{Device, End, Error, Instance, Process, State, Thread};
+use hanare_sdk::{Device, End, Error, GrantedDevice, Instance, Process, State, Thread};
 
 use super::ls;
 use crate::{device, stuck};
@@ -318,6 +318,7 @@ fn instances() -> Vec<Finding> {
     let looks: Vec<Instance> = names.filter_map(|name| device.instance(&name, true).ok()).collect();
     let mut findings: Vec<Finding> = looks.iter().map(judge_instance).collect();
     for instance in &looks {
+        findings.extend(instance.devices.iter().map(|device| judge_device(&instance.name, device)));
         findings.extend(device.ends(&instance.name).unwrap_or_default().iter().map(judge_end));
     }
     for instance in looks.iter().filter(|instance| matches!(instance.state, State::Running)) {
@@ -374,6 +375,17 @@ fn judge_instance(instance: &Instance) -> Finding {
     }
 }
 
+/// A device of Linux' of which a driver of the LWK has a part.
+fn judge_device(instance: &str, device: &GrantedDevice) -> Finding {
+    let GrantedDevice { driver, function, is_there, .. } = device;
+    let who = format!("instance '{instance}': its driver {driver}");
+    if *is_there {
+        return good(format!("{who} has a part of {function}, whose accesses Linux does not see"));
+    }
+    let next = "all calls go to Linux; after its driver has the device again: shut the instance down and boot";
+    warning(format!("{who} has lost {function}: Linux' driver has let go of it"), next)
+}
+
 fn rights() -> Finding {
     match machine::is_root() {
         true => good("root"),
@@ -410,6 +422,20 @@ mod tests {
         assert_eq!(
             told(&left),
             "process 9 has ended 7 s ago, and does not wait any more for the LWK, where 2 of its threads are left, as 11"
+        );
+    }
+
+    #[test]
+    fn a_device_is_there_or_lost() {
+        let (driver, function) = ("nvme".into(), "0000:00:05.0".into());
+        let device = GrantedDevice { driver, function, is_there: true, uses: 7 };
+        let said = judge_device("default", &device);
+        assert!(matches!(said.verdict, Verdict::Good), "{}", said.text);
+        let lost = judge_device("default", &GrantedDevice { is_there: false, ..device });
+        assert!(matches!(lost.verdict, Verdict::Warning));
+        assert_eq!(
+            lost.text,
+            "instance 'default': its driver nvme has lost 0000:00:05.0: Linux' driver has let go of it"
         );
     }
 
