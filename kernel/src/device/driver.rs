@@ -94,8 +94,9 @@ pub fn poll(ready: impl Fn() -> bool + Send + Sync, most: u64) -> bool {
     ready()
 }
 
-/// Looks for an answer, as many as there is time for: as long as the boot option `spin_us` says; for
-/// more than 50 us only while no other thread could run. Requests of Linux are served between them.
+/// Looks for an answer, as many as there is time for: as long as the boot option `spin_us` says;
+/// for more than 50 us only while no other thread could run. Requests of Linux are served between
+/// them.
 pub struct Looks {
     /// TSC of the first one that has failed; 0: none has.
     since: u64,
@@ -123,8 +124,8 @@ impl Looks {
     }
 }
 
-/// As [`poll`], where a short wait was not enough: others have the CPU between the looks. `end`: TSC
-/// at which it ends.
+/// As [`poll`], where a short wait was not enough: others have the CPU between the looks. `end`:
+/// TSC at which it ends.
 pub fn doze(ready: impl Fn() -> bool + Send + Sync, end: u64) -> bool {
     while cpu::rdtsc() < end {
         wait::until(&ready, cpus::deadline(LOOKS_NS));

@@ -164,8 +164,8 @@ impl Controller {
         Some((of_cpu, state))
     }
 
-    /// A number for a command of the running thread `me`. `None`: its user has enough commands under
-    /// way on this CPU.
+    /// A number for a command of the running thread `me`. `None`: its user has enough commands
+    /// under way on this CPU.
     #[inline(always)]
     fn number(me: &Thread, state: &mut State) -> Option<Ticket> {
         state.pair.take().or_else(|| Self::spare_number(me, state))
