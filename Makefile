@@ -147,8 +147,9 @@ fetch: setup
 # All that tests run, several at once: images of the LWK are optimised by one CPU each.
 .PHONY: built
 built: fetch
-	@begin=$$(date +%s) && $(MAKE) --no-print-directory -j2 all-kernels lwk checked bin async library demonstrators && \
-		echo "built in $$(($$(date +%s) - begin)) s"
+	@begin=$$(date +%s) && tools/crates fetch target tools/proxy/target native/target && \
+		$(MAKE) --no-print-directory -j2 all-kernels lwk checked bin async library demonstrators && \
+		tools/crates keep target tools/proxy/target native/target && echo "built in $$(($$(date +%s) - begin)) s"
 # Each promise once, in at most 25 minutes of two cores; GROUP= names groups of tests/run.
 # docs/testing.md has the tiers.
 test: built

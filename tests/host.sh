@@ -83,6 +83,7 @@ step syscalls-page target/debug/xtask syscalls --check
 step tidy target/debug/xtask tidy
 step sparse make -s -C module sparse
 step cache tests/cached
+step crates tests/crates
 step verdicts python3 -B tests/test_verdicts.py
 step commit-msg python3 -B tests/test_commit_msg.py
 step trend-of-memory python3 -B tests/lib/test_trend.py
@@ -107,6 +108,8 @@ step async bash -c "make -s async && libhanare/async/tests/run --seeds $([ $tier
 # mutant stands for.
 [ $tier = long ] || export TESTS_DEPTH=reduced
 RUSTFLAGS='--cfg loom' CARGO_TARGET_DIR=target/loom verdicts cargo loom -p hanare-ikc --profile models
+# For the next clone.
+tools/crates keep target
 # Only nightly toolchains have it, and it takes many minutes: where it is asked for.
 if [ -n "${TESTS_MIRI:-}" ]; then
     step miri tests/miri
