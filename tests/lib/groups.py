@@ -6,6 +6,8 @@ for `long` only stands in a `with only_long(...)` block of its script (tests/lib
 
 import dataclasses
 
+from programdevices import IOMMU
+
 # Machines of tools/vm by their options. Groups with the same options follow each other in one
 # machine.
 STANDARD = ('--mem', '3G')
@@ -69,16 +71,6 @@ NVME = tuple(f'--qemu={word}' for name, more, throttled in (
                  ('late', 'dbcs=off,max_ioqpairs=32', ',throttling.iops-total=1'))
              for word in ('-drive', f'driver=null-co,read-zeroes=on,size=256M,snapshot=on,if=none,id={name}{throttled}',
                           '-device', f'nvme,drive={name},serial={name},{more}'))
-
-IOMMU = ('--append=intel_iommu=on', '--qemu=-device', '--qemu=intel-iommu')
-
-# What fio and testpmd of suite-programs talk to: a disk that the LWK's driver of NVMe serves, and
-# two network devices of two models, each connected to the other one of its model.
-PROGRAM_DEVICES = (*IOMMU, *(f'--qemu={word}' for word in (
-    '-drive', 'driver=null-co,read-zeroes=on,size=64M,snapshot=on,if=none,id=disk',
-    '-device', 'nvme,drive=disk,serial=disk,dbcs=off,max_ioqpairs=32')), *(
-    f'--qemu={word}' for hub, model in enumerate(('virtio-net-pci,iommu_platform=on,disable-legacy=on', 'e1000'))
-    for end in 'ab' for word in ('-netdev', f'hubport,id={end}{hub},hubid={hub}', '-device', f'{model},netdev={end}{hub}')))
 
 BOX, COPIED = ('TESTS_DISPATCH', 'box'), ('TESTS_ARGUMENTS', 'copied')
 
