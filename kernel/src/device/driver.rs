@@ -76,8 +76,10 @@ pub trait Driver: Sync {
     }
 }
 
-/// Time from one look to the next while other threads have the CPU, ns.
+/// Time from one look to the next while other threads have the CPU, ns, at first.
 const LOOKS_NS: u64 = 50_000;
+/// The longest such time, ns.
+const LONGEST_PAUSE_NS: u64 = 1_000_000;
 
 /// Waits until a device is `ready`, which has no other effect: it may be asked again when it was.
 /// False: it was not after `most` ns. Signals do not end the wait.
@@ -124,14 +126,16 @@ impl Looks {
     }
 }
 
-/// As [`poll`], where a short wait was not enough: others have the CPU between the looks. `end`:
-/// TSC at which it ends.
+/// As [`poll`], where a short wait was not enough: others have the CPU between the looks, which are
+/// less and less frequent, and after the wait. `end`: TSC at which it ends.
 pub fn doze(ready: impl Fn() -> bool + Send + Sync, end: u64) -> bool {
-    while cpu::rdtsc() < end {
-        wait::until(&ready, cpus::deadline(LOOKS_NS));
-        if ready() {
-            return true;
-        }
+    let mut pause = LOOKS_NS;
+    let mut is_ready = ready();
+    while !is_ready && cpu::rdtsc() < end {
+        wait::until(&ready, cpus::deadline(pause).min(end));
+        pause = LONGEST_PAUSE_NS.min(2 * pause);
+        is_ready = ready();
     }
-    ready()
+    cpus::end_turn();
+    is_ready
 }

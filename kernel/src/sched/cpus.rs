@@ -217,6 +217,13 @@ pub fn yield_now() {
     switch_to(Some(next));
 }
 
+/// The running thread's turn is over when it gets to user mode: for one that waits without being
+/// told, and is run for each of its looks before others.
+pub fn end_turn() {
+    this().slice_end = 0;
+    attention::mine().ask(RESCHEDULE);
+}
+
 /// The running thread may not stay on this CPU: goes where it may.
 fn migrate() {
     let me = current_arc();
