@@ -404,7 +404,8 @@ long hanare_controller_renew(struct hanare_granted *device, u64 cpu, u64 round)
 
 	if (!controller || cpu >= device->inst->cpu_count)
 		return -EINVAL;
-	mutex_lock(&controller->lock);
+	if (!mutex_trylock(&controller->lock))
+		return -EAGAIN; /* another pair's commands, which may last: the LWK asks again */
 	pair = controller->pairs && !READ_ONCE(device->is_gone) ? &controller->pairs[cpu] : NULL;
 	if (pair && pair->round == round)
 		queue_work(system_unbound_wq, &pair->renewal);

@@ -8,8 +8,9 @@ use crate::pagerange::PageRange;
 use alloc::vec::Vec;
 use core::cell::Cell;
 
-/// Transfers that are refused for the sake of a thread that waits, at most: it may be gone.
-const REFUSED_MAX: u32 = 256;
+/// Transfers that are to be begun while threads wait, at most: these may be gone, or have what they
+/// waited for.
+const WAITS_MAX: u32 = 256;
 
 /// Memory of a transfer of a page, or of two, and which device it is for: the address of the first
 /// page, and three numbers in the bits below.
@@ -58,8 +59,8 @@ pub struct Transfers {
     changes: u64,
     /// Threads wait for the end of those of this range.
     awaited: Cell<Option<PageRange>>,
-    /// How many have been refused since.
-    refused: u32,
+    /// How many were to be begun since the first of them waits.
+    begun_since: Cell<u32>,
 }
 
 impl Transfers {
@@ -71,7 +72,7 @@ impl Transfers {
             seen: Vec::new(),
             changes: 0,
             awaited: Cell::new(None),
-            refused: 0,
+            begun_since: Cell::new(0),
         }
     }
 
@@ -80,14 +81,14 @@ impl Transfers {
     /// # Errors
     /// `EBUSY`: a thread waits for the end of others, which has to come. `ENOMEM`.
     pub fn begin(&mut self, range: PageRange) -> Result<()> {
-        if self.awaited.get().is_some_and(|awaited| awaited.meets(range)) {
-            if self.refused < REFUSED_MAX {
-                self.refused += 1;
+        if let Some(awaited) = self.awaited.get() {
+            self.begun_since.set(self.begun_since.get() + 1);
+            if self.begun_since.get() > WAITS_MAX {
+                self.awaited.set(None);
+            } else if awaited.meets(range) {
                 return Err(EBUSY);
             }
-            self.awaited.set(None);
         }
-        self.refused = 0;
         lists::push(&mut self.ranges, range)
     }
 
@@ -150,6 +151,9 @@ impl Transfers {
     pub fn must_wait(&self, range: PageRange) -> bool {
         let (is_busy, awaited) = (self.meet(range), self.awaited.get());
         if is_busy {
+            if awaited.is_none() {
+                self.begun_since.set(0);
+            }
             self.awaited.set(Some(awaited.map_or(range, |awaited| awaited.join(range))));
         } else if awaited.is_some_and(|awaited| range.covers(awaited)) {
             self.awaited.set(None);
@@ -202,6 +206,25 @@ mod tests {
     }
 
     #[test]
+    fn where_others_were_meanwhile_is_not_kept_for_long() {
+        let mut transfers = Transfers::new();
+        let (one, other) = (pages(2, 3), pages(90, 91));
+        for range in [one, other] {
+            transfers.begin(range).unwrap();
+            assert!(transfers.must_wait(range));
+            transfers.end(range);
+        }
+        // Neither covers what both have waited for.
+        assert!(!transfers.must_wait(one) && !transfers.must_wait(other));
+        let count = (0..).take_while(|_| {
+            transfers.begin(pages(200, 201)).unwrap();
+            transfers.end(pages(200, 201));
+            transfers.begin(pages(50, 51)).is_err()
+        });
+        assert!(count.count() <= WAITS_MAX as usize / 2);
+    }
+
+    #[test]
     fn who_waits_is_let_in() {
         let mut transfers = Transfers::new();
         transfers.begin(pages(2, 4)).unwrap();
@@ -214,7 +237,7 @@ mod tests {
         // One that is gone holds nobody up for long.
         assert!(transfers.must_wait(pages(0, 9)));
         let refused = (0..).take_while(|_| transfers.begin(pages(5, 6)).is_err()).count();
-        assert_eq!(refused, REFUSED_MAX as usize);
+        assert_eq!(refused, WAITS_MAX as usize);
     }
 
     #[test]

@@ -332,26 +332,29 @@ impl Controller {
     }
 
     /// Makes an access of more pages than a command names by itself, or by several commands. False:
-    /// it was not done, or not all of it.
+    /// it was not done, or not all of it. Before each command the part is looked at again.
     #[inline(never)]
-    fn access_many(&self, me: &Thread, mut piece: Piece, block_shift: u32) -> bool {
-        let mut left = piece.bytes;
-        if left > CALL_MAX {
+    fn access_many(&self, access: &Access<'_>, part: &Part, kind: nvme::Access) -> bool {
+        let (me, Some(offset)) = (access.thread, access.offset) else { return false };
+        let mut done = 0;
+        if access.bytes > CALL_MAX {
             return false;
         }
-        while left > 0 {
-            piece.bytes = left.min(self.bytes_max);
-            piece.blocks.count = piece.bytes >> block_shift;
-            let is_done = match self.is_few(piece.start, piece.bytes) {
+        while done < access.bytes {
+            let bytes = (access.bytes - done).min(self.bytes_max);
+            let is_open = kind == nvme::Access::Read || part.may_be_written();
+            let Some(blocks) = part.blocks(offset + done, bytes).filter(|_| is_open) else {
+                return false;
+            };
+            let piece = Piece { start: access.buffer.get() + done, bytes, kind, blocks };
+            let is_done = match self.is_few(piece.start, bytes) {
                 true => self.access_few(me, piece),
                 false => self.access_by_list(me, piece),
             };
             if !is_done {
                 return false;
             }
-            piece.start += piece.bytes;
-            piece.blocks.first += piece.blocks.count;
-            left -= piece.bytes;
+            done += bytes;
         }
         true
     }
@@ -427,8 +430,7 @@ impl Controller {
         let is_done = if self.is_few(start, bytes) {
             self.access_few(access.thread, Piece { start, bytes, kind, blocks })
         } else {
-            let piece = Piece { start, bytes, kind, blocks };
-            self.access_many(access.thread, piece, part.block_shift)
+            self.access_many(access, part, kind)
         };
         if is_done { Answer::Done(bytes as i64) } else { Answer::Linux }
     }
@@ -442,6 +444,12 @@ fn blocks(access: &Access<'_>, part: &Part) -> Option<Blocks> {
 }
 
 impl Part {
+    /// Whether nobody has it for himself, and it is not read-only.
+    #[inline(always)]
+    fn may_be_written(&self) -> bool {
+        self.forbid_writes.iter().fold(0, |all, word| all | word.get()) == 0
+    }
+
     /// The blocks of the device at an offset of the part. `None`: they are not whole ones, or not
     /// all in the part.
     fn blocks(&self, offset: u64, bytes: u64) -> Option<Blocks> {
@@ -489,7 +497,7 @@ impl Driver for Nvme {
         let Some((controller, part)) = self.0.get().zip(access.claim.part.as_ref()) else {
             return Answer::Linux;
         };
-        if part.forbid_writes.iter().fold(0, |all, word| all | word.get()) != 0 {
+        if !part.may_be_written() {
             return Answer::Linux;
         }
         let lasting = access.flags & (RWF_DSYNC | RWF_SYNC) | access.claim.flags & O_DSYNC;
