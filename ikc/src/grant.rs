@@ -19,6 +19,10 @@ pub struct UseWords {
     ended: OneWriter<AtomicU32, Lwk>,
 }
 
+/// A use that has begun, of which a driver makes what it touches the device by.
+#[derive(Debug)]
+pub struct Begun(());
+
 impl UseWords {
     /// No use yet.
     #[cfg(loom)]
@@ -26,9 +30,9 @@ impl UseWords {
         Self { begun: OneWriter::new(0), ended: OneWriter::new(0) }
     }
 
-    /// LWK: one more use has ended on this CPU.
+    /// LWK: a use has ended on this CPU, once.
     #[inline(always)]
-    pub fn end(&self) {
+    pub fn end(&self, _: &Begun) {
         self.ended.store(
             Lwk,
             self.ended.load(Ordering::Relaxed).wrapping_add(1),
@@ -74,19 +78,20 @@ impl<'a, const MUTANT: u8> GrantRef<'a, MUTANT> {
         Self { state }
     }
 
-    /// LWK: begins a use on the CPU with these words, unless the device is gone. It ends with
-    /// [`UseWords::end`].
+    /// LWK: begins a use on the CPU with these words, which ends with [`UseWords::end`]. `None`:
+    /// the device is gone, and there is no use to be ended.
     #[must_use]
     #[inline(always)]
-    pub fn begin(&self, cpu: &UseWords) -> bool {
-        let begun = cpu.begun.load(Ordering::Relaxed).wrapping_add(1);
-        cpu.begun.store(Lwk, begun, publish::<MUTANT>());
+    pub fn begin(&self, cpu: &UseWords) -> Option<Begun> {
+        let count = cpu.begun.load(Ordering::Relaxed).wrapping_add(1);
+        cpu.begun.store(Lwk, count, publish::<MUTANT>());
         full_fence::<MUTANT>();
-        let is_there = self.state.load(Ordering::Acquire) == GRANT_THERE;
-        if !is_there {
-            cpu.end();
+        let begun = Begun(());
+        if self.state.load(Ordering::Acquire) == GRANT_THERE {
+            return Some(begun);
         }
-        is_there
+        cpu.end(&begun);
+        None
     }
 
     /// Module (in C: `hanare_grant_over`): the device is gone. It waits then until all CPUs'

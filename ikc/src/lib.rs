@@ -51,7 +51,7 @@ pub use clock::{ClockReader, ClockWords};
 pub use doorbell::{DoorbellRef, DoorbellWords};
 #[cfg(not(loom))]
 pub use grant::PairRef;
-pub use grant::{GrantRef, UseWords};
+pub use grant::{Begun, GrantRef, UseWords};
 #[cfg(not(loom))]
 pub use log::LogWriter;
 #[cfg(not(loom))]

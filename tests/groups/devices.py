@@ -209,14 +209,15 @@ def refused_by_the_module():
 
 
 def lets_go():
-    """Linux' driver lets go of the device while a program uses the LWK's."""
-    running = keeps(0, 1000)
+    """Linux' driver lets go of the device while two programs use the LWK's."""
+    running = keeps(0, 1000), keeps(2000, 1000)
     time.sleep(1)
     before = len(kernel_log_since(0))
     write(PCI + '/drivers/uio_pci_generic/unbind', os.path.basename(teaching))
     expect('lets go of' in kernel_log_since(before), kernel_log_since(before))
-    said = running.communicate(timeout=TIMEOUT)[0].decode().split()
-    expect(int(said[0]) > 0 and said[1] == '0' and said[2] != '0', said)
+    for program in running:
+        said = program.communicate(timeout=TIMEOUT)[0].decode().split()
+        expect(int(said[0]) > 0 and said[1] == '0' and said[2] != '0', said)
 
 
 start(*BOOT)

@@ -25,12 +25,12 @@ fn grant_model<const MUTANT: u8>(name: &str, uses: usize, moves: bool) {
             cpus: [UseWords::new(), UseWords::new()],
             is_over: Plain::new(0),
         });
-        let other = shared.clone();
+        let (other, all) = (shared.clone(), shared.clone());
         let lwk = thread::spawn(move || {
             for _ in 0..uses {
-                if GrantRef::<MUTANT>::new(&other.state).begin(&other.cpus[0]) {
+                if let Some(begun) = GrantRef::<MUTANT>::new(&other.state).begin(&other.cpus[0]) {
                     assert_eq!(other.is_over.load(Ordering::Relaxed), 0, "used after its end");
-                    other.cpus[usize::from(moves)].end();
+                    other.cpus[usize::from(moves)].end(&begun);
                 }
             }
         });
@@ -43,6 +43,8 @@ fn grant_model<const MUTANT: u8>(name: &str, uses: usize, moves: bool) {
         });
         lwk.join().unwrap();
         module.join().unwrap();
+        let uses = all.cpus.iter().map(UseWords::uses::<REAL>).fold(0, u32::wrapping_add);
+        assert_eq!(uses, 0, "each use ends once");
     });
 }
 

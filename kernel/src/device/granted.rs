@@ -16,7 +16,7 @@ use hanare_hal::mmio::{Region, Registers};
 use hanare_hal::paging::SMALL;
 use hanare_hal::shared::Queue;
 use hanare_hal::{memory, shared};
-use hanare_ikc::GrantRef;
+use hanare_ikc::{Begun, GrantRef};
 
 /// Zero-terminated name of a driver.
 pub type GrantName = [u8; GRANT_NAME_BYTES];
@@ -122,14 +122,15 @@ impl Granted {
     /// Begins a use of the device, which the end of Linux' driver waits for. `None`: it is gone.
     #[inline(always)]
     pub fn begin_use(&self) -> Option<Use<'_>> {
-        self.state.begin(shared::here().uses(self.number)).then_some(Use(self))
+        let begun = self.state.begin(shared::here().uses(self.number))?;
+        Some(Use(self, begun))
     }
 }
 
 /// A use of a granted device. It ends on whichever CPU it is dropped. Linux' driver waits for that
 /// for a second at most: so a use waits for the device, and never for a program's memory, a lock of
 /// long calls, or Linux.
-pub struct Use<'a>(&'a Granted);
+pub struct Use<'a>(&'a Granted, Begun);
 
 impl Use<'_> {
     /// Registers of the device: those of a region, as PCI numbers these. `None`: it has none there.
@@ -147,7 +148,7 @@ impl Use<'_> {
 
     #[inline(always)]
     fn over(&self) {
-        shared::here().uses(self.0.number).end();
+        shared::here().uses(self.0.number).end(&self.1);
     }
 }
 
