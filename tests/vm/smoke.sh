@@ -52,6 +52,10 @@ check 'status without a module' $? 125
 case $missing in *6.12*'make all-kernels'*) missing=said ;; esac
 check 'module missing' "$missing" said
 
+missing=$("${vm[@]}" --nvme "$work/none" -- true 2>&1)
+check 'status without a disk' $? 125
+check 'disk missing' "$missing" "vm: --nvme $work/none: neither a size such as 256M nor a file"
+
 # One boot for all that a running command can see. Lines of its output are NAME VALUE.
 cat > "$work/inside.sh" <<'INSIDE'
 echo "stdin $(cat)"
@@ -68,6 +72,11 @@ echo "cgroup $(stat -f -c %T /sys/fs/cgroup)"
 echo "tracing $(ls -d /sys/kernel/tracing/events)"
 echo "overlay $(echo x > /usr/written-in-guest && cat /usr/written-in-guest)"
 echo "modprobe $(modprobe loop && ls -d /sys/module/loop)"
+modprobe nvme
+until [ -b /dev/nvme0n1 ]; do sleep 0.05; done
+echo "nvme $(blockdev --getsize64 /dev/nvme0n1) $(head -c 9 /dev/nvme0n1)"
+echo overwrites | dd of=/dev/nvme0n1 conv=notrunc 2>/dev/null
+echo "written $(head -c 10 /dev/nvme0n1)"
 echo "numa $(ls -d /sys/devices/system/node/node* | wc -l)"
 echo "once $(stat -c '%F %t:%T' /sys/kernel/debug/clear_warn_once)"
 echo shared > "$SMOKE_WORK/rw/file"
@@ -81,8 +90,10 @@ exit 42
 INSIDE
 mkdir "$work/rw"
 echo from-host > "$work/in-tmp"
+truncate -s 1M "$work/disk"
+echo from-disk | dd of="$work/disk" conv=notrunc 2>/dev/null
 printf 'two\nlines' |
-    SMOKE_VARIABLE='a b=c' SMOKE_WORK=$work "${vm[@]}" --cpus 2 --numa 2 --rw "$work/rw" -- \
+    SMOKE_VARIABLE='a b=c' SMOKE_WORK=$work "${vm[@]}" --cpus 2 --numa 2 --rw "$work/rw" --nvme "$work/disk" -- \
     sh "$work/inside.sh" > "$work/out" 2> "$work/err"
 check 'exit status' $? 42
 # The first VM since the machine booted says here that it tried KVM.
@@ -102,10 +113,13 @@ cgroup cgroup2fs
 tracing /sys/kernel/tracing/events
 overlay x
 modprobe /sys/module/loop
+nvme 1048576 from-disk
+written overwrites
 numa 2
 once character special file 1:3"
 check '--rw' "$(cat "$work/rw/file")" shared
 check '--rw, mapped' "$(dd if="$work/rw/mapped" bs=1 skip=5000 count=6 2>/dev/null)" mapped
+check '--nvme, a file stays as it is' "$(head -c 9 "$work/disk")" from-disk
 check 'host unchanged' "$(ls /usr/written-in-guest 2>&1 | grep -c 'No such')" 1
 
 # Order of both streams into one file; closed stdin; a large output; death by signal.
