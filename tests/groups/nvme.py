@@ -1,10 +1,11 @@
 """NVMe: what the LWK's driver serves is as Linux has it, Linux goes on using the disk, and nothing is lost with it.
 
-The machine has four controllers (NVME in tests/lib/groups.py): one with queues for the LWK, one with shadow doorbells,
-one with few queues, and one that answers a command a second.
+The machine has some controllers (NVME in tests/lib/groups.py): one with queues for the LWK, one with shadow doorbells,
+one with few queues, one that answers a command a second, and one that answers four.
 """
 
 import glob
+import mmap
 import os
 import signal
 import sys
@@ -16,6 +17,7 @@ from sysfiles import text_of, write
 
 PROGRAM = GUEST + '/static/disk'
 DRIVER = '/sys/bus/pci/drivers/nvme'
+DISKS = 5
 PART_SECTORS = 64 << 11
 # Pages at the beginning of the part, and at its end.
 PAGES = 0, PART_SECTORS // 8 - 1
@@ -142,6 +144,37 @@ def changes_count(changes, path):
     expect(said[0] == said[1] and len(set(said[0])) > 1, said)
 
 
+def shrinks():
+    """A part gets shorter beside a write up to its end, of many commands on a slow disk: none goes behind its new end."""
+    name = controller('slow')
+    path, end = disk_of(name), 2 * PART_SECTORS * 512  # of the part, on the disk
+    hanare('shutdown')
+    boot(*BOOT, '--nvme', '/dev/' + name)
+    command(['addpart', path, '1', str(PART_SECTORS), str(PART_SECTORS)])
+    expect(command(['resizepart', path, '1', str(PART_SECTORS)]).status == 0, 'not resized')
+    until(lambda: os.path.exists(path + 'p1'), 'a part')
+    whole = os.open(path, os.O_RDWR | os.O_DIRECT)
+    with mmap.mmap(-1, 4096) as page:
+        process = subprocess.Popen(['hanare', 'run', '--', PROGRAM, 'to-the-end', path + 'p1'], stdout=subprocess.PIPE)
+        expect(process.stdout.readline() == b'begins\n', 'it has not begun')
+        time.sleep(0.6)
+        expect(command(['resizepart', path, '1', str(PART_SECTORS // 2)]).status == 0, 'not resized')
+        time.sleep(0.5)  # the command that was under way
+        page[:] = b'm' * 4096
+        expect(os.pwritev(whole, [page], end - 4096) == 4096, 'not marked')
+        said = process.communicate(timeout=TIMEOUT)[0]
+        expect(int(said) < 3 << 20, said)
+        expect(os.preadv(whole, [page], end - 4096) == 4096 and page[:] == b'm' * 4096, 'a command came later')
+    os.close(whole)
+
+
+def fair():
+    """Readers who wait for the disk let a thread compute on their CPU."""
+    said = run(PROGRAM, 'beside-readers', disk).out
+    print('#', said)
+    expect(int(said) <= SLOWEST_MS, said)
+
+
 def killed():
     for _ in range(5):
         running = Running()
@@ -175,7 +208,7 @@ def lets_go():
     expect('the LWK uses it no more' in kernel_log_since(before), kernel_log_since(before))
     running.end(may_fail=True)
     write(DRIVER + '/bind', address)
-    until(lambda: len(glob.glob('/dev/nvme?n1')) == 4, 'the disk is there again')
+    until(lambda: len(glob.glob('/dev/nvme?n1')) == DISKS, 'the disk is there again')
     clean(before)
 
 
@@ -185,7 +218,7 @@ def removed():
     write(f'/sys/bus/pci/devices/{address}/remove', '1')
     running.end(may_fail=True)
     write('/sys/bus/pci/rescan', '1')
-    until(lambda: len(glob.glob('/dev/nvme?n1')) == 4, 'the disk is there again')
+    until(lambda: len(glob.glob('/dev/nvme?n1')) == DISKS, 'the disk is there again')
     clean(before)
 
 
@@ -205,7 +238,7 @@ def load(multipath):
     command(['modprobe', '-r', 'nvme_core'])
     command(['modprobe', 'nvme_core', 'multipath=' + multipath])
     command(['modprobe', 'nvme'])
-    until(lambda: len(glob.glob('/dev/nvme?n1')) == 4, 'all disks')
+    until(lambda: len(glob.glob('/dev/nvme?n1')) == DISKS, 'all disks')
 
 
 def of_several_ways():
@@ -238,6 +271,8 @@ command(['addpart', disk, '1', str(PART_SECTORS), str(PART_SECTORS)])
 part = disk + 'p1'
 until(lambda: os.path.exists(part), 'a part')
 check('nvme-part-served', lambda: served(part))
+with only_long('host tests of the turns, and of the numbers that are kept for others'):
+    check('nvme-fair-to-who-computes', fair)
 for which in 'lengths', 'edges':
     case(which, part, label=which + '-of-a-part')
 check('nvme-mounted', mounted)
@@ -266,4 +301,6 @@ boot(*BOOT, '--nvme', '/dev/' + name)
 check('nvme-panic', panicked)
 boot(*BOOT, '--nvme', '/dev/' + controller('late'))
 case('late', disk_of(controller('late')))
+with only_long('what a write does beside a change: nvme-part-resized'):
+    check('nvme-part-shrinks-beside-a-write', shrinks)
 finish()

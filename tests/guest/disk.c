@@ -393,7 +393,71 @@ static void verify_odd(void)
 	verify(1);
 }
 
+/* ---- beside many readers ---- */
+
+enum { READERS = 30, SECONDS = 3 };
+
+static void *reads_a_page(void *argument)
+{
+	char *memory = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	int fd = opened(O_RDONLY);
+
+	for (long round = (long)argument; !ends; round++)
+		pread(fd, memory, PAGE, round % 5000 * PAGE);
+	close(fd);
+	return NULL;
+}
+
+static long milliseconds(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+/* A thread computes on the CPU of the readers: the longest time for which it did not, ms. */
+static void beside_readers(void)
+{
+	pthread_t all[READERS];
+	cpu_set_t cpus;
+	long longest = 0, from, before, now;
+
+	sched_getaffinity(0, sizeof(cpus), &cpus);
+	for (int cpu = 0, found = 0; cpu < CPU_SETSIZE; cpu++)
+		if (CPU_ISSET(cpu, &cpus) && found++)
+			CPU_CLR(cpu, &cpus);
+	sched_setaffinity(0, sizeof(cpus), &cpus);
+	for (long i = 0; i < READERS; i++)
+		pthread_create(all + i, NULL, reads_a_page, (void *)(i * 100));
+	from = before = milliseconds();
+	do {
+		now = milliseconds();
+		if (now - before > longest)
+			longest = now - before;
+		before = now;
+	} while (now - from < SECONDS * 1000);
+	ends = 1;
+	for (int i = 0; i < READERS; i++)
+		pthread_join(all[i], NULL);
+	printf("%ld\n", longest);
+}
+
 /* ---- what becomes of an open disk ---- */
+
+/* One write of many commands, up to the end. */
+static void to_the_end(void)
+{
+	char *memory = mmap(NULL, MOST, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	int fd = opened(O_RDWR);
+	uint64_t size = 0;
+
+	memset(memory, 'w', MOST);
+	ioctl(fd, BLKGETSIZE64, &size);
+	puts("begins");
+	fflush(stdout);
+	printf("%zd\n", pwrite(fd, memory, MOST, size - MOST));
+}
 
 /* A line for each one that is read: what a read and a write are then, at a place and at another. */
 static void asked(void)
@@ -423,6 +487,7 @@ int main(int argc, char **argv)
 		{ "threads", threads }, { "gone", gone }, { "for-long", for_long },
 		{ "late", late }, { "even", even }, { "odd", odd }, { "verify-even", verify_even },
 		{ "verify-odd", verify_odd }, { "asked", asked },
+		{ "beside-readers", beside_readers }, { "to-the-end", to_the_end },
 	};
 
 	path = argv[2];

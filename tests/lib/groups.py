@@ -68,7 +68,7 @@ DEVICES = ('--append=intel_iommu=on', *(f'--qemu={word}' for word in (
 # Disks whose driver the LWK may have a part of: by queues of its own, or for a reason not.
 NVME = tuple(f'--qemu={word}' for name, more, throttled in (
                  ('queues', 'dbcs=off,max_ioqpairs=32', ''), ('shadows', 'dbcs=on', ''), ('few', 'dbcs=off,max_ioqpairs=5', ''),
-                 ('late', 'dbcs=off,max_ioqpairs=32', ',throttling.iops-total=1'))
+                 ('late', 'dbcs=off,max_ioqpairs=32', ',throttling.iops-total=1'), ('slow', 'dbcs=off,max_ioqpairs=32', ',throttling.iops-total=4'))
              for word in ('-drive', f'driver=null-co,read-zeroes=on,size=256M,snapshot=on,if=none,id={name}{throttled}',
                           '-device', f'nvme,drive={name},serial={name},{more}'))
 
