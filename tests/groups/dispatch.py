@@ -124,9 +124,14 @@ def killed(victim):
 
 
 # Stats alone, beside threads that do the same, alone again, and beside threads: each time when it
-# is told to. With STOP, a crowd goes on until there is a file of that name and its own.
+# is told to. With STOP, a crowd goes on until there is a file of that name and its own. It looks
+# for what it is told: while threads of a crowd end still a server would be in its read.
 GROWS = """
-import os, sys, threading, time
+import os, select, sys, threading, time
+def wait():
+    while not select.select([0], [], [], 0.05)[0]:
+        pass
+    sys.stdin.readline()
 def stats(count):
     for i in range(count):
         os.stat("/usr")
@@ -147,7 +152,7 @@ def crowd(name):
     both.wait()
     [thread.join() for thread in threads]
 for step in 0, 1, 2, 3:
-    sys.stdin.readline()
+    wait()
     crowd(str(step)) if step % 2 else stats(500)
     if step == 3 and os.fork() == 0:
         crowd("child")
@@ -155,7 +160,7 @@ for step in 0, 1, 2, 3:
     if step == 3:
         os.wait()
     print("step", step, flush=True)
-sys.stdin.readline()
+wait()
 """
 
 

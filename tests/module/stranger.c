@@ -467,9 +467,13 @@ static void rounds(int count, int each)
 	while (count-- && made == each) {
 		made = threads(each);
 		sum += made;
-		if (made == each && fork())
-			for (;;)
-				pause();
+		if (made == each) {
+			pid_t child = fork();
+
+			/* The user may have no memory left for one: then it says so itself. */
+			if (child && (child < 0 || waitpid(child, NULL, 0) == child))
+				break;
+		}
 	}
 	printf("%d\n", sum);
 	fflush(stdout);
