@@ -161,7 +161,8 @@ class Run:
     # ---- many groups ----
 
     def all(self, names, jobs_at_once):
-        """Runs groups: those alone first, then the rest, as many machines at once as asked for; host groups beside."""
+        """Runs groups: those alone first, then the rest, as many machines at once as asked for; host groups beside, and once
+        these have ended one machine more."""
         for name in [name for name in names if GROUPS[name].alone]:
             names.remove(name)
             self.work(collections.deque([Job(name)]))
@@ -170,7 +171,8 @@ class Run:
         # Machines of their own first: what is left for the end is short and fits into any.
         rest.sort(key=lambda name: (GROUPS[name].machine == STANDARD, -(GROUPS[name].budget_s(self.tier) or 0)))
         queue = collections.deque(Job(name) for name in rest)
-        threads = [threading.Thread(target=self.work, args=[each]) for each in [beside] + [queue] * jobs_at_once]
+        threads = [threading.Thread(target=self.work, args=each)
+                   for each in [[beside, queue]] * bool(beside) + [[queue]] * jobs_at_once]
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -188,8 +190,13 @@ class Run:
                         return job
             return queue.popleft()
 
-    def work(self, queue):
-        """Takes jobs until there is none. A machine is kept as long as it is clean and the next job fits."""
+    def work(self, *queues):
+        """Takes jobs until there is none, of one queue after the other. A machine is kept as long as it is clean and the next
+        job fits."""
+        for queue in queues:
+            self.work_off(queue)
+
+    def work_off(self, queue):
         machine = None
         while job := self.take_job(queue, machine):
             if GROUPS[job.group].inside and (machine is None or not fits(job, machine)):
