@@ -10,6 +10,7 @@
 #include <err.h>
 #include <fcntl.h>
 #include <linux/futex.h>
+#include <linux/if_xdp.h>
 #include <pthread.h>
 #include <signal.h>
 #include <spawn.h>
@@ -17,6 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -144,6 +146,18 @@ static void read_fresh(void)
 	if (at == MAP_FAILED || pread(file, at, argument, 0) != argument)
 		err(1, "pread");
 	munmap(at, argument);
+}
+
+/* `argument` bytes of memory are a device's, and not any more: the frames of an AF_XDP socket. */
+static void register_memory(void)
+{
+	static char memory[MIB] __attribute__((aligned(PAGE)));
+	struct xdp_umem_reg frames = { .addr = (unsigned long)memory, .len = argument, .chunk_size = PAGE };
+	int fd = socket(AF_XDP, SOCK_RAW, 0);
+
+	if (fd < 0 || setsockopt(fd, SOL_XDP, XDP_UMEM_REG, &frames, sizeof(frames)))
+		err(1, "AF_XDP");
+	close(fd);
 }
 
 static int word;
@@ -413,6 +427,7 @@ static const struct operation {
 	{ "map-file", map_file, make_file },
 	{ "read", read_again, make_file },
 	{ "read-fresh", read_fresh, make_file },
+	{ "register", register_memory, NULL },
 	{ "futex-wake", wake_one, make_waiters },
 	{ "wake-among-waiters", wake_a_waiter, make_lasting_waiters },
 	{ "map-among-mappings", map_page, make_untouched_mappings },
