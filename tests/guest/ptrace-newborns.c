@@ -110,6 +110,8 @@ static pid_t newborn(pid_t pid)
 }
 
 static int looked, wrong, set, killed;
+/* What the first one had that had wrong registers. */
+static char first_wrong[160];
 /* Looks at newborns of this parent, and whether one of them is spoilt. */
 static int looked_of_parent, has_spoilt;
 
@@ -129,6 +131,23 @@ static void spoil(pid_t tid, struct user_regs_struct *regs)
 	has_spoilt = 1;
 }
 
+/* Whether an address is in the vdso, where the C library may be when a program begins. */
+static int is_in_vdso(pid_t tid, unsigned long at)
+{
+	char path[64], line[512];
+	unsigned long start, end;
+	int found = 0;
+
+	snprintf(path, sizeof(path), "/proc/%d/maps", tid);
+	FILE *file = fopen(path, "r");
+
+	while (file && !found && fgets(line, sizeof(line), file))
+		found = sscanf(line, "%lx-%lx", &start, &end) == 2 && at >= start && at < end && strstr(line, "[vdso]");
+	if (file)
+		fclose(file);
+	return found;
+}
+
 /* Looks at a stopped tracee, and sets what it has. */
 static void look(pid_t tid)
 {
@@ -139,10 +158,13 @@ static void look(pid_t tid)
 		return; /* it has been killed meanwhile */
 	looked++;
 	looked_of_parent++;
-	/* Static, and so with all of its code below etext. */
-	if (!has_spoilt && (regs.cs != USER_CS || regs.ss != USER_SS ||
-			    regs.rip - 1 >= (unsigned long)&etext || !regs.rsp))
-		wrong++;
+	/* Static, and so with all of its own code below etext. */
+	if (!has_spoilt && (regs.cs != USER_CS || regs.ss != USER_SS || !regs.rsp ||
+			    (regs.rip - 1 >= (unsigned long)&etext && !is_in_vdso(tid, regs.rip)))) {
+		if (!wrong++)
+			snprintf(first_wrong, sizeof(first_wrong), " (look %d: cs %llx ss %llx rip %llx rsp %llx rax %lld of call %lld)",
+				 looked_of_parent, regs.cs, regs.ss, regs.rip, regs.rsp, (long long)regs.rax, (long long)regs.orig_rax);
+	}
 	if (looked_of_parent > JUDGED_LOOKS_OF_ONE_PARENT && !below(8)) {
 		spoil(tid, &regs);
 		set++;
@@ -233,6 +255,6 @@ int main(int argc, char **argv)
 		}
 	}
 	end_all(parent);
-	printf("wrong registers %d, not set %d\n", wrong, looked - set);
+	printf("wrong registers %d%s, not set %d\n", wrong, first_wrong, looked - set);
 	return 0;
 }
